@@ -1,0 +1,1 @@
+"""The compiler: op table, graph, passes, fusion, kernels, source text."""

@@ -1,0 +1,300 @@
+"""Fusion: which values share a kernel, which are stored, and the reason of every refusal.
+
+A value's stage is the length of the longest chain of kernel boundaries below it. Maps of one stage
+and one iteration domain can always share a kernel: a path between them that leaves the group would
+raise the stage. So grouping is linear, and no cycle can arise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.graph import Shape
+from lazyfuse.codegen.linearize import Graph, Value
+from lazyfuse.codegen.op import Verdict
+
+# Kernel arguments are cheap on a CPU, but streams beyond this many defeat the prefetchers.
+MAX_ARRAYS = 24
+# Compile time grows faster than the body; beyond this length fusing more saves little.
+MAX_LENGTH = 256
+# A value is computed twice rather than stored when that costs less than this many additions and
+# reads no more arrays than loading the stored value would.
+RECOMPUTE_COST = 4.0
+RECOMPUTE_LOADS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a user may switch off."""
+
+    fusion: bool = True
+    max_length: int = 0  # operations per kernel, 0 for no limit
+
+
+@dataclass(slots=True)
+class Group:
+    """Values that one kernel computes. `stored` and `reductions` are its outputs."""
+
+    domain: Shape
+    stage: int
+    members: list[int] = field(default_factory=list)
+    reductions: list[int] = field(default_factory=list)
+    axes: tuple[int, ...] | None = None  # reduced axes, once it has a reduction
+    stored: list[int] = field(default_factory=list)
+
+    @property
+    def inside(self) -> frozenset[int]:
+        return frozenset(self.members)
+
+
+@dataclass(slots=True)
+class Clusters:
+    """The groups, the values outside of any group, and why neighbours were not fused."""
+
+    groups: list[Group]
+    alone: list[int]
+    materialised: set[int]
+    refusals: list[tuple[int, int, str]]  # producer, consumer, reason
+
+
+def fusible(value: Value, graph: Graph) -> Verdict:
+    """Whether a value can be an instruction or a reduction of a generated kernel."""
+    if 0 in value.shape:
+        return Verdict(False, "no elements")
+    if value.op is ops.FULL:
+        return Verdict(ops.kernel_dtype(value.dtype), f"{value.dtype} runs in NumPy")
+    if value.op.kind == "reduce":
+        source = graph.values[value.src[0]]
+        if 0 in source.shape or source.shape == ():
+            return Verdict(False, "nothing to reduce")
+        return ops.supports_reduce(value.op, source.dtype, value.arg.accumulator)
+    if value.op.kind != "map":
+        return Verdict(False, f"{value.op.name} is not elementwise")
+    if value.shape == ():
+        return Verdict(False, "a single element")
+    return ops.supports(value.op, value.arg)
+
+
+def cluster(graph: Graph, limits: Limits | None = None) -> Clusters:
+    """Group the values of a graph into kernels."""
+    builder = _Clustering(graph, limits or Limits())
+    for index in range(len(graph.values)):
+        builder.place(index)
+    return builder.finish()
+
+
+class _Clustering:
+    def __init__(self, graph: Graph, limits: Limits) -> None:
+        self.graph = graph
+        self.values = graph.values
+        self.limits = limits
+        self.stage = [0] * len(graph.values)
+        self.group: list[Group | None] = [None] * len(graph.values)
+        self.open: dict[tuple[int, Shape], list[Group]] = {}
+        self.groups: list[Group] = []
+        self.alone: list[int] = []
+        self.refusals: list[tuple[int, int, str]] = []
+
+    def ready(self, index: int) -> int:
+        """The first stage whose kernels can read the stored value."""
+        value = self.values[index]
+        if value.op.kind == "source" and value.op is not ops.FULL:
+            return 0
+        return self.stage[index] if value.op is ops.VIEW else self.stage[index] + 1
+
+    def place(self, index: int) -> None:
+        value = self.values[index]
+        if value.op in (ops.LEAF, ops.SCALAR):
+            return
+        if value.op is ops.VIEW:
+            self.stage[index] = self.ready(value.src[0])
+            self.alone.append(index)
+            return
+        verdict = fusible(value, self.graph)
+        if not verdict.ok:
+            self.stage[index] = max((self.ready(s) for s in value.src), default=0)
+            self.alone.append(index)
+            if value.op.kind in ("map", "reduce", "host"):
+                self.refusals += [(s, index, verdict.why) for s in value.src if self.group[s]]
+            return
+        if value.op.kind == "reduce":
+            self.place_reduction(index, value)
+        else:
+            self.place_map(index, value)
+
+    def place_map(self, index: int, value: Value) -> None:
+        stage = 0
+        for source in value.src:
+            joined = self.joins(source, index, value.shape)
+            stage = max(stage, self.stage[source] if joined else self.ready(source))
+        while True:
+            found = next(
+                (g for g in self.open.get((stage, value.shape), ()) if not self.full(g)), None
+            )
+            if found is not None or not self.open.get((stage, value.shape)):
+                break
+            stage += 1  # every group here is full: later stages only
+        group = found or self.new_group(stage, value.shape)
+        group.members.append(index)
+        self.stage[index], self.group[index] = stage, group
+
+    def joins(self, source: int, index: int, domain: Shape) -> bool:
+        """Whether a source can be computed in the kernel of its consumer."""
+        group = self.group[source]
+        if group is None:
+            return False
+        why = ""
+        if self.values[source].op.kind == "reduce":
+            why = "reads the result of a reduction"
+        elif group.domain != domain:
+            why = "another iteration domain"
+        elif not self.limits.fusion:
+            why = "fusion is switched off"
+        elif self.full(group):
+            why = "the kernel is as long as the options allow"
+        if why:
+            self.refusals.append((source, index, why))
+        return not why
+
+    def full(self, group: Group) -> bool:
+        limit = (self.limits.max_length or MAX_LENGTH) if self.limits.fusion else 1
+        return limit <= len(group.members)
+
+    def new_group(self, stage: int, domain: Shape) -> Group:
+        group = Group(domain, stage)
+        self.groups.append(group)
+        self.open.setdefault((stage, domain), []).append(group)
+        return group
+
+    def place_reduction(self, index: int, value: Value) -> None:
+        source = value.src[0]
+        domain = self.values[source].shape
+        group = self.group[source]
+        if group is not None and self.values[source].op.kind == "reduce":
+            group = None
+        if group is not None and not self.limits.fusion:
+            self.refusals.append((source, index, "fusion is switched off"))
+            group = None
+        if group is not None and group.axes not in (None, value.arg.axes):
+            self.refusals.append((source, index, "the kernel reduces other axes"))
+            group = None
+        if group is None:
+            group = self.reducing_group(self.ready(source), domain, value.arg.axes)
+        group.axes = value.arg.axes
+        group.reductions.append(index)
+        self.stage[index], self.group[index] = group.stage, group
+
+    def reducing_group(self, stage: int, domain: Shape, axes: tuple[int, ...]) -> Group:
+        if self.limits.fusion:
+            for group in self.open.get((stage, domain), ()):
+                if group.axes in (None, axes):
+                    return group
+        return self.new_group(stage, domain)
+
+    def finish(self) -> Clusters:
+        materialised = self.materialise()
+        groups: list[Group] = []
+        for group in self.groups:
+            groups += split(group, self.graph, materialised)
+        return Clusters(groups, self.alone, materialised, self.refusals)
+
+    def materialise(self) -> set[int]:
+        """Values that must exist in a buffer: outputs, and what another kernel cannot recompute."""
+        stored = {i for i, value in enumerate(self.values) if value.output}
+        users = self.graph.consumers()
+        for index, group in enumerate(self.group):
+            if group is None or self.values[index].op.kind == "reduce":
+                stored.add(index)
+                continue
+            outside = [u for u in users[index] if self.group[u] is not group]
+            if outside and not self.recompute(index, group, outside):
+                stored.add(index)
+        return stored
+
+    def recompute(self, index: int, group: Group, outside: list[int]) -> bool:
+        """Whether computing a value again in other kernels of its domain beats storing it."""
+        for user in outside:
+            other = self.group[user]
+            if other is None or other.domain != group.domain:
+                return False
+        cost, loads = 0.0, set()
+        stack, seen = [index], {index}
+        while stack:
+            value = self.values[stack.pop()]
+            cost += value.op.cost
+            if cost > RECOMPUTE_COST or not value.op.pure:
+                return False
+            for source in value.src:
+                if self.group[source] is group and self.values[source].op.kind != "reduce":
+                    if source not in seen:
+                        seen.add(source)
+                        stack.append(source)
+                elif self.values[source].shape != ():
+                    loads.add(source)
+        return len(loads) <= RECOMPUTE_LOADS
+
+
+def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
+    """Cut a group into kernels that share work or data, within the limit of arguments."""
+    outputs = [m for m in group.members if m in materialised] + group.reductions
+    parts: list[tuple[set[int], list[int]]] = []  # what each part touches, its outputs
+    for output in sorted(outputs):
+        computed, loaded = body(group, [output], graph, materialised)
+        touched = {*computed, output} | {-1 - source for source in loaded}
+        joined = [output]
+        rest = []
+        for other, members in parts:
+            room = sum(t < 0 for t in touched | other) <= MAX_ARRAYS
+            if touched & other and room:
+                touched |= other
+                joined = members + joined
+            else:
+                rest.append((other, members))
+        parts = [*rest, (touched, joined)]
+    return [_part(group, graph, members) for _, members in parts]
+
+
+def body(
+    group: Group, outputs: list[int], graph: Graph, materialised: set[int]
+) -> tuple[list[int], list[int]]:
+    """The values that a kernel with these outputs computes, in order, and those that it reads."""
+    inside = group.inside
+    computed: set[int] = set()
+    loaded: set[int] = set()
+    stack: list[int] = []
+
+    def need(index: int) -> None:
+        value = graph.values[index]
+        if reads(value) or (index in materialised and index not in inside):
+            loaded.add(index)
+        elif index not in computed:
+            computed.add(index)
+            stack.append(index)
+
+    for output in outputs:
+        value = graph.values[output]
+        if value.op.kind == "reduce":
+            need(value.src[0])
+        else:
+            need(output)
+    while stack:
+        value = graph.values[stack.pop()]
+        for source in value.src:
+            need(source)
+    return sorted(computed), sorted(loaded)
+
+
+def reads(value: Value) -> bool:
+    """Whether a kernel can only load this value: it never stands in a kernel's body."""
+    if value.op is ops.FULL:
+        return False
+    return value.op.kind != "map" or value.shape == ()
+
+
+def _part(group: Group, graph: Graph, outputs: list[int]) -> Group:
+    outputs = sorted(outputs)
+    reductions = [o for o in outputs if graph.values[o].op.kind == "reduce"]
+    stored = [o for o in outputs if graph.values[o].op.kind != "reduce"]
+    axes = graph.values[reductions[0]].arg.axes if reductions else None
+    return Group(group.domain, group.stage, list(group.members), reductions, axes, stored)

@@ -1,0 +1,216 @@
+"""From recorded nodes to a canonical list of values: the structural key and its bindings.
+
+The key holds ops, dtypes, ranks, the pattern of equal sizes, equal layouts and shared memories; no
+size, stride, offset or scalar value. Two recordings with the same key share one plan. Owns `Graph`
+and `Value`, which the passes rewrite. Imports nothing of users or devices.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Shape, topological
+from lazyfuse.codegen.ops import Op
+
+# References to a node while `linearize` looks at it: the order list, the loop variable and the
+# argument of getrefcount. Whatever is beyond these and the graph's own edges is a holder outside.
+_OWN_REFERENCES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a graph. `src` are indices of earlier values.
+
+    `origin` is the index of the recorded node that the value stands for (for bindings, source
+    lines and traces). `output` marks values that must exist after the run. Shapes and layouts are
+    those of one recording; passes may only compare them for equality (and with one), which the key
+    covers.
+    """
+
+    op: Op
+    src: tuple[int, ...]
+    arg: Any
+    shape: Shape
+    dtype: np.dtype[Any]
+    perm: tuple[int, ...] | None
+    origin: int
+    output: bool = False
+    axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Values in topological order."""
+
+    values: tuple[Value, ...]
+
+    def replaced(self, values: Sequence[Value]) -> Graph:
+        return replace(self, values=tuple(values))
+
+    def consumers(self) -> list[list[int]]:
+        """For each value, the values that read it (once per use)."""
+        users: list[list[int]] = [[] for _ in self.values]
+        for index, value in enumerate(self.values):
+            for source in value.src:
+                users[source].append(index)
+        return users
+
+
+@dataclass(slots=True)
+class Recording:
+    """What `linearize` found: the nodes in order, their key, and which of them outlive the run."""
+
+    nodes: list[Node]
+    key: tuple[Any, ...]
+    held: list[bool]
+    edges: dict[int, int]
+    sizes: list[int]  # distinct sizes in the order of their numbers in the key
+    graph_cache: Graph | None = None
+
+    def graph(self) -> Graph:
+        """The recorded nodes as a `Graph` (built only when the key is new)."""
+        if self.graph_cache is None:
+            self.graph_cache = _graph(self)
+        return self.graph_cache
+
+
+def memory_strides(shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Element strides of a dense buffer whose axes lie in memory order `perm`."""
+    strides = [0] * len(shape)
+    step = 1
+    for axis in reversed(range(len(shape)) if perm is None else perm):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+_AXES: dict[tuple[Layout, Shape, tuple[int, ...] | None], tuple[int, ...] | None] = {}
+_AXES_LIMIT = 4096
+
+
+def view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Which source axis each axis of a view is, when the view only permutes, adds or repeats axes."""
+    key = (layout, shape, perm)
+    try:
+        return _AXES[key]
+    except KeyError:
+        pass
+    found = _view_axes(layout, shape, perm)
+    if len(_AXES) >= _AXES_LIMIT:
+        _AXES.clear()
+    _AXES[key] = found
+    return found
+
+
+def _view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if layout.offset != 0 or 0 in shape:
+        return None
+    strides = memory_strides(shape, perm)
+    free = {axis: (shape[axis], strides[axis]) for axis in range(len(shape)) if shape[axis] > 1}
+    axes: list[int] = []
+    for size, stride in zip(layout.shape, layout.strides, strict=True):
+        if size == 1 or stride == 0:
+            axes.append(-1)
+            continue
+        match = next((a for a, pair in free.items() if pair == (size, stride)), None)
+        if match is None:
+            return None
+        del free[match]
+        axes.append(match)
+    return None if free else tuple(axes)
+
+
+def linearize(roots: Sequence[Node]) -> Recording:
+    """Order the pending graph below `roots` and derive its structural key.
+
+    A node is `held` when it is a root or something outside the graph still refers to it.
+    """
+    nodes = topological(roots)
+    edges: dict[int, int] = {}
+    index: dict[int, int] = {}
+    for position, node in enumerate(nodes):
+        index[id(node)] = position
+        if node.value is None:
+            for source in node.src:
+                edges[id(source)] = edges.get(id(source), 0) + 1
+    sizes: dict[int, int] = {0: -1, 1: 0}
+    shapes: dict[Shape, tuple[int, ...]] = {}
+    layouts: dict[Layout, int] = {}
+    memories: dict[int, int] = {}
+    roots_ids = {id(root) for root in roots}
+    key: list[Any] = []
+    held: list[bool] = []
+    count = sys.getrefcount
+    for node in nodes:
+        identity = id(node)
+        shape = node.shape
+        ids = shapes.get(shape)
+        if ids is None:
+            ids = shapes[shape] = tuple(sizes.setdefault(size, len(sizes)) for size in shape)
+        if node.value is not None:
+            if node.op is ops.SCALAR:
+                key.append((0, node.dtype))
+            else:
+                memory = id(node.arg) if type(node.arg) is Memory else identity
+                key.append((1, node.dtype, ids, memories.setdefault(memory, len(memories))))
+            held.append(False)
+            continue
+        keep = identity in roots_ids or count(node) > _OWN_REFERENCES + edges.get(identity, 0)
+        held.append(keep)
+        op = node.op
+        src = tuple([index[id(source)] for source in node.src])
+        arg = node.arg
+        if type(arg) is Layout:
+            base = node.src[0]
+            arg = (
+                layouts.setdefault(arg, len(layouts)),
+                shapes.get(arg.shape) or _shape_ids(arg.shape, shapes, sizes),
+                view_axes(arg, base.shape, base.perm) if op is ops.VIEW else _covers(arg, base),
+            )
+        elif type(arg) is HostCall:
+            arg = arg.name
+        key.append((op.number, src, ids, node.dtype, arg, node.perm, keep))
+    return Recording(nodes, tuple(key), held, edges, list(sizes))
+
+
+def _shape_ids(
+    shape: Shape, shapes: dict[Shape, tuple[int, ...]], sizes: dict[int, int]
+) -> tuple[int, ...]:
+    ids = shapes[shape] = tuple(sizes.setdefault(size, len(sizes)) for size in shape)
+    return ids
+
+
+def _covers(layout: Layout, base: Node) -> bool:
+    """Whether an update overwrites the whole of its old value, element for element."""
+    return layout == Layout(0, base.shape, memory_strides(base.shape, base.perm))
+
+
+def _graph(recording: Recording) -> Graph:
+    index = {id(node): position for position, node in enumerate(recording.nodes)}
+    values = []
+    for position, node in enumerate(recording.nodes):
+        done = node.value is not None
+        op = (ops.SCALAR if node.op is ops.SCALAR else ops.LEAF) if done else node.op
+        axes = None
+        if op is ops.VIEW:
+            axes = view_axes(node.arg, node.src[0].shape, node.src[0].perm)
+        values.append(
+            Value(
+                op,
+                () if done else tuple(index[id(source)] for source in node.src),
+                node.arg,
+                node.shape,
+                node.dtype,
+                node.perm,
+                position,
+                recording.held[position],
+                axes,
+            )
+        )
+    return Graph(tuple(values))

@@ -1,0 +1,214 @@
+"""The planning pipeline: plain functions from graph to graph, in one visible list.
+
+Each pass is linear in the graph, keeps `interpret` of every output, and decides only by what the
+structural key holds. Outputs keep their place as separate values: two arrays of the user never
+come to share one buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen.graph import Layout, Shape
+from lazyfuse.codegen.linearize import Graph, Value, memory_strides
+from lazyfuse.codegen.rules import RULES
+
+COPY = ops.TABLE["copy"]
+
+Pass = Callable[[Graph], Graph]
+
+
+class _Builder:
+    """A graph under construction, and where each old value went."""
+
+    __slots__ = ("moved", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.moved: list[int] = []
+
+    def add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def mapped(self, value: Value) -> Value:
+        src = tuple([self.moved[source] for source in value.src])
+        return value if src == value.src else replace(value, src=src)
+
+    def become(self, value: Value, same_as: int) -> int:
+        """`value` equals an earlier one: share it, or copy it where it is an output."""
+        if not value.output:
+            return same_as
+        loop = dtypes.cast_loop(value.dtype, value.dtype)
+        return self.add(replace(value, op=COPY, src=(same_as,), arg=loop, axes=None))
+
+
+def _map(graph: Graph, visit: Callable[[Value, _Builder], int]) -> Graph:
+    builder = _Builder()
+    for value in graph.values:
+        builder.moved.append(visit(builder.mapped(value), builder))
+    return graph.replaced(builder.values)
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Read a constant array as its scalar wherever another operand carries the shape."""
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if value.op.kind == "map" and len(value.src) > 1:
+            sources = [builder.values[s] for s in value.src]
+            carried = any(s.op is not ops.FULL and s.shape == value.shape for s in sources)
+            if carried:
+                pairs = zip(value.src, sources, strict=True)
+                src = tuple(v.src[0] if _is_plain_full(v, builder) else s for s, v in pairs)
+                value = replace(value, src=src)
+        return builder.add(value)
+
+    return _map(graph, visit)
+
+
+def _is_plain_full(value: Value, builder: _Builder) -> bool:
+    return value.op is ops.FULL and builder.values[value.src[0]].dtype == value.dtype
+
+
+def simplify(graph: Graph) -> Graph:
+    """Apply the exact rules until a value has none left."""
+
+    def visit(value: Value, builder: _Builder) -> int:
+        for rule in RULES:
+            same_as = rule(value, builder.values)
+            if same_as is not None:
+                plain_copy = value.output and value.op is COPY
+                return builder.add(value) if plain_copy else builder.become(value, same_as)
+        return builder.add(value)
+
+    return _map(graph, visit)
+
+
+def dedupe(graph: Graph) -> Graph:
+    """Compute equal expressions once."""
+    seen: dict[object, int] = {}
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if value.op.kind not in ("map", "reduce", "view") or not value.op.pure:
+            return builder.add(value)
+        key = (value.op.number, value.src, value.arg, value.dtype, value.perm, value.shape)
+        if key in seen:
+            return builder.become(value, seen[key])
+        seen[key] = builder.add(value)
+        return seen[key]
+
+    return _map(graph, visit)
+
+
+def sink_views(graph: Graph) -> Graph:
+    """Move a permuting view from the result of an elementwise op to its operands."""
+    uses = [len(users) for users in graph.consumers()]
+    single: set[int] = set()  # new indices of values that only the present view reads
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if value.op is ops.VIEW and _permutes(value, builder) and value.src[0] in single:
+            below = builder.values[value.src[0]]
+            if below.op.kind == "map" and not below.output:
+                return builder.add(_sunk(value, below, builder))
+        return builder.add(value)
+
+    builder = _Builder()
+    for old, value in enumerate(graph.values):
+        new = visit(builder.mapped(value), builder)
+        builder.moved.append(new)
+        if uses[old] == 1:
+            single.add(new)
+    return graph.replaced(builder.values)
+
+
+def _permutes(view: Value, builder: _Builder) -> bool:
+    """Whether the view repeats nothing: sinking it must not repeat work."""
+    if view.axes is None:
+        return False
+    return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
+
+
+def _sunk(view: Value, below: Value, builder: _Builder) -> Value:
+    src = tuple(_seen_through(view, below, source, builder) for source in below.src)
+    origin = view.origin if view.output else below.origin
+    return replace(
+        below, src=src, shape=view.shape, perm=None, output=view.output, origin=origin, axes=None
+    )
+
+
+def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> int:
+    """The operand `source` of `below`, with its axes arranged as `view` arranges its result."""
+    operand = builder.values[source]
+    if operand.shape == ():
+        return source
+    shift = len(below.shape) - len(operand.shape)
+    axes: list[int] = []
+    for axis in view.axes or ():
+        inner = axis - shift
+        axes.append(inner if axis >= 0 and inner >= 0 and operand.shape[inner] != 1 else -1)
+    shape = tuple(operand.shape[a] if a >= 0 else 1 for a in axes)
+    strides = memory_strides(operand.shape, operand.perm)
+    layout = Layout(0, shape, tuple(strides[a] if a >= 0 else 0 for a in axes))
+    found = Value(
+        ops.VIEW,
+        (source,),
+        layout,
+        shape,
+        operand.dtype,
+        None,
+        operand.origin,
+        axes=tuple(axes),
+    )
+    return builder.add(found)
+
+
+def forward_updates(graph: Graph) -> Graph:
+    """Skip what an update overwrites: the whole of a temporary, or the same part written before."""
+    uses = [len(users) for users in graph.consumers()]
+    once = [count == 1 and not v.output for count, v in zip(uses, graph.values, strict=True)]
+    builder = _Builder()
+    temporary: set[int] = set()
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        if new.op is ops.UPDATE and new.src[0] in temporary:
+            below = builder.values[new.src[0]]
+            if below.op is ops.UPDATE and below.arg == new.arg:
+                new = replace(new, src=(below.src[0], new.src[1]))
+            elif below.op.kind != "leaf" and _overwrites(new, builder.values[new.src[1]].shape):
+                loop = dtypes.cast_loop(new.dtype, new.dtype)
+                new = replace(new, op=COPY, src=(new.src[1],), arg=loop)
+        builder.moved.append(builder.add(new))
+        if once[old]:
+            temporary.add(builder.moved[old])
+    return graph.replaced(builder.values)
+
+
+def _overwrites(update: Value, written: Shape) -> bool:
+    strides = memory_strides(update.shape, update.perm)
+    return update.arg == Layout(0, update.shape, strides) and written == update.shape
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Keep what an output needs."""
+    alive = [value.output for value in graph.values]
+    for index in range(len(graph.values) - 1, -1, -1):
+        if alive[index]:
+            for source in graph.values[index].src:
+                alive[source] = True
+    builder = _Builder()
+    for index, value in enumerate(graph.values):
+        builder.moved.append(builder.add(builder.mapped(value)) if alive[index] else -1)
+    return graph.replaced(builder.values)
+
+
+PASSES: tuple[Pass, ...] = (
+    fold_constants,
+    simplify,
+    dedupe,
+    sink_views,
+    simplify,
+    forward_updates,
+    drop_dead,
+)

@@ -1,0 +1,1 @@
+"""The hardware: buffers, programs, launches, pools."""

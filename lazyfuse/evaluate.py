@@ -1,0 +1,510 @@
+"""The one place where recorded work runs: sinks -> plan cache -> device.
+
+Owns the plan cache, the executor and the fallbacks. The only module that sees both the compiler
+and the devices. Never imports the array type: it speaks of nodes and numpy arrays.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import check_step, config, floating, report
+from lazyfuse.codegen import interpret, ops
+from lazyfuse.codegen.cluster import Limits
+from lazyfuse.codegen.graph import Layout, Memory, Node, source_line
+from lazyfuse.codegen.linearize import Recording, linearize
+from lazyfuse.codegen.lower import Lowered, lower
+from lazyfuse.codegen.memory import overlap
+from lazyfuse.codegen.op import Op
+from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep, make_plan
+from lazyfuse.devices import registry
+from lazyfuse.devices.base import Device, DeviceError, Program
+from lazyfuse.errors import EvaluationError
+from lazyfuse.flush import Pending
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Plans are a few kilobytes each; a program that has more structures than this is not looping.
+PLAN_LIMIT = 1024
+# Launch geometries kept per kernel: one per shape and layout that it meets.
+LOWERED_LIMIT = 64
+# Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
+# program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
+COMPILE_ELEMENTS = 32768
+
+_lock = threading.RLock()
+_plans: OrderedDict[Any, Plan] = OrderedDict()
+counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
+
+
+def evaluate(nodes: Sequence[Node], reason: str) -> None:
+    """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
+    pending = [node for node in nodes if node.value is None]
+    if not pending:
+        return
+    with _lock:
+        pending = [node for node in pending if node.value is None]
+        if pending:
+            _evaluate(pending, reason)
+
+
+_recorded = Pending(evaluate)
+note_recorded = _recorded.note
+
+
+def _evaluate(pending: list[Node], reason: str) -> None:
+    device = registry.device(config.options.device or None)
+    if not device.traits.languages:
+        op, where = pending[0].op.name, source_line(pending[0].where)
+        what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
+        raise EvaluationError(what, op=op, file=where[0], line=where[1], function=where[2])
+    recording = linearize(pending)
+    plan = plan_for(recording)
+    counters["evaluations"] += 1
+    run = Run(plan, recording, device)
+    report.flushed(reason, plan, recording)
+    run.execute()
+    for flags, operations in run.raised:
+        floating.warn_for(flags, operations)
+
+
+def plan_for(recording: Recording) -> Plan:
+    """The plan of a recording, from the cache where its structure has been seen."""
+    options = config.options
+    key = (recording.key, options.fusion, options.fusion_max_length)
+    plan = _plans.get(key)
+    if plan is not None:
+        counters["plan hits"] += 1
+        return plan
+    counters["plan misses"] += 1
+    plan = make_plan(recording.graph(), Limits(options.fusion, options.fusion_max_length))
+    plan.sizes = recording.sizes
+    _plans[key] = plan
+    if len(_plans) > PLAN_LIMIT:
+        _plans.popitem(last=False)
+    return plan
+
+
+def plan_cache_info() -> dict[str, int]:
+    """Entries, limit and counters of the plan cache."""
+    return {"entries": len(_plans), "limit": PLAN_LIMIT, **counters}
+
+
+def clear_plans() -> None:
+    """Forget every plan."""
+    with _lock:
+        _plans.clear()
+
+
+class Run:
+    """One execution of a plan for one recording."""
+
+    __slots__ = ("device", "env", "free", "nodes", "plan", "raised", "recording", "resized")
+
+    def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
+        self.plan = plan
+        self.recording = recording
+        self.device = device
+        self.nodes = recording.nodes
+        self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
+        self.env: list[Array | None] = [None] * len(plan.graph.values)
+        same = recording.sizes == plan.sizes
+        self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
+        self.free = self.writable_memories() if plan.in_place else set()
+        values = plan.graph.values
+        for index in plan.bound:
+            self.env[index] = self.nodes[values[index].origin].value
+
+    def writable_memories(self) -> set[int]:
+        """Leaves whose memory nobody outside this graph still reads: updates may write there."""
+        positions: dict[int, list[int]] = {}
+        memories: dict[int, Memory] = {}
+        for position, node in enumerate(self.nodes):
+            if type(node.arg) is Memory and node.value is not None:
+                positions.setdefault(id(node.arg), []).append(position)
+                memories[id(node.arg)] = node.arg
+        node = self.nodes[0]  # the loop's last node is not one of our references to it
+        # the recording's list of nodes holds each leaf once more than the edges do
+        edges = {key: count + 1 for key, count in self.recording.edges.items()}
+        edges[id(node)] = edges.get(id(node), 1) + 1
+        free: set[int] = set()
+        for key, memory in memories.items():
+            if memory.owned and not memory.captured(edges):
+                free.update(positions[key])
+        return free
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of a value in this recording."""
+        shape = self.plan.graph.values[index].shape
+        if self.resized is None:
+            return shape
+        resized = self.resized
+        return tuple([resized[size] for size in shape])
+
+    def array(self, index: int) -> Array:
+        found = self.env[index]
+        assert found is not None, "a step ran before its source"
+        return found
+
+    def execute(self) -> None:
+        """Run the steps. Whatever happens, nothing that was computed is lost."""
+        try:
+            for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True):
+                if type(step) is KernelStep:
+                    self.run_kernel(step)
+                else:
+                    self.run_single(step.index)
+                for index in last:
+                    self.env[index] = None
+        except BaseException:
+            self.commit_updates()
+            raise
+        finally:
+            self.commit(self.plan.outputs)
+
+    def commit(self, indices: Sequence[int]) -> None:
+        values = self.plan.graph.values
+        for index in indices:
+            value = self.env[index]
+            if value is not None:
+                node = self.nodes[values[index].origin]
+                node.value = value
+                node.src = ()
+
+    def commit_updates(self) -> None:
+        """After a failure: memory that has been updated must not be updated again."""
+        values = self.plan.graph.values
+        self.commit([i for i, value in enumerate(values) if value.op is ops.UPDATE])
+
+    # -- single values --------------------------------------------------------------------------
+
+    def run_single(self, index: int) -> None:
+        value = self.plan.graph.values[index]
+        node = self.nodes[value.origin]
+        if value.op is ops.VIEW:
+            self.env[index] = self.view(index)
+            return
+        try:
+            if value.op is ops.UPDATE:
+                target, whole = self.target(index, ())
+                target[...] = self.array(value.src[1])
+                self.env[index] = whole
+                return
+            sources = [self.array(source) for source in value.src]
+            perms = [self.plan.graph.values[source].perm for source in value.src]
+            shape = self.shape(index)
+            with floating.collecting() as flags:
+                found = interpret.run_node(
+                    value.op, value.arg if value.op is not ops.HOST else node.arg,
+                    shape, value.dtype, value.perm, sources, perms,
+                )  # fmt: skip
+            self.env[index] = found
+        except Exception as error:
+            _explain_failure(error, [node])
+            raise
+        report.ran_single(node)
+        if flags.bits:
+            self.raised.append((flags.bits, [(value.op, node)]))
+
+    def view(self, index: int) -> Array:
+        """A value that only looks at another one's memory."""
+        value = self.plan.graph.values[index]
+        source = self.array(value.src[0])
+        if value.axes is not None:
+            return _arrange(source, value.axes, self.shape(index))
+        perm = self.plan.graph.values[value.src[0]].perm
+        layout = self.nodes[value.origin].arg
+        return window(flat_memory(source, perm), layout)
+
+    def target(self, index: int, inputs: Sequence[Array]) -> tuple[Array, Array]:
+        """Where update `index` writes, and the whole array that it leaves behind.
+
+        In place where that is safe: no older value of the memory is needed and no load of the same
+        kernel overlaps the written part in another arrangement. Otherwise in a copy.
+        """
+        value = self.plan.graph.values[index]
+        before = value.src[0]
+        old = self.array(before)
+        layout = self.nodes[value.origin].arg
+        flat = flat_memory(old, value.perm)
+        if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
+            return window(flat, layout), old
+        fresh = self.device.empty(flat.shape, flat.dtype)
+        np.copyto(fresh, flat)
+        shape = self.shape(index)
+        whole = dense(fresh, shape, value.perm)
+        return window(fresh, layout), whole
+
+    def may_overwrite(self, index: int, before: int, old: Array) -> bool:
+        if index not in self.plan.in_place or not old.flags.writeable:
+            return False
+        values = self.plan.graph.values
+        at = before
+        while values[at].op in (ops.VIEW, ops.UPDATE):
+            if values[at].op is ops.UPDATE and at not in self.plan.in_place:
+                return True  # it has a block of its own
+            at = values[at].src[0]
+        value = values[at]
+        if value.op is ops.LEAF:
+            return value.origin in self.free
+        return not value.output and values[before].op is not ops.VIEW
+
+    # -- kernels --------------------------------------------------------------------------------
+
+    def run_kernel(self, step: KernelStep) -> None:
+        shape = self.shape(step.domain_of)
+        inputs = [_loadable(self.array(index)) for index in step.inputs]
+        expected = check_step.before(self, step) if config.options.validate else None
+        outputs, pending = self.outputs(step, shape, inputs)
+        try:
+            flags = self.launch(step, shape, inputs, outputs)
+        except DeviceError as error:
+            report.fell_back(step, self.nodes_of(step), str(error))
+            flags = self.run_members(step, outputs)
+        except Exception as error:
+            _explain_failure(error, self.nodes_of(step))
+            raise
+        for part, temporary in pending:
+            np.copyto(part, temporary)
+        if expected is not None:
+            check_step.after(self, step, outputs, expected)
+        if flags:
+            self.raised.append((flags, self.operations(step)))
+
+    def nodes_of(self, step: KernelStep) -> list[Node]:
+        """The recorded operations that a kernel computes, in order."""
+        values = self.plan.graph.values
+        indices = sorted((*step.members, *step.reductions))
+        return [self.nodes[values[index].origin] for index in indices]
+
+    def outputs(
+        self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array]
+    ) -> tuple[list[Array], list[tuple[Array, Array]]]:
+        """Arrays that a kernel writes, and copies to make once it has run."""
+        values = self.plan.graph.values
+        outputs: list[Array] = []
+        pending: list[tuple[Array, Array]] = []
+        for position, index in enumerate(step.stores):
+            value = values[index]
+            if position not in step.targets:
+                array = self.fresh(index, shape)
+                self.env[index] = array
+                outputs.append(array)
+                continue
+            update = step.targets[position]
+            part, whole = self.target(update, inputs)
+            self.env[update] = whole
+            if any(overlap(part, loaded) for loaded in inputs) or _crowded(part, outputs):
+                temporary = self.device.empty(part.shape, part.dtype)
+                pending.append((part, temporary))
+                outputs.append(temporary)
+            else:
+                outputs.append(part)
+            value = values[update]
+        for index in step.reductions:
+            array = self.fresh(index, self.shape(index))
+            self.env[index] = array
+            outputs.append(array)
+        return outputs, pending
+
+    def fresh(self, index: int, shape: tuple[int, ...]) -> Array:
+        value = self.plan.graph.values[index]
+        if value.perm is None:
+            return self.device.empty(shape, value.dtype)
+        dense_shape = tuple([shape[axis] for axis in value.perm])
+        return self.device.empty(dense_shape, value.dtype).transpose(np.argsort(value.perm))
+
+    def launch(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        outputs: list[Array],
+    ) -> int:
+        lowered = self.lowered(step, shape, inputs, outputs)
+        program = self.program(step, lowered, shape)
+        scalars = tuple([self.array(index)[()] for index in step.scalars])
+        extra = [self.device.empty(shape, dtype) for shape, dtype in lowered.temporaries]
+        arrays = (*inputs, *outputs, *extra)
+        start = time.perf_counter()
+        flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
+        if extra:
+            lowered.finish(arrays)
+        report.ran_kernel(step, self, program.source, inputs, outputs, start)
+        return flags
+
+    def lowered(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        outputs: list[Array],
+    ) -> Lowered:
+        rank = len(shape)
+        in_strides = tuple([_strides(array, shape, rank) for array in inputs])
+        stores = len(step.stores)
+        out_strides = tuple(
+            [_strides(array, shape, rank) for array in outputs[:stores]]
+            + [
+                _reduced_strides(array, step.kernel.reduced, rank)
+                for array in outputs[stores:]
+            ]
+        )
+        key = (shape, in_strides, out_strides)
+        found = step.lowered.get(key)
+        if found is None:
+            found = lower(step.kernel, shape, in_strides, out_strides, self.order(step, rank))
+            if len(step.lowered) >= LOWERED_LIMIT:
+                step.lowered.clear()
+            step.lowered[key] = found
+        return found
+
+    def order(self, step: KernelStep, rank: int) -> tuple[int, ...] | None:
+        if not step.reductions:
+            return None
+        perm = self.plan.graph.values[step.domain_of].perm
+        return perm if perm is not None and len(perm) == rank else None
+
+    def program(self, step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> Program:
+        """The program for a kernel: compiled where that pays, blocked NumPy elsewhere."""
+        language = self.language(step, lowered, shape)
+        key = (lowered.source_key, language)
+        program = step.programs.get(key)
+        if program is not None:
+            return program
+        try:
+            program = self.device.compile(lowered.source(language))
+        except DeviceError as error:
+            if language == "numpy":
+                raise
+            report.fell_back(step, self.nodes_of(step), str(error))
+            program = self.device.compile(lowered.source("numpy"))
+        step.programs[key] = program
+        return program
+
+    def language(self, step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> str:
+        languages = self.device.traits.languages
+        if len(languages) == 1:
+            return languages[0]
+        elements = 1
+        for size in shape:
+            elements *= size
+        large = elements * max(step.cost, 1.0) >= COMPILE_ELEMENTS
+        source = lowered.source("numba")
+        if not source.exact:
+            return "numba" if large else "numpy"
+        if (lowered.source_key, "numba") in step.programs:
+            return "numba"
+        if not large:
+            return "numpy"
+        step.uses += 1
+        if step.uses > config.options.compile_after or self.device.cached(source):
+            return "numba"
+        return "numpy"
+
+    def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
+        """The last fallback: a kernel's operations one by one with NumPy."""
+        with floating.collecting() as flags:
+            values = members_values(self, step)
+        for array, index in zip(outputs, (*step.stores, *step.reductions), strict=True):
+            np.copyto(array, values[index], casting="unsafe")
+        return flags.bits
+
+    def operations(self, step: KernelStep) -> list[tuple[Op, Node]]:
+        values = self.plan.graph.values
+        indices = sorted((*step.members, *step.reductions))
+        return [(values[i].op, self.nodes[values[i].origin]) for i in indices]
+
+
+def members_values(run: Run, step: KernelStep) -> dict[int, Array]:
+    """What each operation of a kernel gives, by the oracle."""
+    values = run.plan.graph.values
+    found: dict[int, Array] = {}
+    for index in sorted((*step.members, *step.reductions)):
+        value = values[index]
+        sources = [found[s] if s in found else run.array(s) for s in value.src]
+        found[index] = interpret.run_node(
+            value.op, value.arg, run.shape(index), value.dtype, value.perm, sources,
+            [values[s].perm for s in value.src],
+        )  # fmt: skip
+    return found
+
+
+def _explain_failure(error: BaseException, nodes: list[Node]) -> None:
+    """Name the user's line and the fused stage on an exception that keeps its own type."""
+    node = nodes[-1]
+    file, line, function = source_line(node.where)
+    stage = " -> ".join(each.op.name for each in nodes)
+    error.add_note(f'[{node.op.name}] recorded in File "{file}", line {line}, in {function}')
+    error.add_note(f"[{node.op.name}] fused stage: {stage}")
+
+
+def _strides(array: Array, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Element strides of an operand over the domain; 0 where it is repeated."""
+    own = array.shape
+    size = array.itemsize
+    if own == shape:
+        return tuple([stride // size for stride in array.strides])
+    missing = rank - len(own)
+    strides = [0] * missing
+    for axis, stride in enumerate(array.strides):
+        strides.append(0 if own[axis] == 1 else stride // size)
+    return tuple(strides)
+
+
+def _reduced_strides(array: Array, reduced: tuple[bool, ...], rank: int) -> tuple[int, ...]:
+    keepdims = array.ndim == rank
+    own = iter(array.strides)
+    found = []
+    for flag in reduced:
+        if flag:
+            if keepdims:
+                next(own)
+            found.append(0)
+        else:
+            found.append(next(own) // array.itemsize)
+    return tuple(found)
+
+
+def _loadable(array: Array) -> Array:
+    """An operand whose strides are whole elements and whose memory is aligned."""
+    size = array.itemsize
+    for stride in array.strides:
+        if stride % size:
+            return array.copy()
+    return array if array.flags.aligned else array.copy()
+
+
+def _crowded(part: Array, outputs: list[Array]) -> bool:
+    return any(np.may_share_memory(part, other) for other in outputs)
+
+
+def _arrange(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """A view that permutes, adds and repeats axes."""
+    strides = tuple([source.strides[axis] if axis >= 0 else 0 for axis in axes])
+    return np.lib.stride_tricks.as_strided(source, shape, strides)
+
+
+def flat_memory(array: Array, perm: tuple[int, ...] | None) -> Array:
+    """A dense array as its flat memory: a view wherever it is dense indeed."""
+    return array.ravel() if perm is None else array.transpose(perm).ravel()
+
+
+def dense(flat: Array, shape: tuple[int, ...], perm: tuple[int, ...] | None) -> Array:
+    """The inverse of `flat_memory`."""
+    if perm is None:
+        return flat.reshape(shape)
+    return flat.reshape([shape[axis] for axis in perm]).transpose(np.argsort(perm))
+
+
+def window(flat: Array, layout: Layout) -> Array:
+    """The part of a flat buffer that a layout describes."""
+    size = flat.itemsize
+    strides = tuple([stride * size for stride in layout.strides])
+    return np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)

@@ -1,0 +1,71 @@
+"""Floating-point conditions of fused kernels, told as NumPy tells them.
+
+A kernel reports which IEEE conditions arose; the warning names the operation that can raise them
+and the user's line that recorded it. Imports nothing of arrays or devices.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph import Node, source_line
+from lazyfuse.codegen.op import Op
+
+# NumPy's bits, which the devices use too, with the name of the errstate key and NumPy's wording.
+CONDITIONS = (
+    (1, "divide", "divide by zero"),
+    (2, "over", "overflow"),
+    (4, "under", "underflow"),
+    (8, "invalid", "invalid value"),
+)
+# Python shows a warning once per location and module: one registry for each file.
+_registries: dict[str, dict[Any, Any]] = {}
+
+
+class Flags:
+    """The conditions seen so far."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self) -> None:
+        self.bits = 0
+
+    def __call__(self, _: str, bits: int) -> None:
+        self.bits |= bits
+
+
+@contextmanager
+def collecting() -> Iterator[Flags]:
+    """Run NumPy without warnings and collect the conditions that it would have warned of."""
+    flags = Flags()
+    with np.errstate(all="call", call=flags):
+        yield flags
+
+
+def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
+    """Warn of each condition in `bits` as the error state of the present context asks."""
+    state = np.geterr()
+    for bit, name, text in CONDITIONS:
+        if not bits & bit or state[name] == "ignore":
+            continue
+        op, node = _culprit(name, operations)
+        file, line, _ = source_line(node.where)
+        spelled = "reduce" if op.kind == "reduce" else op.name
+        words = f"{text} encountered in {spelled}"
+        if state[name] == "raise":
+            raise FloatingPointError(words)
+        registry = _registries.setdefault(file, {})
+        warnings.warn_explicit(words, RuntimeWarning, file, line, registry=registry)
+
+
+def _culprit(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
+    """The first operation that can raise the condition by itself; the last one if none says so."""
+    for op, node in operations:
+        if name in op.flags:
+            return op, node
+    return operations[-1]
