@@ -15,7 +15,9 @@ import numpy as np
 from lazyfuse.codegen.ops import Op
 
 Shape = tuple[int, ...]
-Where = tuple[CodeType, int]  # code object and instruction offset: the user's source line, kept cheap
+Where = tuple[
+    CodeType, int
+]  # code object and instruction offset: the user's source line, kept cheap
 
 
 class Layout(NamedTuple):

@@ -108,7 +108,9 @@ def view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tup
     return found
 
 
-def _view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...] | None:
+def _view_axes(
+    layout: Layout, shape: Shape, perm: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
     if layout.offset != 0 or 0 in shape:
         return None
     strides = memory_strides(shape, perm)

@@ -114,7 +114,9 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
 
 def _steps(graph: Graph, clusters: Clusters) -> list[Step]:
     fed = _fused_updates(graph, clusters)
-    steps: list[Step] = [_kernel_step(graph, g, clusters.materialised, fed) for g in clusters.groups]
+    steps: list[Step] = [
+        _kernel_step(graph, g, clusters.materialised, fed) for g in clusters.groups
+    ]
     targets = set(fed.values())
     for index in clusters.alone:
         if index not in targets:

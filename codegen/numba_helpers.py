@@ -1,0 +1,404 @@
+"""Helper functions that expressions of language "numba" call, as source text.
+
+Owns HELPERS (name -> text of one function without a decorator) and the closure over it. The printer
+decorates them with the device's `njit`, whose error model must be "numpy". The texts use the names
+`np`, `math`, numba's type names as casts, and the device's `vm_*` and `vmf_*`.
+
+Two habits of numba shape the texts: mixed arithmetic of int64 and uint64 becomes float64, so each
+uint64 literal is spelled `uint64(1)`; a float literal is float64, so f4 code spells `float32(1.0)`.
+Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
+LLVM cannot drop: 64-bit forms test for zero with `abs(1.0 / b) > 1.0`; the `_small` forms divide as
+doubles, which is exact up to 32 bits and vectorises, and find the zero in a quotient not finite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_INTEGERS = """
+def floor_divide_signed(a, b):
+    if abs(1.0 / float64(b)) > 1.0:
+        return int64(0)
+    if b == -1:
+        return -a
+    return a // b
+
+
+def floor_divide_unsigned(a, b):
+    if abs(1.0 / float64(b)) > 1.0:
+        return uint64(0)
+    return a // b
+
+
+def floor_divide_small(a, b):
+    quotient = np.floor(a / b)
+    return int64(quotient if abs(quotient) < 1e10 else 0.0)
+
+
+def remainder_small(a, b):
+    quotient = np.floor(a / b)
+    return int64(a - quotient * b if abs(quotient) < 1e10 else 0.0)
+
+
+def fmod_small(a, b):
+    quotient = np.trunc(a / b)
+    return int64(a - quotient * b if abs(quotient) < 1e10 else 0.0)
+
+
+def remainder_signed(a, b):
+    if abs(1.0 / float64(b)) > 1.0 or b == -1:
+        return int64(0)
+    return a % b
+
+
+def remainder_unsigned(a, b):
+    if abs(1.0 / float64(b)) > 1.0:
+        return uint64(0)
+    return a % b
+
+
+def fmod_signed(a, b):
+    remainder = remainder_signed(a, b)
+    if remainder != 0 and (a ^ b) < 0:
+        return remainder - b
+    return remainder
+
+
+def power_signed(base, exponent):
+    result = int64(1)
+    while exponent > 0:
+        if exponent & 1:
+            result = result * base
+        base = base * base
+        exponent = exponent >> 1
+    return result
+
+
+def power_unsigned(base, exponent):
+    result = uint64(1)
+    while exponent != uint64(0):
+        if exponent & uint64(1) != uint64(0):
+            result = result * base
+        base = base * base
+        exponent = exponent >> uint64(1)
+    return result
+
+
+def magnitude(a):
+    return uint64(a if a >= 0 else -a)
+
+
+def gcd_unsigned(a, b):
+    while b != uint64(0):
+        a, b = b, a % b
+    return a
+
+
+def lcm_unsigned(a, b):
+    common = gcd_unsigned(a, b)
+    if common == uint64(0):
+        return uint64(0)
+    return a // common * b
+
+
+def gcd_signed(a, b):
+    return int64(gcd_unsigned(magnitude(a), magnitude(b)))
+
+
+def lcm_signed(a, b):
+    return int64(lcm_unsigned(magnitude(a), magnitude(b)))
+
+
+def count_bits(x):
+    x = x - ((x >> uint64(1)) & uint64(0x5555555555555555))
+    x = (x & uint64(0x3333333333333333)) + ((x >> uint64(2)) & uint64(0x3333333333333333))
+    x = (x + (x >> uint64(4))) & uint64(0x0F0F0F0F0F0F0F0F)
+    return (x * uint64(0x0101010101010101)) >> uint64(56)
+
+
+def truncate_i4(x):
+    inside = (x > -2147483649.0) & (x < 2147483648.0)
+    return int32(x) if inside else int32(-2147483648)
+
+
+def truncate_i8(x):
+    inside = (x >= -9223372036854775808.0) & (x < 9223372036854775808.0)
+    return int64(x) if inside else int64(-9223372036854775808)
+
+
+def truncate_u8(x):
+    if x >= 9223372036854775808.0:
+        return uint64(truncate_i8(x - 9223372036854775808.0)) ^ uint64(0x8000000000000000)
+    return uint64(truncate_i8(x))
+"""
+
+# Once for f8; the f4 forms are made by replacing the names of the types.
+_FLOATS = """
+def floor_divide_f8(a, b):
+    if b == float64(0.0):
+        return a / b
+    remainder = np.fmod(a, b)
+    quotient = (a - remainder) / b
+    if remainder != 0 and (b < 0) != (remainder < 0):
+        quotient = quotient - float64(1.0)
+    if quotient == 0:
+        return np.copysign(float64(0.0), a / b)
+    whole = np.floor(quotient)
+    if quotient - whole > float64(0.5):
+        whole = whole + float64(1.0)
+    return whole
+
+
+def remainder_f8(a, b):
+    remainder = np.fmod(a, b)
+    if b == 0 or remainder != remainder:
+        return remainder
+    if remainder == 0:
+        return np.copysign(float64(0.0), b)
+    if (b < 0) != (remainder < 0):
+        return remainder + b
+    return remainder
+
+
+def modf_fraction_f8(x):
+    finite = float64(0.0) if abs(x) == float64(np.inf) else x
+    return np.copysign(finite - np.trunc(finite), x)
+
+
+def nextafter_f8(x, y):
+    if x != x or y != y:
+        return x + y
+    if x == y:
+        return y
+    if x == 0:
+        return np.copysign(from_bits_f8(int64(1)), y)
+    if (x < y) == (x > 0):
+        return from_bits_f8(int64(bits_f8(x) + 1))
+    return from_bits_f8(int64(bits_f8(x) - 1))
+
+
+def spacing_f8(x):
+    if x != x or abs(x) == float64(np.inf):
+        return float64(np.nan)
+    if x == 0:
+        return from_bits_f8(int64(1))
+    return from_bits_f8(int64(bits_f8(x) + 1)) - x
+
+
+def heaviside_f8(x, at_zero):
+    if x != x:
+        return x
+    if x == 0:
+        return at_zero
+    return float64(0.0) if x < 0 else float64(1.0)
+
+
+def logaddexp_f8(x, y):
+    if x == y:
+        return x + float64(0.693147180559945309417232121458176568)
+    difference = x - y
+    if difference > 0:
+        return x + vm_log1p(vm_exp(-difference))
+    if difference <= 0:
+        return y + vm_log1p(vm_exp(difference))
+    return difference
+
+
+def logaddexp2_f8(x, y):
+    if x == y:
+        return x + float64(1.0)
+    difference = x - y
+    if difference > 0:
+        power = vm_exp2(-difference)
+        return x + float64(1.442695040888963407359924681001892137) * vm_log1p(power)
+    if difference <= 0:
+        power = vm_exp2(difference)
+        return y + float64(1.442695040888963407359924681001892137) * vm_log1p(power)
+    return difference
+
+
+def bits_f8(x):
+    return np.float64(x).view(np.int64)
+
+
+def from_bits_f8(bits):
+    return np.int64(bits).view(np.float64)
+"""
+
+_SCALING = """
+def frexp_mantissa_f8(x):
+    if x == 0 or not abs(x) < np.inf:
+        return x
+    bits = bits_f8(x)
+    if (bits >> 52) & 0x7FF == 0:
+        bits = bits_f8(x * 18014398509481984.0)
+    return from_bits_f8((bits & -9218868437227405313) | 4602678819172646912)
+
+
+def frexp_exponent_f8(x):
+    if x == 0 or not abs(x) < np.inf:
+        return int64(0)
+    biased = (bits_f8(x) >> 52) & 0x7FF
+    if biased == 0:
+        biased = ((bits_f8(x * 18014398509481984.0) >> 52) & 0x7FF) - 54
+    return biased - 1022
+
+
+def ldexp_f8(x, exponent):
+    if x == 0 or not abs(x) < np.inf:
+        return x
+    bits = bits_f8(x)
+    biased = (bits >> 52) & 0x7FF
+    if biased == 0:
+        bits = bits_f8(x * 18014398509481984.0)
+        biased = ((bits >> 52) & 0x7FF) - 54
+    biased = biased + min(max(exponent, int64(-5000)), int64(5000))
+    if biased > 2046:
+        return np.copysign(1e300, x) * 1e300
+    if biased < -53:
+        return np.copysign(1e-300, x) * 1e-300
+    bits = bits & -9218868437227405313
+    if biased > 0:
+        return from_bits_f8(bits | (biased << 52))
+    return from_bits_f8(bits | ((biased + 54) << 52)) * 5.551115123125783e-17
+"""
+
+_COMPLEX = """
+def divide_c16(a, b):
+    if abs(b.real) >= abs(b.imag):
+        if b.real == 0 and b.imag == 0:
+            return complex(a.real / abs(b.real), a.imag / abs(b.real))
+        ratio = b.imag / b.real
+        scale = float64(1.0) / (b.real + b.imag * ratio)
+        return complex((a.real + a.imag * ratio) * scale, (a.imag - a.real * ratio) * scale)
+    ratio = b.real / b.imag
+    scale = float64(1.0) / (b.imag + b.real * ratio)
+    return complex((a.real * ratio + a.imag) * scale, (a.imag * ratio - a.real) * scale)
+
+
+def reciprocal_c16(a):
+    if abs(a.real) <= abs(a.imag):
+        ratio = a.real / a.imag
+        divisor = a.imag + a.real * ratio
+        return complex(ratio / divisor, float64(-1.0) / divisor)
+    ratio = a.imag / a.real
+    divisor = a.real + a.imag * ratio
+    return complex(float64(1.0) / divisor, -ratio / divisor)
+
+
+def sign_c16(a):
+    size = vm_hypot(a.real, a.imag)
+    if size != size:
+        return complex(float64(np.nan), float64(np.nan))
+    if size == float64(np.inf):
+        if abs(a.real) == size and abs(a.imag) == size:
+            return complex(float64(np.nan), float64(np.nan))
+        if abs(a.real) == size:
+            return complex(np.copysign(float64(1.0), a.real), float64(0.0))
+        return complex(float64(0.0), np.copysign(float64(1.0), a.imag))
+    if size == 0:
+        return complex(float64(0.0), float64(0.0))
+    return complex(a.real / size, a.imag / size)
+"""
+
+_ORDERING = """
+def greater_complex(a, b):
+    first = (a.real > b.real) & (a.imag == a.imag) & (b.imag == b.imag)
+    return first | ((a.real == b.real) & (a.imag > b.imag))
+
+
+def greater_equal_complex(a, b):
+    first = (a.real > b.real) & (a.imag == a.imag) & (b.imag == b.imag)
+    return first | ((a.real == b.real) & (a.imag >= b.imag))
+
+
+def is_nan_complex(a):
+    return (a.real != a.real) | (a.imag != a.imag)
+
+
+def maximum_complex(a, b):
+    return a if is_nan_complex(a) or greater_equal_complex(a, b) else b
+
+
+def minimum_complex(a, b):
+    return a if is_nan_complex(a) or greater_equal_complex(b, a) else b
+
+
+def fmax_complex(a, b):
+    return a if is_nan_complex(b) or greater_equal_complex(a, b) else b
+
+
+def fmin_complex(a, b):
+    return a if is_nan_complex(b) or greater_equal_complex(b, a) else b
+
+
+def clip_integer(x, low, high):
+    raised = x if x > low else low
+    return raised if raised < high else high
+
+
+def clip_float(x, low, high):
+    raised = x if (x != x) | (x > low) else low
+    return raised if (raised != raised) | (raised < high) else high
+"""
+
+_SINGLE = (
+    ("f8", "f4"),
+    ("c16", "c8"),
+    ("float64", "float32"),
+    ("int64", "int32"),
+    ("vm_", "vmf_"),
+)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def _functions(text: str) -> dict[str, str]:
+    parts = [part.strip() + "\n" for part in text.split("\n\n\n")]
+    return {part[len("def ") : part.index("(")]: part for part in parts}
+
+
+def _single(text: str) -> str:
+    for double, single in _SINGLE:
+        text = text.replace(double, single)
+    return text
+
+
+HELPERS: dict[str, str] = {}
+for _text in (
+    _INTEGERS,
+    _FLOATS,
+    _single(_FLOATS),
+    _SCALING,
+    _COMPLEX,
+    _single(_COMPLEX),
+    _ORDERING,
+):
+    HELPERS.update(_functions(_text))
+
+
+def names_in(text: str) -> list[str]:
+    """The helpers that an expression (or a helper's own text) calls."""
+    return [name for name in dict.fromkeys(_NAME.findall(text)) if name in HELPERS]
+
+
+def needed(names: Iterable[str]) -> list[str]:
+    """The helpers `names` and all that they call, each after those it calls."""
+    order: list[str] = []
+    for name in names:
+        _visit(name, order)
+    return order
+
+
+def _visit(name: str, order: list[str]) -> None:
+    if name in order:
+        return
+    for other in names_in(HELPERS[name]):
+        if other != name:
+            _visit(other, order)
+    order.append(name)
+
+
+def source(names: Iterable[str], decorator: str = "@njit") -> str:
+    """The text of the helpers `names` and all that they call, ready to stand above a kernel."""
+    return "\n\n".join(f"{decorator}\n{HELPERS[name]}" for name in needed(names))
