@@ -41,6 +41,7 @@ class Group:
     members: list[int] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     axes: tuple[int, ...] | None = None  # reduced axes, once it has a reduction
+    summation: object = None  # how it sums, once it does: see `summation_order`
     stored: list[int] = field(default_factory=list)
 
     @property
@@ -68,12 +69,30 @@ def fusible(value: Value, graph: Graph) -> Verdict:
         source = graph.values[value.src[0]]
         if 0 in source.shape or source.shape == ():
             return Verdict(False, "nothing to reduce")
+        axes = value.arg.axes
+        if not axes:
+            return Verdict(False, "no axis is reduced")
+        if value.op.ufunc is None and 1 < len(axes) < len(source.shape):
+            return Verdict(False, "the index over several axes runs in NumPy")
         return ops.supports_reduce(value.op, source.dtype, value.arg.accumulator)
     if value.op.kind != "map":
         return Verdict(False, f"{value.op.name} is not elementwise")
     if value.shape == ():
         return Verdict(False, "a single element")
     return ops.supports(value.op, value.arg)
+
+
+def summation_order(value: Value, graph: Graph) -> object:
+    """What two floating-point sums must have in common to run in the same loops; None if nothing.
+
+    NumPy cuts sums of complex numbers, sums that convert their operands, and products at other
+    places than plain sums, and follows the memory order of the summed array.
+    """
+    name, accumulator = value.op.name.removesuffix(".reduce"), value.arg.accumulator
+    if name not in ("add", "multiply") or accumulator.kind not in "fc":
+        return None
+    source = graph.values[value.src[0]]
+    return (name, accumulator.kind, source.dtype != accumulator, source.perm)
 
 
 def cluster(graph: Graph, limits: Limits | None = None) -> Clusters:
@@ -176,19 +195,23 @@ class _Clustering:
         if group is not None and not self.limits.fusion:
             self.refusals.append((source, index, "fusion is switched off"))
             group = None
-        if group is not None and group.axes not in (None, value.arg.axes):
-            self.refusals.append((source, index, "the kernel reduces other axes"))
+        summation = summation_order(value, self.graph)
+        if group is not None and not _joinable(group, value.arg.axes, summation):
+            self.refusals.append((source, index, "the kernel reduces in another order"))
             group = None
         if group is None:
-            group = self.reducing_group(self.ready(source), domain, value.arg.axes)
+            group = self.reducing_group(self.ready(source), domain, value.arg.axes, summation)
         group.axes = value.arg.axes
+        group.summation = group.summation or summation
         group.reductions.append(index)
         self.stage[index], self.group[index] = group.stage, group
 
-    def reducing_group(self, stage: int, domain: Shape, axes: tuple[int, ...]) -> Group:
+    def reducing_group(
+        self, stage: int, domain: Shape, axes: tuple[int, ...], summation: object
+    ) -> Group:
         if self.limits.fusion:
             for group in self.open.get((stage, domain), ()):
-                if group.axes in (None, axes):
+                if _joinable(group, axes, summation):
                     return group
         return self.new_group(stage, domain)
 
@@ -233,6 +256,12 @@ class _Clustering:
                 elif self.values[source].shape != ():
                     loads.add(source)
         return len(loads) <= RECOMPUTE_LOADS
+
+
+def _joinable(group: Group, axes: tuple[int, ...], summation: object) -> bool:
+    """Whether a reduction over `axes` can join a group."""
+    same_order = summation is None or group.summation in (None, summation)
+    return group.axes in (None, axes) and same_order
 
 
 def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
@@ -297,4 +326,5 @@ def _part(group: Group, graph: Graph, outputs: list[int]) -> Group:
     reductions = [o for o in outputs if graph.values[o].op.kind == "reduce"]
     stored = [o for o in outputs if graph.values[o].op.kind != "reduce"]
     axes = graph.values[reductions[0]].arg.axes if reductions else None
-    return Group(group.domain, group.stage, list(group.members), reductions, axes, stored)
+    members = list(group.members)
+    return Group(group.domain, group.stage, members, reductions, axes, stored=stored)

@@ -1,11 +1,14 @@
 """The one kernel form: what a fused group computes, before any language or device is chosen.
 
-Owns `Kernel` and its verifier. Dtypes are spelled as NumPy's `dtype.str[1:]` ("f8", "i4", "b1", "c16").
+Owns `Kernel`, its verifier and questions about it. Dtypes are spelled as NumPy's `dtype.str[1:]`
+("f8", "i4", "b1", "c16").
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from lazyfuse.codegen import ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +64,124 @@ class Kernel:
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...] = ()
     reduced: tuple[bool, ...] = ()
+
+
+class KernelError(ValueError):
+    """A kernel that breaks its own rules: a mistake of the compiler, never of the user."""
+
+
+# Reductions whose result depends on the order of their operands, where these are inexact.
+_ORDERED = ("add", "multiply")
+_ARGUMENTS = ("argmin", "argmax")
+
+
+def verify(kernel: Kernel) -> None:
+    """Raise `KernelError` unless the kernel is well formed and can be printed."""
+    if not kernel.stores and not kernel.reductions:
+        raise KernelError("[verify] outputs: expected at least one store or reduction, got none")
+    for dtype in (*kernel.inputs, *kernel.scalars):
+        _verify_dtype(dtype)
+    dtypes = [*kernel.inputs, *kernel.scalars]
+    for instruction in kernel.body:
+        _verify_instruction(instruction, len(dtypes))
+        dtypes.append(instruction.out)
+    for store in kernel.stores:
+        _verify_dtype(store.dtype)
+        _verify_value(store.value, len(dtypes), "store")
+    _verify_reductions(kernel, dtypes)
+
+
+def value_dtypes(kernel: Kernel) -> tuple[str, ...]:
+    """The dtype of each numbered value."""
+    return (*kernel.inputs, *kernel.scalars, *(each.out for each in kernel.body))
+
+
+def cost(kernel: Kernel) -> float:
+    """Arithmetic per element of the domain, in additions."""
+    rows = [ops.TABLE[each.op] for each in kernel.body]
+    rows += [ops.TABLE[f"reduce:{each.op}"] for each in kernel.reductions]
+    return sum(row.cost for row in rows)
+
+
+def is_exact(kernel: Kernel) -> bool:
+    """Whether every operation gives NumPy's bits on every device."""
+    return all(each.ins[0][0] in ops.TABLE[each.op].exact for each in kernel.body if each.ins)
+
+
+def raises_flags(kernel: Kernel) -> bool:
+    """Whether some operation can raise an IEEE condition by itself."""
+    for each in kernel.body:
+        flags = ops.TABLE[each.op].flags
+        floating = any(dtype[0] in "fc" for dtype in (*each.ins, each.out))
+        if "divide" in flags or (flags and floating):  # integers can be divided by zero
+            return True
+    return any(is_ordered(each) for each in kernel.reductions)
+
+
+def is_ordered(reduction: Reduce) -> bool:
+    """Whether the bits of the result depend on the order of summation."""
+    return reduction.op in _ORDERED and reduction.accumulator[0] in "fc"
+
+
+def is_argument(reduction: Reduce) -> bool:
+    """Whether the result is the index of an element."""
+    return reduction.op in _ARGUMENTS
+
+
+def conflict(reductions: tuple[Reduce, ...], dtypes: tuple[str, ...]) -> str:
+    """Why these reductions cannot share one kernel; empty if they can.
+
+    `dtypes` are those of the reduced values. NumPy cuts sums of complex numbers, and sums that
+    convert their operands, at other places than plain sums: one loop order cannot serve both.
+    """
+    kinds = set()
+    for each, dtype in zip(reductions, dtypes, strict=True):
+        if is_ordered(each):
+            kinds.add((each.op, each.accumulator[0] == "c", dtype != each.accumulator))
+    different = "sums and products, real, complex and converted ones, run in different orders"
+    return different if len(kinds) > 1 else ""
+
+
+def _verify_dtype(dtype: str) -> None:
+    if dtype not in ops.KERNEL_DTYPES:
+        raise KernelError(f"[verify] dtype: expected one of KERNEL_DTYPES, got {dtype!r}")
+
+
+def _verify_value(value: int, known: int, what: str) -> None:
+    if not 0 <= value < known:
+        raise KernelError(f"[verify] {what}: expected a value below {known}, got {value}")
+
+
+def _verify_instruction(instruction: Instruction, known: int) -> None:
+    row = ops.TABLE.get(instruction.op)
+    if row is None or row.kind != "map":
+        raise KernelError(f"[verify] op: expected a map row, got {instruction.op!r}")
+    if not len(instruction.args) == len(instruction.ins) == row.nin:
+        raise KernelError(f"[verify] {row.name}: expected {row.nin} arguments, got {instruction}")
+    for value in instruction.args:
+        _verify_value(value, known, row.name)
+    for dtype in (*instruction.ins, instruction.out):
+        _verify_dtype(dtype)
+
+
+def _verify_reductions(kernel: Kernel, dtypes: list[str]) -> None:
+    if not kernel.reductions:
+        if kernel.reduced:
+            raise KernelError("[verify] reduced: expected () without reductions")
+        return
+    if len(kernel.reduced) != kernel.rank or not any(kernel.reduced):
+        raise KernelError(
+            f"[verify] reduced: expected {kernel.rank} flags, one true, got {kernel.reduced}"
+        )
+    for each in kernel.reductions:
+        if f"reduce:{each.op}" not in ops.TABLE or each.op not in ops.KERNEL_REDUCTIONS:
+            raise KernelError(f"[verify] reduction: {each.op!r} is not a kernel reduction")
+        _verify_value(each.value, len(dtypes), each.op)
+        _verify_dtype(each.accumulator)
+        if each.dtype != ("i8" if is_argument(each) else each.accumulator):
+            raise KernelError(f"[verify] {each.op}: unexpected result dtype {each.dtype!r}")
+        if is_argument(each) and not all(kernel.reduced) and sum(kernel.reduced) != 1:
+            raise KernelError(f"[verify] {each.op}: expected one axis or all of them")
+    why = conflict(kernel.reductions, tuple(dtypes[each.value] for each in kernel.reductions))
+    if why:
+        raise KernelError(f"[verify] reductions: {why}")

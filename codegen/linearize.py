@@ -159,7 +159,7 @@ def linearize(roots: Sequence[Node]) -> Recording:
             if node.op is ops.SCALAR:
                 key.append((0, node.dtype))
             else:
-                memory = id(node.arg) if type(node.arg) is Memory else identity
+                memory = id(node.arg) if isinstance(node.arg, Memory) else identity
                 key.append((1, node.dtype, ids, memories.setdefault(memory, len(memories))))
             held.append(False)
             continue

@@ -109,7 +109,7 @@ def _versions(graph: Graph, fresh: set[int]) -> tuple[list[Any], list[int]]:
             root.append(root[source])
             version.append(version[source] + (value.op is ops.UPDATE))
             continue
-        leaf = value.op is ops.LEAF and type(value.arg) is Memory
+        leaf = value.op is ops.LEAF and isinstance(value.arg, Memory)
         root.append(("memory", id(value.arg)) if leaf else index)
         version.append(0)
     return root, version

@@ -35,7 +35,9 @@ class KernelStep:
     members: tuple[int, ...]  # values that it computes, in order: the body of the kernel
     cost: float
     lowered: dict[Any, Lowered] = field(default_factory=dict)  # by shape and strides
-    programs: dict[Any, Program] = field(default_factory=dict)  # by layout class and language
+    programs: dict[Any, Program] = field(default_factory=dict)  # by source
+    rechecks: int = 0  # how often the oracle confirmed floating-point conditions
+    seen: int = 0  # the conditions that it confirmed
     uses: int = 0  # as blocked NumPy, of a size worth compiling
 
     @property

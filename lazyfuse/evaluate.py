@@ -6,6 +6,7 @@ and the devices. Never imports the array type: it speaks of nodes and numpy arra
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -22,9 +23,10 @@ from lazyfuse.codegen.linearize import Recording, linearize
 from lazyfuse.codegen.lower import Lowered, lower
 from lazyfuse.codegen.memory import overlap
 from lazyfuse.codegen.op import Op
-from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep, make_plan
+from lazyfuse.codegen.plan import KernelStep, Plan, make_plan
+from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices import registry
-from lazyfuse.devices.base import Device, DeviceError, Program
+from lazyfuse.devices.base import Device, DeviceError, Program, Source
 from lazyfuse.errors import EvaluationError
 from lazyfuse.flush import Pending
 
@@ -37,6 +39,9 @@ LOWERED_LIMIT = 64
 # Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
 # program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
 COMPILE_ELEMENTS = 32768
+
+# How often the oracle is asked whether a kernel's floating-point conditions are real.
+RECHECKS = 4
 
 _lock = threading.RLock()
 _plans: OrderedDict[Any, Plan] = OrderedDict()
@@ -126,7 +131,7 @@ class Run:
         positions: dict[int, list[int]] = {}
         memories: dict[int, Memory] = {}
         for position, node in enumerate(self.nodes):
-            if type(node.arg) is Memory and node.value is not None:
+            if isinstance(node.arg, Memory) and node.value is not None:
                 positions.setdefault(id(node.arg), []).append(position)
                 memories[id(node.arg)] = node.arg
         node = self.nodes[0]  # the loop's last node is not one of our references to it
@@ -156,8 +161,8 @@ class Run:
         """Run the steps. Whatever happens, nothing that was computed is lost."""
         try:
             for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True):
-                if type(step) is KernelStep:
-                    self.run_kernel(step)
+                if isinstance(step, KernelStep):
+                    self.run_kernel(step, last)
                 else:
                     self.run_single(step.index)
                 for index in last:
@@ -257,11 +262,12 @@ class Run:
 
     # -- kernels --------------------------------------------------------------------------------
 
-    def run_kernel(self, step: KernelStep) -> None:
+    def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:
         shape = self.shape(step.domain_of)
         inputs = [_loadable(self.array(index)) for index in step.inputs]
         expected = check_step.before(self, step) if config.options.validate else None
-        outputs, pending = self.outputs(step, shape, inputs)
+        donors = {} if step.reductions else self.donors(step, last, shape)
+        outputs, pending = self.outputs(step, shape, inputs, donors)
         try:
             flags = self.launch(step, shape, inputs, outputs)
         except DeviceError as error:
@@ -274,8 +280,27 @@ class Run:
             np.copyto(part, temporary)
         if expected is not None:
             check_step.after(self, step, outputs, expected)
+        if flags and floating.is_wanted(flags):
+            flags = self.confirmed(step, flags, bool(donors or step.targets))
         if flags:
             self.raised.append((flags, self.operations(step)))
+
+    def confirmed(self, step: KernelStep, flags: int, overwritten: bool) -> int:
+        """The conditions that NumPy would report too.
+
+        Vector comparisons of NaN and the arms of selects raise flags of their own, which NumPy
+        clears. Where a kernel has such operations the oracle is asked, a few times per kernel.
+        """
+        operations = self.operations(step)
+        if not any(floating.misreports(op) for op, _ in operations):
+            return flags
+        if overwritten or step.rechecks >= RECHECKS:
+            return flags & step.seen
+        step.rechecks += 1
+        with floating.collecting() as found:
+            members_values(self, step)
+        step.seen |= found.bits
+        return flags & found.bits
 
     def nodes_of(self, step: KernelStep) -> list[Node]:
         """The recorded operations that a kernel computes, in order."""
@@ -283,8 +308,36 @@ class Run:
         indices = sorted((*step.members, *step.reductions))
         return [self.nodes[values[index].origin] for index in indices]
 
+    def donors(
+        self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...]
+    ) -> dict[np.dtype[Any], list[Array]]:
+        """Operands that nobody reads again: their buffers may take the kernel's results."""
+        found: dict[np.dtype[Any], list[Array]] = {}
+        for index in step.inputs:
+            if index not in last:
+                continue
+            array = self.array(index)
+            if array.shape != shape or not array.flags.c_contiguous:
+                continue
+            value = self.plan.graph.values[index]
+            # the environment, the list of inputs, the local name, getrefcount's argument
+            owners = 4
+            if value.op is ops.LEAF:
+                node = self.nodes[value.origin]
+                edges = self.recording.edges.get(id(node), 0)
+                if sys.getrefcount(node) > edges + 3:
+                    continue
+                owners = 5  # and its node
+            if value.op is not ops.VIEW and _unseen(array, owners):
+                found.setdefault(array.dtype, []).append(array)
+        return found
+
     def outputs(
-        self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array]
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        donors: dict[np.dtype[Any], list[Array]],
     ) -> tuple[list[Array], list[tuple[Array, Array]]]:
         """Arrays that a kernel writes, and copies to make once it has run."""
         values = self.plan.graph.values
@@ -293,7 +346,8 @@ class Run:
         for position, index in enumerate(step.stores):
             value = values[index]
             if position not in step.targets:
-                array = self.fresh(index, shape)
+                gifts = donors.get(value.dtype) if value.perm is None else None
+                array = gifts.pop() if gifts else self.fresh(index, shape)
                 self.env[index] = array
                 outputs.append(array)
                 continue
@@ -351,10 +405,7 @@ class Run:
         stores = len(step.stores)
         out_strides = tuple(
             [_strides(array, shape, rank) for array in outputs[:stores]]
-            + [
-                _reduced_strides(array, step.kernel.reduced, rank)
-                for array in outputs[stores:]
-            ]
+            + [_reduced_strides(array, step.kernel.reduced, rank) for array in outputs[stores:]]
         )
         key = (shape, in_strides, out_strides)
         found = step.lowered.get(key)
@@ -373,40 +424,36 @@ class Run:
 
     def program(self, step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> Program:
         """The program for a kernel: compiled where that pays, blocked NumPy elsewhere."""
-        language = self.language(step, lowered, shape)
-        key = (lowered.source_key, language)
-        program = step.programs.get(key)
+        source = self.source(step, lowered, shape)
+        program = step.programs.get(source)
         if program is not None:
             return program
         try:
-            program = self.device.compile(lowered.source(language))
+            program = self.device.compile(source)
         except DeviceError as error:
-            if language == "numpy":
+            if source.language == "numpy":
                 raise
             report.fell_back(step, self.nodes_of(step), str(error))
             program = self.device.compile(lowered.source("numpy"))
-        step.programs[key] = program
+        step.programs[source] = program
         return program
 
-    def language(self, step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> str:
+    def source(self, step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> Source:
         languages = self.device.traits.languages
         if len(languages) == 1:
-            return languages[0]
-        elements = 1
-        for size in shape:
-            elements *= size
-        large = elements * max(step.cost, 1.0) >= COMPILE_ELEMENTS
+            return lowered.source(languages[0])
+        large = size_of(shape) * max(step.cost, 1.0) >= COMPILE_ELEMENTS
         source = lowered.source("numba")
         if not source.exact:
-            return "numba" if large else "numpy"
-        if (lowered.source_key, "numba") in step.programs:
-            return "numba"
+            return source if large else lowered.source("numpy")
+        if source in step.programs:
+            return source
         if not large:
-            return "numpy"
+            return lowered.source("numpy")
         step.uses += 1
         if step.uses > config.options.compile_after or self.device.cached(source):
-            return "numba"
-        return "numpy"
+            return source
+        return lowered.source("numpy")
 
     def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
         """The last fallback: a kernel's operations one by one with NumPy."""
@@ -479,6 +526,19 @@ def _loadable(array: Array) -> Array:
         if stride % size:
             return array.copy()
     return array if array.flags.aligned else array.copy()
+
+
+def _unseen(array: Array, owners: int) -> bool:
+    """Whether `owners` references are all there are to an array, and it alone to its memory."""
+    if sys.getrefcount(array) > owners + 1 or not array.flags.writeable:
+        return False
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # the array above it, the local name and getrefcount's argument
+        if sys.getrefcount(base) > 3:
+            return False
+        base = base.base
+    return True
 
 
 def _crowded(part: Array, outputs: list[Array]) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-from lazyfuse import array, evaluate
+from lazyfuse import evaluate
+from lazyfuse.array import ndarray, node_of
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.linearize import Recording, linearize, memory_strides
@@ -183,7 +184,4 @@ def explain(*arrays: Any) -> Explanation:
     Returns an object whose `str()` is the report and whose `kernels` lists the kernels.
     """
 
-
-    return explain_nodes([array.node_of(x) for x in arrays if isinstance(x, array.ndarray)])
-
-
+    return explain_nodes([node_of(x) for x in arrays if isinstance(x, ndarray)])

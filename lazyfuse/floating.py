@@ -47,9 +47,29 @@ def collecting() -> Iterator[Flags]:
         yield flags
 
 
+def is_wanted(bits: int) -> bool:
+    """Whether any condition in `bits` is to be told in the present context."""
+    state: dict[str, Any] = dict(np.geterr())
+    return any(bits & bit and state[name] != "ignore" for bit, name, _ in CONDITIONS)
+
+
+# Their vector forms raise "invalid" for quiet NaN, or run an arm whose result is thrown away.
+_MISREPORTING = frozenset(
+    "less less_equal greater greater_equal maximum minimum fmax fmin clip where sign rint cast "
+    "floor_divide remainder fmod power float_power nextafter heaviside logaddexp logaddexp2 "
+    "hypot arctan2 copysign isfinite isnan isinf".split()
+)
+
+
+def misreports(op: Op) -> bool:
+    """Whether an operation can raise hardware flags that NumPy does not report."""
+    name = op.name.removesuffix(".reduce")
+    return name in _MISREPORTING or (op.kind == "map" and not op.exact)
+
+
 def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
     """Warn of each condition in `bits` as the error state of the present context asks."""
-    state = np.geterr()
+    state: dict[str, Any] = dict(np.geterr())
     for bit, name, text in CONDITIONS:
         if not bits & bit or state[name] == "ignore":
             continue

@@ -115,11 +115,15 @@ class Maker:
         if kind < 0.9:
             return self.view(node)
         if kind < 0.95:
-            full = Node(ops.FULL, (self.scalar(node.dtype),), None, node.shape, node.dtype, None, None)
+            full = Node(
+                ops.FULL, (self.scalar(node.dtype),), None, node.shape, node.dtype, None, None
+            )
             return full
         same = [n for n in self.made if n.shape == node.shape]
-        return self.update(node, rng.choice(same)) if rng.random() < 0.7 else self.update(
-            node, self.scalar(node.dtype)
+        return (
+            self.update(node, rng.choice(same))
+            if rng.random() < 0.7
+            else self.update(node, self.scalar(node.dtype))
         )
 
 

@@ -1,0 +1,1 @@
+"""Lazyfuse beside NumPy and its peers: `python -m benchmarks --help`."""

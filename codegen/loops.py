@@ -1,0 +1,199 @@
+"""Loop nests: ordering, merging, tiling and cutting into chunks. Arithmetic on sizes and strides only.
+
+Operands are the arrays of a kernel (inputs, then outputs) and, last, the position that argmin and
+argmax report, where there is one. Owns no decision that depends on the kernel's operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+Ints = tuple[int, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# A loop shorter than this is not worth being the innermost if one of LONG iterations can be.
+SHORT = 16
+LONG = 64
+# Elements between two turns of a strip loop: what it revisits must still be in the L1 cache.
+STRIP_ELEMENTS = 2048
+# Tile of a transposition (slower loop, faster loop): the lines of one tile fit the L1 cache.
+TRANSPOSED_TILE = (32, 64)
+# Cuts of the innermost loop leave at least this many iterations, in multiples of CUT_STEP.
+SHORTEST_CUT = 512
+CUT_STEP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop: how often, whether over a reduced axis, and each operand's step in elements."""
+
+    size: int
+    reduced: bool
+    strides: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A box of a nest: sizes of its loops, and where each operand starts.
+
+    Parts of different `zone` cover different stretches of the reduced loops.
+    """
+
+    sizes: Ints
+    offsets: Ints
+    zone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops, outermost first, and the boxes that together make up the domain."""
+
+    loops: tuple[Loop, ...]
+    parts: tuple[Part, ...]
+
+
+def merge(loops: list[Loop]) -> list[Loop]:
+    """Join neighbours that every operand walks with one stride."""
+    merged: list[Loop] = []
+    for loop in loops:
+        if merged and merged[-1].reduced == loop.reduced:
+            last = merged[-1]
+            steps = zip(last.strides, loop.strides, strict=True)
+            if all(outer == inner * loop.size for outer, inner in steps):
+                merged[-1] = replace(loop, size=last.size * loop.size)
+                continue
+        merged.append(loop)
+    return merged
+
+
+def flip(loops: list[Loop], operand: int) -> tuple[list[Loop], Ints]:
+    """Turn loops round so that one operand walks forwards; each operand's new first element."""
+    flipped: list[Loop] = []
+    offsets = [0] * len(loops[0].strides)
+    for loop in loops:
+        if loop.strides[operand] < 0:
+            for k, stride in enumerate(loop.strides):
+                offsets[k] += stride * (loop.size - 1)
+            loop = replace(loop, strides=tuple(-stride for stride in loop.strides))
+        flipped.append(loop)
+    return flipped, tuple(offsets)
+
+
+def whole(loops: list[Loop], offsets: Ints) -> Nest:
+    """A nest of one part."""
+    return Nest(tuple(loops), (Part(tuple(loop.size for loop in loops), offsets),))
+
+
+def divisor_strip(size: int) -> int:
+    """The largest strip that divides a loop, 0 if there is none worth having."""
+    return next((n for n in range(STRIP_ELEMENTS // 2, LONG - 1, -1) if size % n == 0), 0)
+
+
+def sink(nest: Nest, at: int, strip: int = 0) -> Nest:
+    """Make loop `at` the innermost, in strips that leave the loops it passes in the cache."""
+    if not strip:
+        between = 1
+        for loop in nest.loops[at + 1 :]:
+            between *= loop.size
+        strip = max(LONG, STRIP_ELEMENTS // between)
+    if nest.loops[at].size <= 2 * strip:
+        return _move_last(nest, at)
+    return _move_last(_split(nest, at, strip, at), at + 1)
+
+
+def tile(nest: Nest, at: int) -> Nest:
+    """Block loop `at` and the innermost loop, which some operands walk the other way round."""
+    last = len(nest.loops) - 1
+    nest = _split(nest, last, TRANSPOSED_TILE[1], at)
+    nest = _split(nest, at + 1, TRANSPOSED_TILE[0], at)
+    return _move(nest, at + 2, len(nest.loops) - 2)
+
+
+def _move_last(nest: Nest, at: int) -> Nest:
+    return _move(nest, at, len(nest.loops) - 1)
+
+
+def _move(nest: Nest, source: int, target: int) -> Nest:
+    order = list(range(len(nest.loops)))
+    order.insert(target, order.pop(source))
+    parts = tuple(replace(p, sizes=tuple(p.sizes[k] for k in order)) for p in nest.parts)
+    return Nest(tuple(nest.loops[k] for k in order), parts)
+
+
+def _split(nest: Nest, at: int, block: int, strip_at: int) -> Nest:
+    """Cut a loop into strips of `block`; the loop over strips goes to position `strip_at`."""
+    loop = nest.loops[at]
+    if loop.size <= block:
+        block = loop.size
+    strips, rest = divmod(loop.size, block)
+    outer = Loop(strips, loop.reduced, tuple(stride * block for stride in loop.strides))
+    loops = list(nest.loops)
+    loops[at] = replace(loop, size=block)
+    loops.insert(strip_at, outer)
+    parts: list[Part] = []
+    for part in nest.parts:
+        for count, size, first in ((strips, block, 0), (1, rest, strips * block)):
+            if size:
+                sizes = list(part.sizes)
+                sizes[at] = size
+                sizes.insert(strip_at, count)
+                moved = zip(part.offsets, loop.strides, strict=True)
+                zone = 2 * part.zone + (loop.reduced and first > 0)
+                parts.append(Part(tuple(sizes), tuple(o + first * s for o, s in moved), zone))
+    return Nest(tuple(loops), tuple(parts))
+
+
+def pieces(sizes: Ints, may_cut: tuple[bool, ...], wanted: int, shortest: int = 1) -> list[int]:
+    """Into how many pieces to cut each loop, outermost first, for at least `wanted` in all.
+
+    The last loop is cut into pieces of at least `shortest` iterations.
+    """
+    counts = [1] * len(sizes)
+    for at, size in enumerate(sizes):
+        if wanted <= 1:
+            break
+        room = size if at < len(sizes) - 1 else size // shortest
+        if may_cut[at] and room > 1:
+            counts[at] = room if room < 2 * wanted else wanted
+            wanted = -(-wanted // counts[at])
+    return counts
+
+
+def boxes(
+    part: Part, loops: tuple[Loop, ...], counts: list[int]
+) -> tuple[Array, Array, dict[int, Array]]:
+    """Cut a part `counts` times: sizes (boxes, loops), operand offsets (boxes, operands), places.
+
+    The places of a loop that is cut say which of its pieces each box has.
+    """
+    total = 1
+    for count in counts:
+        total *= count
+    sizes = np.empty((total, len(counts)), dtype=np.int64)
+    sizes[...] = part.sizes
+    offsets = np.empty((total, len(part.offsets)), dtype=np.int64)
+    offsets[...] = part.offsets
+    places: dict[int, Array] = {}
+    inner = 1
+    for at in reversed(range(len(counts))):
+        count = counts[at]
+        if count == 1:
+            continue
+        bounds = _bounds(part.sizes[at], count, at == len(counts) - 1)
+        places[at] = place = np.arange(total) // inner % count
+        low = bounds[place]
+        sizes[:, at] = bounds[place + 1] - low
+        offsets += np.multiply.outer(low, loops[at].strides)
+        inner *= count
+    return sizes, offsets, places
+
+
+def _bounds(size: int, count: int, is_last: bool) -> Array:
+    """Where `count` pieces of a loop begin, and its end."""
+    bounds = np.arange(count + 1, dtype=np.int64) * size // count
+    if is_last and size >= 2 * CUT_STEP * count:
+        bounds[1:-1] -= bounds[1:-1] % CUT_STEP
+    return bounds

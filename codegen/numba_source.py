@@ -1,0 +1,474 @@
+"""The printer of language "numba": a kernel and a form as the text of one function of machine types.
+
+`def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and what else a chunk needs (see
+chunks.py), then for each array its byte address and its strides in elements. The names that the
+text may use come from the device (devices/numba_runtime.py). Identifiers: a array address, p pointer, s
+stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from lazyfuse.codegen import numba_helpers
+from lazyfuse.codegen.form import RUN_BLOCK, Form, program_arrays, value_target
+from lazyfuse.codegen.kernel import Kernel, is_argument, is_exact, raises_flags, value_dtypes
+from lazyfuse.codegen.numba_values import (
+    Values,
+    best,
+    combined,
+    identity,
+    load,
+    number,
+    stored,
+)
+from lazyfuse.devices.base import Source
+
+# What the innermost loop may be told: its iterations do not touch each other's memory.
+_INDEPENDENT = "independent()"
+
+
+def print_source(kernel: Kernel, form: Form) -> Source:
+    """The program text of a kernel in a form."""
+    printer = _Printer(kernel, form)
+    printer.entry()
+    body = "\n".join(printer.lines)
+    helpers = numba_helpers.source(numba_helpers.names_in(body))
+    text = f"{helpers}\n\ndef NAME(meta, scalars):\n{body}\n".lstrip()
+    name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Source(
+        "numba",
+        name,
+        text.replace("def NAME(", f"def {name}("),
+        printer.rank,
+        printer.arrays,
+        kernel.scalars,
+        is_exact(kernel),
+    )
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel, form: Form) -> None:
+        self.kernel = kernel
+        self.form = form
+        self.arrays = program_arrays(kernel)
+        self.values = Values(kernel)
+        self.dtypes = value_dtypes(kernel)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.outer = len(form.outer)
+        self.has_index = any(is_argument(each) for each in kernel.reductions)
+        ragged = 1 + form.run if form.ragged else 0
+        self.position = form.loops + ragged  # column of the position's base
+        self.rank = self.position + (1 + form.loops if self.has_index else 0)
+        self.first_store = len(kernel.inputs)
+        self.first_target = self.first_store + len(kernel.stores)
+        self.last = form.loops - 1
+
+    # Text
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def open(self, text: str) -> None:
+        self.line(text)
+        self.depth += 1
+
+    def close(self) -> None:
+        self.depth -= 1
+
+    def itemsize(self, array: int) -> int:
+        return int(self.arrays[array][1:])
+
+    # The parts of a program
+
+    def entry(self) -> None:
+        self.arguments()
+        flags = raises_flags(self.kernel)
+        if flags:
+            self.line("clear_flags()")
+        if self.needs_start():
+            self.start_targets()
+        self.loops(0)
+        self.line(f"return {'test_flags()' if flags else 'int32(0)'}")
+
+    def arguments(self) -> None:
+        for at in range(self.form.loops):
+            self.line(f"n{at} = meta[{at}]")
+        if self.form.ragged:
+            self.line(f"length = meta[{self.form.loops}]")
+            for at in range(self.form.run):
+                self.line(f"start{at} = meta[{self.form.loops + 1 + at}]")
+        if self.has_index:
+            self.line(f"where_0 = meta[{self.position}]")
+            for at in range(self.form.loops):
+                self.line(f"sw_{at} = meta[{self.position + 1 + at}]")
+        for k in range(len(self.arrays)):
+            self.array_arguments(k)
+        for k, dtype in enumerate(self.kernel.scalars):
+            self.line(f"x{k} = scalar_{dtype}(scalars, {k})")
+        if self.form.core == "row":
+            self.buffers()
+
+    def array_arguments(self, k: int) -> None:
+        first = self.rank + k * (1 + self.rank)
+        self.line(f"a{k}_0 = meta[{first}]")
+        for at in range(self.form.loops):
+            if self.moves(k, at):
+                self.line(f"s{k}_{at} = meta[{first + 1 + at}] * {self.itemsize(k)}")
+        if self.form.classes[k] == "s":
+            self.line(f"e{k} = meta[{first + 1 + self.last}]")
+
+    def moves(self, k: int, at: int) -> bool:
+        """Whether an array may have a stride other than 0 on a loop."""
+        reduced_loop = at >= self.outer if self.form.core == "row" else False
+        if at < self.outer:
+            reduced_loop = self.form.outer[at]
+        elif at == self.last and self.form.classes[k] == "0":
+            return False
+        return not (k >= self.first_target and reduced_loop)
+
+    def loops(self, at: int) -> None:
+        """The loops around the core, from number `at` inwards, and the core."""
+        if self.form.core == "row" and at == self.suffix:
+            self.start_row()
+        if at < self.outer:
+            self.open(f"for i{at} in range(n{at}):")
+            self.advance(at, range(len(self.arrays)))
+            self.loops(at + 1)
+            self.close()
+        else:
+            {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
+        if self.form.core == "row" and at == self.suffix:
+            self.end_row()
+
+    def advance(self, at: int, arrays: range) -> None:
+        for k in arrays:
+            step = f" + i{at} * s{k}_{at}" if self.moves(k, at) else ""
+            self.line(f"a{k}_{at + 1} = a{k}_{at}{step}")
+        if self.has_index:
+            self.line(f"where_{at + 1} = where_{at} + i{at} * sw_{at}")
+
+    # Targets that accumulate in memory
+
+    @property
+    def suffix(self) -> int:
+        """The first of the loops, all reduced, around a row: its accumulators live so long."""
+        at = self.outer
+        while at > 0 and self.form.outer[at - 1]:
+            at -= 1
+        return at
+
+    def needs_start(self) -> bool:
+        """Whether a target is visited more than once, and so must be given a value first."""
+        if self.form.core == "map":
+            return False
+        return self.form.core == "column" or any(self.form.outer[: self.suffix])
+
+    def start_targets(self) -> None:
+        depth = self.depth
+        targets = range(self.first_target, len(self.arrays))
+        for at in range(self.outer):
+            if self.form.outer[at]:
+                for k in targets:
+                    self.line(f"a{k}_{at + 1} = a{k}_{at}")
+            else:
+                self.open(f"for i{at} in range(n{at}):")
+                for k in targets:
+                    self.line(f"a{k}_{at + 1} = a{k}_{at} + i{at} * s{k}_{at}")
+        for k in targets:
+            self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer})")
+        place = {k: "0" for k in targets}
+        if self.form.core == "column":
+            self.open(f"for i in range(n{self.last}):")
+            self.line(_INDEPENDENT)
+            place = {k: self.place(k) for k in targets}
+        for r, each in enumerate(self.kernel.reductions):
+            self.line(f"p{self.first_target + r}[{place[self.first_target + r]}] = " + stored(
+                identity(each), each.dtype))
+            if is_argument(each):
+                k = value_target(self.kernel, r)
+                self.line(f"p{k}[{place[k]}] = " + stored(identity(each, True), each.accumulator))
+        self.depth = depth
+
+    # The innermost loop
+
+    def place(self, k: int) -> str:
+        return {"0": "0", "1": "i", "-": "-i", "s": f"i * e{k}"}[self.form.classes[k]]
+
+    def pointers(self, arrays: range, shift: dict[int, str]) -> None:
+        for k in arrays:
+            self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer}{shift.get(k, '')})")
+        for k in range(self.first_store):
+            if self.form.classes[k] == "0":
+                self.line(f"h{k} = {load(f'p{k}', '0', self.arrays[k])}")
+
+    def compute(self) -> None:
+        """All values of one iteration, and the stores."""
+        for k in range(self.first_store):
+            if self.form.classes[k] != "0":
+                self.line(f"h{k} = {load(f'p{k}', self.place(k), self.arrays[k])}")
+        for text in self.values.statements():
+            self.line(text)
+        for k, store in enumerate(self.kernel.stores, self.first_store):
+            value = self.values.cast(store.value, store.dtype)
+            self.line(f"p{k}[{self.place(k)}] = {stored(value, store.dtype)}")
+
+    def flat(self) -> None:
+        """A map, or reductions into one target per iteration."""
+        self.pointers(range(len(self.arrays)), {})
+        self.open(f"for i in range(n{self.last}):")
+        self.line(_INDEPENDENT)
+        self.compute()
+        for r, each in enumerate(self.kernel.reductions):
+            k = self.first_target + r
+            place = self.place(k)
+            value = self.values.cast(each.value, each.accumulator)
+            if is_argument(each):
+                v = value_target(self.kernel, r)
+                self.line(f"w{r} = where_{self.outer} + i * sw_{self.last}")
+                self.line(f"c{r} = {number(value, each)}")
+                self.line(f"b{r} = {load(f'p{v}', self.place(v), self.number_dtype(r))}")
+                self.line(f"j{r} = p{k}[{place}]")
+                self.line(f"take{r} = {best(each, f'c{r}', f'w{r}', f'b{r}', f'j{r}')}")
+                self.line(f"p{v}[{self.place(v)}] = c{r} if take{r} else b{r}")
+                self.line(f"p{k}[{place}] = w{r} if take{r} else j{r}")
+            else:
+                before = load(f"p{k}", place, each.dtype)
+                self.line(f"p{k}[{place}] = {stored(combined(each, before, value), each.dtype)}")
+        self.close()
+
+    def number_dtype(self, r: int) -> str:
+        """The dtype by which an argmin or argmax compares: truth values as numbers."""
+        dtype = self.kernel.reductions[r].accumulator
+        return "u1" if dtype == "b1" else dtype
+
+    # Rows
+
+    def buffers(self) -> None:
+        for r, each in enumerate(self.kernel.reductions):
+            if self.form.methods[r] != "scalar" and self.source_pointer(r) is None:
+                dtype = self.number_dtype(r) if is_argument(each) else each.accumulator
+                self.line(f"t{r} = local_{dtype}({RUN_BLOCK})")
+            if is_argument(each):
+                self.line(f"u{r} = local_i8({RUN_BLOCK})")
+            if self.form.methods[r] == "tree" and self.form.long:
+                self.line(f"left{r} = local_{each.accumulator}(64)")
+        if self.form.long:
+            self.line("right = local_i8(64)")
+            self.line("side = local_i8(64)")
+
+    def source_pointer(self, r: int) -> str | None:
+        """The input that a pairwise sum may read directly: nothing is computed on the way."""
+        each = self.kernel.reductions[r]
+        direct = (
+            self.form.methods[r] == "tree"
+            and not self.form.ragged
+            and each.value < self.first_store
+            and self.form.classes[each.value] == "1"
+            and self.arrays[each.value] == each.accumulator
+        )
+        return f"p{each.value}" if direct else None
+
+    def start_row(self) -> None:
+        for r, each in enumerate(self.kernel.reductions):
+            if self.form.methods[r] == "tree":
+                continue
+            k = self.first_target + r
+            if self.form.methods[r] == "chain" and self.needs_start():
+                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.suffix})")
+                self.line(f"acc{r} = {load(f'p{k}', '0', each.dtype)}")
+            elif is_argument(each):
+                self.line(f"acc{r} = {identity(each, True)}")
+                self.line(f"pos{r} = {identity(each)}")
+            else:
+                self.line(f"acc{r} = {identity(each)}")
+
+    def end_row(self) -> None:
+        for r, each in enumerate(self.kernel.reductions):
+            k = self.first_target + r
+            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.suffix})")
+            if is_argument(each):
+                self.end_argument(r, k)
+                continue
+            value = f"acc{r}"
+            if self.needs_start() and self.form.methods[r] != "chain":
+                value = combined(each, load(f"p{k}", "0", each.dtype), value)
+            self.line(f"p{k}[0] = {stored(value, each.dtype)}")
+
+    def end_argument(self, r: int, k: int) -> None:
+        each = self.kernel.reductions[r]
+        v = value_target(self.kernel, r)
+        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.suffix})")
+        if self.needs_start():
+            self.line(f"take{r} = {best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}")
+            self.open(f"if take{r}:")
+        self.line(f"p{v}[0] = acc{r}")
+        self.line(f"p{k}[0] = pos{r}")
+        if self.needs_start():
+            self.close()
+
+    def row(self) -> None:
+        """Runs of the innermost loops, block by block, into the accumulators."""
+        if self.form.ragged:
+            for at in range(self.form.run):
+                self.line(f"c{at} = start{at}")
+        total = "length" if self.form.ragged else f"n{self.last}"
+        if self.form.long and not self.only_pointers():
+            self.walk_tree(total)
+        elif "tree" in self.form.methods:
+            self.line("low = 0")
+            self.line(f"count = {total}")
+            self.fill()
+            self.combine_block()
+        else:
+            self.open(f"for low in range(0, {total}, {RUN_BLOCK}):")
+            self.line(f"count = min({RUN_BLOCK}, {total} - low)")
+            self.fill()
+            self.combine_block()
+            self.close()
+
+    def only_pointers(self) -> bool:
+        """Whether every reduction sums an input as it lies in memory."""
+        direct = all(self.source_pointer(r) for r in range(len(self.kernel.reductions)))
+        return direct and not self.kernel.stores
+
+    def walk_tree(self, total: str) -> None:
+        """NumPy's pairwise tree above blocks of RUN_BLOCK, left to right, with a stack."""
+        complex_values = any(
+            each.accumulator[0] == "c" and self.form.methods[r] == "tree"
+            for r, each in enumerate(self.kernel.reductions)
+        )
+        half = "(count - (count & 7)) >> 1" if complex_values else "(count >> 1) & ~7"
+        trees = [r for r, method in enumerate(self.form.methods) if method == "tree"]
+        self.line("top = 0")
+        self.line("low = 0")
+        self.line(f"count = {total}")
+        self.open("while True:")
+        self.open(f"while count > {RUN_BLOCK}:")
+        self.line(f"half = {half}")
+        self.line("right[top] = count - half")
+        self.line("side[top] = 0")
+        self.line("top += 1")
+        self.line("count = half")
+        self.close()
+        self.fill()
+        self.combine_block()
+        self.line("low += count")
+        self.open("while top > 0 and side[top - 1] == 1:")
+        self.line("top -= 1")
+        for r in trees:
+            self.line(f"acc{r} = left{r}[top] + acc{r}")
+        self.close()
+        self.open("if top == 0:")
+        self.line("break")
+        self.close()
+        for r in trees:
+            self.line(f"left{r}[top - 1] = acc{r}")
+        self.line("side[top - 1] = 1")
+        self.line("count = right[top - 1]")
+        self.close()
+
+    def fill(self) -> None:
+        """Evaluate elements [low, low + count) of the run into buffers; store the stores."""
+        moved = range(self.first_target)
+        if not self.form.ragged:
+            shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
+            self.pointers(moved, shift)
+            if not self.only_pointers():
+                self.fill_loop("count", "i", "low + i")
+            return
+        last = self.form.run - 1
+        self.line("done = 0")
+        self.open("while done < count:")
+        self.line(f"piece = min(n{self.last} - c{last}, count - done)")
+        shift = {
+            k: "".join(
+                f" + c{at} * s{k}_{self.outer + at}"
+                for at in range(self.form.run)
+                if self.moves(k, self.outer + at)
+            )
+            for k in moved
+        }
+        self.pointers(moved, shift)
+        if self.has_index:
+            terms = "".join(f" + c{at} * sw_{self.outer + at}" for at in range(self.form.run))
+            self.line(f"here = where_{self.outer}{terms}")
+        self.fill_loop("piece", "done + i", "")
+        self.line("done += piece")
+        self.line(f"c{last} += piece")
+        for at in range(last, 0, -1):
+            self.open(f"if c{at} == n{self.outer + at}:")
+            self.line(f"c{at} = 0")
+            self.line(f"c{at - 1} += 1")
+        self.depth -= last
+        self.close()
+
+    def fill_loop(self, count: str, slot: str, along: str) -> None:
+        self.open(f"for i in range({count}):")
+        self.line(_INDEPENDENT)
+        self.compute()
+        for r, each in enumerate(self.kernel.reductions):
+            value = self.values.cast(each.value, each.accumulator)
+            if self.form.methods[r] == "scalar":
+                self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
+                continue
+            if is_argument(each):
+                here = f"where_{self.outer} + ({along}) * sw_{self.last}"
+                if not along:
+                    here = f"here + i * sw_{self.last}"
+                self.line(f"u{r}[{slot}] = {here}")
+                value = number(value, each)
+            if self.source_pointer(r) is None:
+                self.line(f"t{r}[{slot}] = {stored(value, each.accumulator)}")
+        self.close()
+
+    def combine_block(self) -> None:
+        for r in range(len(self.kernel.reductions)):
+            {
+                "tree": self.combine_tree,
+                "chain": self.combine_chain,
+                "fold": self.combine_fold,
+                "scalar": lambda r: None,
+            }[self.form.methods[r]](r)
+
+    def combine_tree(self, r: int) -> None:
+        dtype = self.kernel.reductions[r].accumulator
+        self.line(f"acc{r} = pairwise_{dtype}({self.source_pointer(r) or f't{r}'}, count)")
+
+    def combine_chain(self, r: int) -> None:
+        each = self.kernel.reductions[r]
+        self.open("for i in range(count):")
+        self.line(f"acc{r} = {combined(each, f'acc{r}', load(f't{r}', 'i', each.accumulator))}")
+        self.close()
+
+    def combine_fold(self, r: int) -> None:
+        """Halve the buffer until one element is left: every step is a map, and so vectorises."""
+        each = self.kernel.reductions[r]
+        self.line("width = count")
+        self.open("while width > 1:")
+        self.line("half = width >> 1")
+        self.line("rest = width - half")
+        self.open("for i in range(half):")
+        self.line(_INDEPENDENT)
+        if is_argument(each):
+            other = f"t{r}[rest + i], u{r}[rest + i]"
+            self.line(f"b{r}, j{r} = {other}")
+            self.line(f"take{r} = {best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}")
+            self.line(f"t{r}[i] = b{r} if take{r} else t{r}[i]")
+            self.line(f"u{r}[i] = j{r} if take{r} else u{r}[i]")
+        else:
+            first = load(f"t{r}", "i", each.accumulator)
+            second = load(f"t{r}", "rest + i", each.accumulator)
+            self.line(f"t{r}[i] = {stored(combined(each, first, second), each.accumulator)}")
+        self.close()
+        self.line("width = rest")
+        self.close()
+        if is_argument(each):
+            self.open(f"if {best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:")
+            self.line(f"acc{r} = t{r}[0]")
+            self.line(f"pos{r} = u{r}[0]")
+            self.close()
+        else:
+            last = load(f"t{r}", "0", each.accumulator)
+            self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")

@@ -1,0 +1,198 @@
+"""Memory for results, handed out again when the last array over it is gone.
+
+Owns raw blocks (from `np.empty`, so that NumPy asks for huge pages), their size classes and the
+limit on free ones. New pages cost more than arithmetic. Imports only base.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from .base import Array, DeviceError
+
+SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
+ALIGNMENT = 64  # a cache line, and the widest vector
+_KINDS = "biufcmM"  # dtypes that a type string describes completely
+_STEPS = 8  # size classes per power of two: at most an eighth of a block is waste
+_IDLE = 30.0  # seconds after which a free block is given back to the system
+_LOOK = 1.0  # seconds between two searches for idle blocks
+
+
+def default_limit() -> int:
+    """A quarter of the machine's memory, 4 GiB at most."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        memory = 4 << 30
+    return min(memory // 4, 4 << 30)
+
+
+class _Block:
+    """Raw memory and where its first aligned byte is."""
+
+    __slots__ = ("address", "memory", "since", "size")
+
+    def __init__(self, size: int) -> None:
+        self.memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        start: int = self.memory.__array_interface__["data"][0]
+        self.address = start + -start % ALIGNMENT
+        self.size = size
+        self.since = 0.0
+
+
+class _Lease:
+    """The base of an array over a block: when it dies, no array refers to the block any more."""
+
+    __slots__ = ("__array_interface__", "_block", "_pool")
+
+    def __init__(
+        self, pool: BufferPool, block: _Block, shape: tuple[int, ...], kind: str | list[Any]
+    ) -> None:
+        self._pool = pool
+        self._block = block
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (block.address, False),
+            "shape": shape,
+            "typestr": kind,
+        }
+
+    def __del__(self) -> None:
+        self._pool._take_back(self._block)
+
+
+class BufferPool:
+    """`empty(shape, dtype)` as `np.empty`, over reused memory if the array is large.
+
+    Leases end wherever the garbage collector runs, so giving back takes no lock: blocks move by
+    atomic `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects.
+    """
+
+    def __init__(self, limit: int = -1) -> None:
+        self.limit = default_limit() if limit < 0 else limit
+        self.new = self.reused = self.dropped = 0  # blocks made, handed out again, freed
+        self._free: dict[int, deque[_Block]] = {}
+        self._free_bytes = 0
+        self._look = 0.0  # when to look for idle blocks next
+        self._trimming = threading.Lock()
+        _pools.add(self)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A C-contiguous, uninitialised array of a plain dtype, aligned to cache lines if large."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALLEST or dtype.kind not in _KINDS:
+            return np.empty(shape, dtype)
+        size = size_class(size)
+        try:
+            block = self._free[size].pop()  # used last: its lines may still be in a cache
+        except (KeyError, IndexError):
+            block = self._new_block(size)
+        else:
+            self._free_bytes -= size
+            self.reused += 1
+        return np.asarray(_Lease(self, block, shape, dtype.str))
+
+    def clear(self) -> None:
+        """Give every free block back to the system."""
+        with self._trimming:
+            self._drop_to(0)
+
+    def info(self) -> dict[str, int]:
+        """Bytes free and the limit on them; counters of blocks."""
+        free = [block.size for blocks in list(self._free.values()) for block in list(blocks)]
+        return {
+            "free_bytes": sum(free),
+            "free_blocks": len(free),
+            "limit": self.limit,
+            "new": self.new,
+            "reused": self.reused,
+            "dropped": self.dropped,
+        }
+
+    def set_limit(self, limit: int) -> None:
+        """Keep at most so many bytes of free blocks; -1: the default."""
+        self.limit = default_limit() if limit < 0 else limit
+        with self._trimming:
+            self._drop_to(self.limit)
+
+    def _new_block(self, size: int) -> _Block:
+        self.new += 1
+        self._free.setdefault(size, deque())
+        try:
+            return _Block(size)
+        except MemoryError:
+            self.clear()
+        try:
+            return _Block(size)
+        except MemoryError as error:
+            raise DeviceError(f"[empty] {size} bytes: out of memory") from error
+
+    def _take_back(self, block: _Block) -> None:
+        """Called wherever the last reference dies, even inside `_trim`: may not wait."""
+        now = block.since = time.monotonic()
+        self._free[block.size].append(block)
+        self._free_bytes += block.size
+        if (self._free_bytes > self.limit or now > self._look) and self._trimming.acquire(False):
+            try:
+                self._trim(now)
+            finally:
+                self._trimming.release()
+
+    def _trim(self, now: float) -> None:
+        """Keep to the limits on bytes and idleness."""
+        self._look = now + _LOOK
+        self._drop_to(self.limit)
+        for blocks in list(self._free.values()):
+            while now - _since(blocks) > _IDLE:
+                self._forget(blocks)
+
+    def _drop_to(self, goal: int) -> None:
+        """Free blocks, those unused for longest first, until at most `goal` bytes are left."""
+        classes = list(self._free.values())
+        self._free_bytes = sum(block.size for blocks in classes for block in list(blocks))
+        while self._free_bytes > goal:
+            oldest = min(classes, key=_since)
+            if not oldest:
+                break
+            self._forget(oldest)
+
+    def _forget(self, blocks: deque[_Block]) -> None:
+        with suppress(IndexError):  # another thread took it
+            self._free_bytes -= blocks.popleft().size
+            self.dropped += 1
+
+
+def _since(blocks: deque[_Block]) -> float:
+    """Since when the oldest of these free blocks is free."""
+    try:
+        return blocks[0].since
+    except IndexError:  # none, perhaps since a moment ago
+        return math.inf
+
+
+def size_class(size: int) -> int:
+    """The size of the blocks that serve `size` bytes."""
+    step = max(1 << (size.bit_length() - 1), 1) // _STEPS
+    return -(-size // step) * step
+
+
+_pools: weakref.WeakSet[BufferPool] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """The child keeps its arrays; a lock that another thread held would never be released."""
+    for pool in list(_pools):
+        pool._trimming = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

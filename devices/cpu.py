@@ -1,0 +1,141 @@
+"""The CPU: compiled text ("numba") and text over NumPy ("numpy"), on a pool of threads.
+
+Owns what belongs together for one device: programs, threads, buffers. Importing it loads neither
+numba nor llvmlite; a program found on disk loads llvmlite alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+from typing import Any
+
+import numpy as np
+
+from . import environment, launching, object_code
+from .base import Array, DeviceError, Program, Source, Traits
+from .buffer_pool import BufferPool
+from .disk_cache import DiskCache
+from .launching import NumbaProgram, NumpyProgram, Work
+from .program_pool import Builder, Pooled, ProgramPool
+from .threads import ThreadPool, available
+
+THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
+
+
+class CPU:
+    """See `base.Device`. Settings may be changed at any time with the `set_` methods."""
+
+    def __init__(
+        self,
+        threads: int = 0,
+        threads_above: int = THREADS_ABOVE,
+        pool_limit: int = -1,
+        disk: DiskCache | None = None,
+    ) -> None:
+        self.buffers = BufferPool(pool_limit)
+        self.threads = ThreadPool(threads or available())
+        self.work = Work(self.threads, threads_above, self._load_chunks)
+        builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work)}
+        notes: tuple[str, ...] = ()
+        if all(importlib.util.find_spec(name) is not None for name in ("numba", "llvmlite")):
+            builders = {"numba": NumbaBuilder(self.work), **builders}
+        else:
+            notes = ("numba is not installed: kernels run as blocked NumPy",)
+        self.programs = ProgramPool(
+            builders, disk or DiskCache("", 0, enabled=False), environment.digest
+        )
+        self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
+
+    def compile(self, source: Source) -> Program:
+        """As `base.Device.compile`."""
+        return self.programs.get(source)
+
+    def cached(self, source: Source) -> bool:
+        """As `base.Device.cached`."""
+        return self.programs.holds(source)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """As `base.Device.empty`."""
+        return self.buffers.empty(shape, dtype)
+
+    def why_missed(self, source: Source) -> str:
+        """Why `compile` last had to load or build the program."""
+        return self.programs.why_missed(source)
+
+    def info(self) -> dict[str, Any]:
+        """Counters of programs, buffers and threads."""
+        return {
+            "programs": self.programs.info(),
+            "buffers": self.buffers.info(),
+            "threads": self.threads.threads,
+            "threads_above": self.work.threads_above,
+        }
+
+    def clear(self, disk: bool = False) -> None:
+        """Forget programs (on disk too, if asked) and free buffers."""
+        self.programs.clear(disk)
+        self.buffers.clear()
+
+    def set_threads(self, threads: int) -> None:
+        """Threads per launch; 0: one per core that we may use."""
+        self.threads.resize(threads or available())
+        self.traits.threads = self.threads.threads
+
+    def set_threads_above(self, elements: int) -> None:
+        """Additions' worth of work from which several threads are used."""
+        self.work.threads_above = elements
+
+    def set_pool_limit(self, limit: int) -> None:
+        """Bytes of free buffers that are kept; -1: the default."""
+        self.buffers.set_limit(limit)
+
+    def set_disk(self, disk: DiskCache) -> None:
+        """Look for programs in another directory, or (`enabled=False`) in none."""
+        self.programs.disk = disk
+
+    def _load_chunks(self) -> object_code.Loaded:
+        """The chunk loop, from disk where it is."""
+        source = Source("llvm", launching.CHUNKS_ENTRY, launching.CHUNKS_TEXT, 0, (), ())
+        return self.programs.code(source, object_code.emit, launching.CHUNKS_ENTRY)
+
+
+class NumbaBuilder:
+    """Programs of language "numba": text -> object code -> machine code in memory."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def build(self, source: Source) -> tuple[Pooled, bytes | None]:
+        """Compile with numba."""
+        from . import numba_compiler
+
+        code = numba_compiler.compile_source(source)
+        return self.load(source, code), code
+
+    def load(self, source: Source, code: bytes) -> Pooled:
+        """Link object code, with llvmlite alone."""
+        return NumbaProgram(source, object_code.load(code, object_code.ENTRY), self.work)
+
+
+class NumpyBuilder:
+    """Programs of language "numpy": text run by the interpreter; nothing to keep on disk."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def build(self, source: Source) -> tuple[Pooled, bytes | None]:
+        """Execute the text."""
+        filename = f"<lazyfuse {source.name}>"
+        linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+        names: dict[str, Any] = {"np": np}
+        try:
+            exec(compile(source.text, filename, "exec"), names)
+            function = names[source.name]
+        except Exception as error:
+            raise DeviceError(f"[compile] {source.name}: {error!r}") from error
+        return NumpyProgram(source, function, self.work), None
+
+    def load(self, source: Source, code: bytes) -> Pooled:
+        """Never called: nothing is kept."""
+        raise DeviceError("[load] numpy text is not kept on disk")

@@ -1,0 +1,238 @@
+"""A directory of small files: bytes by name, checked, capped, shared, and never in the way.
+
+Owns the file format and the directory's upkeep; knows nothing of programs. No method raises for
+anything the directory does (read-only, full, foreign, damaged, changed by others): a read then
+finds nothing and a write is skipped, with the reason in `info()`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+_MAGIC = b"lazyfuse-1\n"
+_HEAD = len(_MAGIC) + 32  # the magic and the sha256 of what follows
+_SUFFIX = ".bin"
+_TEMPORARY = ".tmp"
+_STALE = 3600.0  # seconds after which a temporary file belongs to a dead process
+_TOUCH = 600.0  # a hit marks its file as used at most this often
+_KEEP = 0.8  # a full directory is emptied down to this part of its limit
+_MOST_FAILURES = 3  # consecutive failed writes after which this process stops trying
+_MOST_BYTES = 64 << 20  # of one entry
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a cache has seen since this process began."""
+
+    hits: int = 0
+    misses: int = 0
+    stores: int = 0
+    damaged: int = 0
+    failures: int = 0
+
+
+class DiskCache:
+    """`get(name)` and `put(name, data)`; names are made of letters, digits and "-"."""
+
+    def __init__(self, directory: str, limit: int, enabled: bool = True) -> None:
+        self.directory = directory
+        self.limit = limit
+        self.enabled = enabled and bool(directory)
+        self.counters = Counters()
+        self.trouble = ""  # the last thing that went wrong, for info()
+        self._numbers = itertools.count()
+        self._size: int | None = None  # bytes in the directory; None: not looked yet
+        self._failed_in_a_row = 0
+        self._trusted: bool | None = None
+
+    def get(self, name: str) -> bytes | None:
+        """The data stored under `name`, or None."""
+        return self.look_up(name)[0]
+
+    def look_up(self, name: str) -> tuple[bytes | None, str]:
+        """The data stored under `name`, or None and why: "absent", "damaged" or "disabled".
+
+        A damaged entry is removed.
+        """
+        data, problem = self._read(name)
+        if data is not None:
+            self.counters.hits += 1
+        else:
+            self.counters.misses += 1
+        if problem == "damaged":
+            self.counters.damaged += 1
+            self.trouble = f"damaged entry {name}"
+            self.remove(name)
+        return data, problem
+
+    def holds(self, name: str) -> bool:
+        """Whether an entry of that name is there (perhaps damaged)."""
+        return self._usable() and os.path.exists(self._path(name))
+
+    def put(self, name: str, data: bytes) -> bool:
+        """Store; whether it worked."""
+        if not self.enabled or self._failed_in_a_row >= _MOST_FAILURES or len(data) > _MOST_BYTES:
+            return False
+        try:
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            if not self._usable():
+                return False
+            self._write(self._path(name), _MAGIC + hashlib.sha256(data).digest() + data)
+        except OSError as error:
+            self._note_failure(error)
+            return False
+        self._failed_in_a_row = 0
+        self.counters.stores += 1
+        self._grow(_HEAD + len(data))
+        return True
+
+    def remove(self, name: str) -> None:
+        """Forget an entry."""
+        with suppress(OSError):
+            os.unlink(self._path(name))
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The entries whose names begin so."""
+        return [entry[2] for entry in self._entries() if entry[2].startswith(prefix)]
+
+    def clear(self) -> None:
+        """Remove every entry."""
+        for _, _, name in self._entries():
+            self.remove(name)
+        self._size = None
+        self._failed_in_a_row = 0
+
+    def info(self) -> dict[str, Any]:
+        """Counters, size and the last trouble."""
+        entries = self._entries()
+        counters = self.counters
+        return {
+            "directory": self.directory,
+            "enabled": self.enabled,
+            "entries": len(entries),
+            "bytes": sum(entry[1] for entry in entries),
+            "limit": self.limit,
+            "hits": counters.hits,
+            "misses": counters.misses,
+            "stores": counters.stores,
+            "damaged": counters.damaged,
+            "failures": counters.failures,
+            "trouble": self.trouble,
+        }
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name + _SUFFIX)
+
+    def _usable(self) -> bool:
+        """Whether the directory is ours: its files are run as machine code."""
+        if not self.enabled:
+            return False
+        if self._trusted is None:
+            try:
+                self._trusted = _is_ours(os.stat(self.directory))
+            except OSError:
+                return False  # not there yet
+            if not self._trusted:
+                self.trouble = f"{self.directory} belongs to, or is writable by, somebody else"
+        return self._trusted
+
+    def _read(self, name: str) -> tuple[bytes | None, str]:
+        if not self.enabled:
+            return None, "disabled"
+        if not self._usable():
+            return None, "absent"
+        path = self._path(name)
+        try:
+            with open(path, "rb") as file:
+                if time.time() - os.fstat(file.fileno()).st_mtime > _TOUCH:
+                    _touch(path)
+                content = file.read(_MOST_BYTES + _HEAD + 1)
+        except FileNotFoundError:
+            return None, "absent"
+        except OSError as error:
+            self.trouble = str(error)
+            return None, "absent"
+        data = content[_HEAD:]
+        if content[:_HEAD] != _MAGIC + hashlib.sha256(data).digest():
+            return None, "damaged"
+        return data, ""
+
+    def _write(self, path: str, content: bytes) -> None:
+        """Write beside the target, then rename: readers see all or nothing."""
+        number = next(self._numbers)
+        temporary = os.path.join(self.directory, f"{os.getpid()}-{id(self)}-{number}{_TEMPORARY}")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _note_failure(self, error: OSError) -> None:
+        self.counters.failures += 1
+        self._failed_in_a_row += 1
+        self.trouble = str(error)
+
+    def _entries(self) -> list[tuple[float, int, str]]:
+        """Time of last use, bytes and name of every entry; removes what dead processes left."""
+        found: list[tuple[float, int, str]] = []
+        if not self._usable():
+            return found
+        try:
+            with os.scandir(self.directory) as listing:
+                for item in listing:
+                    self._consider(item, found)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                self.trouble = str(error)
+        return found
+
+    def _consider(self, item: os.DirEntry[str], found: list[tuple[float, int, str]]) -> None:
+        try:
+            if item.name.endswith(_SUFFIX):
+                status = item.stat()
+                found.append((status.st_mtime, status.st_size, item.name[: -len(_SUFFIX)]))
+            elif item.name.endswith(_TEMPORARY) and time.time() - item.stat().st_mtime > _STALE:
+                os.unlink(item.path)
+        except OSError:
+            pass  # removed by another process meanwhile
+
+    def _grow(self, size: int) -> None:
+        """Account for a new entry; over the limit, remove the entries unused for longest."""
+        if self._size is not None:
+            self._size += size
+            if self._size <= self.limit:
+                return
+        entries = self._entries()
+        self._size = sum(entry[1] for entry in entries)
+        if self._size <= self.limit:
+            return
+        for _, length, name in sorted(entries):
+            if self._size <= _KEEP * self.limit:
+                break
+            self.remove(name)
+            self._size -= length
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """A directory of this user (or of root) that not everybody may write."""
+    if not stat.S_ISDIR(status.st_mode):
+        return False
+    if not hasattr(os, "geteuid"):  # Windows: access lists, not modes
+        return True
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH
+
+
+def _touch(path: str) -> None:
+    with suppress(OSError):
+        os.utime(path)

@@ -1,0 +1,83 @@
+"""What besides its text decides a program's machine code: versions, CPU, platform, our runtime.
+
+Owns the digest that goes into names on disk. Does not import numba: it reads the version's file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from functools import lru_cache
+
+import numpy as np
+
+from . import vector_math
+
+# Our files that decide what a text compiles to.
+_RUNTIME = "numba_runtime numba_compiler loop_marks pairwise vector_math launching object_code"
+# Settings of numba that change its code.
+_SETTINGS = (
+    "CPU_NAME CPU_FEATURES OPT ENABLE_AVX LOOP_VECTORIZE SLP_VECTORIZE BOUNDSCHECK DEBUGINFO "
+    "FULL_TRACEBACKS LLVM_PASS_TIMINGS"
+)
+
+
+@lru_cache(maxsize=1)
+def digest() -> str:
+    """A short name of this environment; loads llvmlite, to ask for the CPU."""
+    return hashlib.sha256("\0".join(facts()).encode()).hexdigest()[:24]
+
+
+def facts() -> list[str]:
+    """Everything that the digest covers, for people."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    try:
+        features = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM cannot tell on this platform
+        features = ""
+    return [
+        f"python {sys.version} {sys.implementation.cache_tag}",
+        f"numpy {np.__version__}",
+        f"llvmlite {llvmlite.__version__}",
+        f"numba {_numba_version()}",
+        f"platform {sys.platform} {vector_math.machine()} {sys.maxsize}",
+        f"cpu {llvm.get_host_cpu_name()} {features}",
+        f"libmvec {vector_math.libmvec() is not None} {_libc()}",
+        f"settings {[os.environ.get('NUMBA_' + name) for name in _SETTINGS.split()]}",
+        f"runtime {_runtime()}",
+    ]
+
+
+def _numba_version() -> str:
+    """The text of numba's version file: importing numba, or its metadata, costs far more."""
+    found = importlib.util.find_spec("numba")
+    if found is None or found.origin is None:
+        return "none"
+    try:
+        with open(os.path.join(os.path.dirname(found.origin), "_version.py"), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        import numba
+
+        return str(numba.__version__)
+
+
+def _libc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return ""
+
+
+def _runtime() -> str:
+    """A digest of the files that give generated text its meaning."""
+    here = os.path.dirname(__file__)
+    total = hashlib.sha256()
+    for name in _RUNTIME.split():
+        with open(os.path.join(here, name + ".py"), "rb") as file:
+            total.update(file.read())
+    return total.hexdigest()

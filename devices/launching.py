@@ -1,0 +1,318 @@
+"""Running compiled programs over chunks: argument memory, the chunk loop, threads.
+
+Owns the byte layout of a launch. A chunk's row of int64: the loop sizes, then for each array its
+byte address and its strides. Scalars take 16 bytes each. The chunk loop of machine code is machine
+code itself, so a thread enters it once and does not come back to Python between chunks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .base import Array, DeviceError, Launch, Source
+from .object_code import Loaded
+from .threads import ThreadPool
+
+CHUNKS_ENTRY = "lazyfuse_chunks"
+# Threads take chunk numbers from the shared word 0 until none is left; word 1 counts the finished
+# chunks, word 2 unites the flags. Then the caller looks `spins` times whether all are finished:
+# sleeping and being woken costs more than the wait for a chunk that is nearly done.
+CHUNKS_TEXT = f"""
+define i32 @{CHUNKS_ENTRY}(ptr %entry, ptr %meta, ptr %scalars, ptr %words, i64 %chunks,
+                           i64 %width, i64 %spins) {{
+start:
+  %finished = getelementptr i64, ptr %words, i64 1
+  %flags = getelementptr i64, ptr %words, i64 2
+  br label %next
+next:
+  %chunk = atomicrmw add ptr %words, i64 1 seq_cst
+  %more = icmp slt i64 %chunk, %chunks
+  br i1 %more, label %body, label %look
+body:
+  %offset = mul i64 %chunk, %width
+  %row = getelementptr i8, ptr %meta, i64 %offset
+  %raised = call i32 %entry(ptr %row, ptr %scalars)
+  %wide = sext i32 %raised to i64
+  %old = atomicrmw or ptr %flags, i64 %wide seq_cst
+  %count = atomicrmw add ptr %finished, i64 1 seq_cst
+  br label %next
+look:
+  %turn = phi i64 [0, %next], [%following, %again]
+  %done = load atomic i64, ptr %finished seq_cst, align 8
+  %all = icmp eq i64 %done, %chunks
+  br i1 %all, label %yes, label %again
+again:
+  %following = add i64 %turn, 1
+  %patient = icmp slt i64 %turn, %spins
+  br i1 %patient, label %look, label %no
+yes:
+  ret i32 1
+no:
+  ret i32 0
+}}
+"""
+
+_Pointer, _Int64 = ctypes.c_void_p, ctypes.c_int64
+_Entry = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Pointer)
+_Chunks = ctypes.CFUNCTYPE(
+    ctypes.c_int32, _Pointer, _Pointer, _Pointer, _Pointer, _Int64, _Int64, _Int64
+)
+# An array's address is the first field after the object head: 110 ns; `array.ctypes.data`: 770.
+_HEAD = object.__basicsize__
+_word_at = ctypes.c_size_t.from_address
+_WORDS = 8  # shared words in front of the rows: a cache line of their own
+_SPINS = 20_000  # 20 to 60 us
+_SLOTS = {"b": "q8x", "i": "q8x", "u": "Q8x", "f": "d8x", "c": "dd"}
+
+
+def _read_address(array: Array) -> int:
+    return _word_at(id(array) + _HEAD).value
+
+
+def _ask_address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _address_reader() -> Callable[[Array], int]:
+    """The fast way where this interpreter lays out objects as CPython does."""
+    probe = np.empty(3)
+    try:
+        if all(_read_address(part) == _ask_address(part) for part in (probe, probe[1:])):
+            return _read_address
+    except (ValueError, TypeError):
+        pass
+    return _ask_address
+
+
+address_of = _address_reader()
+
+
+class Work:
+    """How a device runs chunks: its threads, from which size on, and the chunk loop."""
+
+    __slots__ = ("_chunks", "load_chunks", "lock", "pool", "threads_above")
+
+    def __init__(self, pool: ThreadPool, threads_above: int, load: Callable[[], Loaded]) -> None:
+        self.pool = pool
+        self.threads_above = threads_above
+        self.load_chunks = load
+        self.lock = threading.Lock()
+        self._chunks: tuple[Loaded, Callable[..., int]] | None = None
+
+    def helpers(self, work: float, chunks: int) -> int:
+        """How many threads should help with so many additions' worth of work."""
+        if work < self.threads_above:
+            return 0
+        useful = int(
+            2 * work / max(1, self.threads_above)
+        )  # waking a thread takes the caller's time
+        return min(self.pool.threads, chunks, useful) - 1
+
+    def chunks(self) -> Callable[..., int]:
+        """The chunk loop, loaded when first needed."""
+        if self._chunks is None:
+            loaded = self.load_chunks()
+            self._chunks = loaded, _Chunks(loaded.address)
+        return self._chunks[1]
+
+
+class NumbaProgram:
+    """Machine code with the entry `int32 NAME(int64 *meta, double *scalars)`."""
+
+    __slots__ = (
+        "_address_columns",
+        "_call",
+        "_itemsizes",
+        "_loaded",
+        "_slots",
+        "_weight",
+        "_width",
+        "_work",
+        "source",
+        "used",
+    )
+
+    def __init__(self, source: Source, loaded: Loaded, work: Work) -> None:
+        self.source = source
+        self.used = 0
+        self._loaded = loaded
+        self._work = work
+        self._call = _Entry(loaded.address)
+        rank, arrays = source.rank, len(source.arrays)
+        self._width = rank + arrays * (rank + 1)
+        self._address_columns = range(rank, self._width, rank + 1) if arrays else range(0)
+        self._itemsizes = np.array([int(code[1:]) for code in source.arrays], dtype=np.int64)
+        self._slots = struct.Struct("".join(_SLOTS[code[0]] for code in source.scalars))
+        self._weight = weight(source.text)
+
+    def launch(self, launch: Launch) -> int:
+        """Run every chunk; the union of the IEEE flags."""
+        scalars = self._pack(launch.scalars)
+        count = len(launch.sizes)
+        if count == 0:
+            return 0
+        if count == 1:
+            flags: int = self._call(self._one_row(launch), scalars)
+        else:
+            flags = self._many(launch, count, scalars)
+        if flags < 0:
+            raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
+        return flags
+
+    def _pack(self, scalars: tuple[Any, ...]) -> bytes:
+        values: list[Any] = []
+        for value, code in zip(scalars, self.source.scalars, strict=True):
+            if code[0] == "c":
+                values += (value.real, value.imag)
+            else:
+                values.append(value if code[0] == "f" else int(value))
+        return self._slots.pack(*values)
+
+    def _one_row(self, launch: Launch) -> bytes:
+        row: list[int] = launch.sizes.tolist()[0]
+        offsets = launch.offsets.tolist()[0]
+        for array, offset, strides in zip(launch.arrays, offsets, launch.strides, strict=True):
+            row.append(address_of(array) + offset * array.itemsize)
+            row += strides
+        return struct.pack(f"{len(row)}q", *row)
+
+    def _many(self, launch: Launch, count: int, scalars: bytes) -> int:
+        """All chunks through the chunk loop, with helpers where the work is worth waking them."""
+        width, rank = self._width, self.source.rank
+        memory = np.empty(_WORDS + count * width, dtype=np.int64)
+        memory[:_WORDS] = 0
+        first = [0] * rank
+        for array, strides in zip(launch.arrays, launch.strides, strict=True):
+            first.append(address_of(array))
+            first += strides
+        rows = memory[_WORDS:].reshape(count, width)
+        rows[...] = first
+        rows[:, :rank] = launch.sizes
+        rows[:, rank :: rank + 1] += launch.offsets * self._itemsizes
+        start = address_of(memory)
+        loop = self._work.chunks()
+        arguments = (
+            self._loaded.address, start + 8 * _WORDS, scalars, start, count, 8 * width
+        )  # fmt: skip
+
+        def work() -> int:
+            return loop(*arguments, _SPINS)
+
+        def assist() -> None:
+            loop(*arguments, 0)
+            assert memory is not None  # kept alive, for whoever comes late
+
+        helpers = self._work.helpers(launch.elements * self._weight, count)
+        self._work.pool.run(work, assist, helpers)
+        return int(memory[2])
+
+
+def weight(text: str) -> float:
+    """Cost of one element relative to a plain addition, judged by the calls in the text."""
+    return 1.0 + text.count("vm_") + text.count("vmf_")
+
+
+class Scratch(dict[Any, Array]):
+    """Working memory of one thread: `scratch(slot, shape, dtype)` is an uninitialised array.
+
+    The same arguments give the same array again, in later chunks and launches too.
+    """
+
+    LIMIT = 32 << 20  # bytes kept per thread; chunks are meant to stay in the L2 cache
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __call__(self, slot: Any, shape: tuple[int, ...], dtype: str) -> Array:
+        key = slot, shape, dtype
+        array = self.get(key)
+        if array is None:
+            array = np.empty(shape, dtype)
+            if self.size + array.nbytes > self.LIMIT:
+                self.clear()
+                self.size = 0
+            self.size += array.nbytes
+            self[key] = array
+        return array
+
+
+# A buffer over all memory: NumPy makes a view of it in 230 ns, `as_strided` takes 5 us.
+_BASE = 16
+_everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
+
+
+class NumpyProgram:
+    """Text run by the interpreter: `NAME(arrays, scalars, scratch)` once per chunk."""
+
+    __slots__ = ("_dtypes", "_function", "_itemsizes", "_weight", "_work", "source", "used")
+
+    def __init__(self, source: Source, function: Callable[..., Any], work: Work) -> None:
+        self.source = source
+        self.used = 0
+        self._function = function
+        self._work = work
+        self._dtypes = [np.dtype(code) for code in source.arrays]
+        self._itemsizes = np.array([dtype.itemsize for dtype in self._dtypes], dtype=np.int64)
+        self._weight = weight(source.text)
+
+    def launch(self, launch: Launch) -> int:
+        """Run every chunk; the union of the IEEE flags."""
+        bases = np.array([address_of(array) - _BASE for array in launch.arrays], dtype=np.int64)
+        starts = (launch.offsets * self._itemsizes + bases).tolist()
+        steps = [
+            tuple([stride * dtype.itemsize for stride in row])
+            for row, dtype in zip(launch.strides, self._dtypes, strict=True)
+        ]
+        pending = iter(zip(launch.sizes.tolist(), starts, strict=True))
+
+        flags: list[int] = []
+
+        def work() -> None:
+            flags.append(self._run(pending, steps, launch.scalars))
+
+        helpers = self._work.helpers(launch.elements * self._weight, len(starts))
+        self._work.pool.run(work, work, helpers)
+        return functools.reduce(operator.or_, flags, 0)
+
+    def _run(self, pending: Iterator[Any], steps: list[Any], scalars: tuple[Any, ...]) -> int:
+        """Take chunks until none is left; the IEEE flags that NumPy reported meanwhile."""
+        function, dtypes, scratch = self._function, self._dtypes, _scratch()
+        flags = 0
+
+        def note(kind: str, flag: int) -> None:
+            nonlocal flags
+            flags |= flag
+
+        try:
+            with np.errstate(all="call", call=note):
+                for shape, starts in pending:
+                    views = [
+                        _ndarray(shape, dtype, _everything, start, step)
+                        for dtype, start, step in zip(dtypes, starts, steps, strict=True)
+                    ]
+                    function(views, scalars, scratch)
+        finally:
+            for _ in pending:  # after an error nobody takes another chunk
+                pass
+        return flags
+
+
+_ndarray: Any = np.ndarray
+_local = threading.local()
+
+
+def _scratch() -> Scratch:
+    """The working memory of this thread."""
+    found: Scratch | None = getattr(_local, "scratch", None)
+    if found is None:
+        found = _local.scratch = Scratch()
+    return found

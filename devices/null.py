@@ -1,0 +1,53 @@
+"""A device that records what it is asked to do and computes nothing: to test what would run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Launch, Source, Traits
+
+
+class NullProgram:
+    """A program whose launches are only noted."""
+
+    __slots__ = ("_device", "source")
+
+    def __init__(self, source: Source, device: Null) -> None:
+        self.source = source
+        self._device = device
+
+    def launch(self, launch: Launch) -> int:
+        """Note the launch; output arrays keep whatever they held."""
+        self._device.launches.append((self.source, launch))
+        return 0
+
+
+class Null:
+    """`sources`: every source compiled, once. `launches`: every launch with its source."""
+
+    def __init__(self) -> None:
+        self.traits = Traits("null", "none", 1, ("numba", "numpy"), ("results are not computed",))
+        self.sources: dict[tuple[str, str], NullProgram] = {}
+        self.launches: list[tuple[Source, Launch]] = []
+
+    def compile(self, source: Source) -> NullProgram:
+        """As `base.Device.compile`."""
+        key = (source.language, source.text)
+        if key not in self.sources:
+            self.sources[key] = NullProgram(source, self)
+        return self.sources[key]
+
+    def cached(self, source: Source) -> bool:
+        """As `base.Device.cached`."""
+        return (source.language, source.text) in self.sources
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Zeros, so that what was not computed is at least the same every time."""
+        return np.zeros(shape, dtype)
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.sources.clear()
+        self.launches.clear()

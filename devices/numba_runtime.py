@@ -1,0 +1,283 @@
+"""The names that generated text of language "numba" may use. Owns their meaning; launches nothing.
+
+Importing this module loads nothing heavy; `namespace()` loads numba.
+
+- `pointer_f8(address)` ... one per dtype: int64 -> typed pointer `p`; `p[i]` loads, `p[i] = v`
+  stores (`b1` is read and written as uint8). No alignment is assumed.
+- `local_f8(32)` ...: a private array of a literal length on the stack, uninitialised.
+- `scalar_f8(scalars, k)` ...: slot k of the scalars (16 bytes each), as a value of that dtype.
+- `vm_NAME` (f8), `vmf_NAME` (f4): the functions listed in vector_math.py. Same argument, same bits,
+  wherever it stands in an array.
+- `pairwise_f8(pointer, count)`, `_f4`, `_c8`, `_c16`: the sum of contiguous elements in NumPy's
+  order.
+- `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
+  reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
+  number of pointers and without run-time checks. Within an iteration the order of loads and stores
+  is kept, so an output may be the same memory as an input *of the same layout*; load every input
+  into a variable before the first store. Not for loops that accumulate in memory. Ignored in
+  helper functions.
+- `clear_flags()`, `test_flags()`: IEEE conditions of this thread (1 divide, 2 over, 4 under,
+  8 invalid). They may include conditions that NumPy would not report: a comparison with NaN, both
+  arms of a select, infinite or huge arguments of exp, pow, sin, cos. None is left out (but under).
+- `njit`: for helper functions, compiled once per process and inlined by LLVM; numba's types
+  (`int8` ... `uint64`, `float32`, `float64`, `complex64`, `complex128`, `boolean`) as casts; `np`
+  and `math`.
+
+Floating-point arithmetic is as written: no contraction, no reassociation, NumPy's error model.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import loop_marks, pairwise, vector_math
+from .heavy import module as heavy
+
+# dtype -> name of numba's type
+NUMBA_TYPES = {
+    "b1": "boolean",
+    "i1": "int8",
+    "i2": "int16",
+    "i4": "int32",
+    "i8": "int64",
+    "u1": "uint8",
+    "u2": "uint16",
+    "u4": "uint32",
+    "u8": "uint64",
+    "f4": "float32",
+    "f8": "float64",
+    "c8": "complex64",
+    "c16": "complex128",
+}
+
+
+@lru_cache(maxsize=1)
+def namespace() -> dict[str, Any]:
+    """All names of the module's docstring; a copy of it is the globals of each program."""
+    types = heavy("numba.core.types")
+    names: dict[str, Any] = {"np": np, "math": math, "njit": _helpers()}
+    for code, type_name in NUMBA_TYPES.items():
+        names[type_name] = getattr(types, type_name)
+        names[f"pointer_{code}"] = _pointer(code)
+        names[f"local_{code}"] = _local(code)
+        names[f"scalar_{code}"] = _scalar(code)
+    features = target_features()
+    for name, arity in vector_math.ARITY.items():
+        names[f"vm_{name}"] = _vector_math(name, arity, 8, features)
+        names[f"vmf_{name}"] = _vector_math(name, arity, 4, features)
+    for code in pairwise.CODES:
+        names[f"pairwise_{code}"] = pairwise.intrinsic(code)
+    names["independent"] = _statement(lambda builder: loop_marks.mark(builder))
+    names["clear_flags"] = _statement(_build_clear_flags)
+    names["test_flags"] = _test_flags()
+    return names
+
+
+@lru_cache(maxsize=1)
+def target_features() -> str:
+    """The CPU features that numba compiles for, as LLVM writes them."""
+    return str(heavy("numba.core.registry").cpu_target.target_context.codegen()._tm_features)
+
+
+def _intrinsic(function: Any, **options: Any) -> Any:
+    extending = heavy("numba.core.extending")
+    return extending.intrinsic(**options)(function) if options else extending.intrinsic(function)
+
+
+def _helpers() -> Any:
+    """`njit` for helper functions. The same text in two programs is the same helper."""
+    dispatcher = heavy("numba.core.registry").CPUDispatcher
+    known: dict[Any, Any] = {}
+
+    def njit(function: Any) -> Any:
+        code = function.__code__
+        others = tuple(id(function.__globals__.get(name)) for name in code.co_names)
+        key = (code.co_name, code.co_code, code.co_consts, code.co_names, others)
+        if key not in known:
+            options = {"nopython": True, "error_model": "numpy", "nogil": True}
+            known[key] = dispatcher(function, targetoptions=options)
+        return known[key]
+
+    return njit
+
+
+@cache
+def _pointer_type(code: str) -> Any:
+    types = heavy("numba.core.types")
+    return _pointer_class()(types.uint8 if code == "b1" else getattr(types, NUMBA_TYPES[code]))
+
+
+@lru_cache(maxsize=1)
+def _pointer_class() -> Any:
+    """A pointer type whose loads and stores are in the access group of independent loops."""
+    types, extending = heavy("numba.core.types"), heavy("numba.extending")
+
+    class LoopPointer(types.CPointer):  # type: ignore[misc, name-defined]
+        """As numba's CPointer, whose templates type its indexing."""
+
+        def __init__(self, dtype: Any) -> None:
+            super().__init__(dtype)
+            self.name = f"LoopPointer({dtype})"
+
+    def load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        instruction = builder.load(builder.gep(args[0], [args[1]]), align=1)
+        return loop_marks.join_group(instruction)
+
+    def store(context: Any, builder: Any, signature: Any, args: Any) -> None:
+        instruction = builder.store(args[2], builder.gep(args[0], [args[1]]), align=1)
+        loop_marks.join_group(instruction)
+
+    extending.register_model(LoopPointer)(extending.models.PointerModel)
+    integer = types.Integer
+    extending.lower_builtin(operator.getitem, LoopPointer, integer)(load)
+    extending.lower_builtin(operator.setitem, LoopPointer, integer, types.Any)(store)
+    return LoopPointer
+
+
+def _pointer(code: str) -> Any:
+    int64, pointer_type = heavy("numba.core.types").int64, _pointer_type(code)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(pointer_type))
+
+    def pointer(typing_context: Any, address: Any) -> Any:
+        return pointer_type(int64), build
+
+    return _intrinsic(pointer)
+
+
+def _local(code: str) -> Any:
+    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
+    pointer_type = _pointer_type(code)
+
+    def local(typing_context: Any, count: Any) -> Any:
+        if not isinstance(count, types.IntegerLiteral):
+            return None  # numba says that no such call exists
+
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            element = context.get_data_type(pointer_type.dtype)
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(element, count.literal_value))
+            memory.align = 64
+            return builder.bitcast(memory, context.get_value_type(pointer_type))
+
+        return pointer_type(count), build
+
+    return _intrinsic(local, prefer_literal=True)
+
+
+def _scalar(code: str) -> Any:
+    """Slot k: integers and booleans as int64 bits, floats as float64, complex as two float64."""
+    types = heavy("numba.core.types")
+    result = getattr(types, NUMBA_TYPES[code])
+    read = {"f": _read_float, "c": _read_complex}.get(code[0], _read_integer)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        base, slot = args
+        first = builder.gep(base, [builder.shl(slot, slot.type(1))])
+        value = read(builder, first, code)
+        return _make_complex(context, builder, result, value) if code[0] == "c" else value
+
+    def scalar(typing_context: Any, scalars: Any, k: Any) -> Any:
+        return result(scalars, types.int64), build
+
+    return _intrinsic(scalar)
+
+
+def _read_float(builder: Any, place: Any, code: str) -> Any:
+    value = builder.load(place)
+    if code in ("f8", "c16"):
+        return value
+    return builder.fptrunc(value, heavy("llvmlite.ir").FloatType())
+
+
+def _read_complex(builder: Any, place: Any, code: str) -> list[Any]:
+    second = builder.gep(place, [heavy("llvmlite.ir").IntType(64)(1)])
+    return [_read_float(builder, part, code) for part in (place, second)]
+
+
+def _make_complex(context: Any, builder: Any, result: Any, parts: list[Any]) -> Any:
+    made = context.make_complex(builder, result)
+    made.real, made.imag = parts
+    return made._getvalue()
+
+
+def _read_integer(builder: Any, place: Any, code: str) -> Any:
+    ir = heavy("llvmlite.ir")
+    word = ir.IntType(64)
+    bits = builder.load(builder.bitcast(place, word.as_pointer()))
+    if code == "b1":
+        return builder.icmp_unsigned("!=", bits, word(0))
+    wanted = ir.IntType(8 * int(code[1:]))
+    return bits if wanted.width == 64 else builder.trunc(bits, wanted)
+
+
+def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
+    types = heavy("numba.core.types")
+    element = types.float64 if size == 8 else types.float32
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(vector_math.declare(builder.module, name, size, features), args)
+
+    def of_one(typing_context: Any, x: Any) -> Any:
+        return element(element), build
+
+    def of_two(typing_context: Any, x: Any, y: Any) -> Any:
+        return element(element, element), build
+
+    return _intrinsic(of_one if arity == 1 else of_two)
+
+
+def _statement(emit: Any) -> Any:
+    """A call without arguments and value that does `emit(builder)`."""
+    none = heavy("numba.core.types").none
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit(builder)
+        return context.get_dummy_value()
+
+    def statement(typing_context: Any) -> Any:
+        return none(), build
+
+    return _intrinsic(statement)
+
+
+def _call_fenv(builder: Any, name: str, mask: int) -> Any:
+    ir = heavy("llvmlite.ir")
+    int32 = ir.IntType(32)
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(int32, [int32]), name)
+    return builder.call(function, [int32(mask)])
+
+
+def _build_clear_flags(builder: Any) -> None:
+    masks = vector_math.fenv_flags()
+    if masks is not None:
+        _call_fenv(builder, "lf_feclearexcept", sum(masks))
+
+
+def _test_flags() -> Any:
+    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
+    masks = vector_math.fenv_flags()
+    int32 = ir.IntType(32)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        result = int32(0)
+        if masks is None:
+            return result
+        raised = _call_fenv(builder, "lf_fetestexcept", sum(masks))
+        for mask, ours in zip(masks, (8, 1, 2, 4), strict=True):
+            is_set = builder.icmp_unsigned("!=", builder.and_(raised, int32(mask)), int32(0))
+            result = builder.or_(result, builder.select(is_set, int32(ours), int32(0)))
+        return result
+
+    def test_flags(typing_context: Any) -> Any:
+        return types.int32(), build
+
+    return _intrinsic(test_flags)

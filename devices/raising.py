@@ -1,0 +1,34 @@
+"""A device that refuses to compute: for tests that nothing is evaluated before its time."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .base import DeviceError, Source, Traits
+
+MESSAGE = "evaluation is switched off (LAZYFUSE_DEVICE=raise)"
+
+
+class EvaluationOff(DeviceError):
+    """Raised by every attempt to compute; no other tier may take over."""
+
+
+class Raise:
+    """Every method that would lead to a computation raises `EvaluationOff`."""
+
+    def __init__(self) -> None:
+        self.traits = Traits("raise", "none", 1, ("numba", "numpy"), (MESSAGE,))
+
+    def compile(self, source: Source) -> NoReturn:
+        """Raise."""
+        raise EvaluationOff(f"[compile] {source.name}: {MESSAGE}")
+
+    def cached(self, source: Source) -> bool:
+        """As `base.Device.cached`: nothing ever is."""
+        return False
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NoReturn:
+        """Raise."""
+        raise EvaluationOff(f"[empty] {shape} {dtype}: {MESSAGE}")

@@ -1,0 +1,138 @@
+"""`python -m lazyfuse script.py`: runs a program that was written for NumPy, unedited.
+
+    python -m lazyfuse [--report] script.py [arguments]
+    python -m lazyfuse [--report] -m module [arguments]
+    python -m lazyfuse --options
+
+The program and its own modules (files below the script's folder, or below the current one for
+`-m`) get lazyfuse where they import numpy; installed packages keep the real one. Everything else
+is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+
+from lazyfuse import config, fallback, import_hook, report
+
+_FRAMES = (__file__, import_hook.__file__, "<frozen runpy>")
+_USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
+
+
+class _Stop(Exception):
+    """A command line that cannot be run; the text says why."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the program that the command line names; ends as that program ends."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("--"):
+        _switch(rest.pop(0))
+    if rest and rest[0] == "-m" and len(rest) > 1:
+        code, module = _load_module(rest[1])
+        sys.argv = [str(module.__file__), *rest[2:]]
+    elif rest and not rest[0].startswith("-"):
+        code, module = _load_script(rest[0])
+        sys.argv = rest
+    else:
+        raise _Stop(_USAGE)
+    _run(code, module)
+
+
+def _switch(option: str) -> None:
+    if option == "--report":
+        config.options.report = True
+    elif option == "--options":
+        print(config.options)
+        raise SystemExit(0)
+    elif option == "--help":
+        print(_USAGE)
+        raise SystemExit(0)
+    else:
+        raise _Stop(f"unknown option {option}\n\n{_USAGE}")
+
+
+def _load_script(name: str) -> tuple[CodeType, ModuleType]:
+    """The code of a script (or of a folder's `__main__.py`), and a module for it to run in."""
+    path = Path(name)
+    if path.is_dir():
+        path /= "__main__.py"
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise _Stop(f"can't open file {str(path)!r}: {error.strerror}") from error
+    import_hook.install(path.resolve().parent)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(path.resolve().parent)
+    module = ModuleType("__main__")
+    module.__file__ = os.path.abspath(path)
+    module.__dict__["__cached__"] = None
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
+    return import_hook.compile_rewritten(source, str(path)), module
+
+
+def _load_module(name: str) -> tuple[CodeType, ModuleType]:
+    """The code of a module found on `sys.path` (of its `__main__` if it is a package)."""
+    import_hook.install(Path.cwd())
+    spec = _find(name)
+    if spec.submodule_search_locations is not None:
+        spec = _find(f"{name}.__main__")
+    code = getattr(spec.loader, "get_code", lambda name: None)(spec.name)
+    if code is None:
+        raise _Stop(f"no code object available for {spec.name}")
+    module = importlib.util.module_from_spec(spec)
+    module.__name__ = "__main__"
+    return code, module
+
+
+def _find(name: str) -> importlib.machinery.ModuleSpec:
+    try:
+        spec = importlib.util.find_spec(name)
+    except ImportError as error:
+        raise _Stop(f"error while finding module {name!r}: {error}") from error
+    if spec is None:
+        raise _Stop(f"no module named {name}")
+    return spec
+
+
+def _run(code: CodeType, module: ModuleType) -> None:
+    """Execute `code` as `__main__`; its exceptions pass through, without our frames on top."""
+    sys.modules["__main__"] = module
+    shown = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        trace = _without_our_frames(trace)
+        shown(kind, error.with_traceback(trace), trace)
+
+    sys.excepthook = show
+    if config.options.report:
+        atexit.register(_print_report)
+    exec(code, module.__dict__)
+
+
+def _print_report() -> None:
+    places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
+    print(report.text(places), file=sys.stderr)
+
+
+def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the program's first frame on."""
+    rest = trace
+    while rest is not None and rest.tb_frame.f_code.co_filename in _FRAMES:
+        rest = rest.tb_next
+    return rest or trace
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except _Stop as stop:
+        print(f"lazyfuse: {stop}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,545 @@
+"""The array: what it holds, and how values get in and out of it.
+
+Owns `ndarray` (its states; operators, indexing and methods are installed by the modules that own
+them: operators.py, indexing.py, attributes.py, methods.py) and the functions everybody builds on.
+Imports nothing above storage.py and evaluate.py.
+
+An array is in one of three states:
+- direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
+  real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
+- alone: `_node` stands for its values, pending or not; no other array shares its memory.
+- on a storage: `_storage` holds the values of a block, `_view` is the geometry of this array in
+  it, relative to address `_origin` (`views.ORIGIN` for a ghost, else that of real memory).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config, errstate, evaluate
+from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen.graph import Layout, Node, Shape, Where
+from lazyfuse.storage import CANONICAL, LENT, Storage, foreign, leaf, own_value
+from lazyfuse.views import (
+    ORIGIN,
+    Array,
+    DType,
+    address,
+    affine,
+    byte_strides,
+    ghost,
+    ghost_at,
+    keep_order,
+    layout_of,
+    packed_order,
+    place,
+    same_strides,
+    terminal,
+    whole,
+    window,
+)
+
+ERRSTATE_PLAIN = True
+"""Whether NumPy's floating-point error state is its default: only then is recording plain."""
+
+INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices"))
+"""Packages whose frames are never a user's source line."""
+
+options = config.options
+new = object.__new__
+_getframe = sys._getframe
+
+
+class ndarray:  # noqa: N801  # NumPy's spelling
+    """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
+
+    __slots__ = (
+        "__weakref__",
+        "_base",
+        "_layout",
+        "_node",
+        "_origin",
+        "_small",
+        "_storage",
+        "_thin",
+        "_view",
+    )
+
+    _base: ndarray | None  # the array that a view was made from
+    _layout: Any  # of a view on a storage: its graph.Layout, once asked for
+    _node: Node | None
+    _origin: int
+    _small: Array | None
+    _storage: Storage | None
+    _thin: bool  # direct, but not for the operators' fast path: may broadcast to something big
+    _view: Array
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# ------------------------------------------------------------------------------------- making
+
+
+def direct(value: Array, base: ndarray | None = None) -> ndarray:
+    """An array that runs everything at once on `value`, whoever else holds it."""
+    x: ndarray = new(ndarray)
+    x._small = value
+    x._thin = is_thin(value)
+    x._node = None
+    x._storage = None
+    x._base = base
+    return x
+
+
+def is_thin(value: Array) -> bool:
+    """Whether an operation on a direct array might give, or already has, many elements."""
+    if value.size >= options.eager_below:
+        return True
+    return value.ndim > 1 and value.size > 1 and 1 in value.shape
+
+
+def alone(node: Node) -> ndarray:
+    """An array whose values are those of `node`, in memory of its own."""
+    x: ndarray = new(ndarray)
+    x._small = None
+    x._node = node
+    x._storage = None
+    x._base = None
+    return x
+
+
+def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None) -> ndarray:
+    """An array that looks at a part of a storage."""
+    x: ndarray = new(ndarray)
+    x._small = None
+    x._node = None
+    x._storage = storage
+    x._view = view
+    x._origin = origin
+    x._layout = None
+    x._base = base
+    return x
+
+
+def root_of(x: ndarray) -> ndarray:
+    """The array that views of `x` have as their base."""
+    base = x._base
+    return x if base is None else base
+
+
+def is_recordable(dtype: DType) -> bool:
+    """Whether arrays of this dtype are ever recorded."""
+    return dtype in CANONICAL
+
+
+def wrap(value: Any) -> Any:
+    """An array of ours around a numpy array that nobody else holds; anything else unchanged."""
+    if type(value) is not np.ndarray:
+        return wrap_shared(value) if isinstance(value, np.memmap) else value
+    if value.size < options.eager_below or not value.size or value.dtype not in CANONICAL:
+        return direct(value)
+    packed, perm = packed_order(value)
+    if packed and value.flags.writeable and value.flags.aligned:
+        return alone(leaf(value, perm))
+    found = window(value)
+    if found is None or not value.flags.aligned:
+        return direct(value)
+    flat, origin = found
+    return on_storage(Storage(leaf(flat, None)), value, origin, None)
+
+
+def wrap_shared(value: Any) -> Any:
+    """An array of ours over memory that somebody outside may see and change at any time."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if type(value) is not np.ndarray:
+        value = value.view(np.ndarray)
+    owner = LENT.get(id(terminal(value)))
+    if owner is not None:
+        x = _known(value, owner)
+        if x is not None:
+            return x
+    if value.size < options.eager_below or not value.size or value.dtype not in CANONICAL:
+        return direct(value)
+    storage = foreign(value)
+    if storage is None:
+        return direct(value)
+    # a ghost: the array itself would count as a reference to the memory of its owner
+    return on_storage(storage, ghost_at(value, storage.origin), ORIGIN, None)
+
+
+def _known(value: Array, owner: Any) -> ndarray | None:
+    """`value` as a view of the block of ours that it was made from."""
+    last = terminal(value)
+    if isinstance(owner, ndarray):
+        node = owner._node
+        if node is None or node.value is None or terminal(node.value) is not last:
+            return None
+        owner = storage_of(owner)
+        flat = owner.memory()
+        origin = owner.origin
+    else:
+        flat = owner.memory()
+        if flat is None:
+            return None
+        origin = owner.origin
+        roots = [root.array for root in owner.roots or ()]
+        if not any(last is terminal(each) for each in (flat, owner.value, *roots)):
+            return None
+    if value.dtype != flat.dtype and not is_part(value, flat.dtype) or not affine(value):
+        pin(owner)
+        return direct(value)
+    if owner.pinned:
+        return direct(value)
+    # not by the address: exports and foreign memory are the same memory under other bases
+    return on_storage(owner, ghost_at(value, origin), ORIGIN, None)
+
+
+def is_part(view: Array, dtype: DType) -> bool:
+    """Whether `view` looks at the real or imaginary parts of numbers of a complex dtype."""
+    if dtype.kind != "c" or view.dtype.kind != "f" or view.dtype.itemsize * 2 != dtype.itemsize:
+        return False
+    return not any(stride % dtype.itemsize for stride in view.strides)
+
+
+def from_node(node: Node) -> Any:
+    """What a user gets for a recorded node: an array, or a lazy scalar if it has no axes."""
+    if node.op is ops.VIEW:  # evaluated, it would look at the memory of its source
+        node = copy_of(node)
+    evaluate.note_recorded(node)
+    if node.shape == ():
+        return make_scalar(node)
+    return alone(node)
+
+
+def _no_scalars(node: Node) -> Any:
+    raise NotImplementedError("lazyfuse.scalars was not imported")
+
+
+make_scalar = _no_scalars  # scalars.py puts the real one here
+
+
+# ------------------------------------------------------------------------------------ reading
+
+
+def caller() -> Where:
+    """The user's source line: the first frame outside lazyfuse."""
+    frame = _getframe(1)
+    while frame.f_globals.get("__package__") in INSIDE:
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+    where = (frame.f_code, frame.f_lasti)
+    return where if ERRSTATE_PLAIN else errstate.Quiet.at(where, errstate.ignored_bits())
+
+
+def settle(x: ndarray) -> Array | None:
+    """The real array, if `x` is direct or has become so; see `ready`."""
+    small = x._small
+    if small is not None:
+        return small
+    storage = x._storage
+    if storage is not None:
+        if not storage.pinned:
+            return None
+        x._small = value = real_view(x)
+        x._storage = None
+        x._thin = True
+        return value
+    node = x._node
+    assert node is not None
+    value = node.value  # type: ignore[assignment]
+    if value is None or value.size >= options.eager_below or type(x) is not ndarray:
+        return None
+    del value
+    # the slot, our name and getrefcount's argument
+    taken = own_value(node)
+    x._small = taken.copy(order="K") if sys.getrefcount(node) > 3 else taken
+    x._thin = is_thin(taken)
+    x._node = None
+    return x._small
+
+
+def ready(x: ndarray) -> Array | None:
+    """A real array with the values of `x`, if an operation on it should run at once."""
+    small = x._small
+    if small is not None or (small := settle(x)) is not None:
+        return small
+    storage = x._storage
+    if storage is None:
+        node = x._node
+        if type(x) is ndarray or node is None or node.value is None:
+            return None
+        return node.value[()]  # a scalar that has been evaluated
+    if storage.memory() is None or x._view.size >= options.eager_below:
+        return None
+    return real_view(x)
+
+
+def node_of(x: ndarray) -> Node:
+    """The present values of `x` as a node. Later writes to `x` do not change it."""
+    node = x._node
+    if node is not None:
+        return node
+    small = settle(x)
+    if small is not None:
+        return captured_copy(small)
+    storage = x._storage
+    assert storage is not None
+    if storage.shared():
+        storage.force("read of memory that somebody outside may change")
+        return captured_copy(real_view(x))
+    node = storage.read()
+    layout = x._layout or layout_in_storage(x)
+    if layout is whole(node.shape, node.perm):
+        if not is_part_of_number(x):
+            return node
+    else:
+        perm = keep_order(x._view)
+        node = Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, perm, None)
+    return part_of(x, node) if is_part_of_number(x) else node
+
+
+def is_part_of_number(x: ndarray) -> bool:
+    """Whether `x` looks at the real or imaginary parts of a storage of complex numbers."""
+    storage = x._storage
+    return storage is not None and x._view.dtype != storage.node.dtype
+
+
+def part_of(x: ndarray, node: Node) -> Node:
+    """The parts that `x` looks at of complex numbers."""
+    second = address(x._view) - x._origin & x._view.itemsize
+    op = ops.TABLE["imag" if second else "real"]
+    loop = dtypes.resolve(op, (node.dtype,))
+    return Node(op, (node,), loop, node.shape, loop.out, node.perm, caller())
+
+
+def captured_copy(value: Array) -> Node:
+    """A node for the present values of real memory that may change later."""
+    if not value.ndim:
+        return scalar_node(value, CANONICAL[value.dtype])
+    copy = value.copy(order="K")
+    return leaf(copy, packed_order(copy)[1])
+
+
+def scalar_node(value: Any, dtype: DType) -> Node:
+    """A node for one number."""
+    node = Node(ops.SCALAR, (), None, (), dtype, None, None)
+    node.value = np.array(value, dtype)
+    return node
+
+
+def layout_in_storage(x: ndarray) -> Layout:
+    """The layout of an array in its storage (one object for all that cover the whole of it)."""
+    storage = x._storage
+    assert storage is not None
+    x._layout = layout = layout_in(storage.node, x._view, x._origin)
+    return layout
+
+
+def layout_in(node: Node, view: Array, origin: int) -> Layout:
+    """Where `view` lies in the memory of `node`; `whole` of it where it is all of it, in order."""
+    layout = layout_of(view, origin, node.dtype.itemsize)
+    full = whole(node.shape, node.perm)
+    if layout == full:
+        return full
+    if layout.offset == 0 and layout.shape == full.shape:
+        if same_strides(view, byte_strides(node.shape, node.perm, node.dtype.itemsize)):
+            return full
+    return layout
+
+
+def gather(x: ndarray) -> Array:
+    """The values of `x`, evaluated: for internal use, at once, read-only."""
+    small = x._small
+    if small is not None:
+        return small
+    node = x._node
+    if node is not None:
+        value = node.value
+        if value is None:
+            evaluate.evaluate([node], "gather")
+        if (small := settle(x)) is not None:
+            return small
+        value = node.value
+        assert value is not None, "evaluation left a node without a value"
+        LENT[id(terminal(value))] = x
+        return value
+    storage = x._storage
+    assert storage is not None
+    flat = storage.force("gather")
+    LENT[id(terminal(flat))] = storage
+    return real_view(x)
+
+
+def real_view(x: ndarray) -> Array:
+    """The real memory of an array on a storage whose values are there."""
+    storage = x._storage
+    assert storage is not None
+    flat = storage.memory()
+    assert flat is not None
+    view = x._view
+    if x._origin != storage.origin:
+        x._view = view = place(view, flat, address(view) - x._origin)
+        x._origin = storage.origin
+    return view
+
+
+def geometry(x: ndarray) -> Array:
+    """A numpy array with the shape, strides and dtype of `x`; its memory must not be read."""
+    small = x._small
+    if small is not None:
+        return small
+    node = x._node
+    if node is not None:
+        return ghost(node.shape, node.dtype, node.perm)
+    return x._view
+
+
+def storage_of(x: ndarray) -> Storage:
+    """The storage of an array that is not direct; from now on it has one."""
+    storage = x._storage
+    if storage is None:
+        node = x._node
+        assert node is not None
+        x._view = ghost(node.shape, node.dtype, node.perm)
+        x._origin = ORIGIN
+        x._layout = None
+        x._node = None
+        storage = x._storage = Storage(node)
+    return storage
+
+
+def pin(storage: Storage) -> None:
+    """From now on everything on this storage runs at once (it is looked at in some strange way)."""
+    storage.writable("a view that cannot be recorded")
+    storage.pinned = True
+
+
+def export(x: ndarray) -> Array:
+    """The memory of `x` as a numpy array that anybody may keep and write to."""
+    small = x._small
+    if small is not None:
+        return small.view()
+    if type(x) is not ndarray:  # a scalar: immutable
+        return gather(x).copy()
+    storage = storage_of(x)
+    array = storage.lend()
+    pinned = settle(x)
+    if pinned is not None:
+        return pinned.view()
+    return place(x._view, array, address(x._view) - x._origin)
+
+
+# ------------------------------------------------------------------------------------ writing
+
+
+def copy_of(node: Node) -> Node:
+    """A node with the same values in memory of its own."""
+    op = ops.TABLE["copy"]
+    loop = dtypes.resolve(op, (node.dtype,))
+    return Node(op, (node,), loop, node.shape, node.dtype, node.perm, caller())
+
+
+def cast_node(node: Node, dtype: DType) -> Node:
+    """The values of `node` converted as NumPy's unsafe casting does."""
+    if node.dtype is dtype or node.dtype == dtype:
+        return node
+    loop = dtypes.cast_loop(node.dtype, dtype)
+    return Node(ops.TABLE["cast"], (node,), loop, node.shape, dtype, node.perm, caller())
+
+
+def full_node(value: Node, shape: Shape, dtype: DType, perm: tuple[int, ...] | None) -> Node:
+    """One number repeated."""
+    return Node(ops.FULL, (value,), None, shape, dtype, perm, caller())
+
+
+def writable(x: ndarray, reason: str) -> Array:
+    """The real memory of `x`, evaluated, for NumPy to write to at once."""
+    small = settle(x)
+    if small is not None:
+        return small
+    storage = x._storage
+    if storage is not None:
+        storage.writable(reason)
+        return real_view(x)
+    node = x._node
+    assert node is not None
+    if node.value is None:
+        evaluate.evaluate([node], reason)
+        if settle(x) is not None:
+            return writable(x, reason)
+    value = own_value(node)
+    if sys.getrefcount(node) > 3:  # the slot, our name and the argument
+        value = value.copy(order="K")
+        x._node = leaf(value, node.perm)
+    return value
+
+
+def is_captured(x: ndarray) -> bool:
+    """Whether recorded work wants the present values of `x` (which is not direct)."""
+    storage = x._storage
+    if storage is not None:
+        return storage.captured()
+    return sys.getrefcount(x._node) > 2  # the slot and the argument
+
+
+def write_node(x: ndarray, value: Node) -> None:
+    """Record that all of `x` (not direct) becomes `value`: of its dtype, broadcastable to it."""
+    if x._storage is None:
+        node = x._node
+        assert node is not None
+        write_region(x, whole(node.shape, node.perm), value)
+    else:
+        write_region(x, x._layout or layout_in_storage(x), value)
+
+
+def write_region(x: ndarray, layout: Layout, value: Node) -> None:
+    """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
+    storage = x._storage
+    if storage is not None:
+        old = storage.read()
+    else:
+        old = x._node  # type: ignore[assignment]
+        if old.value is not None and old.op is not ops.LEAF and sys.getrefcount(old) == 3:
+            old = leaf(old.value, old.perm)
+    where = caller()
+    if layout is whole(old.shape, old.perm):
+        node = _as_whole(old, value, where)
+    else:
+        node = Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
+    if storage is None:
+        x._node = node
+        evaluate.note_recorded(node)
+        return
+    storage.replace(node)
+    if x._origin != ORIGIN:  # do not keep the old memory alive
+        x._view = ghost_at(x._view, x._origin)
+        x._origin = ORIGIN
+
+
+def _as_whole(old: Node, value: Node, where: Where) -> Node:
+    """`value` in the shape and memory order of `old`, all of whose elements it replaces."""
+    if value.shape == old.shape and value.perm == old.perm:
+        return copy_of(value) if value.op is ops.VIEW else value
+    if value.shape == ():
+        return full_node(value, old.shape, old.dtype, old.perm)
+    layout = whole(old.shape, old.perm)
+    return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
+
+
+def assign(x: ndarray, value: Any) -> None:
+    """`x[...] = value`, with NumPy's casting and errors."""
+    x[...] = value  # type: ignore[index]
+
+
+def _listen(plain: bool) -> None:
+    global ERRSTATE_PLAIN
+    ERRSTATE_PLAIN = plain
+
+
+errstate.on_change(_listen)

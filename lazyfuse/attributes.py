@@ -1,0 +1,343 @@
+"""The attributes of arrays: geometry without evaluation, memory with it.
+
+Owns the properties of `ndarray`, `Flags` and `flatiter`. Importing this module installs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import array
+from lazyfuse.array import (
+    direct,
+    export,
+    gather,
+    geometry,
+    is_part,
+    ndarray,
+    on_storage,
+    pin,
+    root_of,
+    settle,
+    storage_of,
+    wrap,
+    wrap_shared,
+    writable,
+)
+from lazyfuse.operators import dtype_of, real_operand, shape_of
+from lazyfuse.views import ORIGIN, Array, ghost_at
+
+
+def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
+    """A view of `self` with the geometry of `view`, which was made from `base_view(self)`."""
+    storage = self._storage
+    if storage is None:  # direct
+        return direct(view, base if base is not None else root_of(self))
+    if view.dtype != storage.node.dtype and not is_part(view, storage.node.dtype):
+        raise TypeError("[view] dtype: a recorded view keeps the dtype of its memory")
+    return on_storage(storage, view, self._origin, base if base is not None else root_of(self))
+
+
+def base_view(self: ndarray) -> Array:
+    """The numpy array to make views from: real memory if direct, else geometry."""
+    small = settle(self)
+    if small is not None:
+        return small
+    storage = storage_of(self)
+    if self._origin not in (ORIGIN, storage.origin) or storage.node.value is None:
+        self._view = ghost_at(self._view, self._origin)
+        self._origin = ORIGIN
+    return self._view
+
+
+def pinned(self: ndarray) -> Array:
+    """The real memory, on which everything runs at once from now on."""
+    small = settle(self)
+    if small is not None:
+        return small
+    storage = storage_of(self)
+    pin(storage)
+    value = settle(self)
+    assert value is not None
+    return value
+
+
+def become(self: ndarray, other: ndarray) -> None:
+    """Let `self` be what `other`, which nobody else holds, was."""
+    self._small = other._small
+    self._node = other._node
+    self._storage = other._storage
+    self._base = other._base
+    if other._small is not None:
+        self._thin = other._thin
+    elif other._storage is not None:
+        self._view, self._origin, self._layout = other._view, other._origin, other._layout
+
+
+class Flags:
+    """As `numpy.ndarray.flags`, for an array that is not direct."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, owner: ndarray) -> None:
+        self._array = owner
+
+    def _real(self) -> Any:
+        return geometry(self._array).flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "owndata":
+            return self._array._base is None
+        return getattr(self._real(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_array":
+            object.__setattr__(self, name, value)
+        else:
+            base_view(self._array)
+            setattr(geometry(self._array).flags, name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in ("OWNDATA", "O"):
+            return self.owndata
+        return self._real()[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        base_view(self._array)
+        geometry(self._array).flags[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        text = repr(self._real())
+        return text.replace("OWNDATA : False", "OWNDATA : True") if self.owndata else text
+
+
+class flatiter:  # noqa: N801  # NumPy's spelling
+    """As `numpy.flatiter`: the elements of an array in C order, for reading and writing."""
+
+    __slots__ = ("_array", "_at")
+
+    def __init__(self, owner: ndarray) -> None:
+        self._array = owner
+        self._at = 0
+
+    @property
+    def base(self) -> ndarray:
+        """The array that is iterated over."""
+        return self._array
+
+    @property
+    def index(self) -> int:
+        """The flat index of the next element."""
+        return self._at
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The index of the next element."""
+        shape = shape_of(self._array)
+        size = int(np.prod(shape, dtype=np.intp))
+        if self._at < size:
+            return tuple(int(i) for i in np.unravel_index(self._at, shape))
+        return (shape[0], *[0] * (len(shape) - 1)) if shape else ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        real = gather(self._array)
+        if self._at >= real.size:
+            raise StopIteration
+        self._at += 1
+        return real.flat[self._at - 1]
+
+    def __len__(self) -> int:
+        return geometry(self._array).size
+
+    def __getitem__(self, key: Any) -> Any:
+        return wrap(gather(self._array).flat[real_operand(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        value = real_operand(value)
+        writable(self._array, "flat").flat[real_operand(key)] = value
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        flat = gather(self._array).flatten()
+        return flat if dtype is None else flat.astype(dtype)
+
+    def copy(self) -> Any:
+        """A flat copy of the array."""
+        return self._array.flatten()  # type: ignore[attr-defined]
+
+    def _compare(self, name: str, other: Any) -> Any:
+        return getattr(self.copy(), name)(other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("__ne__", other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare("__lt__", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare("__le__", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare("__gt__", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare("__ge__", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# ------------------------------------------------------------------------------------ geometry
+
+
+def _get_shape(self: ndarray) -> tuple[int, ...]:
+    node = self._node
+    if node is not None:
+        return node.shape
+    small = self._small
+    return small.shape if small is not None else self._view.shape
+
+
+def _set_shape(self: ndarray, shape: Any) -> None:
+    base_view(self)
+    view = geometry(self)[...]
+    view.shape = real_operand(shape)
+    _set_view(self, view)
+
+
+def _set_view(self: ndarray, view: Array) -> None:
+    if self._small is not None:
+        self._small = view
+        self._thin = array.is_thin(view)
+    else:
+        self._view = view
+        self._layout = None
+
+
+def _get_dtype(self: ndarray) -> Any:
+    node = self._node
+    if node is not None:
+        return node.dtype
+    small = self._small
+    return small.dtype if small is not None else self._view.dtype
+
+
+def _set_dtype(self: ndarray, dtype: Any) -> None:
+    view = pinned(self)[...]
+    view.dtype = dtype
+    _set_view(self, view)
+
+
+def _get_strides(self: ndarray) -> tuple[int, ...]:
+    return geometry(self).strides
+
+
+def _set_strides(self: ndarray, strides: Any) -> None:
+    view = pinned(self)[...]
+    view.strides = strides
+    _set_view(self, view)
+
+
+def _get_real(self: ndarray) -> Any:
+    if dtype_of(self).kind != "c" and dtype_of(self).kind != "O":
+        return self
+    return _part(self, "real")
+
+
+def _get_imag(self: ndarray) -> Any:
+    return _part(self, "imag")
+
+
+def _part(self: ndarray, name: str) -> Any:
+    view = base_view(self)
+    if self._small is not None:
+        part = getattr(view, name)
+        return direct(part, root_of(self)) if part.base is not None else wrap(part)
+    if view.dtype.kind != "c":  # no imaginary parts: zeros that cannot be written
+        zeros = np.broadcast_to(np.zeros((), view.dtype), view.shape)
+        return wrap_shared(zeros)
+    return derive(self, getattr(view, name))
+
+
+def _set_real(self: ndarray, value: Any) -> None:
+    _get_real(self)[...] = value
+
+
+def _set_imag(self: ndarray, value: Any) -> None:
+    if dtype_of(self).kind != "c" and dtype_of(self).kind != "O":
+        np.empty(1).imag = value  # raises
+    if dtype_of(self).kind == "O":
+        pinned(self).imag = real_operand(value)
+    else:
+        _get_imag(self)[...] = value
+
+
+def _get_base(self: ndarray) -> Any:
+    if self._base is not None:
+        return self._base
+    small = self._small
+    base = small.base if small is not None else None
+    return wrap_shared(base) if isinstance(base, np.ndarray) else base
+
+
+def _set_flat(self: ndarray, value: Any) -> None:
+    value = real_operand(value)
+    writable(self, "flat").flat = value
+
+
+def _transposed(self: ndarray) -> Any:
+    return derive(self, base_view(self).T)
+
+
+def _matrix_transposed(self: ndarray) -> Any:
+    return derive(self, base_view(self).mT)
+
+
+def _set_data(self: ndarray, value: Any) -> None:
+    raise AttributeError("[data] assignment: memory of an array cannot be exchanged; use a[...] = b")
+
+
+PROPERTIES: dict[str, property] = {
+    "T": property(_transposed),
+    "mT": property(_matrix_transposed),
+    "base": property(_get_base),
+    "ctypes": property(lambda self: export(self).ctypes),
+    "data": property(lambda self: export(self).data, _set_data),
+    "device": property(lambda self: "cpu"),
+    "dtype": property(_get_dtype, _set_dtype),
+    "flags": property(
+        lambda self: Flags(self) if settle(self) is None else self._small.flags
+    ),
+    "flat": property(flatiter, _set_flat),
+    "imag": property(_get_imag, _set_imag),
+    "itemsize": property(lambda self: _get_dtype(self).itemsize),
+    "nbytes": property(lambda self: geometry(self).nbytes),
+    "ndim": property(lambda self: len(_get_shape(self))),
+    "real": property(_get_real, _set_real),
+    "shape": property(_get_shape, _set_shape),
+    "size": property(lambda self: geometry(self).size),
+    "strides": property(_get_strides, _set_strides),
+    "__array_interface__": property(lambda self: export(self).__array_interface__),
+    "__array_struct__": property(lambda self: export(self).__array_struct__),
+}
+
+
+def _documented(name: str, found: property) -> property:
+    doc = getattr(getattr(np.ndarray, name), "__doc__", None)
+    return property(found.fget, found.fset, found.fdel, doc)
+
+
+for _name, _property in PROPERTIES.items():
+    setattr(ndarray, _name, _documented(_name, _property))

@@ -1,0 +1,275 @@
+"""The options of lazyfuse: each declared once, with its type, environment variable, default, help.
+
+Owns `options` (an object with one plain slot per option: hot paths read `config.options.NAME`) and
+`on_change`. The body of `Options` is the only place where an option is written down; parsing,
+checks, `lazyfuse.options()` and docs/options.md derive from it. Imports only errors of lazyfuse.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from lazyfuse.errors import ConfigurationError, message
+
+_WORDS = {"1": True, "on": True, "true": True, "yes": True}
+_WORDS |= {"0": False, "off": False, "false": False, "no": False}
+_UNITS = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+_HELP = "lazyfuse.options() lists them all"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One option: everything that is known about it apart from its present value."""
+
+    name: str
+    kind: type
+    variable: str
+    default: Any
+    help: str
+    unit: str = ""
+    computed: str = ""
+
+    @property
+    def default_text(self) -> str:
+        """The default as documentation shows it, on whatever machine."""
+        return self.computed or self.show(self.default)
+
+    @property
+    def expected(self) -> str:
+        """What a value has to be, in words."""
+        if self.kind is bool:
+            return "on or off"
+        if self.kind is int:
+            return "a whole number >= 0" + (
+                ", or text like '256MB'" if self.unit == "bytes" else ""
+            )
+        return "text"
+
+    def convert(self, value: object, source: str) -> Any:
+        """`value` as this option's type, or an error that names `source` as the culprit."""
+        try:
+            return self._read(value)
+        except (ValueError, TypeError) as error:
+            text = message("options", source, self.expected, value, f"{self.help} ({_HELP})")
+            raise ConfigurationError(text) from error
+
+    def _read(self, value: object) -> Any:
+        if self.kind is bool:
+            return _read_flag(value)
+        if self.kind is int:
+            return _read_count(value, self.unit)
+        return os.fspath(value)  # type: ignore[call-overload]  # str and paths; else TypeError
+
+    def show(self, value: Any) -> str:
+        """A value as a user would write it."""
+        if self.kind is bool:
+            return "on" if value else "off"
+        if self.unit == "bytes" and value and value % (1 << 20) == 0:
+            return f"{value >> 20}MB"
+        return str(value) if value != "" else '""'
+
+
+def _read_flag(value: object) -> bool:
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word not in _WORDS:
+            raise ValueError(value)
+        return _WORDS[word]
+    if value in (0, 1):
+        return bool(value)
+    raise ValueError(value)
+
+
+def _read_count(value: object, unit: str) -> int:
+    if isinstance(value, bool):
+        raise TypeError(value)
+    if isinstance(value, str):
+        number = _read_text(value.strip().lower(), unit)
+    else:
+        number = operator.index(value)  # type: ignore[arg-type]  # else TypeError
+    if number < 0:
+        raise ValueError(value)
+    return number
+
+
+def _read_text(text: str, unit: str) -> int:
+    if unit == "bytes" and text[-2:] in _UNITS:
+        return int(float(text[:-2]) * _UNITS[text[-2:]])
+    return int(text)
+
+
+def _tenth_of_memory() -> int:
+    """256 MB, or a tenth of the machine's memory where that is less."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        memory = 4 << 30
+    return min(256 << 20, memory // 10 >> 20 << 20)
+
+
+def _option(default: Any, variable: str, help_line: str, unit: str = "", computed: str = "") -> Any:
+    metadata = {"variable": variable, "help": help_line, "unit": unit, "computed": computed}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(slots=True, init=False, repr=False, eq=False)
+class Options:
+    """Every option of lazyfuse, for the whole process. Read attributes; call it to change some.
+
+    `lazyfuse.options(eager_below=0)` changes for good; `with lazyfuse.options(eager_below=0): ...`
+    changes for the block; `lazyfuse.options()` lists names, values, variables and help.
+    """
+
+    device: str = _option(
+        "", "LAZYFUSE_DEVICE", 'device that kernels run on: cpu, null, raise; "" chooses'
+    )
+    cache: bool = _option(True, "LAZYFUSE_CACHE", "keep compiled programs on disk")
+    cache_dir: str = _option(
+        "", "LAZYFUSE_CACHE_DIR", 'folder of the program cache; "" is ~/.cache/lazyfuse'
+    )
+    cache_limit: int = _option(
+        256 << 20, "LAZYFUSE_CACHE_LIMIT", "bytes that the program cache may take on disk", "bytes"
+    )
+    eager_below: int = _option(
+        16384, "LAZYFUSE_EAGER_BELOW", "arrays with fewer elements run at once; 0 records all"
+    )
+    threads: int = _option(
+        0, "LAZYFUSE_NUM_THREADS", "threads per launch; 0 is one per core that we may use"
+    )
+    threads_above: int = _option(
+        65536, "LAZYFUSE_THREADS_ABOVE", "elements from which a launch uses several threads"
+    )
+    fusion: bool = _option(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
+    fusion_max_length: int = _option(
+        0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"
+    )
+    compile_after: int = _option(
+        1, "LAZYFUSE_COMPILE_AFTER", "uses of a kernel after which it is compiled; 0 at once"
+    )
+    flush_nodes: int = _option(
+        2000, "LAZYFUSE_FLUSH_NODES", "recorded operations that start an evaluation; 0 never"
+    )
+    flush_bytes: int = _option(
+        _tenth_of_memory(),
+        "LAZYFUSE_FLUSH_BYTES",
+        "bytes held by recorded operations that start an evaluation; 0 never",
+        "bytes",
+        "256MB, or a tenth of memory",
+    )
+    pool_limit: int = _option(
+        1 << 30, "LAZYFUSE_POOL_LIMIT", "bytes of free buffers kept for the next result", "bytes"
+    )
+    validate: bool = _option(
+        False, "LAZYFUSE_VALIDATE", "check every stage of the compiler as it runs (slow)"
+    )
+    debug: int = _option(
+        0, "LAZYFUSE_DEBUG", "what to print: 1 evaluations, 2 kernels, 3 source text, 4 passes"
+    )
+    report: bool = _option(
+        False,
+        "LAZYFUSE_REPORT",
+        "count what runs per source line; `python -m lazyfuse --report` prints it",
+    )
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        for row in rows():
+            text = environment.get(row.variable, "")
+            value = row.convert(text, row.variable) if text else row.default
+            object.__setattr__(self, row.name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Check, tell whoever asked to know, store. A callback that raises refuses the change."""
+        checked = _row(name).convert(value, name)
+        for callback in _observers.get(name, ()):
+            callback(checked)
+        object.__setattr__(self, name, checked)
+
+    def __call__(self, **changes: Any) -> Changed:
+        """Set options; the result lists them, and restores the old values if used with `with`."""
+        checked = {name: _row(name).convert(value, name) for name, value in changes.items()}
+        changed = Changed(self, {name: getattr(self, name) for name in checked})
+        try:
+            for name, value in checked.items():
+                setattr(self, name, value)
+        except BaseException:
+            changed.__exit__()
+            raise
+        return changed
+
+    def __repr__(self) -> str:
+        return table(self, list(rows()))
+
+    def __reduce__(self) -> str:
+        return "options"  # copies and pickles are this very object
+
+
+class Changed:
+    """Options that were just set: prints them, and takes them back at the end of a `with`."""
+
+    __slots__ = ("_before", "_options")
+
+    def __init__(self, target: Options, before: dict[str, Any]) -> None:
+        self._options = target
+        self._before = before
+
+    def __enter__(self) -> Options:
+        return self._options
+
+    def __exit__(self, *exception: object) -> None:
+        for name, value in self._before.items():
+            setattr(self._options, name, value)
+
+    def __repr__(self) -> str:
+        return table(
+            self._options, [row for row in rows() if row.name in self._before or not self._before]
+        )
+
+
+def rows() -> tuple[Row, ...]:
+    """Every option, in the order of declaration."""
+    global _rows
+    if not _rows:
+        _rows = tuple(
+            Row(item.name, type(item.default), default=item.default, **item.metadata)
+            for item in fields(Options)
+        )
+    return _rows
+
+
+def _row(name: str) -> Row:
+    for row in rows():
+        if row.name == name:
+            return row
+    names = ", ".join(row.name for row in rows())
+    raise ConfigurationError(message("options", "unknown option", f"one of {names}", name, _HELP))
+
+
+def table(values: Options, which: list[Row]) -> str:
+    """Names, values, variables and help as aligned lines."""
+    cells = [
+        (row.name, row.show(getattr(values, row.name)), row.variable, row.help) for row in which
+    ]
+    widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
+    return "\n".join(
+        "  ".join(
+            [*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[3]]
+        )
+        for cell in cells
+    )
+
+
+def on_change(name: str, callback: Callable[[Any], None]) -> None:
+    """Call `callback(value)` now and whenever option `name` is set: for fast module globals."""
+    row = _row(name)
+    _observers.setdefault(row.name, []).append(callback)
+    callback(getattr(options, row.name))
+
+
+_rows: tuple[Row, ...] = ()
+_observers: dict[str, list[Callable[[Any], None]]] = {}
+
+options = Options()

@@ -1,0 +1,326 @@
+"""As NumPy's array creation: `array`, `asarray`, `zeros`, `full` and their kin, and `load`.
+
+Big constant arrays are recorded; what converts other objects runs at once. `asarray` shares memory
+with real numpy arrays as NumPy would. All other creation functions run NumPy's and wrap the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback
+from lazyfuse.array import (
+    alone,
+    full_node,
+    geometry,
+    is_recordable,
+    ndarray,
+    node_of,
+    options,
+    scalar_node,
+    wrap,
+    wrap_shared,
+)
+from lazyfuse.codegen.graph import Node
+from lazyfuse.evaluate import note_recorded
+from lazyfuse.registry import implements
+from lazyfuse.scalars import scalar
+from lazyfuse.special import NpzFile
+from lazyfuse.storage import CANONICAL
+from lazyfuse.views import packed_order
+
+_SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
+
+
+def _plain_object(value: Any) -> Any:
+    """A list as NumPy should see it: with real arrays in the place of ours."""
+    kind = type(value)
+    if (kind is list or kind is tuple) and len(value) <= _SCANNED:
+        return fallback.gathered(value)
+    return value
+
+
+def _finish(value: Any, source: Any) -> Any:
+    """NumPy's conversion of `source` as ours: shared if it is the memory of somebody else."""
+    if type(value) is not np.ndarray:
+        return value
+    if value is source or value.base is not None:
+        return wrap_shared(value)
+    return wrap(value)
+
+
+def _foreign(like: Any) -> dict[str, Any]:
+    """The keyword `like`, unless it means arrays of ours."""
+    return {} if like is None or type(like) in (ndarray, scalar) else {"like": like}
+
+
+@implements(np.array)
+def array(
+    object: Any,  # noqa: A002  # NumPy's name
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: Any = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+    like: Any = None,
+) -> Any:
+    """As `numpy.array`."""
+    kind = type(object)
+    if (kind is ndarray and object._small is None) or kind is scalar:
+        if copy is not False and not ndmax and like is None:
+            return _converted(object, dtype, order, bool(copy), ndmin)
+    named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, **_foreign(like)}
+    if ndmax:
+        named["ndmax"] = ndmax
+    if kind is ndarray or kind is scalar:
+        return fallback.run(np.array, "array", (object, dtype), named)
+    return _finish(np.array(_plain_object(object), dtype, **named), object)
+
+
+def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
+    if type(x) is scalar:
+        x = x.reshape(())
+    result = x
+    if copy or dtype is not None or order not in (None, "K"):
+        result = x.astype(x.dtype if dtype is None else dtype, order=order or "K", copy=copy)
+    if ndmin > result.ndim:
+        return result.reshape((1,) * (ndmin - result.ndim) + result.shape)
+    return result
+
+
+@implements(np.asarray)
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    copy: Any = None,
+    like: Any = None,
+) -> Any:
+    """As `numpy.asarray`: an array of ours is handed back, a real one is shared."""
+    kind = type(a)
+    if kind is ndarray and dtype is None and order is None and not copy and device is None:
+        return a
+    return _as_array(np.asarray, a, dtype, order, device, copy, like)
+
+
+@implements(np.asanyarray)
+def asanyarray(
+    a: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    copy: Any = None,
+    like: Any = None,
+) -> Any:
+    """As `numpy.asanyarray`."""
+    kind = type(a)
+    if kind is ndarray and dtype is None and order is None and not copy and device is None:
+        return a
+    return _as_array(np.asanyarray, a, dtype, order, device, copy, like)
+
+
+def _as_array(
+    function: Any, a: Any, dtype: Any, order: Any, device: Any, copy: Any, like: Any
+) -> Any:
+    kind = type(a)
+    named = {"device": device, "copy": copy, **_foreign(like)}
+    if kind is ndarray or kind is scalar:
+        if getattr(a, "_small", None) is None and copy is not False and device in (None, "cpu"):
+            return _converted(a, dtype, order, bool(copy), 0)
+        return fallback.run(function, "asarray", (a, dtype, order), named)
+    return _finish(function(_plain_object(a), dtype, order, **named), a)
+
+
+@implements(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    """As `numpy.ascontiguousarray`."""
+    return _at_least_1d(asarray(a, dtype, "C", like=like))
+
+
+@implements(np.asfortranarray)
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    """As `numpy.asfortranarray`."""
+    return _at_least_1d(asarray(a, dtype, "F", like=like))
+
+
+def _at_least_1d(x: Any) -> Any:
+    return x.reshape(1) if type(x) is ndarray and x.ndim == 0 else x
+
+
+@implements(np.copy)
+def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
+    """As `numpy.copy`."""
+    return array(a, order=order, subok=subok, copy=True)
+
+
+# --------------------------------------------------------------- constant arrays
+
+
+def _recorded(model: Any, value: Node) -> Any:
+    """One number everywhere, in the shape and memory order of the empty array `model`."""
+    dtype = CANONICAL[model.dtype]
+    node = full_node(value, model.shape, dtype, packed_order(model)[1])
+    note_recorded(node)
+    return alone(node)
+
+
+def _is_recorded(model: Any) -> bool:
+    if type(model) is not np.ndarray or model.ndim == 0 or not is_recordable(model.dtype):
+        return False
+    return bool(model.size >= options.eager_below and model.size)
+
+
+def _filled(model: Any, number: Any) -> Any:
+    """The empty array `model` filled with a number that every dtype can hold."""
+    if _is_recorded(model):
+        return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
+    np.copyto(model, number, casting="unsafe")
+    return wrap(model)
+
+
+@implements(np.empty)
+def empty(
+    shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    """As `numpy.empty`."""
+    return wrap(_empty(shape, dtype, order, device, like))
+
+
+def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
+    if type(shape) is not tuple and type(shape) is not int:
+        shape = fallback.gathered(shape)
+    return np.empty(shape, dtype, order, device=device, **_foreign(like))
+
+
+@implements(np.zeros)
+def zeros(
+    shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    """As `numpy.zeros`."""
+    if type(shape) is not tuple and type(shape) is not int:
+        shape = fallback.gathered(shape)
+    model = np.zeros(shape, dtype, order, device=device, **_foreign(like))
+    return _filled(model, 0) if _is_recorded(model) else wrap(model)
+
+
+@implements(np.ones)
+def ones(
+    shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    """As `numpy.ones`."""
+    return _filled(_empty(shape, dtype, order, device, like), 1)
+
+
+@implements(np.full)
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Any:
+    """As `numpy.full`."""
+    if dtype is None:
+        fill_value = asarray(fill_value)
+        dtype = fill_value.dtype
+    return _filled_with(_empty(shape, dtype, order, device, like), fill_value)
+
+
+def _filled_with(model: Any, value: Any) -> Any:
+    lazy = type(value) in (ndarray, scalar)
+    if lazy and not value.ndim and _is_recorded(model) and is_recordable(value.dtype):
+        return _recorded(model, node_of(asarray(value).astype(model.dtype)))
+    real = fallback.gathered(value)
+    if _is_recorded(model) and np.ndim(real) == 0:
+        number = np.empty((), model.dtype)
+        np.copyto(number, real, casting="unsafe")
+        return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
+    np.copyto(model, real, casting="unsafe")
+    return wrap(model)
+
+
+def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any) -> Any:
+    """An empty array as NumPy's `*_like` functions would make it; nothing is evaluated."""
+    if type(a) is ndarray:
+        a = geometry(a)
+    return np.empty_like(
+        fallback.gathered(a), dtype, order, subok, fallback.gathered(shape), device=device
+    )
+
+
+@implements(np.empty_like)
+def empty_like(
+    prototype: Any,
+    /,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.empty_like`."""
+    return wrap(_model(prototype, dtype, order, subok, shape, device))
+
+
+@implements(np.zeros_like)
+def zeros_like(
+    a: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.zeros_like`."""
+    model = _model(a, dtype, order, subok, shape, device)
+    return _filled(model, np.zeros(1, model.dtype)[0])
+
+
+@implements(np.ones_like)
+def ones_like(
+    a: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.ones_like`."""
+    return _filled(_model(a, dtype, order, subok, shape, device), 1)
+
+
+@implements(np.full_like)
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.full_like`."""
+    return _filled_with(_model(a, dtype, order, subok, shape, device), fill_value)
+
+
+@implements(np.load)
+def load(*args: Any, **kwargs: Any) -> Any:
+    """As `numpy.load`; the arrays of an archive are ours, too."""
+    result = np.load(*args, **kwargs)
+    if type(result) is np.lib.npyio.NpzFile:
+        result.__class__ = NpzFile
+        return result
+    return wrap(result)

@@ -1,0 +1,101 @@
+"""The exceptions of lazyfuse that are not NumPy's own.
+
+NumPy's mistakes raise NumPy's exceptions with NumPy's text; what is below is for everything else::
+
+    Exception
+     +-- LazyfuseError              everything here
+     |    +-- ConfigurationError    (also ValueError) an option that cannot be what was asked
+     |    +-- EvaluationError       (also RuntimeError) recorded work that could not be run
+     |    +-- UnsupportedError      (also NotImplementedError) refused on purpose, with a reason
+     +-- DeviceError (RuntimeError) devices/base.py: a tier failed; callers take the next one
+
+Texts read `[where] what: expected, got; do this instead`; `message` builds them.
+Imports nothing of the face, so that every module may import it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyfuse.devices.base import DeviceError
+
+__all__ = [
+    "ConfigurationError",
+    "DeviceError",
+    "EvaluationError",
+    "LazyfuseError",
+    "UnsupportedError",
+    "message",
+]
+
+
+def message(
+    where: str, what: str, expected: str = "", got: object = None, instead: str = ""
+) -> str:
+    """Build a text of the one form that all our errors have."""
+    text = f"[{where}] {what}"
+    if expected:
+        text += f": expected {expected}"
+        if got is not None:
+            text += f", got {got!r}"
+    return f"{text}; {instead}" if instead else text
+
+
+class LazyfuseError(Exception):
+    """What lazyfuse raises for reasons that NumPy does not have."""
+
+
+class ConfigurationError(LazyfuseError, ValueError):
+    """An option, environment variable or argument that cannot be what was asked for."""
+
+
+class UnsupportedError(LazyfuseError, NotImplementedError):
+    """Something that lazyfuse refuses on purpose; the text says why and what to do instead."""
+
+
+class EvaluationError(LazyfuseError, RuntimeError):
+    """Recorded work that could not be run, with the place in the user's code that asked for it.
+
+    `op` is the operation's name, `file`, `line` and `function` where it was recorded, `stage` the
+    fused stage it was part of ("" when it ran alone). The original exception is `__cause__`.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        op: str = "",
+        file: str = "",
+        line: int = 0,
+        function: str = "",
+        stage: str = "",
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.op = op
+        self.file = file
+        self.line = line
+        self.function = function
+        self.stage = stage
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Everything but the text, by name."""
+        names = ("op", "file", "line", "function", "stage")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        text = f"[{self.op or 'evaluate'}] {self.what}"
+        if self.file:
+            text += f'\n  recorded in File "{self.file}", line {self.line}, in {self.function}'
+        if self.stage:
+            text += f"\n  while running {self.stage}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the plain arguments (keyword-only ones are lost by the default)."""
+        return _rebuild, (type(self), self.what, self.details)
+
+
+def _rebuild(kind: type[EvaluationError], what: str, details: dict[str, Any]) -> EvaluationError:
+    return kind(what, **details)

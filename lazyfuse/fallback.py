@@ -1,0 +1,372 @@
+"""All of NumPy that is not recorded: gather the arguments, run NumPy, wrap the result, count it.
+
+Owns the conversion of nested arguments and results, and the count per function and source line.
+Arrays that NumPy writes into (`out=`, `copyto`, `put`, ...) are written through to ours.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.array import gather, ndarray, wrap, wrap_shared, writable
+from lazyfuse.codegen.graph import source_line
+from lazyfuse.registry import OURS, THEIRS, dress, pair
+from lazyfuse.scalars import scalar
+
+Kept = list[tuple[Any, Any]]
+"""Real arrays handed to NumPy in one call, each with the array of ours that it stands for."""
+
+_HOME = str(Path(__file__).parent)
+
+WRITTEN = {
+    "copyto": (0,),
+    "fill_diagonal": (0,),
+    "place": (0,),
+    "put": (0,),
+    "put_along_axis": (0,),
+    "putmask": (0,),
+}
+"""Positions of arguments that are written in place, by function name."""
+
+CALLBACKS = {
+    "apply_along_axis": (0,),
+    "apply_over_axes": (0,),
+    "fromfunction": (0,),
+    "mask_indices": (1,),
+    "pad": (2,),
+    "piecewise": (2,),
+}
+"""Positions of arguments that are functions of the user's: they are called with our arrays."""
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def _gather_array(value: Any, kept: Kept) -> Any:
+    real = value._small
+    if real is None:
+        real = gather(value)
+    kept.append((real, value))
+    return real
+
+
+def _gather_scalar(value: Any, kept: Kept) -> Any:
+    return gather(value)[()]
+
+
+def _keep_real(value: Any, kept: Kept) -> Any:
+    kept.append((value, None))
+    return value
+
+
+def _gather_items(value: Any, kept: Kept) -> Any:
+    if len(value) > 8 and _CONVERT.keys().isdisjoint(set(map(type, value))):
+        return value
+    items = [to_numpy(item, kept) for item in value]
+    if all(new is old for new, old in zip(items, value, strict=True)):
+        return value
+    return items if type(value) is list else tuple(items)
+
+
+def _gather_dict(value: Any, kept: Kept) -> Any:
+    items = {key: to_numpy(item, kept) for key, item in value.items()}
+    if all(new is old for new, old in zip(items.values(), value.values(), strict=True)):
+        return value
+    return items
+
+
+def _gather_slice(value: Any, kept: Kept) -> Any:
+    return slice(*(to_numpy(part, kept) for part in (value.start, value.stop, value.step)))
+
+
+def _their_object(value: Any, kept: Kept) -> Any:
+    return THEIRS.get(value, value)
+
+
+_CONVERT: dict[type, Callable[[Any, Kept], Any]] = {
+    ndarray: _gather_array,
+    scalar: _gather_scalar,
+    np.ndarray: _keep_real,
+    list: _gather_items,
+    tuple: _gather_items,
+    dict: _gather_dict,
+    slice: _gather_slice,
+    type: _their_object,
+    type(ndarray): _their_object,
+    FunctionType: _their_object,
+}
+
+
+def register_type(kind: type, convert: Callable[[Any, Kept], Any] = _their_object) -> None:
+    """Say how arguments of type `kind` become NumPy's (default: by the registry)."""
+    _CONVERT[kind] = convert
+
+
+def to_numpy(value: Any, kept: Kept) -> Any:
+    """`value` with every array of ours in it, however nested, replaced by the real array."""
+    convert = _CONVERT.get(type(value))
+    return value if convert is None else convert(value, kept)
+
+
+def gathered(value: Any) -> Any:
+    """`value` with real arrays in the place of ours."""
+    return to_numpy(value, [])
+
+
+# ------------------------------------------------------------------ results
+
+
+def _wrap_array(value: Any, kept: Kept) -> Any:
+    for real, ours in kept:
+        if value is real:
+            return wrap_shared(value) if ours is None else ours
+    if value.base is not None:
+        for real, _ours in kept:
+            if np.may_share_memory(value, real):
+                return wrap_shared(value)
+    return wrap(value)
+
+
+def _wrap_list(value: Any, kept: Kept) -> Any:
+    if _WRAP.keys().isdisjoint(set(map(type, value))):
+        return value
+    return [from_numpy(item, kept) for item in value]
+
+
+def _wrap_tuple(value: Any, kept: Kept) -> Any:
+    return tuple([from_numpy(item, kept) for item in value])
+
+
+def _wrap_dict(value: Any, kept: Kept) -> Any:
+    if _WRAP.keys().isdisjoint(set(map(type, value.values()))):
+        return value
+    return {key: from_numpy(item, kept) for key, item in value.items()}
+
+
+def _our_object(value: Any, kept: Kept) -> Any:
+    return OURS.get(value, value)
+
+
+_WRAP: dict[type, Callable[[Any, Kept], Any]] = {
+    np.ndarray: _wrap_array,
+    list: _wrap_list,
+    tuple: _wrap_tuple,
+    dict: _wrap_dict,
+}
+
+
+def register_result(kind: type, convert: Callable[[Any, Kept], Any] = _our_object) -> None:
+    """Say how results of type `kind` become ours (default: by the registry)."""
+    _WRAP[kind] = convert
+
+
+def from_numpy(value: Any, kept: Kept) -> Any:
+    """`value` with every plain numpy array in it replaced by one of ours."""
+    convert = _WRAP.get(type(value))
+    if convert is not None:
+        return convert(value, kept)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*[from_numpy(item, kept) for item in value])
+    return value
+
+
+def wrapped(value: Any) -> Any:
+    """`value` with our arrays in the place of plain real ones that somebody may hold."""
+    if type(value) is np.ndarray:
+        return wrap_shared(value)
+    return from_numpy(value, [])
+
+
+# ---------------------------------------------------------------- in place
+
+
+def _borrow_out(out: Any, loans: Kept) -> Any:
+    if type(out) is tuple:
+        return tuple([_borrow_out(item, loans) for item in out])
+    if type(out) is not ndarray:
+        return out
+    real = writable(out, "in-place function")
+    loans.append((real, out))
+    return real
+
+
+# --------------------------------------------------------------- callbacks
+
+
+def callback(function: Any) -> Any:
+    """`function` of the user's as NumPy may call it: it sees our arrays and may return them."""
+    if type(function) in (list, tuple):
+        return [callback(item) for item in function]
+    if not callable(function) or isinstance(function, type):
+        return gathered(function)
+    if isinstance(function, (FunctionType, MethodType)) and function not in THEIRS:
+        return _Callback(function)
+    return gathered(function)
+
+
+class _Callback:
+    """A user's function between NumPy and our arrays."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = getattr(function, "__name__", "callback")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        named = {name: wrapped(value) for name, value in kwargs.items()}
+        return gathered(self._function(*[wrapped(value) for value in args], **named))
+
+
+# ------------------------------------------------------------------- calls
+
+_counts: dict[tuple[str, CodeType, int], int] = {}
+
+
+def count(name: str, frame: FrameType | None) -> None:
+    """Note that NumPy ran `name` on behalf of the first frame outside lazyfuse."""
+    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
+        frame = frame.f_back
+    if frame is not None:
+        key = (name, frame.f_code, frame.f_lasti)
+        _counts[key] = _counts.get(key, 0) + 1
+
+
+def counts() -> dict[tuple[str, str, int], int]:
+    """How often each function fell back to NumPy: (function, file, line) -> calls."""
+    found: dict[tuple[str, str, int], int] = {}
+    for (name, code, offset), number in _counts.items():
+        file, line, _function = source_line((code, offset))
+        found[name, file, line] = found.get((name, file, line), 0) + number
+    return found
+
+
+def clear_counts() -> None:
+    """Forget what `counts` would tell."""
+    _counts.clear()
+
+
+def run(
+    function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call NumPy's `function` on the real arrays behind the arguments; wrap what it returns."""
+    kept: Kept = []
+    real_args = [to_numpy(value, kept) for value in args]
+    if not kwargs:
+        result = function(*real_args)
+    else:
+        loans: Kept = []
+        named = {
+            key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
+            for key, value in kwargs.items()
+        }
+        result = function(*real_args, **named)
+        kept = loans + kept
+    if any(ours is not None and ours._small is None for _real, ours in kept):
+        count(name, sys._getframe(1))
+    return from_numpy(result, kept)
+
+
+def run_writing(
+    function: Callable[..., Any],
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    written: tuple[int, ...],
+) -> Any:
+    """As `run`, for a function that writes into its arguments at the positions `written`."""
+    kept: Kept = []
+    loans: Kept = []
+    real_args = [
+        _borrow_out(value, loans) if position in written else to_numpy(value, kept)
+        for position, value in enumerate(args)
+    ]
+    named = {
+        key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
+        for key, value in kwargs.items()
+    }
+    result = function(*real_args, **named)
+    count(name, sys._getframe(1))
+    return from_numpy(result, loans + kept)
+
+
+def _out_position(function: Any) -> int:
+    """Where `out` stands among the positional parameters of `function`; -1: nowhere."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return -1
+    for position, parameter in enumerate(parameters):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return -1
+        if parameter.name == "out" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return position
+    return -1
+
+
+def _plain(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    out = -2  # not known yet: signatures are slow to read
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal out
+        if len(args) > 1:  # the first is never an output
+            if out == -2:
+                out = _out_position(function)
+            if 0 <= out < len(args):
+                return run_writing(function, name, args, kwargs, (out,))
+        return run(function, name, args, kwargs)
+
+    return call
+
+
+def _writing(
+    function: Callable[..., Any], name: str, written: tuple[int, ...]
+) -> Callable[..., Any]:
+    first = next(iter(inspect.signature(function).parameters))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if first in kwargs:
+            args = (kwargs.pop(first), *args)
+        return run_writing(function, name, args, kwargs, written)
+
+    return call
+
+
+def _calling_back(
+    function: Callable[..., Any], name: str, positions: tuple[int, ...]
+) -> Callable[..., Any]:
+    names = list(inspect.signature(function).parameters)
+    keywords = {names[position] for position in positions}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        converted = [
+            callback(value) if position in positions else value
+            for position, value in enumerate(args)
+        ]
+        named = {
+            key: callback(value) if key in keywords else value for key, value in kwargs.items()
+        }
+        return run(function, name, tuple(converted), named)
+
+    return call
+
+
+def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Callable[..., Any]:
+    """A function of ours that runs NumPy's `function` at once on whatever arrays it is given."""
+    module = getattr(function, "__module__", None) or "numpy"
+    short: str = function.__name__
+    name = f"{module}.{short}".removeprefix("numpy.")
+    if module.partition(".")[0] == "numpy" and short in WRITTEN:
+        ours = _writing(function, name, WRITTEN[short])
+    elif short in CALLBACKS:
+        ours = _calling_back(function, name, CALLBACKS[short])
+    else:
+        ours = _plain(function, name)
+    dress(ours, function, package)
+    pair(function, ours)
+    return ours

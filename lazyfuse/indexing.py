@@ -1,0 +1,453 @@
+"""Indexing: reads and writes of every kind, on arrays in every state.
+
+Basic keys are decided by NumPy on the geometry of the array; a write of a mask is recorded as a
+selection; integer arrays run in NumPy on evaluated arrays. Importing this module installs
+`__getitem__` and `__setitem__`.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import array
+from lazyfuse.array import (
+    CANONICAL,
+    captured_copy,
+    cast_node,
+    from_node,
+    gather,
+    geometry,
+    is_captured,
+    is_part_of_number,
+    is_thin,
+    layout_in,
+    ndarray,
+    new,
+    node_of,
+    on_storage,
+    options,
+    ready,
+    real_view,
+    root_of,
+    scalar_node,
+    settle,
+    storage_of,
+    wrap,
+    wrap_shared,
+    writable,
+    write_node,
+    write_region,
+)
+from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen.graph import Layout, Node
+from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
+from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
+from lazyfuse.standins import blank
+from lazyfuse.storage import leaf
+from lazyfuse.views import ORIGIN, Array, address, ghost, ghost_at, keep_order
+
+BASIC = frozenset((int, slice, EllipsisType, type(None)))
+
+# A pending array whose elements are picked more often than this is evaluated: it is a loop.
+PICK_LIMIT = 4
+# The same for small parts that are written one after the other.
+WRITE_LIMIT = 16
+
+Real = np.ndarray
+
+# ----------------------------------------------------------------------------------------- keys
+
+
+def is_basic(key: Any) -> bool:
+    """Whether a key gives a view: integers, slices, `...`, None, and tuples of them."""
+    if type(key) is tuple:
+        for part in key:
+            if type(part) not in BASIC:
+                return False
+        return True
+    return type(key) in BASIC
+
+
+def real_key(key: Any) -> Any:
+    """A key as NumPy may have it: our arrays evaluated, NumPy's integers as Python's."""
+    if isinstance(key, tuple):
+        return tuple([_real_part(part) for part in key])
+    return _real_part(key)
+
+
+def _real_part(part: Any) -> Any:
+    kind = type(part)
+    if kind in BASIC:
+        return part
+    if isinstance(part, np.integer):
+        return int(part)
+    if isinstance(part, ndarray):
+        value = real_operand(part)
+        return int(value) if isinstance(value, np.integer) else value
+    if kind is list or kind is tuple:
+        return _real_list(part)
+    return part
+
+
+def _real_list(items: Any) -> Any:
+    return [
+        _real_list(item) if type(item) in (list, tuple) else real_operand(item) for item in items
+    ]
+
+
+# ---------------------------------------------------------------------------------------- reads
+
+
+def __getitem__(self: ndarray, key: Any) -> Any:
+    small = self._small
+    if small is None:
+        return _read(self, key)
+    kind = type(key)
+    if kind is int or kind is slice or is_basic(key):
+        value = small[key]
+        if type(value) is not Real:
+            return value
+        if self._thin and small.dtype.hasobject and value.base is not small:
+            return wrap_shared(value) if not _is_part(value, small) else _part(self, value)
+        x: ndarray = new(ndarray)
+        x._small = value
+        x._node = x._storage = None
+        base = self._base
+        x._base = self if base is None else base
+        x._thin = is_thin(value) if self._thin else value.ndim > 1 and 1 in value.shape
+        return x
+    value = small[real_key(key)]
+    if type(value) is Real:
+        return _part(self, value) if _is_part(value, small) else wrap(value)
+    return value
+
+
+def _is_part(value: Array, whole: Array) -> bool:
+    return value.base is not None and np.may_share_memory(value, whole)
+
+
+def _part(self: ndarray, value: Array) -> ndarray:
+    return array.direct(value, root_of(self))
+
+
+def _read(self: ndarray, key: Any) -> Any:
+    if not is_basic(key):
+        key = real_key(key)
+        if not is_basic(key):
+            return _read_advanced(self, key)
+    if settle(self) is not None:
+        return self[key]
+    node = self._node
+    if node is not None:
+        if node.value is None:
+            view = ghost(node.shape, node.dtype, node.perm)[_open(key)]
+            if not view.ndim and not _has_ellipsis(key):
+                return _pick(self, key, layout_in(node, view, ORIGIN))
+        elif _is_pick(key, len(node.shape)):
+            return node.value[key]
+    return _read_storage(self, key)
+
+
+def _read_storage(self: ndarray, key: Any) -> Any:
+    storage = storage_of(self)
+    base = root_of(self)
+    if storage.memory() is not None:
+        value = real_view(self)[key]
+        if type(value) is not Real:
+            return value
+        return on_storage(storage, value, storage.origin, base)
+    if self._origin != ORIGIN:
+        self._view = ghost_at(self._view, self._origin)
+        self._origin = ORIGIN
+    view = self._view[_open(key)]
+    if not view.ndim and not _has_ellipsis(key):
+        if is_part_of_number(self):
+            gather(self)
+            return self[key]
+        return _pick(self, key, layout_in(storage.node, view, ORIGIN))
+    return on_storage(storage, view, ORIGIN, base)
+
+
+def _is_pick(key: Any, rank: int) -> bool:
+    """Whether a basic key certainly names one element."""
+    if type(key) is int:
+        return rank == 1
+    return type(key) is tuple and len(key) == rank and all(type(part) is int for part in key)
+
+
+def _open(key: Any) -> Any:
+    """A basic key that never reads memory: with `...`, NumPy gives a 0-d view, not a scalar."""
+    if type(key) is not tuple:
+        return key if key is Ellipsis else (key, ...)
+    return key if _has_ellipsis(key) else (*key, ...)
+
+
+def _has_ellipsis(key: Any) -> bool:
+    return key is Ellipsis or type(key) is tuple and Ellipsis in key
+
+
+def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
+    """One element of a pending array: a lazy scalar, the first few times."""
+    storage = self._storage
+    if storage is not None:
+        storage.picks += 1
+        picks = storage.picks
+        node = storage.node
+    else:
+        picks = self._origin = getattr(self, "_origin", 0) + 1  # free while the array is alone
+        node = self._node  # type: ignore[assignment]
+    if picks > PICK_LIMIT:
+        gather(self)
+        return self[key]
+    return from_node(Node(ops.VIEW, (node,), layout, (), node.dtype, None, None))
+
+
+def _read_advanced(self: ndarray, key: Any) -> Any:
+    real = gather(self)
+    value = real[key]
+    if type(value) is not Real:
+        return value
+    return wrap_shared(value) if _is_part(value, real) else wrap(value)
+
+
+# --------------------------------------------------------------------------------------- writes
+
+
+def __setitem__(self: ndarray, key: Any, value: Any) -> None:
+    small = self._small
+    if small is None:
+        _write(self, key, value)
+        return
+    if isinstance(value, ndarray):
+        value = real_operand(value)
+    if type(key) is not int and type(key) is not slice and not is_basic(key):
+        key = real_key(key)
+    small[key] = value
+
+
+def _write(self: ndarray, key: Any, value: Any) -> None:
+    if settle(self) is not None:
+        self[key] = value
+        return
+    if not is_basic(key):
+        mask = key[0] if type(key) is tuple and len(key) == 1 else key
+        if _is_mask(mask) and _write_mask(self, mask, value):
+            return
+        key = real_key(key)
+    if is_basic(key):
+        _write_region(self, key, value)
+    else:
+        write_now(self, key, value)
+
+
+def write_now(self: ndarray, key: Any, value: Any) -> None:
+    """Write with NumPy, at once."""
+    if isinstance(value, ndarray):
+        value = real_operand(value)
+    real = writable(self, "indexed assignment")
+    real[key] = value
+
+
+def _write_region(self: ndarray, key: Any, value: Any) -> None:
+    view = geometry(self)
+    region = view[_open(key)]
+    if not region.flags.writeable:
+        stand = blank((), region.dtype)
+        stand.flags.writeable = False
+        stand[...] = 0  # raises
+    dtype = dtype_of(self)
+    if type(value) not in PLAIN and not isinstance(value, ndarray) and type(value) is not Real:
+        converted = np.empty(np.shape(value), dtype)
+        converted[...] = value
+        value = converted
+    # an element takes what a sequence holds by rules of its dtype: NumPy knows them
+    strange = not region.ndim and shape_of(value) != () and not _has_ellipsis(key)
+    if strange or _at_once(self, region, value):
+        write_now(self, key, value)
+        return
+    node = self._node
+    origin = ORIGIN if node is not None else self._origin
+    layout = layout_in(node if node is not None else self._storage.node, region, origin)
+    if _is_itself(self, region, value):
+        return
+    new_value = value_node(value, dtype, region.shape)
+    if new_value is None:
+        write_now(self, key, value)
+    else:
+        del node, view
+        write_region(self, layout, new_value)
+
+
+def _at_once(self: ndarray, region: Array, value: Any) -> bool:
+    """Whether NumPy should do a write now: it is small and nobody wants the old values."""
+    storage = self._storage
+    if storage is not None and (is_part_of_number(self) or storage.shared()):
+        return True
+    if region.size >= options.eager_below:
+        return False
+    if isinstance(value, ndarray) and ready(value) is None:
+        return False
+    node = storage.node if storage is not None else self._node
+    assert node is not None
+    if node.value is None:
+        if node.op is ops.FULL:
+            del node
+            _fill_now(self)
+        elif not _is_loop(node):
+            return False
+        else:
+            del node
+            gather(self)
+    else:
+        del node
+    return settle(self) is not None or not is_captured(self)
+
+
+def _fill_now(self: ndarray) -> None:
+    """Give a constant array that is going to be written in small parts its memory."""
+    storage = self._storage
+    node = storage.node if storage is not None else self._node
+    assert node is not None
+    number = node.src[0].value
+    if number is None:
+        gather(self)
+        return
+    shape = node.shape if node.perm is None else tuple([node.shape[axis] for axis in node.perm])
+    plain = not number.tobytes().strip(b"\0")
+    value = np.zeros(shape, node.dtype) if plain else np.full(shape, number, node.dtype)
+    if node.perm is not None:
+        value = value.transpose(np.argsort(node.perm))
+    filled = leaf(value, node.perm)
+    if storage is not None:
+        storage.node = filled
+    else:
+        self._node = filled
+
+
+def _is_loop(node: Node) -> bool:
+    """Whether the last writes to a pending array were many and small."""
+    count = 0
+    while node.op is ops.UPDATE and node.value is None:
+        if size_of(node.arg.shape) >= options.eager_below:
+            return False
+        count += 1
+        if count >= WRITE_LIMIT:
+            return True
+        node = node.src[0]
+    return False
+
+
+def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
+    """Whether a part is assigned to itself, as the last step of `a[key] += b`."""
+    if not isinstance(value, ndarray) or self._storage is None:
+        return False
+    if value._storage is not self._storage or value._view.shape != region.shape:
+        return False
+    same = address(value._view) - value._origin == address(region) - self._origin
+    return same and value._view.strides == region.strides
+
+
+def value_node(value: Any, dtype: Any, shape: tuple[int, ...]) -> Node | None:
+    """What is assigned, as a node of that dtype that broadcasts to `shape`; None: not recordable.
+
+    Raises NumPy's errors for values that do not fit.
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        number = np.empty((), dtype)
+        number[...] = value
+        return scalar_node(number, dtype)
+    if isinstance(value, ndarray):
+        key = dtype_of(value)
+        if key not in CANONICAL:
+            return None
+        own = shape_of(value)
+    elif value.dtype not in CANONICAL:
+        return None
+    else:
+        key, own = value.dtype, value.shape
+    if own != shape and not _fits(own, shape):
+        blank(shape, dtype)[...] = blank(own, key)  # raises
+    if key.kind == "c" != dtype.kind:
+        np.empty((), dtype)[...] = np.zeros((), key)  # warns
+    node = node_of(value) if isinstance(value, ndarray) else captured_copy(value)
+    return cast_node(_without_leading(node, len(shape)), dtype)
+
+
+def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    extra = len(own) - len(shape)
+    if extra > 0:
+        if any(length != 1 for length in own[:extra]):
+            return False
+        own = own[extra:]
+    try:
+        return broadcast(own, shape) == shape
+    except ValueError:
+        return False
+
+
+def _without_leading(node: Node, rank: int) -> Node:
+    extra = len(node.shape) - rank
+    if extra <= 0:
+        return node
+    strides = contiguous_strides(node.shape, node.perm)
+    layout = Layout(0, node.shape[extra:], strides[extra:])
+    return Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, None, None)
+
+
+# ---------------------------------------------------------------------------------------- masks
+
+
+def _is_mask(part: Any) -> bool:
+    if isinstance(part, ndarray):
+        return dtype_of(part) == np.bool_ and shape_of(part) != ()
+    return type(part) is Real and part.dtype == np.bool_ and part.ndim > 0
+
+
+def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
+    """Record `self[mask] = value` as a selection, if that is what it is."""
+    shape, covered = shape_of(self), shape_of(mask)
+    if covered != shape[: len(covered)] or not (type(value) in PLAIN or isinstance(value, ndarray)):
+        return False
+    if self._storage is not None and (
+        not self._view.flags.writeable or is_part_of_number(self) or self._storage.shared()
+    ):
+        return False
+    if not isinstance(mask, ndarray) or ready(mask) is not None:
+        if _at_once(self, geometry(self), value):
+            return False
+    rest = shape[len(covered) :]
+    own = shape_of(value)
+    single = size_of(own) == 1
+    if not single and (len(own) > len(rest) or not _fits(own, rest)):
+        return False
+    chosen = value_node(value, dtype_of(self), () if single else rest)
+    if chosen is None:
+        return False
+    _select(self, node_of(mask) if isinstance(mask, ndarray) else captured_copy(mask), chosen)
+    return True
+
+
+def _select(self: ndarray, mask: Node, chosen: Node) -> None:
+    shape = shape_of(self)
+    extra = len(shape) - len(mask.shape)
+    if extra:
+        strides = contiguous_strides(mask.shape, mask.perm) + (0,) * extra
+        layout = Layout(0, mask.shape + (1,) * extra, strides)
+        mask = Node(ops.VIEW, (mask,), layout, layout.shape, mask.dtype, None, None)
+    old = node_of(self)
+    op = ops.TABLE["where"]
+    loop = dtypes.resolve(op, (mask.dtype, chosen.dtype, old.dtype))
+    node = self._node
+    perm = node.perm if node is not None else keep_order(self._view)
+    del node
+    where = array.caller()
+    write_node(self, Node(op, (mask, chosen, old), loop, shape, old.dtype, perm, where))
+
+
+for _function in (__getitem__, __setitem__):
+    _function.__qualname__ = f"ndarray.{_function.__name__}"
+    setattr(ndarray, _function.__name__, _function)

@@ -1,0 +1,7 @@
+"""As `numpy.linalg`. Norms are followed (recipes.py); factorizations look at values and run at once."""
+
+from __future__ import annotations
+
+from lazyfuse import namespaces
+
+__getattr__, __dir__ = namespaces.filler(__name__, "numpy.linalg")

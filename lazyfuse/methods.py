@@ -1,0 +1,460 @@
+"""The methods of arrays: views, copies, conversions, and the sinks that Python itself calls.
+
+Owns every method of `numpy.ndarray`. Computations (`sum`, `sort`, ...) run in NumPy until the
+modules that record them say what to call instead (`install`). Importing this module installs them.
+"""
+
+from __future__ import annotations
+
+import copy as copying
+import operator
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import array
+from lazyfuse.array import (
+    CANONICAL,
+    alone,
+    caller,
+    cast_node,
+    copy_of,
+    direct,
+    export,
+    from_node,
+    gather,
+    geometry,
+    ndarray,
+    new,
+    node_of,
+    root_of,
+    settle,
+    wrap,
+    wrap_shared,
+    writable,
+)
+from lazyfuse.attributes import base_view, become, derive, pinned
+from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen.graph import Node
+from lazyfuse.operators import dtype_of, order_of, real_operand, shape_of
+from lazyfuse.standins import standin
+from lazyfuse.views import Array, Perm, ghost, keep_order
+
+Method = Callable[..., Any]
+
+# --------------------------------------------------------------------------------------- views
+
+
+def transpose(self: ndarray, *axes: Any) -> Any:
+    return derive(self, base_view(self).transpose(*real_arguments(axes)))
+
+
+def swapaxes(self: ndarray, axis1: Any, axis2: Any, /) -> Any:
+    return derive(self, base_view(self).swapaxes(axis1, axis2))
+
+
+def squeeze(self: ndarray, axis: Any = None) -> Any:
+    return derive(self, base_view(self).squeeze(axis))
+
+
+def diagonal(self: ndarray, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
+    return derive(self, base_view(self).diagonal(offset, axis1, axis2))
+
+
+def reshape(self: ndarray, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
+    small = self._small
+    shape = real_arguments(shape)
+    if small is not None:
+        return _viewed(self, small, small.reshape(*shape, order=order, copy=copy))
+    plain = ghost(shape_of(self), np.dtype(np.bool_), None)
+    target = plain.reshape(*shape, order="C" if order == "A" else order).shape
+    if order == "A":
+        view = geometry(self)
+        order = "F" if view.flags.f_contiguous and not view.flags.c_contiguous else "C"
+    if copy is not True:
+        try:
+            return derive(self, base_view(self).reshape(target, order=order, copy=False))
+        except ValueError:
+            if copy is False:
+                raise
+    rank = len(shape_of(self))
+    fresh = alone(_copied(self, tuple(reversed(range(rank))) if order == "F" and rank > 1 else None))
+    return derive(fresh, base_view(fresh).reshape(target, order=order, copy=False))
+
+
+def _viewed(self: ndarray, small: Array, result: Array) -> Any:
+    """What NumPy made of a direct array: a view of it, or something new."""
+    if result.base is not None and (result.base is small or result.base is small.base):
+        return direct(result, root_of(self))
+    return wrap(result)
+
+
+def _copied(self: ndarray, perm: Perm) -> Node:
+    """The values of `self` as a node in memory order `perm` that may be written over."""
+    node = node_of(self)
+    if node.perm == perm and node.op is not ops.VIEW:
+        return node
+    op = ops.TABLE["copy"]
+    loop = dtypes.resolve(op, (node.dtype,))
+    return Node(op, (node,), loop, node.shape, node.dtype, perm, caller())
+
+
+def ravel(self: ndarray, order: Any = "C") -> Any:
+    small = settle(self)
+    if small is not None:
+        return _viewed(self, small, small.ravel(order))
+    if order in ("K", "k", 2):
+        view = base_view(self)
+        perm = keep_order(view)
+        turned = self if perm is None else derive(self, view.transpose(perm))
+        return reshape(turned, -1)
+    return reshape(self, -1, order=order)
+
+
+def flatten(self: ndarray, order: Any = "C") -> Any:
+    small = settle(self)
+    if small is not None:
+        return wrap(small.flatten(order))
+    return ravel(self, order).copy()
+
+
+def view(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+    if not args and not kwargs:
+        return derive(self, base_view(self).view())
+    kind = kwargs.pop("type", None)
+    dtype = kwargs.pop("dtype", args[0] if args else None)
+    if len(args) > 1:
+        kind = args[1]
+    if isinstance(dtype, type) and issubclass(dtype, (np.ndarray, ndarray)):
+        kind, dtype = dtype, None
+    if kwargs:
+        np.empty(1).view(**kwargs)  # raises
+    result = self if dtype is None else _view_dtype(self, np.dtype(dtype))
+    if kind is None:
+        return result if dtype is not None else view(self)
+    if issubclass(kind, ndarray):
+        return view(result) if kind is ndarray else as_subclass(kind, view(result), self)
+    return export(result).view(kind)
+
+
+def _view_dtype(self: ndarray, dtype: Any) -> Any:
+    if dtype == dtype_of(self) and dtype in CANONICAL:
+        return view(self)
+    real = settle(self)
+    if real is None:
+        # refused by NumPy before the memory is pinned
+        base_view(self).view(dtype)
+        real = pinned(self)
+    return direct(real.view(dtype), root_of(self))
+
+
+def as_subclass(kind: type, x: ndarray, parent: Any) -> Any:
+    """`x`, which nobody else holds, as an instance of a class derived from `ndarray`."""
+    made: ndarray = new(kind)
+    become(made, x)
+    finalize = getattr(made, "__array_finalize__", None)
+    if finalize is not None:
+        finalize(parent)
+    return made
+
+
+def getfield(self: ndarray, dtype: Any, offset: Any = 0) -> Any:
+    return direct(pinned(self).getfield(dtype, offset), root_of(self))
+
+
+def setfield(self: ndarray, val: Any, dtype: Any, offset: Any = 0) -> None:
+    pinned(self).setfield(real_operand(val), dtype, offset)
+
+
+# -------------------------------------------------------------------------------------- copies
+
+
+def copy(self: ndarray, order: Any = "C") -> Any:
+    small = settle(self)
+    if small is not None:
+        return wrap(small.copy(order))
+    return alone(_noted(_copied(self, _ordered(self, order))))
+
+
+def _noted(node: Node) -> Node:
+    array.evaluate.note_recorded(node)
+    return node
+
+
+def _ordered(self: ndarray, order: Any) -> Perm:
+    """The memory order of a copy of `self` made with NumPy's letter for it."""
+    rank = len(shape_of(self))
+    letter = str(order).upper()[:1] if order is not None else "K"
+    if rank < 2 or letter == "C":
+        return None
+    if letter == "F":
+        return tuple(reversed(range(rank)))
+    own = geometry(self)
+    if letter == "K":
+        return keep_order(own)
+    if letter != "A":
+        np.empty(1).copy(order)  # raises
+    return tuple(reversed(range(rank))) if own.flags.fnc else None
+
+
+def astype(
+    self: ndarray,
+    dtype: Any,
+    order: Any = "K",
+    casting: Any = "unsafe",
+    subok: Any = True,
+    copy: Any = True,
+) -> Any:
+    small = settle(self)
+    if small is not None:
+        result = small.astype(dtype, order, casting, subok, copy)
+        return self if result is small else wrap(result)
+    target = np.dtype(dtype)
+    source = dtype_of(self)
+    if target not in CANONICAL:
+        return wrap(gather(self).astype(dtype, order, casting, subok, copy))
+    if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):
+        np.ones((), source).astype(target, casting=casting)  # raises or warns
+    target = CANONICAL[target]
+    perm = _ordered(self, order)
+    if target == source:
+        if not copy and perm == _ordered(self, "K") and _is_packed(self, perm):
+            return self
+        return alone(_noted(_copied(self, perm)))
+    node = node_of(self)
+    loop = dtypes.cast_loop(node.dtype, target)
+    cast = Node(ops.TABLE["cast"], (node,), loop, node.shape, target, perm, caller())
+    return from_node(cast) if type(self) is not ndarray else alone(_noted(cast))
+
+
+def _is_packed(self: ndarray, perm: Perm) -> bool:
+    own = geometry(self)
+    return own.flags.forc or perm is not None
+
+
+def byteswap(self: ndarray, inplace: Any = False) -> Any:
+    if inplace:
+        writable(self, "byteswap").byteswap(True)
+        return self
+    return wrap(gather(self).byteswap())
+
+
+def resize(self: ndarray, *shape: Any, refcheck: Any = True) -> None:
+    if self._base is not None:
+        np.empty(1)[:].resize(2)  # raises
+    value = gather(self).copy()
+    value.resize(*real_arguments(shape), refcheck=False)
+    become(self, wrap(value))
+
+
+def fill(self: ndarray, value: Any) -> None:
+    value = real_operand(value)
+    small = settle(self)
+    if small is not None:
+        small.fill(value)
+    else:
+        np.empty(0, dtype_of(self)).fill(value)  # raises
+        self[...] = value  # type: ignore[index]
+
+
+def setflags(self: ndarray, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    base_view(self)
+    geometry(self).setflags(write, align, uic)
+
+
+def __deepcopy__(self: ndarray, memo: Any, /) -> Any:
+    small = settle(self)
+    if small is not None and small.dtype.hasobject:
+        return direct(copying.deepcopy(small, memo))
+    return copy(self, "K")
+
+
+def __copy__(self: ndarray) -> Any:
+    return copy(self, "K")
+
+
+# ------------------------------------------------------------------------------------- Python
+
+
+def __len__(self: ndarray) -> int:
+    shape = shape_of(self)
+    if not shape:
+        raise TypeError("len() of unsized object")
+    return shape[0]
+
+
+def _converter(function: Callable[[Any], Any], many: bool) -> Method:
+    def convert(self: ndarray) -> Any:
+        small = self._small
+        if small is None:
+            size = geometry(self).size
+            if size > 1 or (size == 0 and many):
+                return function(np.empty(size if size < 2 else 2, dtype_of(self)))  # raises
+            small = gather(self)
+        return function(small)
+
+    return convert
+
+
+def __iter__(self: ndarray) -> Iterator[Any]:
+    small = settle(self)
+    shape = shape_of(self)
+    if not shape:
+        raise TypeError("iteration over a 0-d array")
+    if small is not None and len(shape) == 1:
+        return iter(small)
+    gather(self)
+    return _elements(self) if len(shape) == 1 else _rows(self, shape[0])
+
+
+def _rows(self: ndarray, count: int) -> Iterator[Any]:
+    for index in range(count):
+        yield self[index]  # type: ignore[index]
+
+
+def _elements(self: ndarray) -> Iterator[Any]:
+    node = self._node
+    count = shape_of(self)[0]
+    if node is None or node.value is None:
+        yield from _rows(self, count)
+        return
+    # the memory is read as the loop goes on; a write that is recorded ends that
+    for index, value in enumerate(node.value):
+        if self._node is not node:
+            for later in range(index, count):
+                yield self[later]  # type: ignore[index]
+            return
+        yield value
+
+
+def __contains__(self: ndarray, item: Any) -> bool:
+    return bool(real_operand((self == item).any()))  # type: ignore[attr-defined]
+
+
+def __repr__(self: ndarray) -> str:
+    return repr(gather(self))
+
+
+def __str__(self: ndarray) -> str:
+    return str(gather(self))
+
+
+def __format__(self: ndarray, spec: str) -> str:
+    return format(gather(self), spec)
+
+
+def __delitem__(self: ndarray, key: Any) -> None:
+    del np.empty(1)[key]  # raises
+
+
+# -------------------------------------------------------------------------------- computations
+
+
+def real_arguments(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments as NumPy may have them."""
+    for value in values:
+        if isinstance(value, ndarray) or type(value) in (list, tuple):
+            return tuple([_real_argument(each) for each in values])
+    return values
+
+
+def _real_argument(value: Any) -> Any:
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([_real_argument(each) for each in value])
+    return real_operand(value)
+
+
+def _delegate(name: str) -> Method:
+    """The method in NumPy, at once, on evaluated arrays."""
+    theirs = getattr(np.ndarray, name)
+
+    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        real = gather(self)
+        out = kwargs.get("out")
+        named = {key: _real_argument(value) for key, value in kwargs.items() if key != "out"}
+        if isinstance(out, ndarray):
+            theirs(real, *real_arguments(args), out=writable(out, "out="), **named)
+            return out
+        if out is not None:
+            named["out"] = out
+        result = theirs(real, *real_arguments(args), **named)
+        if type(result) is tuple:
+            return tuple([wrap(each) for each in result])
+        return _viewed(self, real, result) if type(result) is np.ndarray else result
+
+    return method
+
+
+def _written(name: str) -> Method:
+    """A method that changes the array itself."""
+    theirs = getattr(np.ndarray, name)
+
+    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        args = real_arguments(args)
+        named = {key: _real_argument(value) for key, value in kwargs.items()}
+        return theirs(writable(self, name), *args, **named)
+
+    return method
+
+
+COMPUTED = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
+cumsum dot dump dumps item max mean min nonzero prod repeat round searchsorted std sum take tobytes
+tofile tolist trace var""".split()
+
+WRITTEN = ("partition", "put", "sort")
+
+_VIEWS = (transpose, swapaxes, squeeze, diagonal, reshape, ravel, flatten, view, getfield, setfield)
+_COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy__)
+_PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__)
+
+
+def install(functions: Mapping[str, Method]) -> None:
+    """Make functions whose first parameter is the array its methods of these names."""
+    for name, function in functions.items():
+        theirs = getattr(np.ndarray, name, None)
+        try:
+            function.__doc__ = function.__doc__ or getattr(theirs, "__doc__", None)
+        except AttributeError:
+            pass  # a builtin
+        setattr(ndarray, name, function)
+
+
+def _named(name: str, function: Method) -> Method:
+    function.__name__ = name
+    function.__qualname__ = f"ndarray.{name}"
+    return function
+
+
+def _make(cls: type, *args: Any, **kwargs: Any) -> Any:
+    """As `numpy.ndarray(shape, dtype, buffer, offset, strides, order)`."""
+    buffer = kwargs.get("buffer", args[2] if len(args) > 2 else None)
+    if isinstance(buffer, ndarray):
+        args = (*args[:2], export(buffer), *args[3:]) if len(args) > 2 else args
+        if "buffer" in kwargs:
+            kwargs["buffer"] = export(buffer)
+    value = np.ndarray(*args, **kwargs)
+    made = wrap(value) if buffer is None else wrap_shared(value)
+    return made if cls is ndarray else as_subclass(cls, made, None)
+
+
+def _install() -> None:
+    install({name: _named(name, _delegate(name)) for name in COMPUTED})
+    install({name: _named(name, _written(name)) for name in WRITTEN})
+    install({each.__name__: _named(each.__name__, each) for each in (*_VIEWS, *_COPIES, *_PYTHON)})
+    converters = {
+        "__bool__": _converter(bool, False),
+        "__int__": _converter(int, True),
+        "__float__": _converter(float, True),
+        "__complex__": _converter(complex, True),
+        "__index__": _converter(operator.index, True),
+    }
+    install({name: _named(name, each) for name, each in converters.items()})
+    ndarray.__new__ = _make  # type: ignore[method-assign,assignment]
+    ndarray.__init__ = lambda self, *args, **kwargs: None  # type: ignore[misc,assignment]
+    ndarray.__class_getitem__ = classmethod(types.GenericAlias)  # type: ignore[attr-defined]
+
+
+_install()

@@ -1,0 +1,444 @@
+"""Python's operators on arrays: one `Spec` per operator, made from the op table.
+
+Owns what an operator does in every case that the fast paths of fastpath.py leave to it, and the
+rules for recording: loops, scalar operands, memory order, in-place writes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import array, errstate
+from lazyfuse.array import (
+    CANONICAL,
+    caller,
+    cast_node,
+    from_node,
+    gather,
+    geometry,
+    is_captured,
+    is_part_of_number,
+    ndarray,
+    node_of,
+    options,
+    ready,
+    scalar_node,
+    settle,
+    wrap,
+    writable,
+    write_node,
+)
+from lazyfuse.codegen import dtypes
+from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.op import Op
+from lazyfuse.codegen.ops import TABLE
+from lazyfuse.codegen.shapes import broadcast, size_of
+from lazyfuse.standins import standin
+from lazyfuse.views import Array, DType, keep_order, result_order
+
+WEAK = frozenset((int, float, complex))
+STRONG = {np.dtype(char).type: CANONICAL[np.dtype(char)] for char in "?bBhHiIlLqQefdgFDG"}
+PLAIN = WEAK | {bool} | set(STRONG)
+STRONG[bool] = np.dtype(bool)
+
+_CONSTANT_LIMIT = 1024
+_constants: dict[tuple[Any, DType], Node] = {}
+
+
+class Spec:
+    """One operator: its row, Python's function for it, and the loops met so far."""
+
+    __slots__ = ("compares", "function", "inplace", "loops", "names", "op")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.names = op.dunders
+        word = op.dunders[0].strip("_")
+        self.function: Callable[..., Any] = getattr(operator, f"__{word}__")
+        self.inplace: Callable[..., Any] | None = getattr(operator, f"__i{word}__", None)
+        self.compares = word in ("eq", "ne", "lt", "le", "gt", "ge")
+        self.loops: dict[Any, dtypes.Loop] = {}
+
+    def __repr__(self) -> str:
+        return f"<operator {self.names[0]}>"
+
+
+def constant(value: Any, dtype: DType) -> Node:
+    """A node for a Python number, shared by equal ones (a sign of zero makes numbers unequal)."""
+    if not value or type(value) is complex:
+        return scalar_node(value, dtype)
+    node = _constants.get((value, dtype))
+    if node is None:
+        if len(_constants) >= _CONSTANT_LIMIT:
+            _constants.clear()
+        node = _constants[value, dtype] = scalar_node(value, dtype)
+    return node
+
+
+# -------------------------------------------------------------------------------- the slow path
+
+
+def dtype_of(x: ndarray) -> DType:
+    """The dtype of an array of ours, in the spelling that nodes use."""
+    node = x._node
+    if node is not None:
+        return node.dtype
+    small = x._small
+    dtype = small.dtype if small is not None else x._view.dtype
+    return CANONICAL.get(dtype, dtype)
+
+
+def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """`self op other` (or the reverse), whatever `other` is."""
+    kind = type(other)
+    right: Any
+    if kind in PLAIN:
+        right = other
+    elif isinstance(other, ndarray):
+        right = ready(other)
+    elif kind is np.ndarray:
+        right = other
+    else:
+        return _with_odd(spec, self, other, swapped)
+    left = ready(self)
+    if left is not None and right is not None and not _grows(left, right):
+        return _run(spec, left, right, swapped)
+    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+        return run_now(spec, self, other, swapped)
+    return record(spec, self, other, swapped)
+
+
+def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
+    return wrap(spec.function(right, left) if swapped else spec.function(left, right))
+
+
+def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """The operation in NumPy, at once, on evaluated operands."""
+    return _run(spec, real_operand(self), real_operand(other), swapped)
+
+
+def real_operand(x: Any) -> Any:
+    """What NumPy gets in the place of an operand."""
+    if isinstance(x, ndarray):
+        value = gather(x)
+        return value if type(x) is ndarray else value[()]
+    return x
+
+
+def _grows(left: Any, right: Any) -> bool:
+    """Whether small operands broadcast to a result that is not."""
+    if type(left) is not np.ndarray or type(right) is not np.ndarray:
+        return False
+    first, second = left.shape, right.shape
+    if first == second:
+        return bool(
+            left.size >= options.eager_below
+            and left.dtype in CANONICAL
+            and right.dtype in CANONICAL
+            and left.size
+        )
+    size = size_of(broadcast(first, second))
+    return size >= options.eager_below > 0 and left.dtype in CANONICAL and right.dtype in CANONICAL
+
+
+def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    if type(other) in (list, tuple):
+        return binary(spec, self, np.array(other), swapped)
+    if getattr(type(other), "__array_ufunc__", True) is None:
+        return NotImplemented
+    name = spec.names[1] if swapped else spec.names[0]
+    return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
+
+
+def operand_key(x: Any) -> Any:
+    """How an operand enters the choice of a loop: a dtype, or a type for weak numbers."""
+    kind = type(x)
+    if kind in WEAK:
+        return kind
+    if isinstance(x, ndarray):
+        return dtype_of(x)
+    if kind is np.ndarray:
+        return CANONICAL.get(x.dtype, x.dtype)
+    return STRONG[kind]
+
+
+def loop_for(spec: Spec, first: Any, second: Any) -> dtypes.Loop | None:
+    """The loop for two operand keys; None if NumPy has none that can be recorded."""
+    loop = spec.loops.get((first, second))
+    if loop is None:
+        if not all(key in CANONICAL or key in WEAK for key in (first, second)):
+            return None
+        try:
+            loop = dtypes.resolve(spec.op, (first, second))
+        except TypeError:
+            return None
+        if loop.out not in CANONICAL or not all(dtype in CANONICAL for dtype in loop.ins):
+            return None
+        spec.loops[first, second] = loop
+    return loop
+
+
+def operand_node(x: Any, dtype: DType) -> Node:
+    """An operand as a node; weak numbers take the dtype of the loop."""
+    kind = type(x)
+    if kind in WEAK:
+        return constant(x, dtype)
+    if isinstance(x, ndarray):
+        return node_of(x)
+    if kind is np.ndarray:
+        return array.captured_copy(x)
+    return scalar_node(x, STRONG[kind])
+
+
+def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """Record `self op other`; what cannot be recorded runs at once."""
+    first, second = (other, self) if swapped else (self, other)
+    keys = operand_key(first), operand_key(second)
+    loop = loop_for(spec, *keys)
+    if loop is None:
+        _raise_as_numpy(spec, first, second, keys)
+        return run_now(spec, self, other, swapped)
+    shape = broadcast(shape_of(first), shape_of(second))
+    try:
+        nodes = operand_node(first, loop.ins[0]), operand_node(second, loop.ins[1])
+    except OverflowError:
+        if not spec.compares:
+            raise
+        return run_now(spec, self, other, swapped)
+    op = _checked_power(first, second, loop) if spec.op is _POWER else spec.op
+    if op is None:
+        return run_now(spec, self, other, swapped)
+    perm = order_of(shape, first, second)
+    return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
+
+
+def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) -> None:
+    """Let NumPy refuse the operation before anything is evaluated."""
+    if all(key in CANONICAL or key in WEAK for key in keys):
+        spec.function(standin(first, ()), standin(second, ()))
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of any operand."""
+    if isinstance(x, ndarray):
+        node = x._node
+        return node.shape if node is not None else geometry(x).shape
+    return x.shape if type(x) is np.ndarray else ()
+
+
+def order_of(shape: tuple[int, ...], *operands: Any) -> tuple[int, ...] | None:
+    """The memory order that NumPy gives to an elementwise result."""
+    shown = []
+    for x in operands:
+        if isinstance(x, ndarray):
+            node = x._node
+            if node is None or node.perm is not None:
+                break
+        elif type(x) is np.ndarray:
+            break
+    else:
+        return None
+    for x in operands:
+        if isinstance(x, ndarray):
+            shown.append(geometry(x))
+        elif type(x) is np.ndarray:
+            shown.append(x)
+    return result_order(shape, shown)
+
+
+_POWER = TABLE["power"]
+_POWER_NONNEGATIVE = TABLE["power_nonnegative"]
+
+
+def _checked_power(first: Any, second: Any, loop: dtypes.Loop) -> Op | None:
+    """The row for an integer power; None if the exponents must be looked at first."""
+    if loop.out.kind not in "iu":
+        return _POWER
+    if type(second) in PLAIN:
+        if second >= 0:
+            return _POWER_NONNEGATIVE
+        return None
+    return _POWER if loop.out.kind == "u" else None
+
+
+# ------------------------------------------------------------------------------------- in place
+
+
+def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
+    """`self op= other`, whatever the two are."""
+    assert spec.inplace is not None
+    if type(other) in (list, tuple):
+        other = np.array(other)
+    small = settle(self)
+    known = type(other) in PLAIN or isinstance(other, ndarray) or type(other) is np.ndarray
+    if small is not None or not known or _must_write_now(self, other):
+        real = small if small is not None else writable(self, "in-place operation")
+        value = real_operand(other)
+        if settle(self) is not None:
+            real = settle(self)  # evaluation may have made it direct
+        result = spec.inplace(real, value)
+        return self if result is real else wrap(result)
+    return record_inplace(spec, self, other)
+
+
+def _must_write_now(self: ndarray, other: Any) -> bool:
+    storage = self._storage
+    if storage is not None and (is_part_of_number(self) or storage.shared()):
+        return True
+    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+        return True
+    if ready(self) is None or is_captured(self):
+        return False
+    return not isinstance(other, ndarray) or ready(other) is not None
+
+
+def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
+    """Record an in-place operation on an array that is not direct."""
+    assert spec.inplace is not None
+    dtype = dtype_of(self)
+    loop = loop_for(spec, dtype, operand_key(other))
+    shape = geometry(self).shape
+    op = _checked_power(self, other, loop) if loop and spec.op is _POWER else spec.op
+    if op is None or loop is None or not _fits(self, other, loop, shape):
+        if op is not None:
+            spec.inplace(standin(self, shape), standin(other, shape_of(other)))  # raises
+        spec.inplace(writable(self, "in-place operation"), real_operand(other))
+        return self
+    nodes = node_of(self), operand_node(other, loop.ins[1])
+    node = self._node
+    perm = node.perm if node is not None else keep_order(self._view)
+    result = Node(op, nodes, loop, shape, loop.out, perm, caller())
+    write_node(self, cast_node(result, dtype))
+    return self
+
+
+def _fits(self: ndarray, other: Any, loop: dtypes.Loop, shape: tuple[int, ...]) -> bool:
+    if not np.can_cast(loop.out, dtype_of(self), "same_kind"):
+        return False
+    if self._storage is not None and not self._view.flags.writeable:
+        return False
+    try:
+        return broadcast(shape, shape_of(other)) == shape
+    except ValueError:
+        return False
+
+
+# ---------------------------------------------------------------------------------------- unary
+
+
+def unary(spec: Spec, self: ndarray) -> Any:
+    """`op self` for anything the fast path leaves."""
+    value = ready(self)
+    if value is not None:
+        return wrap(spec.function(value))
+    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+        return wrap(spec.function(real_operand(self)))
+    return record_unary(spec.op, self)
+
+
+def record_unary(op: Op, self: ndarray) -> Any:
+    """Record an elementwise operation of one operand."""
+    dtype = dtype_of(self)
+    try:
+        loop = dtypes.resolve(op, (dtype,))
+    except TypeError:
+        op.ufunc(standin(self, ()))
+        raise
+    shape = shape_of(self)
+    perm = order_of(shape, self)
+    return from_node(Node(op, (node_of(self),), loop, shape, loop.out, perm, caller()))
+
+
+# -------------------------------------------------------------------------------- special cases
+
+
+def power_row(self: ndarray, exponent: Any) -> Op | None:
+    """NumPy's shortcuts for scalar exponents (`fast_scalar_power`): the row that takes over."""
+    kind = type(exponent)
+    if kind is int:
+        if exponent == 2:
+            return TABLE["square"]
+        if exponent == -1 and dtype_of(self).kind in "fc":
+            return TABLE["reciprocal"]
+    elif kind is float and exponent == 0.5 and dtype_of(self).kind in "fc":
+        return TABLE["sqrt"]
+    return None
+
+
+def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
+    """`self ** exponent`."""
+    if modulo is not None:
+        return NotImplemented
+    row = power_row(self, exponent)
+    if row is None or ready(self) is not None:
+        return binary(spec, self, exponent, False)
+    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+        return run_now(spec, self, exponent, False)
+    return record_unary(row, self)
+
+
+def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
+    """`self **= exponent`."""
+    row = power_row(self, exponent)
+    if row is None or ready(self) is not None or _must_write_now(self, exponent):
+        return inplace(spec, self, exponent)
+    loop = dtypes.resolve(row, (dtype_of(self),))
+    if not _fits(self, exponent, loop, shape_of(self)):
+        return inplace(spec, self, exponent)
+    node = self._node
+    perm = node.perm if node is not None else keep_order(self._view)
+    where = caller()
+    result = Node(row, (node_of(self),), loop, shape_of(self), loop.out, perm, where)
+    del node
+    write_node(self, cast_node(result, dtype_of(self)))
+    return self
+
+
+def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
+    """`divmod`: two operations where it is recorded."""
+    known = type(other) in PLAIN or isinstance(other, ndarray) or type(other) is np.ndarray
+    if known and ready(self) is None or isinstance(other, ndarray) and ready(other) is None:
+        first = binary(SPECS["floor_divide"], self, other, swapped)
+        return first, binary(SPECS["remainder"], self, other, swapped)
+    if type(other) in (list, tuple):
+        return divide_with_rest(self, np.array(other), swapped)
+    name = "__rdivmod__" if swapped else "__divmod__"
+    pair = getattr(np.ndarray, name)(np.asarray(real_operand(self)), real_operand(other))
+    return pair if pair is NotImplemented else (wrap(pair[0]), wrap(pair[1]))
+
+
+def contract(self: ndarray, other: Any, swapped: bool) -> Any:
+    """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
+    if type(other) in PLAIN or not hasattr(other, "__len__") and not hasattr(other, "shape"):
+        name = "__rmatmul__" if swapped else "__matmul__"
+        return getattr(np.ndarray, name)(np.ones(1), other)
+    return _matmul(other, self) if swapped else _matmul(self, other)
+
+
+def contract_in_place(self: ndarray, other: Any) -> Any:
+    """`self @= other`."""
+    real = writable(self, "in-place operation")
+    operator.imatmul(real, real_operand(other))
+    return self
+
+
+def _numpy_matmul(first: Any, second: Any) -> Any:
+    return wrap(np.matmul(real_operand(first), real_operand(second)))
+
+
+_matmul: Callable[[Any, Any], Any] = _numpy_matmul
+
+
+def set_matmul(function: Callable[[Any, Any], Any]) -> None:
+    """Say what `@` calls."""
+    global _matmul
+    _matmul = function
+
+
+SPECS: dict[str, Spec] = {
+    op.name: Spec(op) for op in dict.fromkeys(TABLE.values()) if op.dunders and op.kind == "map"
+}

@@ -1,0 +1,138 @@
+"""As NumPy's products of arrays: `matmul`, `dot`, `inner`, `vdot`.
+
+Recorded where shapes and dtypes say what comes out; NumPy's (BLAS's) own function runs at the end.
+Owns what `@` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback
+from lazyfuse.array import CANONICAL, from_node, ndarray, node_of, ready, wrap
+from lazyfuse.codegen import dtypes
+from lazyfuse.codegen.graph import Node, Shape
+from lazyfuse.codegen.ops import TABLE
+from lazyfuse.codegen.shapes import broadcast
+from lazyfuse.operators import caller, dtype_of, set_matmul
+from lazyfuse.recording import host, is_packed, may_record, shape_of
+from lazyfuse.registry import implements
+from lazyfuse.ufunc import ufunc_of
+
+_MATMUL = TABLE["matmul"]
+
+
+def _pair(first: Any, second: Any) -> tuple[ndarray, ndarray] | None:
+    """The operands, if their product is recorded: one of them is big, both are of known dtypes."""
+    taken = []
+    big = False
+    for x in (first, second):
+        if type(x) in (list, tuple, np.ndarray):
+            x = wrap(np.array(fallback.gathered(x)))
+        if type(x) is not ndarray or dtype_of(x) not in CANONICAL:
+            return None
+        big = big or ready(x) is None
+        taken.append(x)
+    return (taken[0], taken[1]) if big and may_record() else None
+
+
+def _matmul_shape(first: Shape, second: Shape) -> Shape | None:
+    if not first or not second:
+        return None
+    rows, inner = (first[-2:-1], first[-1])
+    columns = second[-1:] if len(second) > 1 else ()
+    if inner != (second[-2] if len(second) > 1 else second[-1]):
+        return None
+    try:
+        stack = broadcast(first[:-2], second[:-2])
+    except ValueError:
+        return None
+    return (*stack, *rows, *columns)
+
+
+def _recorded_matmul(first: Any, second: Any) -> Any:
+    operands = _pair(first, second)
+    if operands is None:
+        return None
+    left, right = operands
+    shape = _matmul_shape(shape_of(left), shape_of(right))
+    stacked = len(shape_of(left)) > 2 or len(shape_of(right)) > 2
+    if shape is None or (stacked and not (is_packed(left) and is_packed(right))):
+        return None
+    try:
+        loop = dtypes.resolve(_MATMUL, (dtype_of(left), dtype_of(right)))
+    except TypeError:
+        return None
+    if loop.out not in CANONICAL:
+        return None
+    nodes = (node_of(left), node_of(right))
+    return from_node(Node(_MATMUL, nodes, loop, shape, loop.out, None, caller()))
+
+
+def _matmul(first: Any, second: Any) -> Any:
+    """`first @ second`."""
+    result = _recorded_matmul(first, second)
+    return _THEIR_MATMUL.now(first, second) if result is None else result
+
+
+def _dot_shape(first: Shape, second: Shape) -> Shape | None:
+    if not first or not second:
+        return None
+    if first[-1] != (second[-2] if len(second) > 1 else second[-1]):
+        return None
+    return (*first[:-1], *second[:-2], *(second[-1:] if len(second) > 1 else ()))
+
+
+def _inner_shape(first: Shape, second: Shape) -> Shape | None:
+    if not first or not second or first[-1] != second[-1]:
+        return None
+    return (*first[:-1], *second[:-1])
+
+
+def _vdot_shape(first: Shape, second: Shape) -> Shape | None:
+    sizes = np.prod(first, dtype=np.intp), np.prod(second, dtype=np.intp)
+    return () if sizes[0] == sizes[1] else None
+
+
+def _product(
+    theirs: Any, shape_rule: Callable[[Shape, Shape], Shape | None], first: Any, second: Any
+) -> Any:
+    """A product as a host node; None if NumPy should run or refuse it now."""
+    operands = _pair(first, second)
+    if operands is None:
+        return None
+    left, right = operands
+    shape = shape_rule(shape_of(left), shape_of(right))
+    if shape is None:
+        return None
+    dtype = np.result_type(dtype_of(left), dtype_of(right))
+    return host(theirs.__name__, theirs, operands, shape, dtype)
+
+
+@implements(np.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """As `numpy.dot`."""
+    result = None if out is not None else _product(np.dot, _dot_shape, a, b)
+    return fallback.run(np.dot, "dot", (a, b), {"out": out}) if result is None else result
+
+
+@implements(np.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    """As `numpy.inner`."""
+    result = _product(np.inner, _inner_shape, a, b)
+    return fallback.run(np.inner, "inner", (a, b), {}) if result is None else result
+
+
+@implements(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    """As `numpy.vdot`."""
+    result = _product(np.vdot, _vdot_shape, a, b)
+    return fallback.run(np.vdot, "vdot", (a, b), {}) if result is None else result
+
+
+_THEIR_MATMUL = ufunc_of(np.matmul)
+_THEIR_MATMUL.recorder = _recorded_matmul
+set_matmul(_matmul)

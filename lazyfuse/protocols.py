@@ -1,0 +1,125 @@
+"""How NumPy and others get at our arrays: NEP 13 and 18, `__array__`, DLPack, buffers, pickles.
+
+Importing this module completes the array type.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback, methods, namespaces, overrides
+from lazyfuse.array import export, gather, ndarray, wrap
+from lazyfuse.attributes import become
+from lazyfuse.registry import OURS
+from lazyfuse.scalars import scalar
+from lazyfuse.ufunc import ufunc_of
+
+_DEFAULT = np.ndarray.__array_function__
+
+
+def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """NumPy's ufunc was called with an array of ours: ours does it (NEP 13)."""
+    out = kwargs.get("out", ())
+    if overrides.find((*inputs, *(out if type(out) is tuple else (out,)))):
+        return NotImplemented
+    if type(out) is tuple and len(out) == 1 and method != "__call__":
+        kwargs["out"] = out[0]
+    if isinstance(ufunc, np.ufunc):
+        ufunc = ufunc_of(ufunc)
+    return getattr(ufunc, method)(*inputs, **kwargs)
+
+
+def __array_function__(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """A function of NumPy's was called with an array of ours: our counterpart does it (NEP 18)."""
+    for kind in types:
+        if issubclass(kind, (ndarray, np.ndarray)):
+            continue
+        if getattr(kind, "__array_function__", _DEFAULT) is not _DEFAULT:
+            return NotImplemented
+    ours = OURS.get(func)
+    if ours is None:
+        ours = namespaces.translate(func, getattr(func, "__module__", "numpy") or "numpy")
+    return ours(*args, **kwargs)
+
+
+def __array__(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
+    """The values as a numpy array: the memory itself where no conversion is asked for."""
+    if copy:
+        return np.array(gather(self), dtype=dtype, copy=True)
+    if dtype is not None and np.dtype(dtype) != self.dtype:  # type: ignore[attr-defined]
+        return np.array(gather(self), dtype=dtype, copy=copy)
+    return export(self)
+
+
+def __array_wrap__(
+    self: ndarray, arr: Any, context: Any = None, return_scalar: bool = False, /
+) -> Any:
+    """A result that somebody computed outside, as an array of ours."""
+    if return_scalar and np.ndim(arr) == 0:
+        return fallback.gathered(arr)[()]
+    return arr if isinstance(arr, ndarray) else wrap(arr)
+
+
+def __array_namespace__(self: ndarray, *, api_version: Any = None) -> Any:
+    """lazyfuse itself (array API)."""
+    np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
+    return sys.modules["lazyfuse"]
+
+
+def __dlpack__(self: ndarray, **kwargs: Any) -> Any:
+    """As `numpy.ndarray.__dlpack__`."""
+    return export(self).__dlpack__(**kwargs)
+
+
+def __dlpack_device__(self: ndarray) -> Any:
+    """The CPU."""
+    return np.empty(0).__dlpack_device__()
+
+
+def __buffer__(self: ndarray, flags: int, /) -> memoryview:
+    """The memory, for `memoryview` and its kin (Python 3.12)."""
+    return memoryview(export(self))
+
+
+def rebuild(value: Any) -> Any:
+    """Unpickle: an array of ours around NumPy's."""
+    return wrap(value)
+
+
+def __reduce__(self: ndarray) -> Any:
+    """Pickle by NumPy's own array."""
+    return rebuild, (gather(self),)
+
+
+def __reduce_ex__(self: ndarray, protocol: Any, /) -> Any:
+    """Pickle by NumPy's own array, whose own protocol decides on buffers."""
+    return rebuild, (gather(self),)
+
+
+def __setstate__(self: ndarray, state: Any, /) -> None:
+    """As `numpy.ndarray.__setstate__`."""
+    value = np.empty(0)
+    value.__setstate__(state)
+    become(self, wrap(value))
+
+
+_METHODS = (
+    __array_ufunc__,
+    __array_function__,
+    __array__,
+    __array_wrap__,
+    __array_namespace__,
+    __dlpack__,
+    __dlpack_device__,
+    __buffer__,
+    __reduce__,
+    __reduce_ex__,
+    __setstate__,
+)
+
+methods.install({function.__name__: function for function in _METHODS})
+ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
+fallback.register_type(scalar, lambda value, kept: gather(value)[()])

@@ -1,0 +1,105 @@
+"""As `numpy.random`: NumPy's own streams, byte for byte; the arrays are ours.
+
+Owns `Generator` and `RandomState` (subclasses of NumPy's) and `default_rng`; every other name is
+looked up in NumPy's module.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback, namespaces
+from lazyfuse.array import ndarray, wrap, writable
+from lazyfuse.registry import implements, pair
+
+IN_PLACE = {"shuffle": (0,)}
+_PASS_ON = ("bit_generator", "spawn", "get_state", "set_state", "seed", "bytes")
+
+
+def _method(cls: type, name: str) -> Callable[..., Any]:
+    theirs = getattr(cls, name)
+    label = f"random.{name}"
+
+    @functools.wraps(theirs, assigned=("__name__", "__doc__"), updated=())
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = functools.partial(theirs, self)
+        if name in IN_PLACE:
+            if "x" in kwargs:
+                args = (kwargs.pop("x"), *args)
+            return fallback.run_writing(bound, label, args, kwargs, IN_PLACE[name])
+        return fallback.run(bound, label, args, kwargs)
+
+    return call
+
+
+def _methods(cls: type) -> dict[str, Callable[..., Any]]:
+    """Every drawing method of NumPy's class, for our arrays."""
+    return {
+        name: _method(cls, name)
+        for name in vars(cls)
+        if not name.startswith("_") and name not in _PASS_ON and callable(getattr(cls, name))
+    }
+
+
+class Generator(np.random.Generator):
+    """As `numpy.random.Generator`."""
+
+    def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
+        """As `numpy.random.Generator.permuted`; shuffles in place if `out` is `x`."""
+        real = writable(out, "random.permuted") if type(out) is ndarray else out
+        source = real if x is out else fallback.gathered(x)
+        result = super().permuted(source, axis=axis, out=real)
+        return out if out is not None else wrap(result)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the bit generator, as NumPy does."""
+        return type(self), (self.bit_generator,)
+
+
+class RandomState(np.random.RandomState):
+    """As `numpy.random.RandomState`."""
+
+    def get_state(self, legacy: bool = True) -> Any:
+        """As `numpy.random.RandomState.get_state`."""
+        return fallback.from_numpy(super().get_state(legacy), [])
+
+    def set_state(self, state: Any) -> None:
+        """As `numpy.random.RandomState.set_state`."""
+        super().set_state(fallback.gathered(state))
+
+    def seed(self, seed: Any = None) -> None:
+        """As `numpy.random.RandomState.seed`."""
+        super().seed(fallback.gathered(seed))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the bit generator and its state, as NumPy does."""
+        _maker, args, state = super().__reduce__()  # type: ignore[misc]
+        return type(self), args, state
+
+
+for _theirs, _ours in ((np.random.Generator, Generator), (np.random.RandomState, RandomState)):
+    for _name, _function in _methods(_theirs).items():
+        if _name not in vars(_ours):
+            setattr(_ours, _name, _function)
+    pair(_theirs, _ours)
+
+
+@implements(np.random.default_rng)
+def default_rng(seed: Any = None) -> Any:
+    """As `numpy.random.default_rng`."""
+    if isinstance(seed, np.random.Generator):
+        return seed if isinstance(seed, Generator) else Generator(seed.bit_generator)
+    made = np.random.default_rng(fallback.gathered(seed))
+    return made if made is seed else Generator(made.bit_generator)
+
+
+def shuffle(x: Any) -> None:
+    """As `numpy.random.shuffle`."""
+    fallback.run_writing(np.random.shuffle, "random.shuffle", (x,), {}, (0,))
+
+
+__getattr__, __dir__ = namespaces.filler(__name__, "numpy.random")

@@ -1,0 +1,192 @@
+"""As NumPy's elementwise functions that are not ufuncs: `where`, `clip`, `round`, `copyto`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback
+from lazyfuse.array import (
+    cast_node,
+    from_node,
+    ndarray,
+    node_of,
+    ready,
+    scalar_node,
+    settle,
+    wrap,
+    write_node,
+)
+from lazyfuse.codegen import dtypes
+from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.ops import TABLE
+from lazyfuse.codegen.shapes import broadcast_all
+from lazyfuse.composite import as_one
+from lazyfuse.operators import CANONICAL, WEAK, dtype_of, operand_key, operand_node
+from lazyfuse.recording import (
+    is_operand,
+    map_node,
+    may_record,
+    record,
+    shape_of,
+    step,
+    wants_recording,
+)
+from lazyfuse.registry import implements
+
+_NoValue = np._NoValue  # type: ignore[attr-defined]
+
+
+def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
+    """An elementwise row on any operands; None if it should run at once."""
+    taken = [_as_operand(x) for x in operands]
+    if not all(map(is_operand, taken)) or not wants_recording(taken) or not may_record():
+        return None
+    return record(TABLE[row], *taken)
+
+
+def _as_operand(x: Any) -> Any:
+    return wrap(np.asarray(fallback.gathered(x))) if type(x) in (list, tuple) else x
+
+
+@implements(np.where)
+def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
+    """As `numpy.where`; with one argument it looks at the values."""
+    if x is _NoValue or y is _NoValue:
+        given = tuple(value for value in (condition, x, y) if value is not _NoValue)
+        return fallback.run(np.where, "where", given, {})
+    result = _recorded("where", (condition, x, y))
+    return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
+
+
+@implements(np.clip)
+def clip(
+    a: Any,
+    a_min: Any = _NoValue,
+    a_max: Any = _NoValue,
+    out: Any = None,
+    *,
+    min: Any = _NoValue,  # noqa: A002  # NumPy's name
+    max: Any = _NoValue,  # noqa: A002  # NumPy's name
+    **kwargs: Any,
+) -> Any:
+    """As `numpy.clip`."""
+    if type(a) is ndarray and ready(a) is None and out is None and not kwargs:
+        if a_min is _NoValue and a_max is _NoValue:
+            low = None if min is _NoValue else min
+            high = None if max is _NoValue else max
+            result = _clip(a, low, high)
+        elif _NoValue not in (a_min, a_max) and min is max is _NoValue:
+            result = _clip(a, a_min, a_max)
+        else:
+            result = None
+        if result is not None:
+            return result
+    named = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
+    named = {name: value for name, value in named.items() if value is not _NoValue}
+    return fallback.run(np.clip, "clip", (a,), {**named, "out": out, **kwargs})
+
+
+def _clip(a: ndarray, low: Any, high: Any) -> Any:
+    """The steps of NumPy's `_clip`."""
+    dtype = dtype_of(a)
+    if dtype.kind in "iu":
+        if type(low) is int and low <= np.iinfo(dtype).min:
+            low = None
+        if type(high) is int and high >= np.iinfo(dtype).max:
+            high = None
+    if low is None and high is None:
+        return _recorded("positive", (a,))
+    if low is None:
+        return _recorded("minimum", (a, high))
+    if high is None:
+        return _recorded("maximum", (a, low))
+    return _recorded("clip", (a, low, high))
+
+
+@implements(np.round)
+def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # noqa: A001  # NumPy's name
+    """As `numpy.round`."""
+    if type(a) is ndarray and out is None and type(decimals) is int and may_record():
+        if ready(a) is None and dtype_of(a).kind == "f":
+            return _round(a, decimals)
+    return fallback.run(np.round, "round", (a, decimals), {"out": out})
+
+
+@implements(np.around)
+def around(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    """As `numpy.around`."""
+    return round(a, decimals, out)
+
+
+@as_one
+def _round(a: ndarray, decimals: int) -> Any:
+    """The steps of NumPy's `PyArray_Round` for floats."""
+    source = node_of(a)
+    if decimals == 0:
+        return from_node(step(TABLE["rint"], source))
+    power = scalar_node(10.0 ** abs(decimals), source.dtype)
+    first, second = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    scaled = step(TABLE["rint"], step(TABLE[first], source, power))
+    return from_node(step(TABLE[second], scaled, power))
+
+
+# ---------------------------------------------------------------------- copyto
+
+
+@implements(np.copyto)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """As `numpy.copyto`."""
+    if type(dst) is ndarray and settle(dst) is None:
+        value = _value_to_copy(dst, _as_operand(src), casting, _as_operand(where))
+        if value is not None:
+            write_node(dst, value)
+            return
+    named = {"casting": casting, "where": where}
+    fallback.run_writing(np.copyto, "copyto", (dst, src), named, (0,))
+
+
+def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | None:
+    """What all of `dst` becomes; None if NumPy has to do it, or to refuse it."""
+    dtype = dtype_of(dst)
+    if not is_operand(src) or not (mask is True or is_operand(mask)) or not _may_write(dst):
+        return None
+    if not _casts(operand_key(src), dtype, casting):
+        return None
+    shape = shape_of(dst)
+    shapes = [shape_of(src)] if mask is True else [shape_of(src), shape_of(mask)]
+    try:
+        if broadcast_all([shape, *shapes]) != shape:
+            return None
+        value = cast_node(operand_node(src, dtype), dtype)
+    except (ValueError, OverflowError):
+        return None
+    if mask is True:
+        return value
+    truth = operand_node(mask, np.dtype(bool))
+    if truth.dtype.kind != "b":
+        return None
+    row = TABLE["where"]
+    node = map_node(row, (mask, dst, dst))
+    if node is None:
+        return None
+    loop = dtypes.resolve(row, (truth.dtype, dtype, dtype))
+    return Node(row, (truth, value, node.src[2]), loop, shape, dtype, node.perm, node.where)
+
+
+def _may_write(dst: ndarray) -> bool:
+    storage = dst._storage
+    if storage is None:
+        return True
+    shared = storage.roots is not None and storage.shared()
+    return not shared and bool(dst._view.flags.writeable)
+
+
+def _casts(key: Any, dtype: Any, casting: Any) -> bool:
+    if key not in CANONICAL and key not in WEAK:
+        return False
+    if key in WEAK:  # by kind; what fits is found when the number is converted
+        order = {int: "iufc", float: "fc", complex: "c"}[key]
+        return casting == "unsafe" or dtype.kind in order
+    return bool(np.can_cast(key, dtype, casting))

@@ -1,0 +1,121 @@
+"""As NumPy's sorting and searching: `sort`, `argsort`, `searchsorted`, `interp`.
+
+Recorded as host calls for big packed arrays, whose results have a known shape; everything whose
+size depends on the data (`unique`, `nonzero`, ...) runs at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback
+from lazyfuse.array import CANONICAL, ndarray, ready, settle, write_node
+from lazyfuse.codegen.shapes import normalize_axis
+from lazyfuse.operators import dtype_of
+from lazyfuse.recording import host, host_node, is_packed, shape_of
+from lazyfuse.registry import implements
+
+_INTP = np.dtype(np.intp)
+_KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
+
+
+def _is_recorded(a: Any, kind: Any, order: Any, stable: Any) -> bool:
+    return (
+        type(a) is ndarray
+        and ready(a) is None
+        and order is None
+        and kind in _KINDS
+        and stable in (None, True, False)
+        and (kind is None or stable is None)
+        and dtype_of(a) in CANONICAL
+        and is_packed(a)
+    )
+
+
+def _place(a: ndarray, axis: Any) -> int | None:
+    shape = shape_of(a)
+    try:
+        return normalize_axis(axis, len(shape)) if shape else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _sorted(theirs: Callable[..., Any], a: ndarray, axis: Any, kind: Any, stable: Any) -> Any:
+    """The call as (function, shape); None if NumPy has to refuse it."""
+    shape = shape_of(a)
+    named = {"kind": kind} if stable is None else {"stable": stable}
+    if axis is None:
+        return functools.partial(theirs, axis=None, **named), (int(np.prod(shape, dtype=int)),)
+    place = _place(a, axis)
+    if place is None:
+        return None
+    return functools.partial(theirs, axis=place, **named), shape
+
+
+@implements(np.sort)
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """As `numpy.sort`."""
+    if _is_recorded(a, kind, order, stable):
+        call = _sorted(np.sort, a, axis, kind, stable)
+        if call is not None:
+            return host("sort", call[0], (a,), call[1], dtype_of(a))
+    named = {"order": order, "stable": stable}
+    return fallback.run(np.sort, "sort", (a, axis, kind), named)
+
+
+@implements(np.argsort)
+def argsort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    """As `numpy.argsort`."""
+    if _is_recorded(a, kind, order, stable):
+        call = _sorted(np.argsort, a, axis, kind, stable)
+        if call is not None:
+            return host("argsort", call[0], (a,), call[1], _INTP)
+    named = {"order": order, "stable": stable}
+    return fallback.run(np.argsort, "argsort", (a, axis, kind), named)
+
+
+def sort_method(
+    self: ndarray, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
+    """As `numpy.ndarray.sort`: in place."""
+    if settle(self) is None and axis is not None and _is_recorded(self, kind, order, stable):
+        storage = self._storage
+        call = _sorted(np.sort, self, axis, kind, stable)
+        if call is not None and (storage is None or not storage.shared()):
+            if storage is None or self._view.flags.writeable:
+                write_node(self, host_node("sort", call[0], (self,), call[1], dtype_of(self)))
+                return
+    fallback.run_writing(
+        np.ndarray.sort, "ndarray.sort", (self, axis, kind, order), {"stable": stable}, (0,)
+    )
+
+
+@implements(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """As `numpy.searchsorted`."""
+    if type(v) is ndarray and ready(v) is None and sorter is None and side in ("left", "right"):
+        if type(a) is np.ndarray or (type(a) is ndarray and dtype_of(a) in CANONICAL):
+            if len(a.shape) == 1 and a.dtype in CANONICAL and dtype_of(v) in CANONICAL:
+                function = functools.partial(np.searchsorted, side=side)
+                return host("searchsorted", function, (a, v), shape_of(v), _INTP)
+    return fallback.run(np.searchsorted, "searchsorted", (a, v, side, sorter), {})
+
+
+@implements(np.interp)
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """As `numpy.interp`; recorded for a big `x` with a table of real numbers."""
+    if type(x) is ndarray and ready(x) is None and left is right is period is None:
+        table = [np.asarray(fallback.gathered(each)) for each in (xp, fp)]
+        simple = all(each.ndim == 1 and each.size and each.dtype.kind in "fiu" for each in table)
+        if simple and table[0].size == table[1].size and dtype_of(x).kind in "fiu":
+            points = [each.astype("f8") for each in table]
+            return host("interp", np.interp, (x, *points), shape_of(x), np.dtype("f8"))
+    return fallback.run(np.interp, "interp", (x, xp, fp, left, right, period), {})

@@ -1,0 +1,209 @@
+"""Memory identity: which node holds a block's present values, and who may look at the block.
+
+Owns `Storage` (the only mutable thing besides arrays), `Block` and the register of blocks that
+numpy arrays elsewhere were made from. Knows nodes and numpy arrays, not the array type.
+"""
+
+from __future__ import annotations
+
+import weakref
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import evaluate
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.graph import Memory, Node
+from lazyfuse.views import Array, DType, Holder, Perm, address, held, terminal, window
+
+
+class Block(Memory):
+    """The memory of one leaf. Holds the leaf weakly: a cycle would keep big arrays alive."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Node) -> None:
+        super().__init__(True)
+        self.leaf = weakref.ref(leaf)
+
+    def captured(self, edges: dict[int, int] | None = None) -> bool:
+        """As `Memory.captured`: whether anything beyond `edges` reads the leaf."""
+        leaf = self.leaf()
+        if leaf is None:
+            return False
+        # 2: the local name and getrefcount's own argument
+        return getrefcount(leaf) > 2 + (edges.get(id(leaf), 0) if edges else 0)
+
+
+# Native dtypes that can be recorded, each with the one spelling that nodes use (long for longlong).
+CANONICAL: dict[DType, DType] = {
+    np.dtype(char): np.dtype(np.dtype(char).str) for char in "?bBhHiIlLqQefdgFDG"
+}
+
+
+def leaf(value: Array, perm: Perm) -> Node:
+    """A node for memory that is there: `value` is packed in memory order `perm`."""
+    node = Node(ops.LEAF, (), None, value.shape, CANONICAL[value.dtype], perm, None)
+    node.arg = Block(node)
+    node.value = value
+    return node
+
+
+def own_value(node: Node) -> Array:
+    """The value of an evaluated node that has one owner, in memory that no other node refers to."""
+    value = node.value
+    assert value is not None
+    # the node's slot, our name and getrefcount's argument; more: two nodes were given one array
+    if getrefcount(value) > 3:
+        value = node.value = value.copy(order="K")
+    return value
+
+
+class Root:
+    """A numpy array through which people outside may look at a block.
+
+    `own` is the number of references to it that are our own; -1 if they cannot be counted.
+    """
+
+    __slots__ = ("array", "own")
+
+    def __init__(self, array: Array, own: int) -> None:
+        self.array = array
+        self.own = own
+
+    def is_seen(self) -> bool:
+        """Whether somebody outside still holds the array, or a view or buffer of it."""
+        return self.own < 0 or getrefcount(self.array) > self.own + 1  # 1: the argument
+
+
+class Storage:
+    """One block of memory with its views. `node` stands for its present values, packed.
+
+    `flat` is the block as a flat numpy array once the values are there (see `memory`), `origin`
+    its address. A pinned storage is never pending again: everything on it runs at once.
+    """
+
+    __slots__ = ("__weakref__", "flat", "node", "origin", "picks", "pinned", "roots", "value")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.value: Array | None = None
+        self.flat: Array | None = None
+        self.origin = -1
+        self.roots: list[Root] | None = None
+        self.pinned = False
+        self.picks = 0
+
+    def memory(self) -> Array | None:
+        """The flat memory, if the values are there."""
+        value = self.node.value
+        if value is None:
+            return None
+        if value is not self.value:
+            self._settle(own_value(self.node))
+        return self.flat
+
+    def _settle(self, value: Array) -> None:
+        perm = self.node.perm
+        flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
+        if type(flat.base) is not Holder:
+            flat = held(flat, value)
+        self.value = value
+        self.flat = flat
+        self.origin = address(flat)
+        self.picks = 0
+
+    def force(self, reason: str) -> Array:
+        """The flat memory, evaluated if need be."""
+        flat = self.memory()
+        if flat is None:
+            evaluate.evaluate([self.node], reason)
+            flat = self.memory()
+            assert flat is not None, "evaluation left a node without a value"
+        return flat
+
+    def captured(self) -> bool:
+        """Whether recorded work, or a copy that was not made yet, wants the present values."""
+        return getrefcount(self.node) > 2  # the slot and getrefcount's argument
+
+    def detach(self) -> None:
+        """Before the block is written at once: whoever wants the old values gets a copy of them."""
+        node = self.node
+        value = node.value
+        assert value is not None
+        if getrefcount(node) > 3:  # the slot, our name and the argument
+            self.node = leaf(value, node.perm)
+            node.value = value.copy(order="K")
+        elif self.roots is None and getrefcount(value) > 5:
+            # more than the node, our slot, the holder, our name and the argument
+            self.node = leaf(value.copy(order="K"), node.perm)
+
+    def writable(self, reason: str) -> Array:
+        """The flat memory for a write that happens at once."""
+        self.force(reason)
+        self.detach()
+        flat = self.memory()
+        assert flat is not None
+        return flat
+
+    def shared(self) -> bool:
+        """Whether somebody outside may look at the block, or write to it, at any time."""
+        roots = self.roots
+        if roots is None:
+            return False
+        roots[:] = [root for root in roots if root.is_seen()]
+        if not roots:
+            self.roots = None
+        return bool(roots)
+
+    def lend(self) -> Array:
+        """The flat memory as an array that people outside may keep: from now on it is shared."""
+        flat = self.writable("export")
+        if self.shared() and self.roots is not None:
+            for root in self.roots:
+                if type(root.array.base) is Holder and root.array.shape == flat.shape:
+                    return root.array
+        array = held(flat, flat)
+        self.roots = [*(self.roots or ()), Root(array, 1)]  # 1: the root's slot
+        LENT[id(array)] = self
+        return array
+
+    def read(self) -> Node:
+        """The present node; if it was evaluated for us alone it is a leaf, which updates may reuse."""
+        node = self.node
+        if node.value is not None and node.op is not ops.LEAF and getrefcount(node) == 3:
+            node = self.node = leaf(node.value, node.perm)
+        return node
+
+    def replace(self, node: Node) -> None:
+        """Let `node` hold the present values: shape, dtype and order are those of the old one."""
+        self.node = node
+        self.value = self.flat = None
+        evaluate.note_recorded(node)
+
+
+LENT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""id of the numpy array at the end of a chain of bases -> the storage (or array) it belongs to."""
+
+
+def foreign(array: Array) -> Storage | None:
+    """A storage over the memory of somebody else's array; None if it must not be recorded."""
+    found = window(array)
+    if found is None or not array.flags.aligned:
+        return None
+    owner = terminal(array)
+    flat = held(found[0], owner)
+    storage = Storage(leaf(flat, None))
+    storage._settle(flat)
+    # the root's slot and the holder's
+    storage.roots = [Root(owner, 2 if _is_countable(owner) else -1)]
+    return storage
+
+
+def _is_countable(owner: Array) -> bool:
+    """Whether every way to the memory of `owner` leads through a reference to it."""
+    if owner.base is None:
+        return bool(owner.flags.owndata)
+    # our own: what an export left behind, and the leases of the buffer pool
+    return type(owner.base).__module__.partition(".")[0] == "lazyfuse"

@@ -1,0 +1,359 @@
+"""As `numpy.ufunc`: one object for each of NumPy's, that records where NumPy would compute.
+
+Owns the class `ufunc` and the register of its objects. Direct operands and unusual arguments run
+in NumPy at once; what they mean, and every error, is NumPy's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback, overrides
+from lazyfuse.array import (
+    direct,
+    from_node,
+    gather,
+    ndarray,
+    ready,
+    settle,
+    wrap,
+    wrap_shared,
+    writable,
+    write_node,
+)
+from lazyfuse.array import cast_node as cast
+from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.op import Op
+from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
+from lazyfuse.operators import PLAIN
+from lazyfuse.recording import is_operand, map_node, may_record, shape_of, wants_recording
+from lazyfuse.registry import OURS, pair
+
+_OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
+_SIMPLE = frozenset(("out", "dtype", "casting"))
+"""Keywords with which a call may still be recorded."""
+
+
+class _Kind(type):
+    """Real ufuncs are instances of ours, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or isinstance(instance, np.ufunc)
+
+
+class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
+    """As `numpy.ufunc`."""
+
+    __slots__ = ("__dict__", "_call", "_reduction", "_rows", "nin", "nout", "recorder")
+
+    def __init__(self, theirs: np.ufunc) -> None:
+        self._call = theirs
+        self.nin = theirs.nin
+        self.nout = theirs.nout
+        self._rows = _rows_of(theirs)
+        self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
+        self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
+        self.__name__ = theirs.__name__
+        self.__doc__ = theirs.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            nin = self.nin
+            if nin == 1 and len(args) == 1:
+                x = args[0]
+                if type(x) is ndarray:
+                    small = x._small
+                    if small is not None and not x._thin:
+                        return _wrap_small(self._call(small))
+                elif type(x) in PLAIN:
+                    return self._call(x)
+            elif nin == 2 and len(args) == 2:
+                left, right = _small_or_number(args[0]), _small_or_number(args[1])
+                if left is not None and right is not None:
+                    return _wrap_small(self._call(left, right))
+        return self._general(args, kwargs)
+
+    def now(self, *args: Any) -> Any:
+        """The call in NumPy, at once."""
+        found = overrides.find(args)
+        if found:
+            return overrides.dispatch(found, self, "__call__", args, {})
+        return run(self._call, self._call, args, {})
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Everything that the fast path leaves: overrides, recording, keywords, errors."""
+        nin = self.nin
+        if len(args) > nin and "out" not in kwargs and len(args) <= nin + self.nout:
+            outs = args[nin:]
+            args = args[:nin]
+            if any(out is not None for out in outs):
+                missing = (None,) * (self.nout - len(outs))
+                kwargs = {"out": (*outs, *missing), **kwargs}
+        out = kwargs.get("out")
+        if out is not None:
+            outs = out if type(out) is tuple else (out,)
+            found = overrides.find((*args, *outs))
+        else:
+            outs = ()
+            found = overrides.find(args)
+        if found:
+            if outs:
+                kwargs = {**kwargs, "out": outs}
+            return overrides.dispatch(found, self, "__call__", args, kwargs)
+        if self._rows is not None and len(args) == nin and may_record():
+            result = self._recorded(args, kwargs, outs)
+            if result is not None:
+                return result
+        return run(self._call, self._call, args, kwargs)
+
+    def _recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Any, ...]
+    ) -> Any:
+        """The call as recorded work; None if it should run at once."""
+        assert self._rows is not None
+        operands = [_as_operand(x) for x in args]
+        if not all(map(is_operand, operands)) or not wants_recording(operands):
+            return None
+        if not kwargs.keys() <= _SIMPLE:
+            return None
+        if self._rows[0].kind == "contract":
+            return self.recorder(*operands) if not kwargs and self.recorder else None
+        signature = None
+        dtype = kwargs.get("dtype")
+        if dtype is not None:
+            signature = (*(None,) * self.nin, np.dtype(dtype))
+            if len(self._rows) > 1:
+                return None
+        nodes = []
+        casting = kwargs.get("casting", "same_kind")
+        for row in self._rows:
+            node = map_node(row, operands, signature, casting)
+            if node is None:
+                return None
+            nodes.append(node)
+        if outs:
+            return _into(nodes, outs, casting)
+        results = [from_node(node) for node in nodes]
+        return results[0] if self.nout == 1 else tuple(results)
+
+    # -- methods ---------------------------------------------------------------------------
+
+    def reduce(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.reduce`."""
+        if args and type(args[0]) is ndarray and args[0]._small is None and may_record():
+            reducer = _recorded_reduction(self, args, kwargs)
+            if reducer is not None:
+                return reducer
+        return self._method("reduce", args, kwargs)
+
+    def accumulate(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.accumulate`."""
+        return self._method("accumulate", args, kwargs)
+
+    def reduceat(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.reduceat`."""
+        return self._method("reduceat", args, kwargs)
+
+    def outer(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.outer`."""
+        if len(args) == 2 and not kwargs and self.nin == 2 and self._rows and may_record():
+            result = self._outer(*args)
+            if result is not None:
+                return result
+        return self._method("outer", args, kwargs)
+
+    def _outer(self, first: Any, second: Any) -> Any:
+        operands = [_as_operand(first), _as_operand(second)]
+        if not all(type(x) is ndarray for x in operands) or self.signature is not None:
+            return None
+        left, right = operands
+        left = left.reshape(left.shape + (1,) * right.ndim)
+        return self._recorded((left, right), {}, ())
+
+    def at(self, *args: Any) -> None:
+        """As `numpy.ufunc.at`."""
+        if args and type(args[0]) is ndarray:
+            if not overrides.find(args):
+                real = writable(args[0], f"{self.__name__}.at")
+                args = (real, *fallback.gathered(args[1:]))
+        self._method("at", args, {})
+
+    def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return run(self._call, getattr(self._call, method), args, kwargs, method)
+
+    # -- what else a ufunc has ---------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_call":  # while being unpickled
+            raise AttributeError(name)
+        return getattr(self._call, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(type(self)), *dir(self._call)})
+
+    def __repr__(self) -> str:
+        return repr(self._call)
+
+    def __eq__(self, other: object) -> bool:
+        """Ours and NumPy's are the same ufunc to whoever looks one up in a table."""
+        return self is other or self._call is other
+
+    def __hash__(self) -> int:
+        return hash(self._call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ufunc_of, (self._call,)
+
+    def __copy__(self) -> ufunc:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> ufunc:
+        return self
+
+
+def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:
+    """The rows of the op table that a call records; None if it never is."""
+    row = BY_UFUNC.get(theirs)
+    if row is not None:
+        return (row,)
+    names = MULTIPLE.get(theirs.__name__)
+    if names is None or getattr(np, theirs.__name__, None) is not theirs:
+        return None
+    return tuple(TABLE[name] for name in names)
+
+
+def _small_or_number(x: Any) -> Any:
+    kind = type(x)
+    if kind is ndarray:
+        return None if x._thin else x._small
+    return x if kind in PLAIN else None
+
+
+def _wrap_small(result: Any) -> Any:
+    if type(result) is np.ndarray:
+        return direct(result)
+    if type(result) is tuple:
+        return tuple([wrap(item) for item in result])
+    return result
+
+
+def _as_operand(x: Any) -> Any:
+    """A list as an array; everything else unchanged."""
+    if type(x) in (list, tuple):
+        return wrap(np.asarray(fallback.gathered(x)))
+    return x
+
+
+def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
+    """Record writes of `nodes` into arrays of ours; None if that has to happen at once."""
+    if len(outs) != len(nodes):
+        return None
+    if not all(_takes(out, node, casting) for out, node in zip(outs, nodes, strict=True)):
+        return None
+    for out, node in zip(outs, nodes, strict=True):
+        write_node(out, cast(node, out.dtype))
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _takes(out: Any, node: Node, casting: str) -> bool:
+    if type(out) is not ndarray or settle(out) is not None or shape_of(out) != node.shape:
+        return False
+    storage = out._storage
+    if storage is not None:
+        if not out._view.flags.writeable or (storage.roots is not None and storage.shared()):
+            return False
+    return bool(np.can_cast(node.dtype, out.dtype, casting))  # type: ignore[arg-type]
+
+
+def _recorded_reduction(self: ufunc, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`reduce` as recorded work, if its arguments are plain ones; else None."""
+    names = ("axis", "dtype", "out", "keepdims")
+    if self._reduction is None or len(args) > 1 + len(names) or not kwargs.keys() <= set(names):
+        return None
+    named = {"axis": 0, **dict(zip(names, args[1:], strict=False)), **kwargs}
+    if len(named) < len(args) - 1 + len(kwargs) or named.get("out") is not None:
+        return None
+    return reduction(
+        self._reduction, args[0], named["axis"], named.get("dtype"), named.get("keepdims", False)
+    )
+
+
+def reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
+    """Set by reductions.py."""
+    raise NotImplementedError
+
+
+def run(
+    theirs: np.ufunc,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    method: str = "",
+) -> Any:
+    """Call NumPy at once: outputs are written through, the result is ours."""
+    outs: list[tuple[Any, Any]] = []
+    named = dict(kwargs)
+    if "out" in named:
+        named["out"] = _writable_out(named["out"], outs)
+    if not method and len(args) > theirs.nin:
+        rest = [_writable_out(out, outs) for out in args[theirs.nin :]]
+        args = (*args[: theirs.nin], *rest)
+    place = _OUT_POSITION.get(method, len(args))
+    if len(args) > place:
+        args = [_writable_out(x, outs) if i == place else x for i, x in enumerate(args)]
+    real = [x if any(x is each for each, _ in outs) else _real(x) for x in args]
+    if named:
+        keys = [key for key in named if key != "out"]
+        named.update({key: fallback.gathered(named[key]) for key in keys})
+    result = function(*real, **named)
+    if any(type(x) is ndarray and ready(x) is None for x in args):
+        fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
+    return _finish(result, outs)
+
+
+def _real(x: Any) -> Any:
+    kind = type(x)
+    if kind is ndarray:
+        small = x._small
+        return gather(x) if small is None else small
+    return x if kind in PLAIN else fallback.gathered(x)
+
+
+def _writable_out(out: Any, outs: list[tuple[Any, Any]]) -> Any:
+    if type(out) is tuple:
+        return tuple([_writable_out(item, outs) for item in out])
+    if type(out) is not ndarray:
+        return fallback.gathered(out)
+    real = writable(out, "out=")
+    outs.append((real, out))
+    return real
+
+
+def _finish(result: Any, outs: list[tuple[Any, Any]]) -> Any:
+    if type(result) is tuple:
+        return tuple([_finish(item, outs) for item in result])
+    for real, ours in outs:
+        if result is real:
+            return ours
+    if type(result) is np.ndarray and result.base is not None:
+        return wrap_shared(result)
+    return wrap(result)
+
+
+def ufunc_of(theirs: np.ufunc) -> ufunc:
+    """Our object for one of NumPy's ufuncs (or one made by `frompyfunc`)."""
+    ours: ufunc | None = OURS.get(theirs)
+    if ours is None:
+        ours = ufunc(theirs)
+        if getattr(np, theirs.__name__, None) is theirs:  # a user's own may come and go
+            pair(theirs, ours)
+    return ours
+
+
+pair(np.ufunc, ufunc)
+fallback.register_type(ufunc, lambda value, kept: value._call)
+fallback.register_result(np.ufunc, lambda value, kept: ufunc_of(value))

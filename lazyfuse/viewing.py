@@ -1,0 +1,73 @@
+"""As NumPy's functions that return views: decided by NumPy on the geometry, nothing is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib import stride_tricks
+
+from lazyfuse import fallback
+from lazyfuse.array import ndarray
+from lazyfuse.attributes import base_view, derive
+from lazyfuse.registry import dress, pair
+
+VIEWS = (
+    "array_split broadcast_to diagonal dsplit expand_dims flip fliplr flipud hsplit "
+    "matrix_transpose moveaxis permute_dims rollaxis rot90 split squeeze swapaxes transpose "
+    "unstack vsplit"
+).split()
+"""Functions of the main namespace that only ever look at memory in another way."""
+
+METHODS = "reshape ravel".split()
+"""Functions that are views where NumPy can manage it: the method of the array decides."""
+
+
+def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
+    if result is whole:
+        return owner
+    if isinstance(result, (list, tuple)):
+        return type(result)([_as_views(owner, item, whole) for item in result])
+    return derive(owner, result)
+
+
+def view_function(theirs: Any) -> Callable[..., Any]:
+    """Our counterpart of a function that returns views of its first argument."""
+    module = theirs.__module__
+    name = f"{module}.{theirs.__name__}".removeprefix("numpy.")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is ndarray:
+            whole = base_view(args[0])
+            rest = fallback.gathered(args[1:])
+            result = theirs(whole, *rest, **fallback.gathered(kwargs))
+            if type(result) is not np.ndarray or result.dtype == whole.dtype:
+                return _as_views(args[0], result, whole)
+        return fallback.run(theirs, name, args, kwargs)
+
+    dress(call, theirs)
+    pair(theirs, call)
+    return call
+
+
+def method_function(theirs: Any) -> Callable[..., Any]:
+    """Our counterpart of a function that is a method of its first argument."""
+    name = theirs.__name__
+
+    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(a) is ndarray:
+            return getattr(a, name)(*args, **kwargs)
+        return fallback.run(theirs, name, (a, *args), kwargs)
+
+    dress(call, theirs)
+    pair(theirs, call)
+    return call
+
+
+for _name in VIEWS:
+    globals()[_name] = view_function(getattr(np, _name))
+for _function in (np.linalg.diagonal, np.linalg.matrix_transpose):
+    view_function(_function)
+for _function in (stride_tricks.as_strided, stride_tricks.sliding_window_view):
+    view_function(_function)

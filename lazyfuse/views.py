@@ -1,0 +1,230 @@
+"""Geometry of arrays whose memory is not there yet: ghosts, layouts, memory orders.
+
+A ghost is a numpy array with the right shape, strides and dtype whose memory is never touched;
+NumPy itself decides on it what every slice, transpose or reshape gives. Ghosts lie at `ORIGIN`.
+Owns no state. Must not import arrays or nodes' evaluation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph import Layout, Shape
+from lazyfuse.codegen.shapes import contiguous_strides
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DType = np.dtype[Any]
+Perm = tuple[int, ...] | None
+
+# One real page, so that a ghost's pointer is a valid and aligned one; the length is a fiction that
+# satisfies NumPy's bounds check, for no ghost is ever read.
+_PAGE = np.zeros(8192, np.uint8)
+_POINTER = ctypes.c_void_p.from_address
+_DATA_FIELD = object.__basicsize__  # PyArrayObject: the data pointer follows the object's head
+
+
+def _slow_address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _fast_address(array: Array) -> int:
+    # 100 ns against 800 for __array_interface__
+    return _POINTER(id(array) + _DATA_FIELD).value or 0
+
+
+_agrees = all(_fast_address(each) == _slow_address(each) for each in (_PAGE, _PAGE[5:9], _PAGE[:0]))
+address = _fast_address if _agrees else _slow_address
+
+ORIGIN = (address(_PAGE) + 4095) // 4096 * 4096
+_BUFFER = (ctypes.c_char * (1 << 62)).from_address(ORIGIN)
+
+
+def ghost(shape: Shape, dtype: DType, perm: Perm) -> Array:
+    """A packed array in memory order `perm` that must never be read or written."""
+    if perm is None:
+        return np.ndarray(shape, dtype, _BUFFER)
+    return np.ndarray(shape, dtype, _BUFFER, 0, byte_strides(shape, perm, dtype.itemsize))
+
+
+def ghost_at(view: Array, origin: int) -> Array:
+    """`view`, whose buffer starts at address `origin`, moved to where ghosts lie."""
+    return place(view, _BUFFER, address(view) - origin)
+
+
+def place(view: Array, buffer: Any, offset: int) -> Array:
+    """An array as `view` is, over another buffer at byte `offset`."""
+    if view.size == 0:
+        offset = 0  # NumPy checks bounds even where nothing is addressed
+        moved: Array = np.ndarray(view.shape, view.dtype, buffer)
+        if moved.strides != view.strides:
+            moved = np.lib.stride_tricks.as_strided(moved, view.shape, view.strides)
+    else:
+        moved = np.ndarray(view.shape, view.dtype, buffer, offset, view.strides)
+    if not view.flags.writeable:
+        moved.flags.writeable = False
+    return moved
+
+
+@lru_cache(maxsize=4096)
+def byte_strides(shape: Shape, perm: Perm, itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of a packed array."""
+    return tuple([stride * itemsize for stride in contiguous_strides(shape, perm)])
+
+
+@lru_cache(maxsize=4096)
+def whole(shape: Shape, perm: Perm) -> Layout:
+    """The layout of a packed array over its own flat memory."""
+    return Layout(0, shape, contiguous_strides(shape, perm))
+
+
+def layout_of(view: Array, origin: int, itemsize: int) -> Layout:
+    """Where `view` lies in a flat buffer of elements of that size that starts at `origin`."""
+    strides = tuple([stride // itemsize for stride in view.strides])
+    return Layout((address(view) - origin) // itemsize if view.size else 0, view.shape, strides)
+
+
+def affine(view: Array) -> bool:
+    """Whether every stride is a whole number of elements."""
+    size = view.itemsize
+    return size > 0 and not any(stride % size for stride in view.strides)
+
+
+def packed_order(array: Array) -> tuple[bool, Perm]:
+    """Whether the elements fill one block without gaps, forwards, and in which order."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return True, None
+    if flags.f_contiguous:
+        return True, tuple(reversed(range(array.ndim)))
+    perm = keep_order(array)
+    return same_strides(array, byte_strides(array.shape, perm, array.itemsize)), perm
+
+
+def same_strides(array: Array, strides: Sequence[int]) -> bool:
+    """Whether an array has these strides, as far as they say anything."""
+    if array.strides == strides:
+        return True
+    sides = zip(array.shape, array.strides, strides, strict=True)
+    return all(length == 1 or first == second for length, first, second in sides)
+
+
+def keep_order(array: Array) -> Perm:
+    """The memory order of a copy with order "K": axes by falling stride, ties in C order."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return None
+    axes = range(array.ndim)
+    if flags.f_contiguous:
+        return tuple(reversed(axes))
+    strides = array.strides
+    return tuple(sorted(axes, key=lambda axis: -abs(strides[axis])))
+
+
+def result_order(shape: Shape, operands: Iterable[Array]) -> Perm:
+    """The memory order that NumPy gives to the result of an elementwise operation (order "K").
+
+    As NumPy's iterator sorts its axes: by insertion, each pair decided by the operands' strides,
+    C order where they disagree.
+    """
+    rank = len(shape)
+    if rank < 2:
+        return None
+    columns: list[tuple[int, ...]] = []
+    plain = fortran = True
+    for array in operands:
+        flags = array.flags
+        plain = plain and flags.c_contiguous
+        fortran = fortran and flags.f_contiguous and (array.shape == shape or not array.ndim)
+        missing = rank - array.ndim
+        sizes = zip(array.strides, array.shape, strict=True)
+        columns.append((0,) * missing + tuple(abs(step) if n != 1 else 0 for step, n in sizes))
+    if plain:
+        return None
+    return tuple(range(rank - 1, -1, -1)) if fortran else sorted_axes(tuple(columns), rank)
+
+
+@lru_cache(maxsize=4096)
+def sorted_axes(columns: tuple[tuple[int, ...], ...], rank: int) -> Perm:
+    """NumPy's iteration order (slowest axis first) for operands with these absolute strides."""
+    order = list(range(rank - 1, -1, -1))  # fastest axis first, as in NumPy's source
+    for position in range(1, rank):
+        axis = order[position]
+        target = position
+        for other in range(position - 1, -1, -1):
+            verdict = _prefers(columns, axis, order[other])
+            if verdict is None:
+                continue
+            if not verdict:
+                break
+            target = other
+        order.insert(target, order.pop(position))
+    order.reverse()
+    return None if order == list(range(rank)) else tuple(order)
+
+
+def _prefers(columns: Sequence[Sequence[int]], slow: int, fast: int) -> bool | None:
+    """Whether `slow` should run faster than `fast`; None where no operand says anything."""
+    swap = None
+    for strides in columns:
+        if strides[slow] and strides[fast]:
+            if strides[fast] <= strides[slow]:
+                swap = False
+            elif swap is None:
+                swap = True
+    return swap
+
+
+def covers(view: Array, origin: int, shape: Shape, perm: Perm) -> bool:
+    """Whether `view` is the whole packed array that starts at address `origin`."""
+    return (
+        view.shape == shape
+        and address(view) == origin
+        and same_strides(view, byte_strides(shape, perm, view.itemsize))
+    )
+
+
+def terminal(array: Array) -> Array:
+    """The last numpy array along the chain of bases: the one that holds the memory."""
+    base = array.base
+    while type(base) is np.ndarray:
+        array = base
+        base = array.base
+    return array
+
+
+class Holder:
+    """Lends the memory of `keep` to numpy arrays whose `base` then stops here."""
+
+    def __init__(self, keep: Any, flat: Array) -> None:
+        self.keep = keep
+        interface = dict(flat.__array_interface__)
+        interface["data"] = (interface["data"][0], not flat.flags.writeable)
+        self.__array_interface__ = interface
+
+
+def held(flat: Array, keep: Any) -> Array:
+    """An array over the memory of `flat` that keeps `keep` alive through a base of its own."""
+    return np.asarray(Holder(keep, flat))
+
+
+def window(array: Array) -> tuple[Array, int] | None:
+    """The stretch of memory that `array` lies in, flat, and where it starts; None if not affine."""
+    if not affine(array):
+        return None
+    if array.size == 0:
+        return array.reshape(-1), address(array)
+    size = array.itemsize
+    low = high = 0
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        reach = (length - 1) * stride
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    first = tuple(slice(None, None, -1) if stride < 0 else slice(None) for stride in array.strides)
+    corner = array[(*first, ...)][(*[slice(0, 1)] * array.ndim, ...)].reshape(-1)
+    flat = np.lib.stride_tricks.as_strided(corner, ((high - low) // size + 1,), (size,))
+    return flat, address(array) + low

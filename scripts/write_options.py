@@ -1,0 +1,48 @@
+"""Writes docs/options.md from lazyfuse/config.py: `python scripts/write_options.py`."""
+
+from pathlib import Path
+
+from lazyfuse.config import rows
+
+TARGET = Path(__file__).parents[1] / "docs" / "options.md"
+
+INTRODUCTION = """# Options
+
+<!-- Written by scripts/write_options.py from lazyfuse/config.py. Edit those. -->
+
+Every option is an attribute of `lazyfuse.options` and an environment variable that is read once,
+when lazyfuse is imported. They hold for the whole process.
+
+```python
+lazyfuse.options(eager_below=0)           # from now on
+with lazyfuse.options(fusion=False):      # for a block
+    ...
+lazyfuse.options.eager_below              # the present value
+lazyfuse.options()                        # all of them, with their help
+```
+
+Switches take `on` or `off` (also 1, 0, true, false, yes, no), sizes in bytes a number or text
+like `256MB`.
+
+| option | variable | type | default | what it does |
+|---|---|---|---|---|
+"""
+
+
+def text() -> str:
+    """The whole page."""
+    lines = []
+    for row in rows():
+        cells = (
+            f"`{row.name}`",
+            f"`{row.variable}`",
+            row.kind.__name__,
+            row.default_text,
+            row.help,
+        )
+        lines.append("| " + " | ".join(cells) + " |\n")
+    return INTRODUCTION + "".join(lines)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text())

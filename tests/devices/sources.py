@@ -1,0 +1,56 @@
+"""Sources and launches for the tests of devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.devices.base import Array, Launch, Source
+
+
+def map_source(
+    body: str,
+    arrays: tuple[str, ...],
+    scalars: tuple[str, ...] = (),
+    name: str = "k",
+    independent: bool = True,
+    before: str = "",
+) -> Source:
+    """One loop over `a0`, `a1`, ...; `x0`, ... are the scalars; `body` is what an iteration does."""
+    lines = [f"def {name}(meta, scalars):", "    clear_flags()", "    n = meta[0]"]
+    for k, code in enumerate(arrays):
+        lines += [f"    a{k} = pointer_{code}(meta[{1 + 2 * k}])", f"    s{k} = meta[{2 + 2 * k}]"]
+    lines += [f"    x{k} = scalar_{code}(scalars, {k})" for k, code in enumerate(scalars)]
+    lines += ["    for i in range(n):"] + ["        independent()"] * independent
+    lines += [f"        {line}" for line in body.splitlines()]
+    lines += ["    return test_flags()"]
+    return Source("numba", name, before + "\n".join(lines) + "\n", 1, arrays, scalars)
+
+
+def numpy_source(body: str, arrays: tuple[str, ...], scalars: tuple[str, ...] = ()) -> Source:
+    """Text of language "numpy"; `a0`, `a1`, ... are the views of a chunk, `x0`, ... the scalars."""
+    lines = ["def k(arrays, scalars, scratch):"]
+    lines += [f"    a{k} = arrays[{k}]" for k in range(len(arrays))]
+    lines += [f"    x{k} = scalars[{k}]" for k in range(len(scalars))]
+    lines += [f"    {line}" for line in body.splitlines()]
+    return Source("numpy", "k", "\n".join(lines) + "\n", 1, arrays, scalars)
+
+
+def launch_of(
+    arrays: tuple[Array, ...], scalars: tuple[Any, ...] = (), chunks: int = 1, elements: int = 0
+) -> Launch:
+    """A launch over all elements of one-dimensional arrays (strided ones too), in equal chunks."""
+    count = max(len(array) for array in arrays)
+    edges = np.linspace(0, count, chunks + 1).astype(np.int64)
+    strides = tuple(
+        (array.strides[0] // array.itemsize if len(array) == count else 0,) for array in arrays
+    )
+    return Launch(
+        arrays,
+        strides,
+        scalars,
+        np.diff(edges)[:, None],
+        edges[:-1, None] * np.array([row[0] for row in strides]),
+        elements or count,
+    )

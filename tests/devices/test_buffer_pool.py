@@ -1,0 +1,173 @@
+"""Pooled memory: reuse, limits, aliasing, threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from lazyfuse.devices import buffer_pool
+from lazyfuse.devices.base import Array, DeviceError
+from lazyfuse.devices.buffer_pool import ALIGNMENT, SMALLEST, BufferPool, size_class
+
+F8 = np.dtype("f8")
+LARGE = 100_000
+
+
+def address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def test_small_arrays_are_numpy_s_own() -> None:
+    array = BufferPool().empty((10, 10), F8)
+    assert array.base is None
+    assert array.flags.owndata
+
+
+@pytest.mark.parametrize("code", ["?", "i1", "i8", "u2", "f2", "f4", "f8", "g", "c8", "c16", "G"])
+def test_large_arrays_are_ordinary(code: str) -> None:
+    array = BufferPool().empty((400, 500), np.dtype(code))
+    assert (array.shape, array.dtype) == ((400, 500), np.dtype(code))
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert address(array) % ALIGNMENT == 0
+    array[...] = 1
+    assert np.count_nonzero(array) == array.size
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.dtype("O"), np.dtype("f8, i4"), np.dtype("U20"), np.dtype(("f8", 3))]
+)
+def test_other_dtypes_are_not_pooled(dtype: np.dtype[np.void]) -> None:
+    pool = BufferPool()
+    expected = np.empty((LARGE,), dtype)
+    array = pool.empty((LARGE,), dtype)
+    assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
+    assert pool.info()["new"] == 0
+
+
+def test_memory_is_reused_when_the_last_view_has_gone() -> None:
+    pool = BufferPool()
+    array = pool.empty((LARGE,), F8)
+    place = address(array)
+    view = array.reshape(100, -1)[3:, ::2].T
+    del array
+    assert address(pool.empty((LARGE,), F8)) != place
+    del view
+    again = pool.empty((LARGE - 5,), F8)
+    assert address(again) == place
+    assert pool.info()["reused"] == 1
+
+
+def test_a_memoryview_keeps_the_memory() -> None:
+    pool = BufferPool()
+    array = pool.empty((LARGE,), F8)
+    array[:] = 5
+    exported = memoryview(array)
+    del array
+    other = pool.empty((LARGE,), F8)
+    other[:] = 6
+    assert exported[0] == exported[LARGE - 1] == 5
+
+
+def test_memory_in_a_cycle_comes_back() -> None:
+    pool = BufferPool()
+    ring: list[object] = [pool.empty((LARGE,), F8)]
+    ring.append(ring)
+    del ring
+    gc.collect()
+    assert pool.info()["free_blocks"] == 1
+
+
+def test_the_limit_holds() -> None:
+    size = size_class(8 * LARGE)
+    pool = BufferPool(3 * size)
+    arrays = [pool.empty((LARGE,), F8) for _ in range(6)]
+    arrays.clear()
+    assert pool.info()["free_bytes"] <= 3 * size
+    assert pool.info()["dropped"] == 3
+    pool.set_limit(size)
+    assert pool.info()["free_bytes"] <= size
+    huge = pool.empty((10 * LARGE,), F8)
+    del huge
+    assert pool.info()["free_bytes"] <= size
+    pool.set_limit(0)
+    kept = pool.empty((LARGE,), F8)
+    del kept
+    assert pool.info()["free_bytes"] == 0
+
+
+def test_clear_gives_everything_back() -> None:
+    pool = BufferPool()
+    arrays = [pool.empty((count * LARGE,), F8) for count in (1, 2, 3)]
+    arrays.clear()
+    assert pool.info()["free_blocks"] == 3
+    pool.clear()
+    assert pool.info()["free_bytes"] == pool.info()["free_blocks"] == 0
+
+
+def test_idle_blocks_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(buffer_pool.time, "monotonic", lambda: now)
+    pool = BufferPool()
+    idle, busy = pool.empty((LARGE,), F8), pool.empty((3 * LARGE,), F8)
+    del idle
+    now += 100
+    del busy
+    assert pool.info()["free_bytes"] == size_class(24 * LARGE)
+
+
+def test_out_of_memory_empties_the_pool_before_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = BufferPool()
+    freed = pool.empty((LARGE,), F8)
+    del freed
+    genuine = buffer_pool._Block
+    tries: list[int] = []
+
+    def block(size: int) -> object:
+        tries.append(pool.info()["free_blocks"])
+        if len(tries) < limit:
+            raise MemoryError
+        return genuine(size)
+
+    limit = 2
+    monkeypatch.setattr(buffer_pool, "_Block", block)
+    pool.empty((5 * LARGE,), F8)
+    assert tries == [1, 0]
+    limit = 100
+    with pytest.raises(DeviceError, match="out of memory"):
+        pool.empty((9 * LARGE,), F8)
+
+
+def test_size_classes_waste_an_eighth_at_most() -> None:
+    for size in [*range(SMALLEST, SMALLEST + 5000), 10**6, 10**7 + 1, 2**30, 2**30 + 1]:
+        assert size <= size_class(size) <= size * 9 / 8 + 1
+
+
+def test_threads_never_share_a_block() -> None:
+    pool = BufferPool(40 * LARGE)
+    wrong: list[int] = []
+
+    def use(number: int) -> None:
+        held: list[Array] = []
+        for turn in range(300):
+            array = pool.empty((LARGE // 4 + turn % 3,), F8)
+            array[:4] = number
+            array[-4:] = number
+            held.append(array)
+            if len(held) > turn % 5:
+                oldest = held.pop(0)
+                if not (oldest[:4] == number).all() or not (oldest[-4:] == number).all():
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert pool.info()["free_bytes"] <= 40 * LARGE

@@ -1,0 +1,56 @@
+"""Every example prints the same under NumPy and under `python -m lazyfuse`, last digits aside."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SIZES = {
+    "black_scholes": 40_000,
+    "game_of_life": 160,
+    "heat_equation": 160,
+    "image_filters": 160,
+    "kmeans": 20_000,
+    "logistic_regression": 5_000,
+    "mandelbrot": 200,
+    "monte_carlo": 50_000,
+    "nbody": 150,
+    "shallow_water": 150,
+}
+NUMBER = re.compile(r"[-+]?\d+\.\d+")
+
+
+def output(*arguments: str, **variables: str) -> str:
+    """What a command prints, in the repository's root; it must print no warnings."""
+    command = [sys.executable, "-W", "error", *arguments]
+    environment = os.environ | variables
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def test_every_example_is_tested() -> None:
+    assert sorted(SIZES) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+@pytest.mark.parametrize("eager_below", ["", "0"], ids=["default", "all recorded"])
+def test_example_prints_the_same(name: str, eager_below: str) -> None:
+    program = [f"examples/{name}.py", str(SIZES[name])]
+    expected = output(*program)
+    found = output("-m", "lazyfuse", *program, LAZYFUSE_EAGER_BELOW=eager_below)
+    assert NUMBER.sub("#", found) == NUMBER.sub("#", expected)
+    pairs = zip(NUMBER.findall(found), NUMBER.findall(expected), strict=True)
+    for mine, theirs in pairs:
+        # printed figures may differ in their last digit, by rounding
+        last = 10.0 ** -len(theirs.partition(".")[2])
+        assert float(mine) == pytest.approx(float(theirs), rel=1e-6, abs=1.001 * last)
