@@ -55,7 +55,7 @@ def of_lazyfuse() -> Library:
             for part in parts(result)
         )
 
-    version = lazyfuse.__version__
+    version = lazyfuse.lazyfuse_version
     return Library("lazyfuse", version, lambda case: _bound(case, lazyfuse), take, force)
 
 

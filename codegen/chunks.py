@@ -1,8 +1,8 @@
 """Chunk tables: the sizes and offsets that a launch hands to a program, one row per chunk.
 
-Owns the loop-size columns beyond the loops themselves (of language "numba": the length and start of a
-ragged run, the position of argmin and argmax) and the extra arrays that stand for them in language
-"numpy", whose chunks are NumPy views and so can only be boxes.
+Owns the loop-size columns beyond the loops themselves (of language "numba": the length and start
+of a ragged run, the position of argmin and argmax) and the extra arrays that stand for them in
+language "numpy", whose chunks are NumPy views and so can only be boxes.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _with_positions(
         sizes = np.concatenate([sizes, offsets[:, arrays:], columns], axis=1)
         return _table(sizes, offsets[:, :arrays], strides, (), zones)
     extra, columns = _position_arrays(sizes[:, front:], offsets[:, arrays], steps)
-    for at in range(len(steps)):
-        strides.append(tuple(int(place == at + front) for place in range(len(steps) + front)))
+    rank = len(steps) + front
+    strides += [tuple(int(place == at) for place in range(rank)) for at in range(front, rank)]
     offsets = np.concatenate([offsets[:, :arrays], columns], axis=1)
     return _table(sizes, offsets, strides, extra, zones)
 

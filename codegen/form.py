@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lazyfuse.codegen.kernel import Kernel, is_argument
 
-# Elements that a run of a reduction evaluates into a buffer before it combines them. NumPy's pairwise
-# tree is walked down to this size in generated code, and below it by a library function.
+# Elements that a run of a reduction evaluates into a buffer before it combines them. NumPy's
+# pairwise tree is walked down to this size in generated code, and below it by a library function.
 RUN_BLOCK = 1024
 
 
@@ -22,9 +22,9 @@ class Form:
     accumulate in memory) or "row" (the innermost `run` loops are reduced into registers).
     `outer`: for each loop around the core, whether it is over a reduced axis.
     `classes`: for each array, its stride on the last loop: "0", "1", "-" (-1) or "s" (any).
-    `methods`: for each reduction of a row, how a run is combined: "tree" (NumPy's pairwise sum), "chain"
-    (one after the other), "scalar" (in any order, one accumulator) or "fold" (in any order, halving a
-    buffer). `long`: a tree's runs may exceed RUN_BLOCK elements.
+    `methods`: for each reduction of a row, how a run is combined: "tree" (NumPy's pairwise sum),
+    "chain" (one after the other), "scalar" (in any order, one accumulator) or "fold" (in any order,
+    halving a buffer). `long`: a tree's runs may exceed RUN_BLOCK elements.
     """
 
     core: str
@@ -48,7 +48,7 @@ class Form:
 def program_arrays(kernel: Kernel) -> tuple[str, ...]:
     """Dtypes of a program's arrays.
 
-    Inputs; stores; the target of each reduction; for each argmin and argmax, the target of its value.
+    Inputs; stores; the target of each reduction; for each argmin and argmax, that of its value.
     """
     values = (each.accumulator for each in kernel.reductions if is_argument(each))
     return (

@@ -134,13 +134,7 @@ def linearize(roots: Sequence[Node]) -> Recording:
     A node is `held` when it is a root or something outside the graph still refers to it.
     """
     nodes = topological(roots)
-    edges: dict[int, int] = {}
-    index: dict[int, int] = {}
-    for position, node in enumerate(nodes):
-        index[id(node)] = position
-        if node.value is None:
-            for source in node.src:
-                edges[id(source)] = edges.get(id(source), 0) + 1
+    index, edges = _count_edges(nodes)
     sizes: dict[int, int] = {0: -1, 1: 0}
     shapes: dict[Shape, tuple[int, ...]] = {}
     layouts: dict[Layout, int] = {}
@@ -163,22 +157,47 @@ def linearize(roots: Sequence[Node]) -> Recording:
                 key.append((1, node.dtype, ids, memories.setdefault(memory, len(memories))))
             held.append(False)
             continue
-        keep = identity in roots_ids or count(node) > _OWN_REFERENCES + edges.get(identity, 0)
-        held.append(keep)
         op = node.op
+        # a constant array that somebody holds is cheaper to make again than to write now
+        keep = identity in roots_ids or (
+            count(node) > _OWN_REFERENCES + edges.get(identity, 0) and op is not ops.FULL
+        )
+        held.append(keep)
         src = tuple([index[id(source)] for source in node.src])
         arg = node.arg
         if type(arg) is Layout:
-            base = node.src[0]
             arg = (
                 layouts.setdefault(arg, len(layouts)),
                 shapes.get(arg.shape) or _shape_ids(arg.shape, shapes, sizes),
-                view_axes(arg, base.shape, base.perm) if op is ops.VIEW else _covers(arg, base),
+                _arrangement(node),
             )
         elif type(arg) is HostCall:
             arg = arg.name
         key.append((op.number, src, ids, node.dtype, arg, node.perm, keep))
     return Recording(nodes, tuple(key), held, edges, list(sizes))
+
+
+def _count_edges(nodes: Sequence[Node]) -> tuple[dict[int, int], dict[int, int]]:
+    """The position of each node, and how often pending nodes among `nodes` refer to it.
+
+    A function of its own: names left over from its loops would count as holders of a node.
+    """
+    index: dict[int, int] = {}
+    edges: dict[int, int] = {}
+    for position, node in enumerate(nodes):
+        index[id(node)] = position
+        if node.value is None:
+            for source in node.src:
+                edges[id(source)] = edges.get(id(source), 0) + 1
+    return index, edges
+
+
+def _arrangement(node: Node) -> object:
+    """What a plan must know of the layout of a view or an update."""
+    base = node.src[0]
+    if node.op is ops.VIEW:
+        return view_axes(node.arg, base.shape, base.perm)
+    return _covers(node.arg, base)
 
 
 def _shape_ids(

@@ -1,4 +1,4 @@
-"""Loop nests: ordering, merging, tiling and cutting into chunks. Arithmetic on sizes and strides only.
+"""Loop nests: ordering, merging, tiling and cutting into chunks; arithmetic on sizes and strides.
 
 Operands are the arrays of a kernel (inputs, then outputs) and, last, the position that argmin and
 argmax report, where there is one. Owns no decision that depends on the kernel's operations.

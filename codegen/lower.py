@@ -1,13 +1,14 @@
 """Level 2: how one kernel runs at concrete sizes and strides.
 
-Owns the choice of loop order, core, layout classes, tiles, chunks and partial results. What it decides
-follows from the kernel, sizes and strides alone, so results are the same for any number of threads.
-Imports no device and no compiler.
+Owns the choice of loop order, core, layout classes, tiles, chunks and partial results. What it
+decides follows from the kernel, sizes and strides alone, so results are the same for any number of
+threads. Sums and products of floats keep NumPy's order, and so its bits (see summation.py); other
+reductions are exact in any order. Imports no device and no compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -40,7 +41,7 @@ from lazyfuse.codegen.loops import (
     whole,
 )
 from lazyfuse.codegen.partials import Combination, combine_boxes, combine_stretches
-from lazyfuse.codegen.summation import leaves, sort_axes, summation
+from lazyfuse.codegen.summation import leaves, summation
 from lazyfuse.devices.base import Launch, Source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -76,7 +77,7 @@ class Lowered:
     temporaries: tuple[Temporary, ...]
     elements: int
     _slots: Ints  # which of the caller's arrays each array of the program is
-    _makers: dict[str, Callable[[], Table]]
+    _makers: Mapping[str, Callable[[], Table]]
     _combination: Combination | None = None
     _tables: dict[str, Table] = field(default_factory=dict)
     _sources: dict[str, Source] = field(default_factory=dict)
@@ -129,10 +130,10 @@ def lower(
 
     Strides are in elements, one per domain axis (0: broadcast); those of reduction outputs are 0 on
     reduced axes. An array's first element (index 0 on every axis) is where its numpy array starts.
-    `order` is the memory order (axes from slowest to fastest, None: C) of the reduced values: it fixes
-    NumPy's order of summation. `value_strides`, where given, are their strides in NumPy (a view
-    of a computed array is not packed). A reduction directly over an input takes both from that
-    input's own strides, as NumPy does. No axis may have size 0.
+    `order` is the memory order (axes from slowest to fastest, None: C) of the reduced values, which
+    fixes NumPy's order of summation. `value_strides`, where given, are their strides in NumPy (a
+    view of a computed array is not packed). A reduction directly over an input takes both from
+    that input's own strides, as NumPy does. No axis may have size 0.
     """
     job = _Job(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
@@ -181,7 +182,7 @@ class _Job:
 
     def lower_map(self) -> Lowered:
         stores = self.operands[self.first_output :]
-        order = self.sorted_axes(stores + self.operands[: self.first_output])
+        order = self.sorted_axes(stores, self.operands[: self.first_output])
         loops = self.axis_loops(order, (False,) * len(self.shape))
         loops, offsets = flip(loops, self.first_output)
         nest = _arrange_map(whole(merge(loops), offsets))
@@ -194,12 +195,13 @@ class _Job:
         slots = tuple(range(len(self.operands)))
         return Lowered(self.kernel, form, (), self.elements, slots, tables)
 
-    def sorted_axes(self, strides: list[Ints]) -> list[int]:
-        """Axes of size above 1 from slowest to fastest, first array first."""
-        if len(self.wide) < 2:
-            return self.wide
-        kept = [tuple(each[axis] for axis in self.wide) for each in strides]
-        return [self.wide[place] for place in sort_axes(kept)]
+    def sorted_axes(self, leading: list[Ints], others: list[Ints]) -> list[int]:
+        """Axes of size above 1 from slowest to fastest: one leading array after the other decides."""
+
+        def slowness(axis: int) -> tuple[int, ...]:
+            return (*(abs(e[axis]) for e in leading), sum(abs(e[axis]) for e in others))
+
+        return sorted(self.wide, key=slowness, reverse=True)  # ties stay in C order
 
     def axis_loops(self, axes: Sequence[int], reduced: tuple[bool, ...]) -> list[Loop]:
         loops = [
@@ -225,7 +227,7 @@ class _Job:
             self.operands.append(_positions(self.shape, kernel.reduced))
         ordered = self.ordered_reduction()
         if ordered is None:
-            return self.lower_boxes(self.sorted_axes(self.operands[: self.caller_arrays]))
+            return self.lower_boxes(self.sorted_axes([], self.operands[: self.caller_arrays]))
         dtype = value_dtypes(kernel)[ordered.value]
         if ordered.value < len(kernel.inputs):
             value_strides = self.operands[ordered.value]
@@ -240,7 +242,7 @@ class _Job:
         return self.lower_tree(how.order[: -how.run], run, how.block, ordered)
 
     def ordered_reduction(self) -> Reduce | None:
-        """The reduction that fixes the order: one over a computed value rather than over an input."""
+        """The reduction that fixes the order: one over a computed value goes first."""
         ordered = [each for each in self.kernel.reductions if is_ordered(each)]
         ordered.sort(key=lambda each: each.value < len(self.kernel.inputs))
         return ordered[0] if ordered else None
@@ -255,7 +257,9 @@ class _Job:
         is_partial = len(lows) > 1 or any(loop.reduced for loop in outer)
         shape = tuple(loop.size for loop in outer if is_partial or not loop.reduced)
         loops = self.with_targets(outer + inner, len(outer), is_partial, shape, all_outer=True)
-        temporaries, slots = self.temporaries((len(lows), *shape) if is_partial else shape, is_partial)
+        if is_partial:
+            shape = (len(lows), *shape)
+        temporaries, slots = self.temporaries(shape, is_partial)
         nest = whole(loops, (0,) * len(loops[0].strides))
         long = min(total, block or total, STRETCH) > RUN_BLOCK
         form = Form(
@@ -310,7 +314,7 @@ class _Job:
         )
         step = _volume(shape) if is_partial else 0
         arrays = self.program_arrays
-        numpy_chunk = self.chunk if is_partial else NUMPY_CHUNK  # is_partial results are cut alike
+        numpy_chunk = self.chunk if is_partial else NUMPY_CHUNK  # partial results are cut alike
         tables = {
             language: partial(
                 box_table, nest, form, size, arrays, language, step, self.first_target
@@ -320,10 +324,11 @@ class _Job:
         if not is_partial:
             temporaries, slots = self.temporaries(shape, is_partial)
             return Lowered(kernel, form, temporaries, self.elements, slots, tables)
-        count = tables["numba"]().zones
-        temporaries, slots = self.temporaries((count, *shape), is_partial)
+        table = tables["numba"]()
+        temporaries, slots = self.temporaries((table.zones, *shape), is_partial)
         combination = combine_boxes(kernel, loops, self.partial_slots())
-        return Lowered(kernel, form, temporaries, self.elements, slots, tables, combination)
+        made = {"numba": table}
+        return Lowered(kernel, form, temporaries, self.elements, slots, tables, combination, made)
 
     @property
     def values(self) -> int:
@@ -345,7 +350,7 @@ class _Job:
     ) -> list[Loop]:
         """Loops with the strides of the targets that the program really writes.
 
-        Those of is_partial results replace the outputs' own; values of argmin and argmax are added in
+        Those of partial results replace the outputs' own; values of argmin and argmax are added in
         front of the positions.
         """
         dense: list[int] = []
@@ -368,7 +373,7 @@ class _Job:
         return changed
 
     def temporaries(self, shape: Ints, is_partial: bool) -> tuple[tuple[Temporary, ...], Ints]:
-        """Arrays for is_partial results and values, and the program's choice among the caller's arrays."""
+        """Arrays for partial results and values; the program's choice among the caller's arrays."""
         reductions = self.kernel.reductions
         found = [each.dtype for each in reductions] if is_partial else []
         slots = list(range(self.caller_arrays))
@@ -459,8 +464,7 @@ def _choose_core(loops: list[Loop], free: bool) -> tuple[str, int]:
         return "column", across
     along = _innermost(loops, lambda loop: loop.reduced)
     if along is not None and loops[along].size >= LONG:
-        if free or along == last or divisor_strip(loops[along].size):
-            return "row", along
+        return ("row", along) if free or divisor_strip(loops[along].size) else ("column", last)
     return ("row" if loops[last].reduced else "column"), last
 
 
@@ -469,4 +473,3 @@ def _sink(nest: Nest, at: int, free: bool) -> Nest:
     if nest.loops[at].reduced and not free:
         return sink(nest, at, divisor_strip(nest.loops[at].size))
     return sink(nest, at)
-

@@ -1,9 +1,9 @@
-"""The printer of language "numba": a kernel and a form as the text of one function of machine types.
+"""The printer of language "numba": a kernel and a form as one function of machine types.
 
 `def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and what else a chunk needs (see
 chunks.py), then for each array its byte address and its strides in elements. The names that the
-text may use come from the device (devices/numba_runtime.py). Identifiers: a array address, p pointer, s
-stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
+text may use come from the device (devices/numba_runtime.py). Identifiers: a array address,
+p pointer, s stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
 """
 
 from __future__ import annotations
@@ -178,14 +178,14 @@ class _Printer:
                     self.line(f"a{k}_{at + 1} = a{k}_{at} + i{at} * s{k}_{at}")
         for k in targets:
             self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer})")
-        place = {k: "0" for k in targets}
+        place = dict.fromkeys(targets, "0")
         if self.form.core == "column":
             self.open(f"for i in range(n{self.last}):")
             self.line(_INDEPENDENT)
             place = {k: self.place(k) for k in targets}
         for r, each in enumerate(self.kernel.reductions):
-            self.line(f"p{self.first_target + r}[{place[self.first_target + r]}] = " + stored(
-                identity(each), each.dtype))
+            k = self.first_target + r
+            self.line(f"p{k}[{place[k]}] = {stored(identity(each), each.dtype)}")
             if is_argument(each):
                 k = value_target(self.kernel, r)
                 self.line(f"p{k}[{place[k]}] = " + stored(identity(each, True), each.accumulator))
@@ -292,7 +292,9 @@ class _Printer:
                 self.end_argument(r, k)
                 continue
             value = f"acc{r}"
-            if self.needs_start() and self.form.methods[r] != "chain":
+            if self.form.methods[r] == "tree":
+                value = combined(each, identity(each), value)
+            elif self.needs_start() and self.form.methods[r] != "chain":
                 value = combined(each, load(f"p{k}", "0", each.dtype), value)
             self.line(f"p{k}[0] = {stored(value, each.dtype)}")
 
@@ -326,7 +328,21 @@ class _Printer:
             self.line(f"count = min({RUN_BLOCK}, {total} - low)")
             self.fill()
             self.combine_block()
+            if self.may_stop():
+                self.open(f"if {' and '.join(self.settled())}:")
+                self.line("break")
+                self.close()
             self.close()
+
+    def may_stop(self) -> bool:
+        """Whether the rest of a row may be left out once the results are settled."""
+        ops = {each.op for each in self.kernel.reductions}
+        return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
+
+    def settled(self) -> list[str]:
+        """For each `all` and `any`, the condition that nothing can change it any more."""
+        reductions = enumerate(self.kernel.reductions)
+        return [f"acc{r}" if x.op == "logical_or" else f"not acc{r}" for r, x in reductions]
 
     def only_pointers(self) -> bool:
         """Whether every reduction sums an input as it lies in memory."""
@@ -424,13 +440,14 @@ class _Printer:
         self.close()
 
     def combine_block(self) -> None:
-        for r in range(len(self.kernel.reductions)):
-            {
-                "tree": self.combine_tree,
-                "chain": self.combine_chain,
-                "fold": self.combine_fold,
-                "scalar": lambda r: None,
-            }[self.form.methods[r]](r)
+        combine = {
+            "tree": self.combine_tree,
+            "chain": self.combine_chain,
+            "fold": self.combine_fold,
+        }
+        for r, method in enumerate(self.form.methods):
+            if method != "scalar":  # done while the values were computed
+                combine[method](r)
 
     def combine_tree(self, r: int) -> None:
         dtype = self.kernel.reductions[r].accumulator

@@ -1,4 +1,4 @@
-"""Scalar values in text of language "numba": loads, casts, expressions of the op table, combinations.
+"""Scalar values in text of language "numba": loads, casts, the op table's expressions.
 
 Owns the spelling of one element's arithmetic; knows no loops.
 """
@@ -92,7 +92,7 @@ def _better(reduction: Reduce, value: str, best_value: str) -> tuple[str, str]:
 
 
 def identity(reduction: Reduce, of_value: bool = False) -> str:
-    """What accumulators start from. For argmin and argmax: the position, or `of_value` the value."""
+    """What accumulators start from. Of argmin and argmax: the position, or `of_value` the value."""
     op, dtype = reduction.op, reduction.accumulator
     if op in ("argmin", "argmax") and not of_value:
         return _LAST_POSITION
@@ -105,11 +105,9 @@ def _identity(op: str, dtype: str) -> str:
     kind = dtype[0]
     if op in ("fmin", "fmax"):  # NaN gives way to any other value
         op = op.replace("f", "arg") if kind in "iub" else op
-    if op == "add":
-        return {"f": "-0.0", "c": "complex(-0.0, -0.0)"}.get(kind, "0")
     if op in ("multiply", "logical_and"):
         return "1"
-    if op in ("logical_or", "bitwise_or", "bitwise_xor"):
+    if op in ("add", "logical_or", "bitwise_or", "bitwise_xor"):  # -0.0 + 0 is 0.0, in NumPy too
         return "0"
     if op == "bitwise_and":
         return "1" if kind == "b" else "0" if kind == "u" else "-1"

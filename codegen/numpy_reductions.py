@@ -8,6 +8,7 @@ that begin at `lows`.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ def reduce_runs(
 def reduce_in_order(ufunc: np.ufunc, value: Array, target: Array, flags: Flags) -> None:
     """Reduce one element after the other, the axes in the order in which they come."""
     rows = _rows(value, flags)
-    if rows.shape[1] == 1:
-        result = ufunc.accumulate(rows[:, 0])[-1:]
+    if ufunc is np.add and rows.shape[1] == 1:  # `reduce` would add pairwise
+        result = np.add.accumulate(rows[:, 0])[-1:] + value.dtype.type(0)
     else:  # NumPy combines whole rows where the first axis is the slow one
         result = ufunc.reduce(rows, axis=0, dtype=value.dtype)
     kept = _kept(target, flags)
@@ -94,7 +95,7 @@ def _raveled(value: Array, flags: Flags) -> Array:
 
 def _bounds(lows: Array, rows: Array) -> list[tuple[int, int]]:
     edges = [*lows.tolist(), rows.shape[-1]]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _stretches(target: Array, flags: Flags) -> list[Array]:

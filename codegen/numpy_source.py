@@ -1,8 +1,9 @@
 """The printer of language "numpy": a kernel and a form as NumPy calls on one cache-sized chunk.
 
-`def NAME(arrays, scalars, scratch)`: `arrays` are views of exactly the chunk, of one shape (a loop per
-axis; broadcast by strides of 0); `scratch(slot, shape, dtype)` gives working memory. Every operation is
-NumPy's own loop, so the bits are NumPy's. Identifiers: a array, x scalar, v value, r reduced value.
+`def NAME(arrays, scalars, scratch)`: `arrays` are views of exactly the chunk, of one shape (a loop
+per axis; broadcast by strides of 0); `scratch(slot, shape, dtype)` gives working memory. Every
+operation is NumPy's own loop, so the bits are NumPy's. Identifiers: a array, x scalar, v value,
+r reduced value.
 """
 
 from __future__ import annotations
@@ -75,10 +76,13 @@ class _Printer:
             last[at] = at
             for value in each.args:
                 last[value] = at
-        end = len(self.dtypes)
-        for output in (*self.kernel.stores, *self.kernel.reductions):
-            last[output.value] = end
+        for value in self.output_values():
+            last[value] = len(self.dtypes)
         return last
+
+    def output_values(self) -> list[int]:
+        values = [each.value for each in self.kernel.stores]
+        return values + [each.value for each in self.kernel.reductions]
 
     def entry(self) -> None:
         self.arguments()
@@ -88,8 +92,8 @@ class _Printer:
             self.instruction(at, each)
             self.release(at)
         self.stores(set(direct))
-        for r, each in enumerate(self.kernel.reductions):
-            self.reduction(r, each)
+        for r, reduction in enumerate(self.kernel.reductions):
+            self.reduction(r, reduction)
 
     def arguments(self) -> None:
         count = len(self.arrays)
@@ -154,9 +158,7 @@ class _Printer:
                 signature = signature.replace("l", "q").replace("L", "Q")
             listed = ", ".join(args)
             ufunc = row.ufunc.__name__
-            self.line(
-                f"np.{ufunc}({listed}, out=v{at}, signature={signature!r}, casting='unsafe')"
-            )
+            self.line(f"np.{ufunc}({listed}, out=v{at}, signature={signature!r}, casting='unsafe')")
         elif each.op in ("cast", "copy"):
             value = self.argument(each.args[0], each.out)
             self.line(f"np.copyto(v{at}, {value}, casting='unsafe')")
@@ -177,8 +179,7 @@ class _Printer:
 
         An output may be the same memory as an input.
         """
-        outputs = (*self.kernel.stores, *self.kernel.reductions)
-        if any(output.value < self.first_store for output in outputs):
+        if any(value < self.first_store for value in self.output_values()):
             return {}
         last_read = max(
             (self.last_use[k] for k in range(self.first_store) if k in self.last_use), default=-1
@@ -186,9 +187,11 @@ class _Printer:
         found: dict[int, str] = {}
         for k, store in enumerate(self.kernel.stores, self.first_store):
             value = store.value
-            if value >= max(self.first_value, last_read) and store.dtype == self.dtypes[value]:
-                if value not in found and self.kernel.body[value - self.first_value].op != "where":
-                    found[value] = f"a{k}"
+            late = value >= max(self.first_value, last_read)
+            if not late or value in found or store.dtype != self.dtypes[value]:
+                continue
+            if self.kernel.body[value - self.first_value].op != "where":  # it writes twice
+                found[value] = f"a{k}"
         return found
 
     def stores(self, direct: set[int]) -> None:

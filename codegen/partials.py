@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -82,18 +83,16 @@ class Combination:
             return partial
         joined: list[Array] = []
         at = 0
-        while at < len(self.blocks):
-            count = self.blocks.count(self.blocks[at])
+        for _, members in groupby(self.blocks):
+            count = len(list(members))
             lengths = self.lengths[at : at + count]
-            stretches = zip(lengths, partial[at : at + count], strict=True)
+            stretches = iter(list(zip(lengths, partial[at : at + count], strict=True)))
             joined.append(_tree(sum(lengths), stretches, complex_values))
             at += count
         return np.stack(joined)
 
 
-def combine_boxes(
-    kernel: Kernel, loops: Sequence[Loop], slots: tuple[Ints, Ints]
-) -> Combination:
+def combine_boxes(kernel: Kernel, loops: Sequence[Loop], slots: tuple[Ints, Ints]) -> Combination:
     """For partial results of boxes: shape (zones, *kept loops)."""
     kept = [loop for loop in loops if not loop.reduced]
     sizes = tuple(loop.size for loop in kept)
@@ -111,14 +110,10 @@ def combine_stretches(
     reduced = tuple(loop.reduced for loop in outer)
     lengths, blocks = stretches
     kept = [loop for loop in outer if not loop.reduced]
-    return Combination(
-        _results(kernel, kept, slots), sizes, reduced, tuple(lengths), tuple(blocks)
-    )
+    return Combination(_results(kernel, kept, slots), sizes, reduced, tuple(lengths), tuple(blocks))
 
 
-def _results(
-    kernel: Kernel, kept: Sequence[Loop], slots: tuple[Ints, Ints]
-) -> tuple[Result, ...]:
+def _results(kernel: Kernel, kept: Sequence[Loop], slots: tuple[Ints, Ints]) -> tuple[Result, ...]:
     outputs, partials = slots
     results = []
     value = partials[-1]
@@ -153,16 +148,15 @@ def _subtree(
 def _one_by_one(rows: Array) -> Array:
     """The sum over the first axis, one row after the other: no pairwise tree."""
     if len(rows) <= FEW_ROWS:
-        total = rows[0]
+        total: Array = rows[0]
         for row in rows[1:]:
             total = total + row
         return total
     flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
     if flat.shape[1] == 1:
-        total = np.add.accumulate(flat[:, 0])[-1]
-    else:  # NumPy adds whole rows where the first axis is the slow one
-        total = np.add.reduce(flat, axis=0)
-    return np.asarray(total).reshape(rows.shape[1:])
+        return np.add.accumulate(flat[:, 0])[-1:].reshape(rows.shape[1:])
+    # NumPy adds whole rows where the first axis is the slow one
+    return np.asarray(np.add.reduce(flat, axis=0)).reshape(rows.shape[1:])
 
 
 def _best(reduction: Reduce, values: Array, positions: Array) -> Array:
@@ -171,4 +165,5 @@ def _best(reduction: Reduce, values: Array, positions: Array) -> Array:
     ordered = np.take_along_axis(values, rank, axis=0)
     find = np.argmin if reduction.op == "argmin" else np.argmax
     row = np.expand_dims(find(ordered, axis=0), 0)
-    return np.take_along_axis(np.take_along_axis(positions, rank, axis=0), row, axis=0)[0]
+    found: Array = np.take_along_axis(np.take_along_axis(positions, rank, axis=0), row, axis=0)[0]
+    return found

@@ -30,7 +30,7 @@ class Summation:
 
     `order` holds all axes of size above 1, slowest first. The fastest `run` of them are summed
     pairwise, `block` elements at a time (0: all at once); the results of blocks, then of the slower
-    reduced axes, are added one after the other. `run` 0: elements are added one after the other.
+    reduced axes, are added one after the other, to 0. `run` 0: elements are added one by one.
     """
 
     order: Ints
@@ -39,7 +39,7 @@ class Summation:
 
 
 def sort_axes(strides: list[Ints]) -> list[int]:
-    """Axes from slowest to fastest as NumPy's iterator sorts them; one tuple of strides per array."""
+    """Axes from slowest to fastest as NumPy's iterator sorts them; strides come array by array."""
     rank = len(strides[0])
     axes = list(reversed(range(rank)))  # fastest first: the iterator's own order
     for at in range(1, rank):

@@ -10,13 +10,13 @@ import math
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from . import forking
 from .base import Array, DeviceError
 
 SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
@@ -83,8 +83,12 @@ class BufferPool:
         self._free: dict[int, deque[_Block]] = {}
         self._free_bytes = 0
         self._look = 0.0  # when to look for idle blocks next
+        self.after_fork()
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew; the child keeps arrays and blocks."""
         self._trimming = threading.Lock()
-        _pools.add(self)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A C-contiguous, uninitialised array of a plain dtype, aligned to cache lines if large."""
@@ -183,16 +187,3 @@ def size_class(size: int) -> int:
     """The size of the blocks that serve `size` bytes."""
     step = max(1 << (size.bit_length() - 1), 1) // _STEPS
     return -(-size // step) * step
-
-
-_pools: weakref.WeakSet[BufferPool] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """The child keeps its arrays; a lock that another thread held would never be released."""
-    for pool in list(_pools):
-        pool._trimming = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

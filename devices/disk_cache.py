@@ -25,6 +25,7 @@ _TOUCH = 600.0  # a hit marks its file as used at most this often
 _KEEP = 0.8  # a full directory is emptied down to this part of its limit
 _MOST_FAILURES = 3  # consecutive failed writes after which this process stops trying
 _MOST_BYTES = 64 << 20  # of one entry
+_ROOT = 0  # the user whose directories everybody trusts
 
 
 @dataclass(slots=True)
@@ -230,7 +231,7 @@ def _is_ours(status: os.stat_result) -> bool:
         return False
     if not hasattr(os, "geteuid"):  # Windows: access lists, not modes
         return True
-    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH
+    return status.st_uid in (os.geteuid(), _ROOT) and not status.st_mode & stat.S_IWOTH
 
 
 def _touch(path: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from . import forking
 from .base import Array, DeviceError, Launch, Source
 from .object_code import Loaded
 from .threads import ThreadPool
@@ -98,14 +99,19 @@ address_of = _address_reader()
 class Work:
     """How a device runs chunks: its threads, from which size on, and the chunk loop."""
 
-    __slots__ = ("_chunks", "load_chunks", "lock", "pool", "threads_above")
+    __slots__ = ("__weakref__", "_chunks", "_load", "_lock", "pool", "threads_above")
 
     def __init__(self, pool: ThreadPool, threads_above: int, load: Callable[[], Loaded]) -> None:
         self.pool = pool
         self.threads_above = threads_above
-        self.load_chunks = load
-        self.lock = threading.Lock()
+        self._load = load
         self._chunks: tuple[Loaded, Callable[..., int]] | None = None
+        self.after_fork()
+        forking.register(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew."""
+        self._lock = threading.Lock()
 
     def helpers(self, work: float, chunks: int) -> int:
         """How many threads should help with so many additions' worth of work."""
@@ -119,8 +125,10 @@ class Work:
     def chunks(self) -> Callable[..., int]:
         """The chunk loop, loaded when first needed."""
         if self._chunks is None:
-            loaded = self.load_chunks()
-            self._chunks = loaded, _Chunks(loaded.address)
+            with self._lock:  # a second loop would free the first, which may be running
+                if self._chunks is None:
+                    loaded = self._load()
+                    self._chunks = loaded, _Chunks(loaded.address)
         return self._chunks[1]
 
 
@@ -206,9 +214,9 @@ class NumbaProgram:
         def work() -> int:
             return loop(*arguments, _SPINS)
 
-        def assist() -> None:
+        def assist(alive: object = (self, memory)) -> None:
+            """Nobody waits for a helper that is late: it holds on to the code and the rows."""
             loop(*arguments, 0)
-            assert memory is not None  # kept alive, for whoever comes late
 
         helpers = self._work.helpers(launch.elements * self._weight, count)
         self._work.pool.run(work, assist, helpers)

@@ -1,7 +1,7 @@
 """NumPy's pairwise sum of contiguous floats, as LLVM functions that every CPU runs in vectors.
 
-Owns `pairwise_f8(pointer, count)`, `_f4`, `_c16` and `_c8` of generated text (numba_runtime.py lists
-them). The order of additions is NumPy's, so the bits are; eight accumulators are one vector.
+Owns `pairwise_f8(pointer, count)`, `_f4`, `_c16` and `_c8` of generated text (numba_runtime.py
+lists them). The order of additions is NumPy's, so the bits are; eight accumulators are one vector.
 Loads nothing heavy when imported.
 """
 
@@ -123,7 +123,7 @@ class _Writer:
         return self.loop(start, self.count, 1, total, step)
 
     def block(self, whole: Any) -> list[Any]:
-        """Eight accumulators over the first `whole` elements, then NumPy's order of joining them."""
+        """Eight accumulators over the first `whole` elements, joined in NumPy's order."""
 
         def load(index: Any) -> Any:
             place = self.builder.bitcast(self.place(index), self.vector.as_pointer())

@@ -8,13 +8,12 @@ Knows no compiler and no loader: the device passes both in.
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from . import forking
 from .base import DeviceError, Source
 from .disk_cache import DiskCache
 from .object_code import Loaded, load
@@ -62,10 +61,11 @@ class ProgramPool:
         self._uses = 0
         self.hits = self.built = self.loaded = self.evicted = 0
         self.seconds = 0.0  # spent building
-        self._reset()
-        _pools.add(self)
+        self.after_fork()
+        forking.register(self)
 
-    def _reset(self) -> None:
+    def after_fork(self) -> None:
+        """Make the lock anew."""
         self._lock = threading.RLock()
 
     def get(self, source: Source) -> Pooled:
@@ -207,15 +207,3 @@ class ProgramPool:
 def _identity(source: Source) -> str:
     text = f"{source.language}\n{source.name}\n{source.text}"
     return hashlib.sha256(text.encode()).hexdigest()[:40]
-
-
-_pools: weakref.WeakSet[ProgramPool] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for pool in list(_pools):
-        pool._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -19,7 +19,7 @@ class Raise:
     """Every method that would lead to a computation raises `EvaluationOff`."""
 
     def __init__(self) -> None:
-        self.traits = Traits("raise", "none", 1, ("numba", "numpy"), (MESSAGE,))
+        self.traits = Traits("raise", "none", 1, (), (MESSAGE,))
 
     def compile(self, source: Source) -> NoReturn:
         """Raise."""

@@ -6,7 +6,6 @@ Importing this loads no device. The face may change settings later through the d
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,12 +28,12 @@ class Entry:
 def device(name: str | None = None) -> Device:
     """The device of that name (None or "": LAZYFUSE_DEVICE, else "cpu"); one object per name."""
     wanted = name or os.environ.get("LAZYFUSE_DEVICE") or "cpu"
-    with _lock:
-        if wanted not in _made:
-            if wanted not in _MAKERS:
-                raise DeviceError(f"[device] expected {_known()}, got {wanted!r}{_why_not(wanted)}")
-            _made[wanted] = _MAKERS[wanted]()
-        return _made[wanted]
+    found = _made.get(wanted)
+    if found is None:
+        if wanted not in _MAKERS:
+            raise DeviceError(f"[device] expected {_known()}, got {wanted!r}{_why_not(wanted)}")
+        found = _made.setdefault(wanted, _MAKERS[wanted]())
+    return found
 
 
 def devices() -> list[Entry]:
@@ -85,7 +84,6 @@ _ABOUT = {
 }
 _REFUSED = {"opencl": "not part of this version: no OpenCL printer yet"}
 _made: dict[str, Device] = {}
-_lock = threading.RLock()
 
 
 def _known() -> str:
@@ -108,12 +106,3 @@ def _number(variable: str, default: int) -> int:
     except ValueError as error:
         raise DeviceError(f"[{variable}] expected a whole number >= 0, got {text!r}") from error
     return value
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

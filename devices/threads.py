@@ -3,7 +3,7 @@
 `ThreadPool.run(work, assist, helpers)` runs `work()` in the caller and `assist()` in helper
 threads, as far as these wake in time. Both share the work out by themselves (a common counter) and
 return when none is left, so a helper that wakes late costs nothing but its share, and several
-callers may run at once. Imports nothing of lazyfuse.
+callers may run at once.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import weakref
 from collections.abc import Callable
+
+from . import forking
 
 # Jobs that no helper has looked at yet, per helper: more are of no use to busy helpers.
 _BACKLOG = 4
@@ -77,10 +78,11 @@ class ThreadPool:
 
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads)
-        self._reset()
-        _pools.add(self)
+        self.after_fork()
+        forking.register(self)
 
-    def _reset(self) -> None:
+    def after_fork(self) -> None:
+        """Begin without helper threads."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._started = 0
         self._lock = threading.Lock()
@@ -138,16 +140,3 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
             return
         job.join()
         del job  # an idle helper must not keep the caller's arrays alive
-
-
-_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """A child has no helper threads, and locks may be in any state."""
-    for pool in list(_pools):
-        pool._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
-from lazyfuse import config, fallback, import_hook, report
+from lazyfuse import _face, config, import_hook, report
 
 _FRAMES = (__file__, import_hook.__file__, "<frozen runpy>")
 _USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
@@ -118,8 +118,7 @@ def _run(code: CodeType, module: ModuleType) -> None:
 
 
 def _print_report() -> None:
-    places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
-    print(report.text(places), file=sys.stderr)
+    print(_face._report(report), file=sys.stderr)
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:

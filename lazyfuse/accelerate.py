@@ -138,8 +138,9 @@ class _Loan:
         np.copyto(self.real, present)
         found = window(self.real)
         assert found is not None
-        self.storage.node = leaf(held(found[0], self.root.array), None)
-        self.storage.memory()
+        flat = held(found[0], self.root.array)
+        self.storage.node = leaf(flat, None)
+        self.storage._settle(flat)
 
 
 class Border:

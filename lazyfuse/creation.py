@@ -83,7 +83,7 @@ def array(
 
 def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
     if type(x) is scalar:
-        x = x.reshape(())
+        x = alone(node_of(x))
     result = x
     if copy or dtype is not None or order not in (None, "K"):
         result = x.astype(x.dtype if dtype is None else dtype, order=order or "K", copy=copy)

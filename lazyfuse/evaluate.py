@@ -74,7 +74,10 @@ def _evaluate(pending: list[Node], reason: str) -> None:
     counters["evaluations"] += 1
     run = Run(plan, recording, device)
     report.flushed(reason, plan, recording)
-    run.execute()
+    try:
+        run.execute()
+    finally:
+        _recorded.settle()
     for flags, operations in run.raised:
         floating.warn_for(flags, operations)
 
@@ -267,7 +270,7 @@ class Run:
         inputs = [_loadable(self.array(index)) for index in step.inputs]
         expected = check_step.before(self, step) if config.options.validate else None
         donors = {} if step.reductions else self.donors(step, last, shape)
-        outputs, pending = self.outputs(step, shape, inputs, donors)
+        outputs, pending, made = self.outputs(step, shape, inputs, donors)
         try:
             flags = self.launch(step, shape, inputs, outputs)
         except DeviceError as error:
@@ -278,6 +281,8 @@ class Run:
             raise
         for part, temporary in pending:
             np.copyto(part, temporary)
+        for index, array in made:
+            self.env[index] = array
         if expected is not None:
             check_step.after(self, step, outputs, expected)
         if flags and floating.is_wanted(flags):
@@ -338,22 +343,23 @@ class Run:
         shape: tuple[int, ...],
         inputs: list[Array],
         donors: dict[np.dtype[Any], list[Array]],
-    ) -> tuple[list[Array], list[tuple[Array, Array]]]:
-        """Arrays that a kernel writes, and copies to make once it has run."""
+    ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]]]:
+        """Arrays that a kernel writes; copies to make, and values that exist, once it has run."""
         values = self.plan.graph.values
         outputs: list[Array] = []
         pending: list[tuple[Array, Array]] = []
+        made: list[tuple[int, Array]] = []
         for position, index in enumerate(step.stores):
             value = values[index]
             if position not in step.targets:
                 gifts = donors.get(value.dtype) if value.perm is None else None
                 array = gifts.pop() if gifts else self.fresh(index, shape)
-                self.env[index] = array
+                made.append((index, array))
                 outputs.append(array)
                 continue
             update = step.targets[position]
             part, whole = self.target(update, inputs)
-            self.env[update] = whole
+            made.append((update, whole))
             if any(overlap(part, loaded) for loaded in inputs) or _crowded(part, outputs):
                 temporary = self.device.empty(part.shape, part.dtype)
                 pending.append((part, temporary))
@@ -363,9 +369,9 @@ class Run:
             value = values[update]
         for index in step.reductions:
             array = self.fresh(index, self.shape(index))
-            self.env[index] = array
+            made.append((index, array))
             outputs.append(array)
-        return outputs, pending
+        return outputs, pending, made
 
     def fresh(self, index: int, shape: tuple[int, ...]) -> Array:
         value = self.plan.graph.values[index]

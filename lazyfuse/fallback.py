@@ -111,8 +111,27 @@ def register_type(kind: type, convert: Callable[[Any, Kept], Any] = _their_objec
 
 def to_numpy(value: Any, kept: Kept) -> Any:
     """`value` with every array of ours in it, however nested, replaced by the real array."""
-    convert = _CONVERT.get(type(value))
-    return value if convert is None else convert(value, kept)
+    kind = type(value)
+    convert = _CONVERT.get(kind)
+    if convert is not None:
+        return convert(value, kept)
+    if kind not in _ORDINARY and _is_derived(kind):
+        return _gather_array(value, kept)
+    return value
+
+
+def _is_derived(kind: type) -> bool:
+    """Whether `kind` is a user's class derived from our array."""
+    if issubclass(kind, ndarray):
+        _CONVERT[kind] = _gather_array
+        return True
+    if len(_ORDINARY) < _CLASSES:
+        _ORDINARY.add(kind)
+    return False
+
+
+_CLASSES = 1000  # programs that make more classes than this may look each of them up
+_ORDINARY: set[type] = set()
 
 
 def gathered(value: Any) -> Any:

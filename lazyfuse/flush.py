@@ -59,17 +59,26 @@ class Pending:
     def flush(self, newest: Node, reason: str) -> None:
         """Evaluate every array that is still wanted and was recorded before `newest`."""
         frontier = self.frontier(newest)
-        self.nodes.clear()
-        self.lines.clear()
-        self.elements = 0
         if frontier:
             self.evaluate(frontier, reason)
+        else:
+            self.settle()
+
+    def settle(self) -> None:
+        """Called after an evaluation: what it did is no longer pending work."""
+        self.nodes = [ref for ref in self.nodes if _is_pending(ref())]
+        self.lines.clear()
+        self.elements = 0
 
     def frontier(self, newest: Node) -> list[Node]:
         """Pending nodes that are alive and not merely operands of other pending nodes."""
         alive = [node for ref in self.nodes if (node := ref()) is not None and node.value is None]
         used = {id(source) for node in alive for source in node.src}
         return [node for node in alive if id(node) not in used and node is not newest]
+
+
+def _is_pending(node: Node | None) -> bool:
+    return node is not None and node.value is None
 
 
 def held_bytes(roots: Sequence[Node]) -> int:

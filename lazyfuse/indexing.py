@@ -264,8 +264,8 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         converted[...] = value
         value = converted
     # an element takes what a sequence holds by rules of its dtype: NumPy knows them
-    strange = not region.ndim and shape_of(value) != () and not _has_ellipsis(key)
-    if strange or _at_once(self, region, value):
+    element = not region.ndim and not _has_ellipsis(key)
+    if (element and _is_strange(value, dtype)) or _at_once(self, region, value):
         write_now(self, key, value)
         return
     node = self._node
@@ -273,12 +273,20 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     layout = layout_in(node if node is not None else self._storage.node, region, origin)
     if _is_itself(self, region, value):
         return
-    new_value = value_node(value, dtype, region.shape)
+    new_value = value_node(value, dtype, region.shape, () if element else ...)
     if new_value is None:
         write_now(self, key, value)
     else:
         del node, view
         write_region(self, layout, new_value)
+
+
+def _is_strange(value: Any, dtype: Any) -> bool:
+    """Whether an element does not take `value` by a plain cast."""
+    if type(value) in PLAIN:
+        return False
+    kind = value.dtype.kind
+    return shape_of(value) != () or (kind in "fc" and kind != dtype.kind)
 
 
 def _at_once(self: ndarray, region: Array, value: Any) -> bool:
@@ -350,29 +358,29 @@ def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
     return same and value._view.strides == region.strides
 
 
-def value_node(value: Any, dtype: Any, shape: tuple[int, ...]) -> Node | None:
+def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -> Node | None:
     """What is assigned, as a node of that dtype that broadcasts to `shape`; None: not recordable.
 
-    Raises NumPy's errors for values that do not fit.
+    Raises NumPy's errors for values that do not fit (an element, key (), has rules of its own).
     """
     kind = type(value)
     if kind in PLAIN:
         number = np.empty((), dtype)
-        number[...] = value
+        number[key] = value
         return scalar_node(number, dtype)
     if isinstance(value, ndarray):
-        key = dtype_of(value)
-        if key not in CANONICAL:
+        source = dtype_of(value)
+        if source not in CANONICAL:
             return None
         own = shape_of(value)
     elif value.dtype not in CANONICAL:
         return None
     else:
-        key, own = value.dtype, value.shape
+        source, own = value.dtype, value.shape
     if own != shape and not _fits(own, shape):
-        blank(shape, dtype)[...] = blank(own, key)  # raises
-    if key.kind == "c" != dtype.kind:
-        np.empty((), dtype)[...] = np.zeros((), key)  # warns
+        blank(shape, dtype)[...] = blank(own, source)  # raises
+    if source.kind == "c" != dtype.kind:
+        np.empty((), dtype)[...] = np.zeros((), source)  # warns
     node = node_of(value) if isinstance(value, ndarray) else captured_copy(value)
     return cast_node(_without_leading(node, len(shape)), dtype)
 
@@ -421,9 +429,11 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
             return False
     rest = shape[len(covered) :]
     own = shape_of(value)
-    single = size_of(own) == 1
+    single = size_of(own) == 1 and len(own) <= 1
     if not single and (len(own) > len(rest) or not _fits(own, rest)):
         return False
+    if isinstance(value, np.generic):  # masks convert it as they do arrays
+        value = np.asarray(value)
     chosen = value_node(value, dtype_of(self), () if single else rest)
     if chosen is None:
         return False

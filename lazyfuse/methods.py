@@ -40,7 +40,7 @@ from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import dtype_of, order_of, real_operand, shape_of
 from lazyfuse.standins import standin
-from lazyfuse.views import Array, Perm, ghost, keep_order
+from lazyfuse.views import Array, Perm, ghost, keep_order, packed_order
 
 Method = Callable[..., Any]
 
@@ -105,12 +105,18 @@ def ravel(self: ndarray, order: Any = "C") -> Any:
     small = settle(self)
     if small is not None:
         return _viewed(self, small, small.ravel(order))
-    if order in ("K", "k", 2):
-        view = base_view(self)
-        perm = keep_order(view)
+    view = base_view(self)
+    perm = _ordered(self, order)
+    flags = view.flags
+    letter = str(order).upper()[0] if order is not None else "K"
+    if packed_order(view)[0] and (
+        letter == "K" or (flags.c_contiguous if perm is None else flags.f_contiguous)
+    ):
         turned = self if perm is None else derive(self, view.transpose(perm))
         return reshape(turned, -1)
-    return reshape(self, -1, order=order)
+    fresh = alone(_copied(self, perm))
+    flat = base_view(fresh) if perm is None else base_view(fresh).transpose(perm)
+    return derive(fresh, flat.reshape(-1))
 
 
 def flatten(self: ndarray, order: Any = "C") -> Any:
@@ -216,7 +222,8 @@ def astype(
     if target not in CANONICAL:
         return wrap(gather(self).astype(dtype, order, casting, subok, copy))
     if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):
-        np.ones((), source).astype(target, casting=casting)  # raises or warns
+        some = np.ones((1,) * min(1, len(shape_of(self))), source)
+        some.astype(target, casting=casting)  # raises or warns
     target = CANONICAL[target]
     perm = _ordered(self, order)
     if target == source:
@@ -327,6 +334,11 @@ def _elements(self: ndarray) -> Iterator[Any]:
                 yield self[later]  # type: ignore[index]
             return
         yield value
+
+
+def to_numpy(self: ndarray) -> Array:
+    """The values as a `numpy.ndarray`, evaluated. Shares memory with the array, as a view does."""
+    return export(self)
 
 
 def __contains__(self: ndarray, item: Any) -> bool:
@@ -452,6 +464,7 @@ def _install() -> None:
         "__index__": _converter(operator.index, True),
     }
     install({name: _named(name, each) for name, each in converters.items()})
+    install({"to_numpy": to_numpy})
     ndarray.__new__ = _make  # type: ignore[method-assign,assignment]
     ndarray.__init__ = lambda self, *args, **kwargs: None  # type: ignore[misc,assignment]
     ndarray.__class_getitem__ = classmethod(types.GenericAlias)  # type: ignore[attr-defined]

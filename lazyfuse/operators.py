@@ -141,8 +141,11 @@ def _grows(left: Any, right: Any) -> bool:
             and right.dtype in CANONICAL
             and left.size
         )
-    size = size_of(broadcast(first, second))
-    return size >= options.eager_below > 0 and left.dtype in CANONICAL and right.dtype in CANONICAL
+    try:
+        size = size_of(broadcast(first, second))
+    except ValueError:
+        return False  # NumPy says what is wrong first
+    return size >= options.eager_below and left.dtype in CANONICAL and right.dtype in CANONICAL
 
 
 def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from lazyfuse import fallback, methods, namespaces, overrides
 from lazyfuse.array import export, gather, ndarray, wrap
 from lazyfuse.attributes import become
+from lazyfuse.operators import dtype_of
 from lazyfuse.registry import OURS
 from lazyfuse.scalars import scalar
 from lazyfuse.ufunc import ufunc_of
@@ -84,6 +85,13 @@ def __buffer__(self: ndarray, flags: int, /) -> memoryview:
     return memoryview(export(self))
 
 
+def _array_struct(self: ndarray) -> Any:
+    # NumPy asks for this first, and reads strings and records wrongly through it
+    if dtype_of(self).kind not in "biufcO":
+        raise AttributeError("__array_struct__")
+    return export(self).__array_struct__
+
+
 def rebuild(value: Any) -> Any:
     """Unpickle: an array of ours around NumPy's."""
     return wrap(value)
@@ -106,7 +114,19 @@ def __setstate__(self: ndarray, state: Any, /) -> None:
     become(self, wrap(value))
 
 
+def __array_finalize__(self: ndarray, obj: Any, /) -> None:
+    """As `numpy.ndarray.__array_finalize__`: nothing to do."""
+
+
+def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
+    """As `numpy.ndarray.to_device`: there is the CPU."""
+    np.empty(0).to_device(device, stream=stream)  # refuses others as NumPy does
+    return self
+
+
 _METHODS = (
+    __array_finalize__,
+    to_device,
     __array_ufunc__,
     __array_function__,
     __array__,
@@ -121,5 +141,6 @@ _METHODS = (
 )
 
 methods.install({function.__name__: function for function in _METHODS})
+ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
 fallback.register_type(scalar, lambda value, kept: gather(value)[()])

@@ -395,14 +395,17 @@ def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
     return from_node(step(TABLE["subtract"], high, low))
 
 
+_COUNT = type(np.count_nonzero(()))
+
+
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    """As `numpy.count_nonzero`; without an axis the result is a Python int, so it is evaluated."""
+    """As `numpy.count_nonzero`; without an axis older NumPys give a Python int."""
     try:
         counted = _count_nonzero(a, axis, keepdims)
     except _Refused:
         return fallback.run(np.count_nonzero, "count_nonzero", (a, axis), {"keepdims": keepdims})
-    return int(counted) if axis is None and not keepdims else counted
+    return int(counted) if _COUNT is int and axis is None and not keepdims else counted
 
 
 @as_one

@@ -129,6 +129,8 @@ def _itself(self: scalar, *args: Any, **kwargs: Any) -> scalar:
 
 
 def _conjugate(self: scalar) -> Any:
+    if array.node_of(self).dtype.kind != "c":
+        return self
     return record_unary(operators.TABLE["conjugate"], self)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from lazyfuse import fallback
 from lazyfuse.array import (
+    alone,
     cast_node,
     from_node,
     ndarray,
@@ -57,6 +58,8 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
         given = tuple(value for value in (condition, x, y) if value is not _NoValue)
         return fallback.run(np.where, "where", given, {})
     result = _recorded("where", (condition, x, y))
+    if result is not None and type(result) is not ndarray:
+        return alone(node_of(result))  # never a number
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
 
 
@@ -77,7 +80,7 @@ def clip(
             low = None if min is _NoValue else min
             high = None if max is _NoValue else max
             result = _clip(a, low, high)
-        elif _NoValue not in (a_min, a_max) and min is max is _NoValue:
+        elif a_min is not _NoValue is not a_max and min is max is _NoValue:
             result = _clip(a, a_min, a_max)
         else:
             result = None

@@ -131,7 +131,12 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
         nodes = []
         casting = kwargs.get("casting", "same_kind")
         for row in self._rows:
-            node = map_node(row, operands, signature, casting)
+            try:
+                node = map_node(row, operands, signature, casting)
+            except ValueError:
+                if outs:
+                    return None  # NumPy, too, looks at the dtypes and shapes of what it writes to
+                raise
             if node is None:
                 return None
             nodes.append(node)
@@ -229,7 +234,8 @@ def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:
 def _small_or_number(x: Any) -> Any:
     kind = type(x)
     if kind is ndarray:
-        return None if x._thin else x._small
+        small = x._small
+        return None if small is None or x._thin else small
     return x if kind in PLAIN else None
 
 

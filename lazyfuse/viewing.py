@@ -42,6 +42,8 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             whole = base_view(args[0])
             rest = fallback.gathered(args[1:])
             result = theirs(whole, *rest, **fallback.gathered(kwargs))
+            if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
+                return args[0][()]
             if type(result) is not np.ndarray or result.dtype == whole.dtype:
                 return _as_views(args[0], result, whole)
         return fallback.run(theirs, name, args, kwargs)

@@ -104,9 +104,7 @@ def expected(
         packed = np.empty([shape[a] for a in axes], each.out).transpose(*inverse)
         packed[...] = result
         values.append(packed)
-    results = [
-        np.broadcast_to(values[s.value], shape).astype(s.dtype) for s in kernel.stores
-    ]
+    results = [np.broadcast_to(values[s.value], shape).astype(s.dtype) for s in kernel.stores]
     reduced = tuple(at for at, flag in enumerate(kernel.reduced) if flag)
     for reduction in kernel.reductions:
         value = values[reduction.value]
@@ -114,7 +112,9 @@ def expected(
             value = np.broadcast_to(value, shape)
         row = ops.TABLE[f"reduce:{reduction.op}"]
         if row.ufunc is not None:
-            results.append(np.asarray(row.ufunc.reduce(value, axis=reduced, dtype=reduction.accumulator)))
+            results.append(
+                np.asarray(row.ufunc.reduce(value, axis=reduced, dtype=reduction.accumulator))
+            )
         else:
             axis = reduced[0] if len(reduced) == 1 else None
             value = value.astype(reduction.accumulator)
@@ -143,7 +143,12 @@ def apply(op: str, args: tuple[int, ...], dtype: str, out: str | None = None) ->
 
 
 def reduction(
-    op: str, dtype: str, value: int = 0, accumulator: str | None = None, inputs: int = 1, rank: int = 1
+    op: str,
+    dtype: str,
+    value: int = 0,
+    accumulator: str | None = None,
+    inputs: int = 1,
+    rank: int = 1,
 ) -> Kernel:
     """A kernel of one reduction over all axes of its first input."""
     kept = accumulator or dtype

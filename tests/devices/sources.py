@@ -17,7 +17,7 @@ def map_source(
     independent: bool = True,
     before: str = "",
 ) -> Source:
-    """One loop over `a0`, `a1`, ...; `x0`, ... are the scalars; `body` is what an iteration does."""
+    """One loop over `a0`, `a1`, ...; `x0`, ... are the scalars; `body` is one iteration."""
     lines = [f"def {name}(meta, scalars):", "    clear_flags()", "    n = meta[0]"]
     for k, code in enumerate(arrays):
         lines += [f"    a{k} = pointer_{code}(meta[{1 + 2 * k}])", f"    s{k} = meta[{2 + 2 * k}]"]

@@ -96,9 +96,12 @@ def test_memory_need_not_be_aligned_nor_contiguous(cpu: CPU) -> None:
     shifted: Array = raw[1:].view("f8")
     shifted[:] = packed["value"]
     out = np.zeros(301)
-    assert cpu.compile(map_source("a1[i] = a0[i] + 1.0", ("f8",) * 2)).launch(
-        launch_of((shifted, out))
-    ) == 0
+    assert (
+        cpu.compile(map_source("a1[i] = a0[i] + 1.0", ("f8",) * 2)).launch(
+            launch_of((shifted, out))
+        )
+        == 0
+    )
     np.testing.assert_array_equal(out, np.arange(301) + 1.0)
 
 
@@ -185,9 +188,10 @@ def test_an_exception_in_numpy_text_comes_through(cpu: CPU) -> None:
     program = cpu.compile(numpy_source("raise KeyError('here')", ("f8",)))
     with pytest.raises(KeyError, match="here"):
         program.launch(launch_of((np.zeros(100),), (), 8))
-    assert cpu.compile(numpy_source("a0[...] = 1", ("f8",))).launch(
-        launch_of((np.zeros(100),), (), 8)
-    ) == 0
+    assert (
+        cpu.compile(numpy_source("a0[...] = 1", ("f8",))).launch(launch_of((np.zeros(100),), (), 8))
+        == 0
+    )
 
 
 def test_helper_functions_are_compiled_once(cpu: CPU) -> None:
@@ -240,7 +244,14 @@ def test_numpy_text_gets_scratch_of_its_own_thread(cpu: CPU) -> None:
 
 def test_the_address_of_an_array_is_where_its_first_element_lies() -> None:
     data = np.arange(20.0).reshape(4, 5)
-    for array in (data, data[1:, ::-1], data.T, data[2, 3:], np.array(3.0), data.view(np.ma.MaskedArray)):
+    for array in (
+        data,
+        data[1:, ::-1],
+        data.T,
+        data[2, 3:],
+        np.array(3.0),
+        data.view(np.ma.MaskedArray),
+    ):
         assert address_of(array) == array.__array_interface__["data"][0]
 
 

@@ -47,8 +47,14 @@ def test_no_contraction_and_no_reassociation() -> None:
     assert "vfm" not in text
     body = "x = a0[i]\ntotal = total + x\na1[i] = total"
     source = map_source(body, ("f8", "f8"))
-    source = Source("numba", "k", source.text.replace("    for", "    total = 0.0\n    for"), 1,
-                    source.arrays, ())
+    source = Source(
+        "numba",
+        "k",
+        source.text.replace("    for", "    total = 0.0\n    for"),
+        1,
+        source.arrays,
+        (),
+    )
     data, out = np.random.default_rng(0).standard_normal(1001), np.zeros(1001)
     CPU(threads=1).compile(source).launch(launch_of((data, out)))
     np.testing.assert_array_equal(out, np.cumsum(data))
@@ -84,8 +90,14 @@ def test_only_the_innermost_loop_around_the_mark_is_independent() -> None:
 
 
 def test_the_mark_is_harmless_in_helpers_and_outside_loops() -> None:
-    helper = "@njit\ndef add(p, q, n):\n    for j in range(n):\n        independent()\n        q[j] = p[j] + 1.0\n\n\n"
-    text = helper + """def k(meta, scalars):
+    text = """@njit
+def add(p, q, n):
+    for j in range(n):
+        independent()
+        q[j] = p[j] + 1.0
+
+
+def k(meta, scalars):
     independent()
     add(pointer_f8(meta[1]), pointer_f8(meta[3]), meta[0])
     return int32(0)

@@ -147,9 +147,7 @@ def test_threads_that_ask_at_once_build_once() -> None:
     cpu = CPU(threads=1)
     source = map_source("a1[i] = a0[i] * 7.0", ("f8", "f8"))
     found: list[object] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(cpu.compile(source))) for _ in range(6)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(cpu.compile(source))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -64,7 +64,7 @@ def test_settings_come_from_the_environment(
 def test_a_setting_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("many", "-1"):
         monkeypatch.setenv("LAZYFUSE_NUM_THREADS", text)
-        with pytest.raises(DeviceError, match="LAZYFUSE_NUM_THREADS.*whole number"):
+        with pytest.raises(DeviceError, match=r"LAZYFUSE_NUM_THREADS.*whole number"):
             registry.device()
 
 
@@ -142,9 +142,8 @@ def test_importing_devices_loads_nothing_heavy() -> None:
     script = """
 import sys
 import lazyfuse.devices.registry as registry
-before = set(sys.modules)
-device = registry.device("cpu")
-assert not {"numba", "llvmlite", "ctypes"} & before, before
+assert "lazyfuse.devices.cpu" not in sys.modules
+registry.device("cpu")
 assert not {"numba", "llvmlite"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -19,19 +19,24 @@ from lazyfuse.devices.threads import ThreadPool, available
 from tests.devices.sources import launch_of, map_source, numpy_source
 
 
-def take_all(pending: Iterator[int], taken: list[int], pause: float = 0.0) -> None:
-    for number in pending:
-        taken.append(number)
-        time.sleep(pause)
+def share(pool: ThreadPool, count: int, helpers: int) -> list[int]:
+    """What the participants took from a common iterator."""
+    taken: list[int] = []
+    pending: Iterator[int] = iter(range(count))
+
+    def work() -> None:
+        for number in pending:
+            taken.append(number)
+            time.sleep(0)
+
+    pool.run(work, work, helpers)
+    return sorted(taken)
 
 
 def test_all_work_is_done_once() -> None:
     pool = ThreadPool(4)
     for _ in range(50):
-        taken: list[int] = []
-        pending = iter(range(100))
-        pool.run(lambda: take_all(pending, taken), lambda: take_all(pending, taken), 3)
-        assert sorted(taken) == list(range(100))
+        assert share(pool, 100, 3) == list(range(100))
 
 
 def test_helpers_take_part() -> None:
@@ -40,11 +45,11 @@ def test_helpers_take_part() -> None:
     pool.run(meeting.wait, meeting.wait, 3)
 
 
-def test_without_helpers_the_caller_works_alone() -> None:
-    for pool, helpers in ((ThreadPool(1), 5), (ThreadPool(4), 0)):
-        seen: list[int] = []
-        pool.run(lambda: seen.append(threading.get_ident()), pytest.fail, helpers)
-        assert seen == [threading.get_ident()]
+@pytest.mark.parametrize(("threads", "helpers"), [(1, 5), (4, 0)])
+def test_without_helpers_the_caller_works_alone(threads: int, helpers: int) -> None:
+    seen: list[int] = []
+    ThreadPool(threads).run(lambda: seen.append(threading.get_ident()), pytest.fail, helpers)
+    assert seen == [threading.get_ident()]
 
 
 def test_nobody_waits_for_helpers_when_the_work_is_known_to_be_done() -> None:
@@ -82,12 +87,15 @@ def test_idle_helpers_keep_nothing_alive() -> None:
     pool = ThreadPool(3)
 
     class Thing:
-        pass
+        def __init__(self) -> None:
+            self.meeting = threading.Barrier(3, timeout=20)
+
+        def work(self) -> None:
+            self.meeting.wait()
 
     thing = Thing()
     gone = weakref.ref(thing)
-    meeting = threading.Barrier(3, timeout=20)
-    pool.run(lambda: meeting.wait() and bool(thing), lambda: meeting.wait() and bool(thing), 2)
+    pool.run(thing.work, thing.work, 2)
     del thing
     for _ in range(200):
         gc.collect()
@@ -101,10 +109,7 @@ def test_the_number_of_threads_can_change() -> None:
     pool = ThreadPool(2)
     for count in (4, 1, 3, 2):
         pool.resize(count)
-        taken: list[int] = []
-        pending = iter(range(50))
-        pool.run(lambda: take_all(pending, taken), lambda: take_all(pending, taken), 8)  # noqa: B023
-        assert sorted(taken) == list(range(50))
+        assert share(pool, 50, 8) == list(range(50))
         assert pool.threads == count
 
 
@@ -157,9 +162,12 @@ def test_few_elements_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = CPU(threads=4, threads_above=1000)
     program = cpu.compile(map_source("a1[i] = a0[i]", ("f8", "f8")))
     helpers: list[int] = []
-    monkeypatch.setattr(
-        cpu.threads, "run", lambda work, assist, count: (helpers.append(count), work())
-    )
+
+    def run(work: Callable[[], object], assist: object, count: int) -> None:
+        helpers.append(count)
+        work()
+
+    monkeypatch.setattr(cpu.threads, "run", run)
     data, out = np.arange(400.0), np.zeros(400)
     for elements in (999, 1000, 1500, 5000):
         program.launch(launch_of((data, out), (), 8, elements))

@@ -14,7 +14,7 @@ from lazyfuse.devices.base import Array, Source
 from lazyfuse.devices.cpu import CPU
 from tests.devices.sources import launch_of, map_source
 
-NUMPY = {
+NUMPY: dict[str, Callable[..., Any]] = {
     "acos": np.arccos,
     "acosh": np.arccosh,
     "asin": np.arcsin,
@@ -42,6 +42,11 @@ def cpu() -> CPU:
     return CPU(threads=1)
 
 
+def reference_of(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = NUMPY[name] if name in NUMPY else getattr(np, name)
+    return found
+
+
 def source_of(name: str, code: str) -> Source:
     arity = vector_math.ARITY[name]
     prefix = "vm_" if code == "f8" else "vmf_"
@@ -65,7 +70,7 @@ def run(cpu: CPU, name: str, inputs: list[Array]) -> Array:
 @pytest.mark.parametrize("name", NAMES)
 def test_values_are_within_four_units_in_the_last_place(cpu: CPU, name: str, code: str) -> None:
     inputs = samples(name, code, 1003)
-    reference: Callable[..., Any] = NUMPY.get(name) or getattr(np, name)
+    reference = reference_of(name)
     expected = reference(*[value.astype("f8") for value in inputs])
     error = np.abs(run(cpu, name, inputs).astype("f8") - expected)
     # erfc near its tail and exp10 by way of pow: the reference itself is off
@@ -96,7 +101,7 @@ def test_special_values_are_as_in_numpy(cpu: CPU, name: str, code: str) -> None:
     values = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan], code)
     grid = np.meshgrid(values, values) if vector_math.ARITY[name] == 2 else [values]
     inputs = [np.ascontiguousarray(part.ravel()) for part in grid]
-    reference: Callable[..., Any] = NUMPY.get(name) or getattr(np, name)
+    reference = reference_of(name)
     with np.errstate(all="ignore"):
         expected = reference(*inputs)
     result = run(cpu, name, inputs)
@@ -109,9 +114,7 @@ def test_special_values_are_as_in_numpy(cpu: CPU, name: str, code: str) -> None:
 @pytest.mark.parametrize("code", ["f8", "f4"])
 @pytest.mark.parametrize("name", NAMES)
 def test_loops_call_the_simd_version(name: str, code: str) -> None:
-    symbol, lanes = vector_math.vector_symbol(
-        name, int(code[1]), numba_runtime.target_features()
-    )
+    symbol, lanes = vector_math.vector_symbol(name, int(code[1]), numba_runtime.target_features())
     assert lanes > 1
     text = numba_compiler.assembly(source_of(name, code))
     loop = text[text.index("lazyfuse_entry:") :].split("\nlf_")[0]

@@ -72,7 +72,8 @@ def attempt(text: str, names: World) -> tuple[str, str] | None:
     try:
         exec(code_of(text), names)
     except Exception as error:
-        return type(error).__name__, str(error)
+        # Python shows a class of ours by its bare name
+        return type(error).__name__, str(error).replace("numpy.ndarray", "ndarray")
     return None
 
 
@@ -96,15 +97,20 @@ class Pair:
 
     def check(self, name: str, values: bool) -> None:
         """Compare one name; its values only if asked, since that evaluates them."""
-        same(name, self.plain[name], self.lazy[name], self.program.tolerance, values)
+        try:
+            same(name, self.plain[name], self.lazy[name], self.program.tolerance, values)
+        except Difference:
+            raise
+        except Exception as error:
+            raise Difference(f"{name}: reading it raises {type(error).__name__}: {error}") from error
 
     def finish(self) -> None:
         """Compare everything that is left."""
-        if set(self.plain) != set(self.lazy):
-            raise Difference(f"names {set(self.plain) ^ set(self.lazy)}")
-        for name in self.plain:
-            if name not in ("np", "numpy", "__builtins__"):
-                self.check(name, True)
+        plain, lazy = [{n for n in names if n[0] != "_"} for names in (self.plain, self.lazy)]
+        if plain != lazy:
+            raise Difference(f"names {plain ^ lazy}")
+        for name in sorted(plain - {"np", "numpy"}):
+            self.check(name, True)
 
 
 def run(program: Program) -> None:

@@ -1,0 +1,161 @@
+"""Puts the package together: what `import lazyfuse` imports, and how its names are found.
+
+Importing the modules below registers what lazyfuse has in the place of NumPy's functions. Modules
+that only some programs need (explain, report, accelerate, NumPy's own submodules) wait until asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import (  # noqa: F401  # each registers its functions
+    computed,
+    creation,
+    errstate,
+    fallback,
+    namespaces,
+    products,
+    protocols,
+    recipes,
+    reductions,
+    scalars,
+    selection,
+    shaping,
+    sorting,
+    special,
+    ufunc,
+    viewing,
+)
+
+ADDED = (
+    "accelerate",
+    "cache_clear",
+    "cache_info",
+    "devices",
+    "evaluate",
+    "explain",
+    "fallbacks",
+    "lazyfuse_version",
+    "options",
+    "report",
+)
+"""What the main namespace has beyond NumPy's."""
+
+REAL = ("linalg", "fft", "random")
+"""Submodules with a file of their own; the rest are made by namespaces.py."""
+
+
+class _Callable(ModuleType):
+    """A module of ours that is also a function of the same name: `lazyfuse.explain(x)`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _CALLS[self.__name__](self, *args, **kwargs)
+
+
+def _report(module: Any) -> str:
+    """What ran so far, and which functions NumPy ran at once, as text."""
+    places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
+    text: str = module.text(places)
+    return text
+
+
+def _evaluate(module: Any, *arrays: Any) -> None:
+    """Compute the arrays now, together."""
+    from lazyfuse.array import node_of  # noqa: PLC0415
+
+    module.evaluate([node_of(x) for x in arrays], "lazyfuse.evaluate")
+
+
+def _devices(module: Any) -> Any:
+    """The devices there are, and why others are not used."""
+    return importlib.import_module("lazyfuse.devices.registry").devices()
+
+
+_CALLS = {
+    "lazyfuse.accelerate": lambda module, function: module.accelerate(function),
+    "lazyfuse.explain": lambda module, *arrays: module.explain(*arrays),
+    "lazyfuse.report": _report,
+    "lazyfuse.evaluate": _evaluate,
+    "lazyfuse.devices": _devices,
+}
+
+
+def _callable_module(name: str) -> Any:
+    module = importlib.import_module(name)
+    module.__class__ = _Callable
+    return module
+
+
+def cache_info() -> dict[str, Any]:
+    """What the caches of plans, programs and buffers hold."""
+    found: dict[str, Any] = {"plans": _module("evaluate").plan_cache_info()}
+    device = _module("devices.registry").device(None)
+    for name in ("programs", "buffers"):
+        pool = getattr(device, name, None)
+        if hasattr(pool, "info"):
+            found[name] = pool.info()
+    return found
+
+
+def cache_clear() -> None:
+    """Empty the caches of plans, programs and buffers."""
+    _module("evaluate").clear_plans()
+    device = _module("devices.registry").device(None)
+    for name in ("programs", "buffers"):
+        pool = getattr(device, name, None)
+        if hasattr(pool, "clear"):
+            pool.clear()
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"lazyfuse.{name}")
+
+
+def _version() -> str:
+    return importlib.import_module("importlib.metadata").version("lazyfuse")  # type: ignore[no-any-return]
+
+
+def _find(name: str) -> Any:
+    if f"lazyfuse.{name}" in _CALLS:
+        return _callable_module(f"lazyfuse.{name}")
+    if name == "fallbacks":
+        return fallback.counts
+    if name == "lazyfuse_version":
+        return _version()
+    if name in ("cache_info", "cache_clear"):
+        return globals()[name]
+    if name in REAL:
+        return importlib.import_module(f"lazyfuse.{name}")
+    if name.startswith("__") and name != "__array_namespace_info__":
+        raise AttributeError(f"module 'lazyfuse' has no attribute {name!r}")
+    try:
+        return namespaces.find("numpy", name)
+    except AttributeError as error:
+        text = str(error).replace("module 'numpy'", "module 'lazyfuse'")
+        raise AttributeError(text) from None
+
+
+def look_up(name: str) -> Any:
+    """What `lazyfuse.<name>` is; kept in the package from then on."""
+    found = _find(name)
+    setattr(sys.modules["lazyfuse"], name, found)
+    return found
+
+
+def complete(package: dict[str, Any]) -> None:
+    """Submodules into the package; NumPy's names over modules of ours that are called the same."""
+    namespaces.install()
+    for name, value in list(package.items()):
+        if isinstance(value, ModuleType) and value.__name__ == f"lazyfuse.{name}":
+            if f"lazyfuse.{name}" in _CALLS:
+                value.__class__ = _Callable
+            elif hasattr(np, name) and not isinstance(getattr(np, name), ModuleType):
+                package[name] = namespaces.find("numpy", name)
+    for path in namespaces.MODULES:
+        if "." not in path and path not in REAL:
+            package[path] = sys.modules[f"lazyfuse.{path}"]

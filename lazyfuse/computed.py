@@ -1,0 +1,68 @@
+"""The methods of arrays that compute: our functions in the place of NumPy's methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import methods, products, reductions, selection, shaping, sorting
+from lazyfuse.array import ndarray
+from lazyfuse.operators import dtype_of
+from lazyfuse.ufunc import ufunc_of
+
+_NoValue = np._NoValue  # type: ignore[attr-defined]
+
+
+def clip(self: ndarray, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+    """As `numpy.ndarray.clip`."""
+    return selection.clip(self, min, max, out, **kwargs)
+
+
+def conjugate(self: ndarray) -> Any:
+    """As `numpy.ndarray.conjugate`: real arrays are handed back."""
+    if dtype_of(self).kind in "iuf" or dtype_of(self).kind == "b":
+        return self
+    return ufunc_of(np.conjugate)(self)
+
+
+METHODS: dict[str, Any] = {
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "argsort": sorting.argsort,
+    "clip": clip,
+    "conj": conjugate,
+    "conjugate": conjugate,
+    "cumprod": reductions.cumprod,
+    "cumsum": reductions.cumsum,
+    "dot": products.dot,
+    "max": reductions.max,
+    "mean": reductions.mean,
+    "min": reductions.min,
+    "prod": reductions.prod,
+    "repeat": shaping.repeat,
+    "round": selection.round,
+    "searchsorted": sorting.searchsorted,
+    "sort": sorting.sort_method,
+    "std": reductions.std,
+    "sum": reductions.sum,
+    "var": reductions.var,
+}
+
+
+def _method(name: str, function: Any) -> Any:
+    """A function object of its own: the documentation is the method's."""
+
+    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    theirs = getattr(np.ndarray, name)
+    method.__name__ = name
+    method.__qualname__ = f"ndarray.{name}"
+    method.__doc__ = theirs.__doc__
+    return method
+
+
+methods.install({name: _method(name, function) for name, function in METHODS.items()})
