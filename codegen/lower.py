@@ -196,7 +196,7 @@ class _Job:
         return Lowered(self.kernel, form, (), self.elements, slots, tables)
 
     def sorted_axes(self, leading: list[Ints], others: list[Ints]) -> list[int]:
-        """Axes of size above 1 from slowest to fastest: one leading array after the other decides."""
+        """Axes of size above 1 from slowest to fastest; the first leading array decides."""
 
         def slowness(axis: int) -> tuple[int, ...]:
             return (*(abs(e[axis]) for e in leading), sum(abs(e[axis]) for e in others))

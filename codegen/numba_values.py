@@ -103,32 +103,29 @@ def identity(reduction: Reduce, of_value: bool = False) -> str:
 
 def _identity(op: str, dtype: str) -> str:
     kind = dtype[0]
-    if op in ("fmin", "fmax"):  # NaN gives way to any other value
-        op = op.replace("f", "arg") if kind in "iub" else op
     if op in ("multiply", "logical_and"):
         return "1"
     if op in ("add", "logical_or", "bitwise_or", "bitwise_xor"):  # -0.0 + 0 is 0.0, in NumPy too
         return "0"
     if op == "bitwise_and":
-        return "1" if kind == "b" else "0" if kind == "u" else "-1"
-    return _extreme(op, dtype)
+        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
+    if op in ("fmin", "fmax") and kind in "fc":  # NaN gives way to any other value
+        return "np.nan" if kind == "f" else "complex(np.nan, np.nan)"
+    return _greatest(dtype) if "min" in op else _least(dtype)
 
 
-def _extreme(op: str, dtype: str) -> str:
-    """The value that loses against every other: for minimum the greatest."""
+def _greatest(dtype: str) -> str:
     kind, bits = dtype[0], 8 * int(dtype[1:])
-    if op in ("fmin", "fmax"):
-        return "complex(np.nan, np.nan)" if kind == "c" else "np.nan"
-    greatest = "min" in op
-    if kind == "b":
-        return "1" if greatest else "0"
+    if kind in "iu":
+        return str(2 ** (bits - (kind == "i")) - 1)
+    return {"b": "1", "f": "np.inf"}.get(kind, "complex(np.inf, np.inf)")
+
+
+def _least(dtype: str) -> str:
+    kind, bits = dtype[0], 8 * int(dtype[1:])
     if kind == "i":
-        limit = 2 ** (bits - 1)
-        return str(limit - 1) if greatest else f"-{limit - 1} - 1"
-    if kind == "u":
-        return str(2**bits - 1) if greatest else "0"
-    infinity = "np.inf" if greatest else "-np.inf"
-    return f"complex({infinity}, {infinity})" if kind == "c" else infinity
+        return f"-{2 ** (bits - 1) - 1} - 1"
+    return {"b": "0", "u": "0", "f": "-np.inf"}.get(kind, "complex(-np.inf, -np.inf)")
 
 
 class Values:

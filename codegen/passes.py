@@ -133,9 +133,18 @@ def _permutes(view: Value, builder: _Builder) -> bool:
 def _sunk(view: Value, below: Value, builder: _Builder) -> Value:
     src = tuple(_seen_through(view, below, source, builder) for source in below.src)
     origin = view.origin if view.output else below.origin
+    perm = _seen_order(view, below)
     return replace(
-        below, src=src, shape=view.shape, perm=None, output=view.output, origin=origin, axes=None
+        below, src=src, shape=view.shape, perm=perm, output=view.output, origin=origin, axes=None
     )
+
+
+def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
+    """The memory order of `below` in the axes of the view: sums follow it."""
+    place = {axis: at for at, axis in enumerate(view.axes or ()) if axis >= 0}
+    order = [place[a] for a in below.perm or range(len(below.shape)) if a in place]
+    order += [at for at in range(len(view.shape)) if at not in order]
+    return None if order == sorted(order) else tuple(order)
 
 
 def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> int:

@@ -71,7 +71,10 @@ def emit(text: str) -> bytes:
         codemodel="jitdefault",
         jit=True,
     )
-    return bytes(machine.emit_object(llvm.parse_assembly(text)))
+    try:
+        return bytes(machine.emit_object(llvm.parse_assembly(text)))
+    except RuntimeError as error:  # LLVM before 16 reads another text
+        raise DeviceError(f"[compile] LLVM text: {error}") from error
 
 
 def unresolved(code: bytes) -> list[str]:

@@ -71,11 +71,12 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
     import_hook.install(path.resolve().parent)
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
+    file = os.path.abspath(path)
     module = ModuleType("__main__")
-    module.__file__ = os.path.abspath(path)
+    module.__file__ = file
     module.__dict__["__cached__"] = None
-    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", str(path))
-    return import_hook.compile_rewritten(source, str(path)), module
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", file)
+    return import_hook.compile_rewritten(source, file), module
 
 
 def _load_module(name: str) -> tuple[CodeType, ModuleType]:

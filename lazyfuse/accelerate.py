@@ -31,7 +31,7 @@ from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.rewriting import ORIGINAL, Twins, package_of
 from lazyfuse.scalars import scalar
 from lazyfuse.storage import Root, Storage, foreign, leaf
-from lazyfuse.views import Array, held, window
+from lazyfuse.views import Array, window
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,13 +103,15 @@ class _Loan:
     The caller waits, so nothing is copied when it is read and writes may wait to be fused.
     """
 
-    __slots__ = ("array", "real", "root", "storage", "unwritten")
+    __slots__ = ("array", "flat", "real", "root", "storage")
 
     def __init__(self, real: Array, storage: Storage, root: Root, origin: int) -> None:
         self.real = real
         self.storage = storage
         self.root = root
-        self.unwritten = id(storage.node)  # not the node: that would be a reader of the memory
+        self.flat: Any = (
+            storage.value
+        )  # held, so that no other result is put into the caller's memory
         storage.roots = None
         self.array = on_storage(storage, real, origin, None)
 
@@ -120,27 +122,27 @@ class _Loan:
             return None
         storage = foreign(real)
         found = window(real)
-        if storage is None or found is None or not storage.roots:
+        if storage is None or found is None or storage.roots is None:
             return None
         return cls(real, storage, storage.roots[0], found[1])
 
     def give_back(self) -> None:
         """Put the values where the caller looks, and share the memory again."""
         storage = self.storage
-        if id(storage.node) != self.unwritten or storage.captured():
-            storage.writable(_REASON)
-            present = real_view(self.array)
-            if not np.may_share_memory(present, self.real):
-                self._move_back(present)
+        evaluate.evaluate([storage.node], _REASON)
+        if storage.captured():
+            storage.detach()
+        if storage.node.value is not self.flat:
+            self._move_back()
+        elif storage.value is not self.flat:  # written in place
+            storage._settle(self.flat)
         storage.roots = [self.root]
 
-    def _move_back(self, present: Array) -> None:
-        np.copyto(self.real, present)
-        found = window(self.real)
-        assert found is not None
-        flat = held(found[0], self.root.array)
-        self.storage.node = leaf(flat, None)
-        self.storage._settle(flat)
+    def _move_back(self) -> None:
+        self.storage.memory()
+        np.copyto(self.real, real_view(self.array))
+        self.storage.node = leaf(self.flat, None)
+        self.storage._settle(self.flat)
 
 
 class Border:
@@ -244,11 +246,13 @@ class Border:
         """Whether the function can reach one block of memory in more than one way."""
         arrays: dict[int, Array] = {}
         self._collect(values, arrays)
-        if self._twins and arrays:
-            self._collect(self._twins.values(), arrays)
-        if len(arrays) < 2:
+        if not arrays:
             return False
-        ends = sorted(byte_bounds(array) for array in arrays.values() if array.size)
+        elsewhere: dict[int, Array] = {}
+        if self._twins:
+            self._collect(self._twins.values(), elsewhere)
+        every = [*arrays.values(), *elsewhere.values()]
+        ends = sorted(byte_bounds(array) for array in every if array.size)
         return any(ends[k][1] > ends[k + 1][0] for k in range(len(ends) - 1))
 
     def _collect(self, values: Iterable[Any], found: dict[int, Array], depth: int = 2) -> None:

@@ -36,6 +36,7 @@ from lazyfuse.views import (
     layout_of,
     packed_order,
     place,
+    result_order,
     same_strides,
     terminal,
     whole,
@@ -290,6 +291,8 @@ def node_of(x: ndarray) -> Node:
         return captured_copy(small)
     storage = x._storage
     assert storage is not None
+    if not x._view.size:
+        return captured_copy(np.empty(x._view.shape, x._view.dtype))
     if storage.shared():
         storage.force("read of memory that somebody outside may change")
         return captured_copy(real_view(x))
@@ -299,7 +302,9 @@ def node_of(x: ndarray) -> Node:
         if not is_part_of_number(x):
             return node
     else:
-        perm = keep_order(x._view)
+        view = x._view
+        # where an axis is repeated, NumPy's reductions do not walk as its copies are laid out
+        perm = result_order(view.shape, (view,)) if 0 in view.strides else keep_order(view)
         node = Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, perm, None)
     return part_of(x, node) if is_part_of_number(x) else node
 

@@ -266,7 +266,8 @@ def _part(self: ndarray, name: str) -> Any:
         part = getattr(view, name)
         return direct(part, root_of(self)) if part.base is not None else wrap(part)
     if view.dtype.kind != "c":  # no imaginary parts: zeros that cannot be written
-        zeros = np.broadcast_to(np.zeros((), view.dtype), view.shape)
+        zeros = np.zeros(view.shape, view.dtype)
+        zeros.flags.writeable = False
         return wrap_shared(zeros)
     return derive(self, getattr(view, name))
 
@@ -298,6 +299,9 @@ def _set_flat(self: ndarray, value: Any) -> None:
 
 
 def _transposed(self: ndarray) -> Any:
+    small = self._small
+    if small is not None:
+        return direct(small.T, root_of(self))
     return derive(self, base_view(self).T)
 
 

@@ -78,7 +78,7 @@ def array(
         named["ndmax"] = ndmax
     if kind is ndarray or kind is scalar:
         return fallback.run(np.array, "array", (object, dtype), named)
-    return _finish(np.array(_plain_object(object), dtype, **named), object)
+    return _finish(fallback.call(np.array, [_plain_object(object), dtype], named), object)
 
 
 def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
@@ -135,7 +135,7 @@ def _as_array(
         if getattr(a, "_small", None) is None and copy is not False and device in (None, "cpu"):
             return _converted(a, dtype, order, bool(copy), 0)
         return fallback.run(function, "asarray", (a, dtype, order), named)
-    return _finish(function(_plain_object(a), dtype, order, **named), a)
+    return _finish(fallback.call(function, [_plain_object(a), dtype, order], named), a)
 
 
 @implements(np.ascontiguousarray)

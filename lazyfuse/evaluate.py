@@ -395,7 +395,9 @@ class Run:
         start = time.perf_counter()
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
         if extra:
-            lowered.finish(arrays)
+            with floating.collecting() as found:
+                lowered.finish(arrays)
+            flags |= found.bits
         report.ran_kernel(step, self, program.source, inputs, outputs, start)
         return flags
 

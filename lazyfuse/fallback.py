@@ -270,6 +270,35 @@ def clear_counts() -> None:
     _counts.clear()
 
 
+def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call NumPy; objects whose `__array__` gives one of our arrays get a second chance."""
+    try:
+        return function(*args, **kwargs)
+    except ValueError as error:
+        if not str(error).startswith("object __array__ method not producing an array"):
+            raise
+    named = {name: _with_real_array(value) for name, value in kwargs.items()}
+    return function(*[_with_real_array(value) for value in args], **named)
+
+
+def _with_real_array(value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)([_with_real_array(item) for item in value])
+    if isinstance(value, (np.ndarray, np.generic, type)) or not hasattr(value, "__array__"):
+        return value
+    return _Foreign(value)
+
+
+class _Foreign:
+    """An object whose `__array__` is written with lazyfuse, as NumPy can take it."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return gathered(self._value.__array__(*args, **kwargs))
+
+
 def run(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -277,14 +306,14 @@ def run(
     kept: Kept = []
     real_args = [to_numpy(value, kept) for value in args]
     if not kwargs:
-        result = function(*real_args)
+        result = call(function, real_args, kwargs)
     else:
         loans: Kept = []
         named = {
             key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
             for key, value in kwargs.items()
         }
-        result = function(*real_args, **named)
+        result = call(function, real_args, named)
         kept = loans + kept
     if any(ours is not None and ours._small is None for _real, ours in kept):
         count(name, sys._getframe(1))
@@ -373,6 +402,9 @@ def _calling_back(
         return run(function, name, tuple(converted), named)
 
     return call
+
+
+pair(np.ndarray, ndarray)
 
 
 def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Callable[..., Any]:

@@ -7,6 +7,7 @@ selection; integer arrays run in NumPy on evaluated arrays. Importing this modul
 
 from __future__ import annotations
 
+from sys import getrefcount
 from types import EllipsisType
 from typing import Any
 
@@ -63,6 +64,8 @@ Real = np.ndarray
 
 def is_basic(key: Any) -> bool:
     """Whether a key gives a view: integers, slices, `...`, None, and tuples of them."""
+    if type(key) is int:
+        return True
     if type(key) is tuple:
         for part in key:
             if type(part) not in BASIC:
@@ -232,6 +235,8 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
     if settle(self) is not None:
         self[key] = value
         return
+    if is_basic(key) and (real := _live(self)) is not None and _write_live(real, key, value):
+        return
     if not is_basic(key):
         mask = key[0] if type(key) is tuple and len(key) == 1 else key
         if _is_mask(mask) and _write_mask(self, mask, value):
@@ -241,6 +246,46 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
         _write_region(self, key, value)
     else:
         write_now(self, key, value)
+
+
+def _live(self: ndarray) -> Array | None:
+    """The real memory of `self`, if a write to it concerns nobody else."""
+    node = self._node
+    if node is not None:
+        value = node.value
+        # the slots, our names and getrefcount's argument
+        if value is None or getrefcount(node) > 3 or getrefcount(value) > 3:
+            return None
+        return value
+    storage = self._storage
+    assert storage is not None
+    value = storage.node.value
+    if value is None or value is not storage.value or storage.roots is not None:
+        return None
+    # the node, the storage, the holder of the flat memory, our name and the argument
+    if storage.captured() or getrefcount(value) > 5:
+        return None
+    return real_view(self)
+
+
+def _write_live(real: Array, key: Any, value: Any) -> bool:
+    """Write a small part of real memory, if the value is there."""
+    limit = options.eager_below
+    if type(value) not in PLAIN:
+        if not isinstance(value, ndarray) or ready(value) is None:
+            return False
+        value = real_operand(value)
+    elif limit > 1 and _is_pick(key, real.ndim):
+        real[key] = value
+        return True
+    region = real[_open(key)]
+    if region.size >= limit:
+        return False
+    if region.ndim or _has_ellipsis(key):
+        region[...] = value
+    else:
+        real[key] = value
+    return True
 
 
 def write_now(self: ndarray, key: Any, value: Any) -> None:
@@ -276,7 +321,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     new_value = value_node(value, dtype, region.shape, () if element else ...)
     if new_value is None:
         write_now(self, key, value)
-    else:
+    elif region.size:
         del node, view
         write_region(self, layout, new_value)
 

@@ -26,7 +26,7 @@ def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwar
     out = kwargs.get("out", ())
     if overrides.find((*inputs, *(out if type(out) is tuple else (out,)))):
         return NotImplemented
-    if type(out) is tuple and len(out) == 1 and method != "__call__":
+    if type(out) is tuple and len(out) == 1 and (method != "__call__" or out[0] is ...):
         kwargs["out"] = out[0]
     if isinstance(ufunc, np.ufunc):
         ufunc = ufunc_of(ufunc)
@@ -92,6 +92,19 @@ def _array_struct(self: ndarray) -> Any:
     return export(self).__array_struct__
 
 
+def _array_interface(self: ndarray) -> Any:
+    interface = export(self).__array_interface__
+    dtype = dtype_of(self)
+    if dtype.kind == "V" or dtype.type.__module__ != "numpy":
+        try:
+            same = np.dtype(interface["descr"]) == dtype
+        except (TypeError, ValueError):
+            same = False
+        if not same:  # a layout that the interface cannot express: NumPy has to ask `__array__`
+            raise AttributeError("__array_interface__")
+    return interface
+
+
 def rebuild(value: Any) -> Any:
     """Unpickle: an array of ours around NumPy's."""
     return wrap(value)
@@ -141,6 +154,7 @@ _METHODS = (
 )
 
 methods.install({function.__name__: function for function in _METHODS})
+ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
 fallback.register_type(scalar, lambda value, kept: gather(value)[()])

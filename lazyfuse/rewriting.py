@@ -73,8 +73,8 @@ class Twins:
         for names in self._names.values():
             for name in names.reads:
                 yield names.shadow.get(name)
-        for original, _ in self._functions.values():
-            for cell in original.__closure__ or ():
+        for _, copy in self._functions.values():
+            for cell in copy.__closure__ or ():
                 yield _contents(cell)
 
     def _refresh(self, names: _Names) -> None:
@@ -90,18 +90,16 @@ class Twins:
 
     def translate(self, value: Any) -> Any:
         """What the copies see in the place of `value`."""
-        if isinstance(value, ModuleType):
-            ours = counterpart(value.__name__)
-            return importlib.import_module(ours) if ours else value
-        original = getattr(value, ORIGINAL, value) if isinstance(value, FunctionType) else value
-        if isinstance(original, FunctionType) and self._is_own(original):
-            return self._twin(original)
-        if callable(value) and package_of(_module_of(value)) == "numpy":
-            return translate(value)
-        return value
+        original = self._own_function(value)
+        return _exchange(value) if original is None else self._twin(original)
 
-    def _is_own(self, function: FunctionType) -> bool:
-        return package_of(function.__module__) == self.package
+    def _own_function(self, value: Any) -> FunctionType | None:
+        """The function behind `value`, if it is one of the same package."""
+        if not isinstance(value, FunctionType):
+            return None
+        original = getattr(value, ORIGINAL, value)
+        is_own = isinstance(original, FunctionType) and package_of(value.__module__) == self.package
+        return original if is_own else None
 
     def _twin(self, function: FunctionType) -> FunctionType:
         known = self._functions.get(id(function))
@@ -110,8 +108,13 @@ class Twins:
         names = self._names.get(id(function.__globals__))
         if names is None:
             names = self._names[id(function.__globals__)] = _Names(function.__globals__)
+        cells = function.__closure__ or ()
         copy = FunctionType(
-            function.__code__, names.shadow, function.__name__, None, function.__closure__
+            function.__code__,
+            names.shadow,
+            function.__name__,
+            None,
+            tuple(map(self._cell, cells)),
         )
         self._functions[id(function)] = (function, copy)  # before its helpers: they may call it
         functools.update_wrapper(copy, function)
@@ -120,31 +123,35 @@ class Twins:
             names.writes |= _written(code)
         names.reads |= names.writes
         self._refresh(names)
-        return self._with_values(copy, function)
+        self._fill(copy, function)
+        return copy
 
-    def _with_values(self, copy: FunctionType, function: FunctionType) -> FunctionType:
-        """The copy with its defaults and closure translated."""
+    def _cell(self, cell: CellType) -> CellType:
+        """The same cell, shared with the original, unless its value will be exchanged."""
+        value = _contents(cell)
+        stays = self._own_function(value) is None and _exchange(value) is value
+        return cell if stays else CellType(None)
+
+    def _fill(self, copy: FunctionType, function: FunctionType) -> None:
+        """Give a copy its defaults and what its own cells hold."""
         if function.__defaults__:
             copy.__defaults__ = tuple(map(self.translate, function.__defaults__))
         if function.__kwdefaults__:
             values = function.__kwdefaults__.items()
             copy.__kwdefaults__ = {name: self.translate(value) for name, value in values}
-        cells = tuple(map(self._cell, function.__closure__ or ()))
-        if cells == (function.__closure__ or ()):
-            return copy
-        whole = FunctionType(
-            copy.__code__, copy.__globals__, copy.__name__, copy.__defaults__, cells
-        )
-        whole.__kwdefaults__ = copy.__kwdefaults__
-        functools.update_wrapper(whole, function)
-        self._functions[id(function)] = (function, whole)
-        return whole
+        for mine, theirs in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
+            if mine is not theirs:
+                mine.cell_contents = self.translate(_contents(theirs))
 
-    def _cell(self, cell: CellType) -> CellType:
-        """The same cell, shared with the original, unless its value is one that we exchange."""
-        value = _contents(cell)
-        translated = self.translate(value)
-        return cell if translated is value else CellType(translated)
+
+def _exchange(value: Any) -> Any:
+    """What lazyfuse has in the place of a module, function or class of NumPy's; else `value`."""
+    if isinstance(value, ModuleType):
+        ours = counterpart(value.__name__)
+        return importlib.import_module(ours) if ours else value
+    if callable(value) and package_of(_module_of(value)) == "numpy":
+        return translate(value)
+    return value
 
 
 def _contents(cell: CellType) -> Any:

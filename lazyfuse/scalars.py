@@ -134,6 +134,10 @@ def _conjugate(self: scalar) -> Any:
     return record_unary(operators.TABLE["conjugate"], self)
 
 
+def _matmul(self: scalar, other: Any) -> Any:
+    return array.wrap(operator.matmul(value_of(self), operators.real_operand(other)))
+
+
 def _reduce(self: scalar) -> Any:
     return value_of(self).__reduce__()
 
@@ -147,6 +151,7 @@ def _install() -> None:
     for spec in SPECS.values():
         if len(spec.names) > 2:
             setattr(scalar, spec.names[2], _not_in_place(spec.names[2], spec.names[0]))
+    scalar.__matmul__ = scalar.__imatmul__ = _matmul  # type: ignore[attr-defined]
     scalar.astype = astype  # type: ignore[attr-defined]
     scalar.conj = scalar.conjugate = _conjugate  # type: ignore[attr-defined]
     scalar.real, scalar.imag = _lazy_part("real"), _lazy_part("imag")  # type: ignore[attr-defined]

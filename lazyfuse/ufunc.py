@@ -101,7 +101,7 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
             outs = ()
             found = overrides.find(args)
         if found:
-            if outs:
+            if outs and out is not ...:
                 kwargs = {**kwargs, "out": outs}
             return overrides.dispatch(found, self, "__call__", args, kwargs)
         if self._rows is not None and len(args) == nin and may_record():
@@ -140,6 +140,8 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
             if node is None:
                 return None
             nodes.append(node)
+        if outs == (...,):  # an array, please, even if it has no axes
+            return None if nodes[0].shape == () else from_node(nodes[0])
         if outs:
             return _into(nodes, outs, casting)
         results = [from_node(node) for node in nodes]

@@ -161,13 +161,13 @@ def some_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     """Values that show differences in order, sign and width."""
     kind = dtype[0]
     if kind == "b":
-        return rng.random(shape) < 0.5
+        return np.asarray(rng.random(shape) < 0.5)
     if kind in "iu":
-        return rng.integers(0, 200, shape).astype(dtype) - np.dtype(dtype).type(100 * (kind == "i"))
-    values = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)
+        return np.asarray(rng.integers(0, 200, shape) - 100 * (kind == "i")).astype(dtype)
+    values: Any = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)
     if kind == "c":
         values = values + 1j * rng.standard_normal(shape)
-    return values.astype(dtype)
+    return np.asarray(values.astype(dtype))
 
 
 def some_layout(chooser: random.Random, value: Array) -> Array:
@@ -180,7 +180,8 @@ def some_layout(chooser: random.Random, value: Array) -> Array:
     sizes = [n * abs(step) for n, step in zip(value.shape, steps, strict=True)]
     memory = np.empty([sizes[a] for a in axes], value.dtype)
     memory = memory.transpose(sorted(range(rank), key=axes.__getitem__))
-    view = memory[(*(slice(None, None, step) for step in steps), ...)]
+    window: tuple[Any, ...] = (*(slice(None, None, step) for step in steps), ...)
+    view: Array = memory[window]
     view[...] = value
     return view
 

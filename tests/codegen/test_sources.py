@@ -193,7 +193,9 @@ def test_slices_are_updated_in_place(language: str) -> None:
 @BOTH
 @pytest.mark.parametrize("dtype", ["b1", "i1", "u2", "i4", "u8", "f4", "f8", "c8", "c16"])
 def test_scalars_of_every_dtype(dtype: str, language: str) -> None:
-    kernel = Kernel(1, (dtype,), (dtype,), (apply("equal", (0, 1), dtype, "b1"),), (Store(2, "b1"),))
+    kernel = Kernel(
+        1, (dtype,), (dtype,), (apply("equal", (0, 1), dtype, "b1"),), (Store(2, "b1"),)
+    )
     values = some_values(np.random.default_rng(8), (100,), dtype)
     (got,) = run(kernel, (100,), [values], (values[50],), language=language)
     assert_same(got, values == values[50])

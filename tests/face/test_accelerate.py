@@ -200,6 +200,7 @@ def test_arguments_that_are_reached_in_two_ways(n: int) -> None:
         return later
 
     same(accelerate(uses_a_global)(TABLE), np.arange(float(N)) + 1.0)
+    assert not TABLE.any()
 
 
 def test_methods_and_attributes(n: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import array, config, scalars
+from lazyfuse import config
 from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
 
 COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))

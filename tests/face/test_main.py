@@ -141,15 +141,13 @@ def test_tracebacks_show_the_program_only(tmp_path: Path) -> None:
             "helper.py": """
                 import numpy as np
                 def fail(x):
-                    return np.concatenate([x]).missing()
+                    return [][np.argmax(x)]
             """,
             "broken.py": "import numpy as np\nx = = 3\n",
             "late.py": "import broken\n",
         },
     )
-    plain, ours = run(tmp_path, "main.py"), lazy(tmp_path, "main.py")
-    assert ours.returncode == plain.returncode == 1
-    assert ours.stderr.replace("lazyfuse", "numpy") == plain.stderr
+    assert same(tmp_path, "main.py").stderr.count("File ") == 2
     for name in ("broken.py", "late.py"):
         result = lazy(tmp_path, name)
         assert result.returncode == 1

@@ -210,10 +210,9 @@ def same_values(name: str, want: Any, got: Any, tolerance: float) -> None:
 
 
 def _near(want: Any, got: Any, tolerance: float) -> bool:
-    eps = float(numpy.finfo(want.dtype).eps) * tolerance
     with numpy.errstate(all="ignore"):
         scale = numpy.abs(want[numpy.isfinite(want)]).max(initial=1.0)
-        near = (numpy.abs(got - want) <= eps * scale) | (want == got)
+        near = (numpy.abs(got - want) <= tolerance * scale) | (want == got)
         return bool((near | (numpy.isnan(want) & numpy.isnan(got))).all())
 
 

@@ -110,11 +110,17 @@ class Grammar:
         except ValueError:
             return True
 
+    def tolerance(self) -> float:
+        """The error that is allowed, relative to the largest value; 0: none."""
+        if not self.inexact:
+            return 0.0
+        return 4000 * float(np.finfo("f4" if {"f4", "c8"} & {*self.dtypes} else "f8").eps)
+
     # -- writing --------------------------------------------------------------------------------
 
     def program(self, length: int | None = None) -> Program:
         """Write a program; it runs in the NumPy world meanwhile, so that choices make sense."""
-        program = Program(self.inputs, tolerance=4000.0 if self.inexact else 0.0)
+        program = Program(self.inputs, tolerance=self.tolerance())
         self.names = world(np, self.inputs())
         count = length or self.rng.randint(4, 20)
         with warnings.catch_warnings():

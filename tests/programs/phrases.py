@@ -446,7 +446,7 @@ def question(grammar: Grammar) -> Written:
     forms += [f"np.shares_memory({x}, {y})", f"{x}.flags.writeable", f"np.array_equal({x}, {y})"]
     forms += [f"{x}.item(0)", f"[each for each in {x}][:2]", f"np.result_type({x}, {y})"]
     forms += [f"{x}.sum() == {x}.sum()", f"repr({x}.max())", f"repr({x})", f"f'{{{x}.min()}}'"]
-    forms += [f"hash({x}.max())", f"isinstance({x}.max(), np.float64)", f"divmod({x}, 3)"]
+    forms += [f"hash({x}.any())", f"isinstance({x}.max(), np.float64)", f"divmod({x}, 3)"]
     if is_complex(grammar, x):
         forms = forms[:7]
     target = grammar.free()

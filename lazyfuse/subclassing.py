@@ -1,0 +1,97 @@
+"""What `ndarray` is to others: real numpy arrays are instances, subclasses are real ones.
+
+A class that a user derives from our `ndarray` is made a subclass of NumPy's: NumPy alone knows
+`__array_finalize__`, `__array_wrap__`, views and pickles of subclasses, and such arrays run at
+once anyhow. Owns the metaclass `Kind` and `Bridge`, the base that those classes get. Imports
+nothing of lazyfuse that imports arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.registry import THEIRS
+
+INSIDE = ("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices")
+
+
+def _asked_by_us() -> bool:
+    """Whether the question comes from lazyfuse itself, where `ndarray` means ours and no other."""
+    return sys._getframe(2).f_globals.get("__package__") in INSIDE
+
+
+class Kind(type):
+    """The metaclass of `ndarray`."""
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
+    ) -> Any:
+        """Our own classes as they are; a user's as a subclass of NumPy's array."""
+        ours = [base for base in bases if type(base) is mcls]
+        if not ours or str(namespace.get("__module__", "")).partition(".")[0] == "lazyfuse":
+            return super().__new__(mcls, name, bases, namespace)
+        bridge = UfuncBridge if "__array_ufunc__" in namespace else Bridge
+        real = tuple([bridge if type(base) is mcls else base for base in bases])
+        namespace.pop("__slots__", None) if namespace.get("__slots__") == () else None
+        return types.new_class(name, real, kwargs, lambda scope: scope.update(namespace))
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type(instance) is cls:
+            return True
+        if _asked_by_us():
+            return type.__instancecheck__(cls, instance)
+        return isinstance(instance, np.ndarray)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if _asked_by_us():
+            return type.__subclasscheck__(cls, subclass)
+        if type(subclass) is type(cls):
+            return subclass is cls
+        return issubclass(subclass, np.ndarray)
+
+
+class Bridge(np.ndarray):
+    """The base of classes that users derive from `ndarray`: NumPy's array, used to ours."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ndarray(shape, dtype, buffer, ...)`; the buffer may be an array of ours."""
+        real = [np.asarray(x) if hasattr(x, "_small") else x for x in args]
+        named = {k: np.asarray(x) if hasattr(x, "_small") else x for k, x in kwargs.items()}
+        return super().__new__(cls, *real, **named)
+
+    def view(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ndarray.view`; our `ndarray` as the type means a plain array."""
+        real = [THEIRS.get(x, x) if isinstance(x, type) else x for x in args]
+        named = {k: THEIRS.get(x, x) if isinstance(x, type) else x for k, x in kwargs.items()}
+        result = super().view(*real, **named)
+        return _wrap_plain(result)
+
+
+class UfuncBridge(Bridge):
+    """The same for classes with an `__array_ufunc__` of their own, which calls this one."""
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        """As `numpy.ndarray.__array_ufunc__`, for our ufuncs and operands as well."""
+        real = [np.asarray(x) if hasattr(x, "_small") else x for x in inputs]
+        if type(kwargs.get("out")) is tuple:
+            kwargs["out"] = tuple(
+                [np.asarray(x) if hasattr(x, "_small") else x for x in kwargs["out"]]
+            )
+        return super().__array_ufunc__(getattr(ufunc, "_call", ufunc), method, *real, **kwargs)
+
+
+def _wrap_plain(value: Any) -> Any:
+    return _wrap_shared(value) if type(value) is np.ndarray else value
+
+
+def _wrap_shared(value: Any) -> Any:
+    from lazyfuse.array import wrap_shared  # noqa: PLC0415  # it imports this module
+
+    return wrap_shared(value)
+
