@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -39,28 +40,29 @@ def to_numpy(result: Any) -> tuple[Array, ...]:
 
 def of_numpy() -> Library:
     """What everything is measured against."""
-    return Library("numpy", np.__version__, lambda case: lambda *args: case.run(np, *args))
+    return Library("numpy", np.__version__, lambda case: _bound(case, np))
 
 
 def of_lazyfuse() -> Library:
     """The library of this repository; its results are forced by `to_numpy()`."""
     lazyfuse = importlib.import_module("lazyfuse")
 
+    array = lazyfuse.ndarray
+
     def take(value: Any) -> Any:
         return lazyfuse.array(value) if isinstance(value, np.ndarray) else value
 
     def force(result: Any) -> Any:
-        return tuple(
-            part.to_numpy() if isinstance(part, lazyfuse.ndarray) else np.asarray(part)
-            for part in parts(result)
-        )
+        if type(result) is tuple:
+            return tuple([force(part) for part in result])
+        return result.to_numpy() if type(result) is array else np.asarray(result)
 
     version = lazyfuse.lazyfuse_version
     return Library("lazyfuse", version, lambda case: _bound(case, lazyfuse), take, force)
 
 
 def _bound(case: Case, xp: Any) -> Runner:
-    return lambda *args: case.run(xp, *args)
+    return functools.partial(case.run, xp)
 
 
 def present(names: Iterable[str]) -> list[Library]:

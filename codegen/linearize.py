@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen import ops
-from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Shape, topological
+from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.ops import Op
 
 # References to a node while `linearize` looks at it: the order list, the loop variable and the
@@ -133,8 +133,7 @@ def linearize(roots: Sequence[Node]) -> Recording:
 
     A node is `held` when it is a root or something outside the graph still refers to it.
     """
-    nodes = topological(roots)
-    index, edges = _count_edges(nodes)
+    nodes, index, edges = _order(roots)
     sizes: dict[int, int] = {0: -1, 1: 0}
     shapes: dict[Shape, tuple[int, ...]] = {}
     layouts: dict[Layout, int] = {}
@@ -151,10 +150,10 @@ def linearize(roots: Sequence[Node]) -> Recording:
             ids = shapes[shape] = tuple(sizes.setdefault(size, len(sizes)) for size in shape)
         if node.value is not None:
             if node.op is ops.SCALAR:
-                key.append((0, node.dtype))
+                key.append((0, node.dtype.char))
             else:
                 memory = id(node.arg) if isinstance(node.arg, Memory) else identity
-                key.append((1, node.dtype, ids, memories.setdefault(memory, len(memories))))
+                key.append((1, node.dtype.char, ids, memories.setdefault(memory, len(memories))))
             held.append(False)
             continue
         op = node.op
@@ -173,23 +172,44 @@ def linearize(roots: Sequence[Node]) -> Recording:
             )
         elif type(arg) is HostCall:
             arg = arg.name
-        key.append((op.number, src, ids, node.dtype, arg, node.perm, keep))
+        key.append((op.number, src, ids, node.dtype.char, arg, node.perm, keep))
     return Recording(nodes, tuple(key), held, edges, list(sizes))
 
 
-def _count_edges(nodes: Sequence[Node]) -> tuple[dict[int, int], dict[int, int]]:
-    """The position of each node, and how often pending nodes among `nodes` refer to it.
+def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int, int]]:
+    """Nodes below `roots`, sources first; their positions; how often pending ones refer to each.
 
-    A function of its own: names left over from its loops would count as holders of a node.
+    As `graph.topological`, with the counts made on the way. A function of its own: names left over
+    from its loops would count as holders of a node.
     """
+    order: list[Node] = []
     index: dict[int, int] = {}
     edges: dict[int, int] = {}
-    for position, node in enumerate(nodes):
-        index[id(node)] = position
+    stack = list(roots)
+    while stack:
+        node = stack[-1]
+        key = id(node)
+        if key in index:
+            stack.pop()
+            continue
         if node.value is None:
+            waiting = False
+            for source in node.src:
+                if id(source) not in index:
+                    if source.value is None:
+                        stack.append(source)
+                        waiting = True
+                    else:
+                        index[id(source)] = len(order)
+                        order.append(source)
+            if waiting:
+                continue
             for source in node.src:
                 edges[id(source)] = edges.get(id(source), 0) + 1
-    return index, edges
+        index[key] = len(order)
+        order.append(node)
+        stack.pop()
+    return order, index, edges
 
 
 def _arrangement(node: Node) -> object:

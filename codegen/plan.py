@@ -34,7 +34,8 @@ class KernelStep:
     targets: dict[int, int]
     members: tuple[int, ...]  # values that it computes, in order: the body of the kernel
     cost: float
-    lowered: dict[Any, Lowered] = field(default_factory=dict)  # by shape and strides
+    may_reuse: bool = False  # whether an input dies here, whose buffer may take a result
+    ready: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
     rechecks: int = 0  # how often the oracle confirmed floating-point conditions
     seen: int = 0  # the conditions that it confirmed
@@ -100,13 +101,17 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
     bound = tuple(i for i, v in enumerate(graph.values) if v.op in (ops.LEAF, ops.SCALAR))
     outputs = tuple(i for i, value in enumerate(graph.values) if value.output)
     hazards = update_hazards(graph, steps)
+    lives = lifetimes(graph, steps, outputs)
+    for step, last in zip(steps, lives.last, strict=True):
+        if type(step) is KernelStep:
+            step.may_reuse = not step.reductions and not set(step.inputs).isdisjoint(last)
     updates = (i for i, value in enumerate(graph.values) if value.op is ops.UPDATE)
     return Plan(
         graph,
         steps,
         bound,
         outputs,
-        lifetimes(graph, steps, outputs),
+        lives,
         frozenset(i for i in updates if i not in hazards),
         clusters.refusals,
         recorded,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import environment, launching, object_code
+from . import environment, launching, numba_compiler, object_code, settings
 from .base import Array, DeviceError, Program, Source, Traits
 from .buffer_pool import BufferPool
 from .disk_cache import DiskCache
@@ -20,7 +20,22 @@ from .launching import NumbaProgram, NumpyProgram, Work
 from .program_pool import Builder, Pooled, ProgramPool
 from .threads import ThreadPool, available
 
+DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
+
+
+def make() -> CPU:
+    """The device as the environment variables set it up."""
+    return CPU(
+        threads=settings.number("LAZYFUSE_NUM_THREADS", 0),
+        threads_above=settings.number("LAZYFUSE_THREADS_ABOVE", THREADS_ABOVE),
+        pool_limit=settings.number("LAZYFUSE_POOL_LIMIT", -1),
+        disk=DiskCache(
+            settings.cache_directory(),
+            settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT),
+            settings.cache_enabled(),
+        ),
+    )
 
 
 class CPU:
@@ -108,8 +123,6 @@ class NumbaBuilder:
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
         """Compile with numba."""
-        from . import numba_compiler
-
         code = numba_compiler.compile_source(source)
         return self.load(source, code), code
 

@@ -1,4 +1,7 @@
-"""A device that refuses to compute: for tests that nothing is evaluated before its time."""
+"""A device that refuses to compute: for tests that nothing is evaluated before its time.
+
+It speaks no language, so that callers can tell before they plan anything.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,11 @@ import numpy as np
 from .base import DeviceError, Source, Traits
 
 MESSAGE = "evaluation is switched off (LAZYFUSE_DEVICE=raise)"
+
+
+def make() -> Raise:
+    """The device."""
+    return Raise()
 
 
 class EvaluationOff(DeviceError):

@@ -119,9 +119,14 @@ class ThreadPool:
             error = raised
         joined = helpers - job.close()
         if not done:
-            for _ in range(joined):
-                outcome = job.results.get()
-                error = error or outcome
+            while joined:
+                try:
+                    outcome = job.results.get()
+                except KeyboardInterrupt as raised:  # helpers still write to the caller's arrays
+                    error = error or raised
+                else:
+                    error = error or outcome
+                    joined -= 1
         if error is not None:
             raise error
 

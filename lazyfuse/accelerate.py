@@ -109,9 +109,8 @@ class _Loan:
         self.real = real
         self.storage = storage
         self.root = root
-        self.flat: Any = (
-            storage.value
-        )  # held, so that no other result is put into the caller's memory
+        # held, so that no other result is put into the caller's memory
+        self.flat: Any = storage.value
         storage.roots = None
         self.array = on_storage(storage, real, origin, None)
 
@@ -132,10 +131,11 @@ class _Loan:
         evaluate.evaluate([storage.node], _REASON)
         if storage.captured():
             storage.detach()
-        if storage.node.value is not self.flat:
+        flat = self.flat
+        if storage.node.value is not flat:
             self._move_back()
-        elif storage.value is not self.flat:  # written in place
-            storage._settle(self.flat)
+        elif storage.value is not flat:  # written in place
+            storage._settle(flat)
         storage.roots = [self.root]
 
     def _move_back(self) -> None:

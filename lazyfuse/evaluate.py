@@ -19,7 +19,7 @@ from lazyfuse import check_step, config, floating, report
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Layout, Memory, Node, source_line
-from lazyfuse.codegen.linearize import Recording, linearize
+from lazyfuse.codegen.linearize import Recording, Value, linearize
 from lazyfuse.codegen.lower import Lowered, lower
 from lazyfuse.codegen.memory import overlap
 from lazyfuse.codegen.op import Op
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # Plans are a few kilobytes each; a program that has more structures than this is not looping.
 PLAN_LIMIT = 1024
 # Launch geometries kept per kernel: one per shape and layout that it meets.
-LOWERED_LIMIT = 64
+READY_LIMIT = 64
 # Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
 # program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
 COMPILE_ELEMENTS = 32768
@@ -267,9 +267,9 @@ class Run:
 
     def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:
         shape = self.shape(step.domain_of)
-        inputs = [_loadable(self.array(index)) for index in step.inputs]
+        inputs = [self.array(index) for index in step.inputs]
         expected = check_step.before(self, step) if config.options.validate else None
-        donors = {} if step.reductions else self.donors(step, last, shape)
+        donors = self.donors(step, last, shape) if step.may_reuse else None
         outputs, pending, made = self.outputs(step, shape, inputs, donors)
         try:
             flags = self.launch(step, shape, inputs, outputs)
@@ -281,14 +281,15 @@ class Run:
             raise
         for part, temporary in pending:
             np.copyto(part, temporary)
+        env = self.env
         for index, array in made:
-            self.env[index] = array
+            env[index] = array
         if expected is not None:
             check_step.after(self, step, outputs, expected)
         if flags and floating.is_wanted(flags):
             flags = self.confirmed(step, flags, bool(donors or step.targets))
-        if flags:
-            self.raised.append((flags, self.operations(step)))
+            if flags:
+                self.raised.append((flags, self.operations(step)))
 
     def confirmed(self, step: KernelStep, flags: int, overwritten: bool) -> int:
         """The conditions that NumPy would report too.
@@ -342,39 +343,37 @@ class Run:
         step: KernelStep,
         shape: tuple[int, ...],
         inputs: list[Array],
-        donors: dict[np.dtype[Any], list[Array]],
+        donors: dict[np.dtype[Any], list[Array]] | None,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]]]:
         """Arrays that a kernel writes; copies to make, and values that exist, once it has run."""
         values = self.plan.graph.values
         outputs: list[Array] = []
         pending: list[tuple[Array, Array]] = []
         made: list[tuple[int, Array]] = []
+        targets = step.targets
         for position, index in enumerate(step.stores):
-            value = values[index]
-            if position not in step.targets:
-                gifts = donors.get(value.dtype) if value.perm is None else None
-                array = gifts.pop() if gifts else self.fresh(index, shape)
+            if not targets or position not in targets:
+                value = values[index]
+                gifts = donors.get(value.dtype) if donors and value.perm is None else None
+                array = gifts.pop() if gifts else self.fresh(value, shape)
                 made.append((index, array))
                 outputs.append(array)
                 continue
-            update = step.targets[position]
-            part, whole = self.target(update, inputs)
-            made.append((update, whole))
+            part, whole = self.target(targets[position], inputs)
+            made.append((targets[position], whole))
             if any(overlap(part, loaded) for loaded in inputs) or _crowded(part, outputs):
                 temporary = self.device.empty(part.shape, part.dtype)
                 pending.append((part, temporary))
                 outputs.append(temporary)
             else:
                 outputs.append(part)
-            value = values[update]
         for index in step.reductions:
-            array = self.fresh(index, self.shape(index))
+            array = self.fresh(values[index], self.shape(index))
             made.append((index, array))
             outputs.append(array)
         return outputs, pending, made
 
-    def fresh(self, index: int, shape: tuple[int, ...]) -> Array:
-        value = self.plan.graph.values[index]
+    def fresh(self, value: Value, shape: tuple[int, ...]) -> Array:
         if value.perm is None:
             return self.device.empty(shape, value.dtype)
         dense_shape = tuple([shape[axis] for axis in value.perm])
@@ -387,42 +386,55 @@ class Run:
         inputs: list[Array],
         outputs: list[Array],
     ) -> int:
-        lowered = self.lowered(step, shape, inputs, outputs)
-        program = self.program(step, lowered, shape)
-        scalars = tuple([self.array(index)[()] for index in step.scalars])
-        extra = [self.device.empty(shape, dtype) for shape, dtype in lowered.temporaries]
-        arrays = (*inputs, *outputs, *extra)
+        key = (
+            shape,
+            tuple([(array.shape, array.strides) for array in inputs]),
+            tuple([array.strides for array in outputs]),
+        )
+        ready = step.ready.get(key)
+        if ready is None:
+            ready = self.prepare(step, shape, inputs, outputs)
+            if len(step.ready) >= READY_LIMIT:
+                step.ready.clear()
+            step.ready[key] = ready
+        lowered, program = ready
+        if program is None:
+            program = self.program(step, lowered, shape)
+            if program.source.language == "numba" or not lowered.source("numba").exact:
+                step.ready[key] = (lowered, program)  # the choice is final
+        env = self.env
+        scalars = tuple([env[index][()] for index in step.scalars])  # type: ignore[index]
+        arrays = inputs + outputs
         start = time.perf_counter()
+        if lowered.temporaries:
+            arrays += [self.device.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
-        if extra:
+        if lowered.temporaries:
             with floating.collecting() as found:
                 lowered.finish(arrays)
             flags |= found.bits
         report.ran_kernel(step, self, program.source, inputs, outputs, start)
         return flags
 
-    def lowered(
+    def prepare(
         self,
         step: KernelStep,
         shape: tuple[int, ...],
         inputs: list[Array],
         outputs: list[Array],
-    ) -> Lowered:
+    ) -> tuple[Lowered, Program | None]:
+        """A kernel at these sizes and strides; its program is chosen at each use until it is final."""
         rank = len(shape)
+        for array in inputs:
+            if any(stride % array.itemsize for stride in array.strides):
+                raise DeviceError("[launch] strides: expected whole elements")
         in_strides = tuple([_strides(array, shape, rank) for array in inputs])
         stores = len(step.stores)
         out_strides = tuple(
             [_strides(array, shape, rank) for array in outputs[:stores]]
             + [_reduced_strides(array, step.kernel.reduced, rank) for array in outputs[stores:]]
         )
-        key = (shape, in_strides, out_strides)
-        found = step.lowered.get(key)
-        if found is None:
-            found = lower(step.kernel, shape, in_strides, out_strides, self.order(step, rank))
-            if len(step.lowered) >= LOWERED_LIMIT:
-                step.lowered.clear()
-            step.lowered[key] = found
-        return found
+        return lower(step.kernel, shape, in_strides, out_strides, self.order(step, rank)), None
 
     def order(self, step: KernelStep, rank: int) -> tuple[int, ...] | None:
         if not step.reductions:
@@ -525,15 +537,6 @@ def _reduced_strides(array: Array, reduced: tuple[bool, ...], rank: int) -> tupl
         else:
             found.append(next(own) // array.itemsize)
     return tuple(found)
-
-
-def _loadable(array: Array) -> Array:
-    """An operand whose strides are whole elements and whose memory is aligned."""
-    size = array.itemsize
-    for stride in array.strides:
-        if stride % size:
-            return array.copy()
-    return array if array.flags.aligned else array.copy()
 
 
 def _unseen(array: Array, owners: int) -> bool:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.array import gather, ndarray, wrap, wrap_shared, writable
+from lazyfuse.attributes import derive
 from lazyfuse.codegen.graph import source_line
-from lazyfuse.registry import OURS, THEIRS, dress, pair
+from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
 from lazyfuse.scalars import scalar
 
 Kept = list[tuple[Any, Any]]
@@ -101,6 +102,7 @@ _CONVERT: dict[type, Callable[[Any, Kept], Any]] = {
     type: _their_object,
     type(ndarray): _their_object,
     FunctionType: _their_object,
+    builtin: _their_object,
 }
 
 
@@ -147,9 +149,10 @@ def _wrap_array(value: Any, kept: Kept) -> Any:
         if value is real:
             return wrap_shared(value) if ours is None else ours
     if value.base is not None:
-        for real, _ours in kept:
+        for real, ours in kept:
             if np.may_share_memory(value, real):
-                return wrap_shared(value)
+                is_direct = ours is not None and ours._small is real
+                return derive(ours, value) if is_direct else wrap_shared(value)
     return wrap(value)
 
 
@@ -419,5 +422,6 @@ def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Ca
     else:
         ours = _plain(function, name)
     dress(ours, function, package)
+    ours = as_builtin(ours, function)
     pair(function, ours)
     return ours

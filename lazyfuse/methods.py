@@ -68,8 +68,7 @@ def reshape(self: ndarray, *shape: Any, order: Any = "C", copy: Any = None) -> A
     shape = real_arguments(shape)
     if small is not None:
         if order == "C" and copy is None:
-            result = small.reshape(*shape)
-            return direct(result, root_of(self)) if result.base is not None else wrap(result)
+            return _viewed(self, small, small.reshape(*shape))
         return _viewed(self, small, small.reshape(*shape, order=order, copy=copy))
     plain = ghost(shape_of(self), np.dtype(np.bool_), None)
     target = plain.reshape(*shape, order="C" if order == "A" else order).shape

@@ -10,6 +10,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,6 @@ from lazyfuse.registry import OURS
 from lazyfuse.ufunc import ufunc_of
 
 MODULES = (
-    "linalg",
-    "linalg.linalg",
-    "fft",
-    "fft.helper",
-    "random",
     "ma",
     "ma.core",
     "ma.extras",
@@ -44,6 +40,7 @@ MODULES = (
     "exceptions",
     "dtypes",
     "testing",
+    "typing",
     "ctypeslib",
     "matlib",
     "version",
@@ -57,12 +54,12 @@ MODULES = (
     "lib.introspect",
     "lib.recfunctions",
 )
-"""Paths below `numpy` that exist below `lazyfuse`, parents first."""
+"""Paths below `numpy` that exist below `lazyfuse` without a file, parents first."""
 
-THEIR_OWN = ("typing", "f2py", "core")
-"""Modules that hold no arrays: NumPy's own objects, handed on."""
+PASSED_ON = ("numpy.typing", "numpy.version", "numpy.dtypes", "numpy.exceptions")
+"""Modules without arrays: their objects are NumPy's own."""
 
-_PATHS = {"emath": "numpy.lib.scimath", "linalg.linalg": "numpy.linalg", "fft.helper": "numpy.fft"}
+_PATHS = {"emath": "numpy.lib.scimath"}
 
 UNCHANGED = {
     "numpy.testing": ("assert_raises", "assert_warns", "assert_no_", "suppress", "run", "measure"),
@@ -81,7 +78,7 @@ def find(module: str, name: str) -> Any:
     replacement = special.REPLACEMENTS.get((module, name))
     if replacement is not None:
         return replacement()
-    if name.startswith("_"):
+    if name.startswith("_") or module in PASSED_ON:
         return theirs
     return translate(theirs, module)
 
@@ -159,7 +156,7 @@ def install() -> None:
         if name not in sys.modules:
             namespace = Namespace(name, f"As `numpy.{path}`, for arrays of lazyfuse.")
             namespace._theirs = their_path(path)
-            namespace.__package__ = name.rpartition(".")[0]
+            namespace.__spec__ = ModuleSpec(name, None, is_package=True)
             sys.modules[name] = namespace
         parent, _, child = name.rpartition(".")
         if parent != "lazyfuse":

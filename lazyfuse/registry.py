@@ -6,6 +6,7 @@ Owns the two tables. Imports nothing of lazyfuse, so that every module may impor
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -32,13 +33,41 @@ def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:
     ours.__module__ = package + module[5:] if module.startswith("numpy") else package
 
 
+class builtin(functools.partial[Any]):  # noqa: N801  # what Python calls it
+    """A function of ours in the place of a builtin one: as a class attribute it does not bind."""
+
+    __name__: str
+
+    def __get__(self, instance: Any, owner: Any = None) -> builtin:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<built-in function {self.__name__}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
+    """`ours` as it is, or as a builtin if that is what `theirs` is."""
+    if not isinstance(theirs, types.BuiltinFunctionType):
+        return ours
+    made = builtin(ours)
+    made.__name__ = ours.__name__
+    made.__doc__ = ours.__doc__
+    made.__module__ = ours.__module__
+    made.__wrapped__ = theirs
+    return made
+
+
 def implements(*theirs: Any) -> Callable[[F], F]:
     """Decorator: the function below is what lazyfuse has in the place of NumPy's `theirs`."""
 
     def register(ours: F) -> F:
         dress(ours, theirs[0])
+        made: F = as_builtin(ours, theirs[0])
         for function in theirs:
-            pair(function, ours)
-        return ours
+            pair(function, made)
+        return made
 
     return register

@@ -97,11 +97,11 @@ class Storage:
 
     def memory(self) -> Array | None:
         """The flat memory, if the values are there."""
-        value = self.node.value
-        if value is None:
+        node = self.node
+        if node.value is None:
             return None
-        if value is not self.value:
-            self._settle(own_value(self.node))
+        if node.value is not self.value:  # no name for the value here: own_value counts them
+            self._settle(own_value(node))
         return self.flat
 
     def _settle(self, value: Array) -> None:

@@ -89,6 +89,8 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
         nin = self.nin
         if len(args) > nin and "out" not in kwargs and len(args) <= nin + self.nout:
             outs = args[nin:]
+            if any(out is ... for out in outs):
+                return self._call(*fallback.gathered(args))  # refused
             args = args[:nin]
             if any(out is not None for out in outs):
                 missing = (None,) * (self.nout - len(outs))
@@ -140,7 +142,7 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
             if node is None:
                 return None
             nodes.append(node)
-        if outs == (...,):  # an array, please, even if it has no axes
+        if len(outs) == 1 and outs[0] is ...:  # an array, please, even if it has no axes
             return None if nodes[0].shape == () else from_node(nodes[0])
         if outs:
             return _into(nodes, outs, casting)
@@ -194,6 +196,14 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
 
     # -- what else a ufunc has ---------------------------------------------------------------
 
+    def resolve_dtypes(
+        self, dtypes: Any, *, signature: Any = None, casting: Any = None, reduction: bool = False
+    ) -> Any:
+        """As `numpy.ufunc.resolve_dtypes`."""
+        return self._call.resolve_dtypes(
+            dtypes, signature=signature, casting=casting, reduction=reduction
+        )
+
     def __getattr__(self, name: str) -> Any:
         if name == "_call":  # while being unpickled
             raise AttributeError(name)
@@ -220,6 +230,14 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
 
     def __deepcopy__(self, memo: Any) -> ufunc:
         return self
+
+
+def _forwarded(name: str) -> property:
+    return property(lambda self: getattr(self._call, name), doc=getattr(np.ufunc, name).__doc__)
+
+
+for _name in ("identity", "nargs", "ntypes", "signature", "types"):
+    setattr(ufunc, _name, _forwarded(_name))
 
 
 def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lazyfuse.devices import registry
+from lazyfuse.devices import registry, settings
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.buffer_pool import default_limit
 from lazyfuse.devices.cpu import CPU
@@ -79,11 +79,11 @@ def test_the_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAZYFUSE_CACHE_DIR")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "/somewhere")
-    assert registry.cache_directory() == "/somewhere/.cache/lazyfuse/programs"
+    assert settings.cache_directory() == "/somewhere/.cache/lazyfuse/programs"
     monkeypatch.setenv("XDG_CACHE_HOME", "/else")
-    assert registry.cache_directory() == "/else/lazyfuse/programs"
+    assert settings.cache_directory() == "/else/lazyfuse/programs"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert registry.cache_directory() == ""
+    assert settings.cache_directory() == ""
 
 
 def test_setters() -> None:
@@ -117,6 +117,7 @@ def test_the_null_device_records() -> None:
 def test_the_raising_device_raises() -> None:
     device = Raise()
     source = map_source("a1[i] = a0[i]", ("f8", "f8"))
+    assert device.traits.languages == ()
     assert not device.cached(source)
     with pytest.raises(EvaluationOff, match="LAZYFUSE_DEVICE=raise"):
         device.compile(source)

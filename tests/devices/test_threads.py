@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import threading
@@ -81,6 +82,23 @@ def test_an_exception_is_raised_after_all_have_stopped(who: str) -> None:
         pool.run(lambda: part("caller"), lambda: part("helper"), 1)
     assert sorted(stopped) == ["caller", "helper"]
     pool.run(lambda: None, lambda: None, 1)
+
+
+def test_an_interrupt_waits_for_helpers_too() -> None:
+    pool = ThreadPool(2)
+    meeting = threading.Barrier(2, timeout=20)
+    stopped: list[bool] = []
+
+    def assist() -> None:
+        meeting.wait()
+        time.sleep(0.02)
+        _thread.interrupt_main()
+        time.sleep(0.05)
+        stopped.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(lambda: meeting.wait() < 0, assist, 1)
+    assert stopped == [True]
 
 
 def test_idle_helpers_keep_nothing_alive() -> None:
