@@ -39,14 +39,15 @@ def _quota() -> int:
 
 
 class _Job:
-    """Work to share: tickets are taken by helpers that join, results given back by them."""
+    """Work to share: tickets are taken by helpers that join, outcomes given back by them."""
 
-    __slots__ = ("assist", "results", "tickets")
+    __slots__ = ("assist", "finished", "outcomes", "tickets")
 
     def __init__(self, assist: Callable[[], object], helpers: int) -> None:
         self.assist = assist
         self.tickets = [None] * helpers
-        self.results: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self.outcomes: list[BaseException | None] = []
+        self.finished: queue.SimpleQueue[None] = queue.SimpleQueue()  # one item after each outcome
 
     def join(self) -> None:
         """Take part, if there is a ticket left."""
@@ -54,12 +55,13 @@ class _Job:
             self.tickets.pop()
         except IndexError:
             return
+        outcome: BaseException | None = None
         try:
             self.assist()
         except BaseException as error:
-            self.results.put(error)
-        else:
-            self.results.put(None)
+            outcome = error
+        self.outcomes.append(outcome)
+        self.finished.put(None)
 
     def close(self) -> int:
         """Let no more helpers in; how many tickets nobody took."""
@@ -119,14 +121,13 @@ class ThreadPool:
             error = raised
         joined = helpers - job.close()
         if not done:
-            while joined:
+            while len(job.outcomes) < joined:
                 try:
-                    outcome = job.results.get()
+                    job.finished.get()
                 except KeyboardInterrupt as raised:  # helpers still write to the caller's arrays
                     error = error or raised
-                else:
-                    error = error or outcome
-                    joined -= 1
+            for outcome in job.outcomes:
+                error = error or outcome
         if error is not None:
             raise error
 

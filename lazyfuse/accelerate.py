@@ -110,7 +110,7 @@ class _Loan:
         self.storage = storage
         self.root = root
         # held, so that no other result is put into the caller's memory
-        self.flat: Any = storage.value
+        self.flat = cast("Array", storage.value)
         storage.roots = None
         self.array = on_storage(storage, real, origin, None)
 
@@ -246,8 +246,9 @@ class Border:
         """Whether the function can reach one block of memory in more than one way."""
         arrays: dict[int, Array] = {}
         self._collect(values, arrays)
-        if not arrays:
-            return False
+        large = config.options.eager_below
+        if not any(array.size >= large for array in arrays.values()):
+            return False  # small ones are real views of real memory
         elsewhere: dict[int, Array] = {}
         if self._twins:
             self._collect(self._twins.values(), elsewhere)

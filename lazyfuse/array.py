@@ -23,6 +23,7 @@ from lazyfuse import config, errstate, evaluate
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Shape, Where
 from lazyfuse.storage import CANONICAL, LENT, Storage, foreign, leaf, own_value
+from lazyfuse.subclassing import Kind
 from lazyfuse.views import (
     ORIGIN,
     Array,
@@ -54,7 +55,7 @@ new = object.__new__
 _getframe = sys._getframe
 
 
-class ndarray:  # noqa: N801  # NumPy's spelling
+class ndarray(metaclass=Kind):  # noqa: N801  # NumPy's spelling
     """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
 
     __slots__ = (
@@ -79,6 +80,10 @@ class ndarray:  # noqa: N801  # NumPy's spelling
     _view: Array
 
     __hash__ = None  # type: ignore[assignment]
+
+
+OURS: set[type] = {ndarray}
+"""The types of our values: arrays, and the lazy scalars that scalars.py adds."""
 
 
 # ------------------------------------------------------------------------------------- making
@@ -175,7 +180,7 @@ def wrap_shared(value: Any) -> Any:
 def _known(value: Array, owner: Any) -> ndarray | None:
     """`value` as a view of the block of ours that it was made from."""
     last = terminal(value)
-    if isinstance(owner, ndarray):
+    if type(owner) is ndarray:
         node = owner._node
         if node is None or node.value is None or terminal(node.value) is not last:
             return None

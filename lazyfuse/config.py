@@ -141,7 +141,7 @@ class Options:
         0, "LAZYFUSE_NUM_THREADS", "threads per launch; 0 is one per core that we may use"
     )
     threads_above: int = _option(
-        65536, "LAZYFUSE_THREADS_ABOVE", "elements from which a launch uses several threads"
+        1 << 17, "LAZYFUSE_THREADS_ABOVE", "additions from which a launch uses several threads"
     )
     fusion: bool = _option(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
     fusion_max_length: int = _option(

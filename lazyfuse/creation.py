@@ -27,7 +27,6 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.evaluate import note_recorded
 from lazyfuse.registry import implements
 from lazyfuse.scalars import scalar
-from lazyfuse.special import NpzFile
 from lazyfuse.storage import CANONICAL
 from lazyfuse.views import packed_order
 
@@ -314,13 +313,3 @@ def full_like(
 ) -> Any:
     """As `numpy.full_like`."""
     return _filled_with(_model(a, dtype, order, subok, shape, device), fill_value)
-
-
-@implements(np.load)
-def load(*args: Any, **kwargs: Any) -> Any:
-    """As `numpy.load`; the arrays of an archive are ours, too."""
-    result = np.load(*args, **kwargs)
-    if type(result) is np.lib.npyio.NpzFile:
-        result.__class__ = NpzFile
-        return result
-    return wrap(result)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import check_step, config, floating, report
+from lazyfuse import check_step, config, floating, hardware, report
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Layout, Memory, Node, source_line
@@ -25,7 +25,6 @@ from lazyfuse.codegen.memory import overlap
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import KernelStep, Plan, make_plan
 from lazyfuse.codegen.shapes import size_of
-from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device, DeviceError, Program, Source
 from lazyfuse.errors import EvaluationError
 from lazyfuse.flush import Pending
@@ -64,7 +63,7 @@ note_recorded = _recorded.note
 
 
 def _evaluate(pending: list[Node], reason: str) -> None:
-    device = registry.device(config.options.device or None)
+    device = hardware.current()
     if not device.traits.languages:
         op, where = pending[0].op.name, source_line(pending[0].where)
         what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"

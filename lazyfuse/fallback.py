@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.array import gather, ndarray, wrap, wrap_shared, writable
-from lazyfuse.attributes import derive
+from lazyfuse.attributes import base_view, derive
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
 from lazyfuse.scalars import scalar
+from lazyfuse.views import ORIGIN, address, ghost_at
 
 Kept = list[tuple[Any, Any]]
 """Real arrays handed to NumPy in one call, each with the array of ours that it stands for."""
@@ -151,9 +152,21 @@ def _wrap_array(value: Any, kept: Kept) -> Any:
     if value.base is not None:
         for real, ours in kept:
             if np.may_share_memory(value, real):
-                is_direct = ours is not None and ours._small is real
-                return derive(ours, value) if is_direct else wrap_shared(value)
+                return wrap_shared(value) if ours is None else _part_of(ours, real, value)
     return wrap(value)
+
+
+def _part_of(ours: Any, real: Any, value: Any) -> Any:
+    """A view that NumPy made of `real`, the memory of `ours`, as a view of `ours`."""
+    if ours._small is real:
+        return derive(ours, value)
+    storage = ours._storage
+    origin = address(real) if storage is None else storage.origin
+    base_view(ours)  # from now on it is on a storage
+    try:
+        return derive(ours, ghost_at(value, origin) if ours._origin == ORIGIN else value)
+    except TypeError:  # its memory in another dtype
+        return wrap(value.copy(order="K"))
 
 
 def _wrap_list(value: Any, kept: Kept) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import errstate, evaluate, operators
-from lazyfuse.array import CANONICAL, INSIDE, caller, make_scalar, ndarray, new, options, wrap
+from lazyfuse.array import CANONICAL, INSIDE, caller, ndarray, new, options, wrap
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import PLAIN, SPECS, WEAK, Spec, constant
 
@@ -151,7 +151,6 @@ SCOPE: dict[str, Any] = {
     "caller": caller,
     "constant": constant,
     "getframe": sys._getframe,
-    "make_scalar": make_scalar,
     "ndarray": ndarray,
     "new": new,
     "note_recorded": evaluate.note_recorded,

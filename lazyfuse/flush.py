@@ -14,6 +14,9 @@ from lazyfuse.codegen.graph import Node, Where, topological
 
 # A launch costs some ten microseconds: that many element operations are worth one.
 WORTH_A_LAUNCH = 1 << 18
+# A loop is one when a line has come round this often since somebody last looked: short inner loops
+# (Horner's rule, three components) fuse as a whole, long ones keep one structure per iteration.
+ROUNDS = 8
 # How often the bytes held by recorded work are counted, in recorded operations.
 COUNT_BYTES_EVERY = 64
 
@@ -25,24 +28,28 @@ BYTES = "bytes: recorded work holds more memory than the budget"
 class Pending:
     """The operations recorded since the last flush."""
 
-    __slots__ = ("elements", "evaluate", "lines", "nodes")
+    __slots__ = ("elements", "evaluate", "lines", "looping", "nodes", "rounds")
 
     def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
         self.evaluate = evaluate
         self.nodes: list[weakref.ref[Node]] = []
-        self.lines: set[Where] = set()
+        self.lines: set[Where] = set()  # that came since the last evaluation
+        self.rounds: dict[Where, int] = {}  # how often each came since the last sink
+        self.looping = False  # while a loop's own flush runs
         self.elements = 0
 
     def note(self, node: Node) -> None:
         """Called once for each recorded node; may evaluate what was recorded before it."""
         where = node.where
         count = len(self.nodes)
-        if where in self.lines and self.elements >= WORTH_A_LAUNCH:
-            self.flush(node, LOOP)
-        elif count and count % COUNT_BYTES_EVERY == 0:
-            self.check_limits(node, count)
         if where is not None:
+            self.rounds[where] = rounds = self.rounds.get(where, 0) + 1
+            if rounds > ROUNDS and where in self.lines and self.elements >= WORTH_A_LAUNCH:
+                self.flush_loop(node)
+                count = 0
             self.lines.add(where)
+        if count and count % COUNT_BYTES_EVERY == 0:
+            self.check_limits(node, count)
         self.nodes.append(weakref.ref(node))
         size = 1
         for length in node.shape:
@@ -64,11 +71,21 @@ class Pending:
         else:
             self.settle()
 
+    def flush_loop(self, newest: Node) -> None:
+        """A loop came round: its rounds go on being counted."""
+        self.looping = True
+        try:
+            self.flush(newest, LOOP)
+        finally:
+            self.looping = False
+
     def settle(self) -> None:
         """Called after an evaluation: what it did is no longer pending work."""
         self.nodes = [ref for ref in self.nodes if _is_pending(ref())]
-        self.lines.clear()
         self.elements = 0
+        self.lines.clear()
+        if not self.looping:
+            self.rounds.clear()
 
     def frontier(self, newest: Node) -> list[Node]:
         """Pending nodes that are alive and not merely operands of other pending nodes."""

@@ -3,6 +3,7 @@
 Owns the rewriting of import statements and the finder that applies it to files under one folder.
 Installed packages, the standard library and lazyfuse keep the real NumPy; `sys.modules` is not
 touched. Only the syntax tree changes, so line numbers, tracebacks and debuggers stay as they were.
+What is not in a file keeps NumPy: code in strings, and processes that start anew (spawn).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy as np
 from lazyfuse import array
 from lazyfuse.array import (
     CANONICAL,
+    OURS,
     captured_copy,
     cast_node,
     from_node,
@@ -87,7 +88,7 @@ def _real_part(part: Any) -> Any:
         return part
     if isinstance(part, np.integer):
         return int(part)
-    if isinstance(part, ndarray):
+    if type(part) in OURS:
         value = real_operand(part)
         return int(value) if isinstance(value, np.integer) else value
     if kind is list or kind is tuple:
@@ -224,7 +225,7 @@ def __setitem__(self: ndarray, key: Any, value: Any) -> None:
     if small is None:
         _write(self, key, value)
         return
-    if isinstance(value, ndarray):
+    if type(value) in OURS:
         value = real_operand(value)
     if type(key) is not int and type(key) is not slice and not is_basic(key):
         key = real_key(key)
@@ -272,7 +273,7 @@ def _write_live(real: Array, key: Any, value: Any) -> bool:
     """Write a small part of real memory, if the value is there."""
     limit = options.eager_below
     if type(value) not in PLAIN:
-        if not isinstance(value, ndarray) or ready(value) is None:
+        if type(value) not in OURS or ready(value) is None:
             return False
         value = real_operand(value)
     elif limit > 1 and _is_pick(key, real.ndim):
@@ -290,7 +291,7 @@ def _write_live(real: Array, key: Any, value: Any) -> bool:
 
 def write_now(self: ndarray, key: Any, value: Any) -> None:
     """Write with NumPy, at once."""
-    if isinstance(value, ndarray):
+    if type(value) in OURS:
         value = real_operand(value)
     real = writable(self, "indexed assignment")
     real[key] = value
@@ -304,7 +305,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         stand.flags.writeable = False
         stand[...] = 0  # raises
     dtype = dtype_of(self)
-    if type(value) not in PLAIN and not isinstance(value, ndarray) and type(value) is not Real:
+    if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
         converted = np.empty(np.shape(value), dtype)
         converted[...] = value
         value = converted
@@ -341,7 +342,7 @@ def _at_once(self: ndarray, region: Array, value: Any) -> bool:
         return True
     if region.size >= options.eager_below:
         return False
-    if isinstance(value, ndarray) and ready(value) is None:
+    if type(value) in OURS and ready(value) is None:
         return False
     node = storage.node if storage is not None else self._node
     assert node is not None
@@ -395,7 +396,7 @@ def _is_loop(node: Node) -> bool:
 
 def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
     """Whether a part is assigned to itself, as the last step of `a[key] += b`."""
-    if not isinstance(value, ndarray) or self._storage is None:
+    if type(value) not in OURS or self._storage is None:
         return False
     if value._storage is not self._storage or value._view.shape != region.shape:
         return False
@@ -413,7 +414,7 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
         number = np.empty((), dtype)
         number[key] = value
         return scalar_node(number, dtype)
-    if isinstance(value, ndarray):
+    if type(value) in OURS:
         source = dtype_of(value)
         if source not in CANONICAL:
             return None
@@ -426,7 +427,7 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
         blank(shape, dtype)[...] = blank(own, source)  # raises
     if source.kind == "c" != dtype.kind:
         np.empty((), dtype)[...] = np.zeros((), source)  # warns
-    node = node_of(value) if isinstance(value, ndarray) else captured_copy(value)
+    node = node_of(value) if type(value) in OURS else captured_copy(value)
     return cast_node(_without_leading(node, len(shape)), dtype)
 
 
@@ -455,7 +456,7 @@ def _without_leading(node: Node, rank: int) -> Node:
 
 
 def _is_mask(part: Any) -> bool:
-    if isinstance(part, ndarray):
+    if type(part) in OURS:
         return dtype_of(part) == np.bool_ and shape_of(part) != ()
     return type(part) is Real and part.dtype == np.bool_ and part.ndim > 0
 
@@ -463,13 +464,13 @@ def _is_mask(part: Any) -> bool:
 def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     """Record `self[mask] = value` as a selection, if that is what it is."""
     shape, covered = shape_of(self), shape_of(mask)
-    if covered != shape[: len(covered)] or not (type(value) in PLAIN or isinstance(value, ndarray)):
+    if covered != shape[: len(covered)] or not (type(value) in PLAIN or type(value) in OURS):
         return False
     if self._storage is not None and (
         not self._view.flags.writeable or is_part_of_number(self) or self._storage.shared()
     ):
         return False
-    if not isinstance(mask, ndarray) or ready(mask) is not None:
+    if type(mask) not in OURS or ready(mask) is not None:
         if _at_once(self, geometry(self), value):
             return False
     rest = shape[len(covered) :]
@@ -482,7 +483,7 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     chosen = value_node(value, dtype_of(self), () if single else rest)
     if chosen is None:
         return False
-    _select(self, node_of(mask) if isinstance(mask, ndarray) else captured_copy(mask), chosen)
+    _select(self, node_of(mask) if type(mask) in OURS else captured_copy(mask), chosen)
     return True
 
 

@@ -17,17 +17,16 @@ import numpy as np
 from lazyfuse import array
 from lazyfuse.array import (
     CANONICAL,
+    OURS,
     alone,
     caller,
     cast_node,
     copy_of,
     direct,
     export,
-    from_node,
     gather,
     geometry,
     ndarray,
-    new,
     node_of,
     root_of,
     settle,
@@ -47,23 +46,23 @@ Method = Callable[..., Any]
 # --------------------------------------------------------------------------------------- views
 
 
-def transpose(self: ndarray, *axes: Any) -> Any:
+def transpose(self: ndarray, /, *axes: Any) -> Any:
     return derive(self, base_view(self).transpose(*real_arguments(axes)))
 
 
-def swapaxes(self: ndarray, axis1: Any, axis2: Any, /) -> Any:
+def swapaxes(self: ndarray, /, axis1: Any, axis2: Any) -> Any:
     return derive(self, base_view(self).swapaxes(axis1, axis2))
 
 
-def squeeze(self: ndarray, axis: Any = None) -> Any:
+def squeeze(self: ndarray, /, axis: Any = None) -> Any:
     return derive(self, base_view(self).squeeze(axis))
 
 
-def diagonal(self: ndarray, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
+def diagonal(self: ndarray, /, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
     return derive(self, base_view(self).diagonal(offset, axis1, axis2))
 
 
-def reshape(self: ndarray, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
+def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
     small = self._small
     shape = real_arguments(shape)
     if small is not None:
@@ -86,14 +85,14 @@ def reshape(self: ndarray, *shape: Any, order: Any = "C", copy: Any = None) -> A
     return derive(fresh, base_view(fresh).reshape(target, order=order, copy=False))
 
 
-def _viewed(self: ndarray, small: Array, result: Array) -> Any:
+def _viewed(self: ndarray, /, small: Array, result: Array) -> Any:
     """What NumPy made of a direct array: a view of it, or something new."""
     if result.base is not None and (result.base is small or result.base is small.base):
         return direct(result, root_of(self))
     return wrap(result)
 
 
-def _copied(self: ndarray, perm: Perm) -> Node:
+def _copied(self: ndarray, /, perm: Perm) -> Node:
     """The values of `self` as a node in memory order `perm` that may be written over."""
     node = node_of(self)
     if node.perm == perm and node.op is not ops.VIEW:
@@ -103,7 +102,7 @@ def _copied(self: ndarray, perm: Perm) -> Node:
     return Node(op, (node,), loop, node.shape, node.dtype, perm, caller())
 
 
-def ravel(self: ndarray, order: Any = "C") -> Any:
+def ravel(self: ndarray, /, order: Any = "C") -> Any:
     small = settle(self)
     if small is not None:
         return _viewed(self, small, small.ravel(order))
@@ -121,33 +120,33 @@ def ravel(self: ndarray, order: Any = "C") -> Any:
     return derive(fresh, flat.reshape(-1))
 
 
-def flatten(self: ndarray, order: Any = "C") -> Any:
+def flatten(self: ndarray, /, order: Any = "C") -> Any:
     small = settle(self)
     if small is not None:
         return wrap(small.flatten(order))
     return ravel(self, order).copy()
 
 
-def view(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+def view(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
     if not args and not kwargs:
         return derive(self, base_view(self).view())
     kind = kwargs.pop("type", None)
     dtype = kwargs.pop("dtype", args[0] if args else None)
     if len(args) > 1:
         kind = args[1]
-    if isinstance(dtype, type) and issubclass(dtype, (np.ndarray, ndarray)):
+    if isinstance(dtype, type) and (dtype is ndarray or issubclass(dtype, np.ndarray)):
         kind, dtype = dtype, None
     if kwargs:
         np.empty(1).view(**kwargs)  # raises
     result = self if dtype is None else _view_dtype(self, np.dtype(dtype))
     if kind is None:
         return result if dtype is not None else view(self)
-    if issubclass(kind, ndarray):
-        return view(result) if kind is ndarray else as_subclass(kind, view(result), self)
+    if kind is ndarray:
+        return view(result)
     return export(result).view(kind)
 
 
-def _view_dtype(self: ndarray, dtype: Any) -> Any:
+def _view_dtype(self: ndarray, /, dtype: Any) -> Any:
     if dtype == dtype_of(self) and dtype in CANONICAL:
         return view(self)
     real = settle(self)
@@ -158,28 +157,18 @@ def _view_dtype(self: ndarray, dtype: Any) -> Any:
     return direct(real.view(dtype), root_of(self))
 
 
-def as_subclass(kind: type, x: ndarray, parent: Any) -> Any:
-    """`x`, which nobody else holds, as an instance of a class derived from `ndarray`."""
-    made: ndarray = new(kind)
-    become(made, x)
-    finalize = getattr(made, "__array_finalize__", None)
-    if finalize is not None:
-        finalize(parent)
-    return made
-
-
-def getfield(self: ndarray, dtype: Any, offset: Any = 0) -> Any:
+def getfield(self: ndarray, /, dtype: Any, offset: Any = 0) -> Any:
     return direct(pinned(self).getfield(dtype, offset), root_of(self))
 
 
-def setfield(self: ndarray, val: Any, dtype: Any, offset: Any = 0) -> None:
+def setfield(self: ndarray, /, val: Any, dtype: Any, offset: Any = 0) -> None:
     pinned(self).setfield(real_operand(val), dtype, offset)
 
 
 # -------------------------------------------------------------------------------------- copies
 
 
-def copy(self: ndarray, order: Any = "C") -> Any:
+def copy(self: ndarray, /, order: Any = "C") -> Any:
     small = settle(self)
     if small is not None:
         return wrap(small.copy(order))
@@ -191,7 +180,7 @@ def _noted(node: Node) -> Node:
     return node
 
 
-def _ordered(self: ndarray, order: Any) -> Perm:
+def _ordered(self: ndarray, /, order: Any) -> Perm:
     """The memory order of a copy of `self` made with NumPy's letter for it."""
     rank = len(shape_of(self))
     letter = str(order).upper()[:1] if order is not None else "K"
@@ -209,6 +198,7 @@ def _ordered(self: ndarray, order: Any) -> Perm:
 
 def astype(
     self: ndarray,
+    /,
     dtype: Any,
     order: Any = "K",
     casting: Any = "unsafe",
@@ -235,22 +225,22 @@ def astype(
     node = node_of(self)
     loop = dtypes.cast_loop(node.dtype, target)
     cast = Node(ops.TABLE["cast"], (node,), loop, node.shape, target, perm, caller())
-    return from_node(cast) if type(self) is not ndarray else alone(_noted(cast))
+    return alone(_noted(cast))
 
 
-def _is_packed(self: ndarray, perm: Perm) -> bool:
+def _is_packed(self: ndarray, /, perm: Perm) -> bool:
     own = geometry(self)
     return own.flags.forc or perm is not None
 
 
-def byteswap(self: ndarray, inplace: Any = False) -> Any:
+def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
     if inplace:
         writable(self, "byteswap").byteswap(True)
         return self
     return wrap(gather(self).byteswap())
 
 
-def resize(self: ndarray, *shape: Any, refcheck: Any = True) -> None:
+def resize(self: ndarray, /, *shape: Any, refcheck: Any = True) -> None:
     if self._base is not None:
         np.empty(1)[:].resize(2)  # raises
     value = gather(self).copy()
@@ -258,7 +248,7 @@ def resize(self: ndarray, *shape: Any, refcheck: Any = True) -> None:
     become(self, wrap(value))
 
 
-def fill(self: ndarray, value: Any) -> None:
+def fill(self: ndarray, /, value: Any) -> None:
     value = real_operand(value)
     small = settle(self)
     if small is not None:
@@ -268,26 +258,26 @@ def fill(self: ndarray, value: Any) -> None:
         self[...] = value  # type: ignore[index]
 
 
-def setflags(self: ndarray, write: Any = None, align: Any = None, uic: Any = None) -> None:
+def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:
     base_view(self)
     geometry(self).setflags(write, align, uic)
 
 
-def __deepcopy__(self: ndarray, memo: Any, /) -> Any:
+def __deepcopy__(self: ndarray, /, memo: Any) -> Any:
     small = settle(self)
     if small is not None and small.dtype.hasobject:
         return direct(copying.deepcopy(small, memo))
     return copy(self, "K")
 
 
-def __copy__(self: ndarray) -> Any:
+def __copy__(self: ndarray, /) -> Any:
     return copy(self, "K")
 
 
 # ------------------------------------------------------------------------------------- Python
 
 
-def __len__(self: ndarray) -> int:
+def __len__(self: ndarray, /) -> int:
     small = self._small
     if small is not None:
         return len(small)
@@ -298,7 +288,7 @@ def __len__(self: ndarray) -> int:
 
 
 def _converter(function: Callable[[Any], Any], many: bool) -> Method:
-    def convert(self: ndarray) -> Any:
+    def convert(self: ndarray, /) -> Any:
         small = self._small
         if small is None:
             size = geometry(self).size
@@ -310,7 +300,7 @@ def _converter(function: Callable[[Any], Any], many: bool) -> Method:
     return convert
 
 
-def __iter__(self: ndarray) -> Iterator[Any]:
+def __iter__(self: ndarray, /) -> Iterator[Any]:
     small = settle(self)
     shape = shape_of(self)
     if not shape:
@@ -321,12 +311,12 @@ def __iter__(self: ndarray) -> Iterator[Any]:
     return _elements(self) if len(shape) == 1 else _rows(self, shape[0])
 
 
-def _rows(self: ndarray, count: int) -> Iterator[Any]:
+def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
     for index in range(count):
         yield self[index]  # type: ignore[index]
 
 
-def _elements(self: ndarray) -> Iterator[Any]:
+def _elements(self: ndarray, /) -> Iterator[Any]:
     node = self._node
     count = shape_of(self)[0]
     if node is None or node.value is None:
@@ -341,28 +331,28 @@ def _elements(self: ndarray) -> Iterator[Any]:
         yield value
 
 
-def to_numpy(self: ndarray) -> Array:
+def to_numpy(self: ndarray, /) -> Array:
     """The values as a `numpy.ndarray`, evaluated. Shares memory with the array, as a view does."""
     return export(self)
 
 
-def __contains__(self: ndarray, item: Any) -> bool:
+def __contains__(self: ndarray, /, item: Any) -> bool:
     return bool(real_operand((self == item).any()))  # type: ignore[attr-defined]
 
 
-def __repr__(self: ndarray) -> str:
+def __repr__(self: ndarray, /) -> str:
     return repr(gather(self))
 
 
-def __str__(self: ndarray) -> str:
+def __str__(self: ndarray, /) -> str:
     return str(gather(self))
 
 
-def __format__(self: ndarray, spec: str) -> str:
+def __format__(self: ndarray, /, spec: str) -> str:
     return format(gather(self), spec)
 
 
-def __delitem__(self: ndarray, key: Any) -> None:
+def __delitem__(self: ndarray, /, key: Any) -> None:
     del np.empty(1)[key]  # raises
 
 
@@ -372,7 +362,7 @@ def __delitem__(self: ndarray, key: Any) -> None:
 def real_arguments(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments as NumPy may have them."""
     for value in values:
-        if isinstance(value, ndarray) or type(value) in (list, tuple):
+        if type(value) in OURS or type(value) in (list, tuple):
             return tuple([_real_argument(each) for each in values])
     return values
 
@@ -388,11 +378,11 @@ def _delegate(name: str) -> Method:
     """The method in NumPy, at once, on evaluated arrays."""
     theirs = getattr(np.ndarray, name)
 
-    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+    def method(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
         real = gather(self)
         out = kwargs.get("out")
         named = {key: _real_argument(value) for key, value in kwargs.items() if key != "out"}
-        if isinstance(out, ndarray):
+        if type(out) in OURS:
             theirs(real, *real_arguments(args), out=writable(out, "out="), **named)
             return out
         if out is not None:
@@ -409,7 +399,7 @@ def _written(name: str) -> Method:
     """A method that changes the array itself."""
     theirs = getattr(np.ndarray, name)
 
-    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+    def method(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
         args = real_arguments(args)
         named = {key: _real_argument(value) for key, value in kwargs.items()}
         return theirs(writable(self, name), *args, **named)
@@ -448,13 +438,12 @@ def _named(name: str, function: Method) -> Method:
 def _make(cls: type, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.ndarray(shape, dtype, buffer, offset, strides, order)`."""
     buffer = kwargs.get("buffer", args[2] if len(args) > 2 else None)
-    if isinstance(buffer, ndarray):
+    if type(buffer) in OURS:
         args = (*args[:2], export(buffer), *args[3:]) if len(args) > 2 else args
         if "buffer" in kwargs:
             kwargs["buffer"] = export(buffer)
     value = np.ndarray(*args, **kwargs)
-    made = wrap(value) if buffer is None else wrap_shared(value)
-    return made if cls is ndarray else as_subclass(cls, made, None)
+    return wrap(value) if buffer is None else wrap_shared(value)
 
 
 def _install() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import array, errstate
 from lazyfuse.array import (
     CANONICAL,
+    OURS,
     caller,
     cast_node,
     from_node,
@@ -98,7 +99,7 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     right: Any
     if kind in PLAIN:
         right = other
-    elif isinstance(other, ndarray):
+    elif type(other) in OURS:
         right = ready(other)
     elif kind is np.ndarray:
         right = other
@@ -123,7 +124,7 @@ def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
 
 def real_operand(x: Any) -> Any:
     """What NumPy gets in the place of an operand."""
-    if isinstance(x, ndarray):
+    if type(x) in OURS:
         value = gather(x)
         return value if type(x) is ndarray else value[()]
     return x
@@ -162,7 +163,7 @@ def operand_key(x: Any) -> Any:
     kind = type(x)
     if kind in WEAK:
         return kind
-    if isinstance(x, ndarray):
+    if type(x) in OURS:
         return dtype_of(x)
     if kind is np.ndarray:
         return CANONICAL.get(x.dtype, x.dtype)
@@ -190,7 +191,7 @@ def operand_node(x: Any, dtype: DType) -> Node:
     kind = type(x)
     if kind in WEAK:
         return constant(x, dtype)
-    if isinstance(x, ndarray):
+    if type(x) in OURS:
         return node_of(x)
     if kind is np.ndarray:
         return array.captured_copy(x)
@@ -227,7 +228,7 @@ def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) 
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """The shape of any operand."""
-    if isinstance(x, ndarray):
+    if type(x) in OURS:
         node = x._node
         return node.shape if node is not None else geometry(x).shape
     return x.shape if type(x) is np.ndarray else ()
@@ -237,7 +238,7 @@ def order_of(shape: tuple[int, ...], *operands: Any) -> tuple[int, ...] | None:
     """The memory order that NumPy gives to an elementwise result."""
     shown = []
     for x in operands:
-        if isinstance(x, ndarray):
+        if type(x) in OURS:
             node = x._node
             if node is None or node.perm is not None:
                 break
@@ -246,7 +247,7 @@ def order_of(shape: tuple[int, ...], *operands: Any) -> tuple[int, ...] | None:
     else:
         return None
     for x in operands:
-        if isinstance(x, ndarray):
+        if type(x) in OURS:
             shown.append(geometry(x))
         elif type(x) is np.ndarray:
             shown.append(x)
@@ -277,7 +278,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     if type(other) in (list, tuple):
         other = np.array(other)
     small = settle(self)
-    known = type(other) in PLAIN or isinstance(other, ndarray) or type(other) is np.ndarray
+    known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
     if small is not None or not known or _must_write_now(self, other):
         real = small if small is not None else writable(self, "in-place operation")
         value = real_operand(other)
@@ -296,7 +297,7 @@ def _must_write_now(self: ndarray, other: Any) -> bool:
         return True
     if ready(self) is None or is_captured(self):
         return False
-    return not isinstance(other, ndarray) or ready(other) is not None
+    return type(other) not in OURS or ready(other) is not None
 
 
 def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
@@ -377,6 +378,8 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
     if modulo is not None:
         return NotImplemented
     row = power_row(self, exponent)
+    if type(self) is not ndarray and dtype_of(self).kind == "b":
+        return run_now(spec, self, exponent, False)  # not as an array of booleans
     if row is None or ready(self) is not None:
         return binary(spec, self, exponent, False)
     if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
@@ -403,8 +406,8 @@ def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
 
 def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     """`divmod`: two operations where it is recorded."""
-    known = type(other) in PLAIN or isinstance(other, ndarray) or type(other) is np.ndarray
-    if known and ready(self) is None or isinstance(other, ndarray) and ready(other) is None:
+    known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
+    if known and ready(self) is None or type(other) in OURS and ready(other) is None:
         first = binary(SPECS["floor_divide"], self, other, swapped)
         return first, binary(SPECS["remainder"], self, other, swapped)
     if type(other) in (list, tuple):
@@ -418,7 +421,7 @@ def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
     if type(other) in PLAIN or not hasattr(other, "__len__") and not hasattr(other, "shape"):
         name = "__rmatmul__" if swapped else "__matmul__"
-        return getattr(np.ndarray, name)(np.ones(1), other)
+        return getattr(np.ndarray, name)(standin(self, (1,) * min(1, len(shape_of(self)))), other)
     return _matmul(other, self) if swapped else _matmul(self, other)
 
 

@@ -179,7 +179,8 @@ def reduce_node(
     if accumulator not in CANONICAL or result not in CANONICAL:
         return None
     shape = reduced_shape(source.shape, axes, keepdims)
-    perm = _reduced_order(source.perm, axes, keepdims)
+    # what has no ufunc (argmin, argmax) comes in C order
+    perm = _reduced_order(source.perm, axes, keepdims) if op.ufunc is not None else None
     arg = Reduction(axes, keepdims, CANONICAL[accumulator])
     return Node(op, (source,), arg, shape, CANONICAL[result], perm, caller())
 

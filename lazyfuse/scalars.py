@@ -60,6 +60,7 @@ def make_scalar(node: Node) -> scalar:
 
 
 array.make_scalar = make_scalar
+array.OURS.add(scalar)
 
 # ------------------------------------------------------------------------------------- sinks
 

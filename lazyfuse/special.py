@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import wrap_shared
+from lazyfuse.array import geometry, ndarray, wrap, wrap_shared
+from lazyfuse.attributes import flatiter
+from lazyfuse.creation import asanyarray
 from lazyfuse.errstate import errstate
+from lazyfuse.registry import implements
 
 __all__ = ["REPLACEMENTS", "IndexTrick", "NpzFile", "Operation", "vectorize", "wrap_shared"]
 
@@ -68,11 +71,65 @@ class vectorize(np.vectorize):  # noqa: N801  # NumPy's spelling
         return fallback.run(super().__call__, "vectorize", args, kwargs)
 
 
+class broadcast:  # noqa: N801  # NumPy's spelling
+    """As `numpy.broadcast`: how arrays broadcast; they are evaluated only to be iterated over."""
+
+    def __init__(self, *arrays: Any, **kwargs: Any) -> None:
+        if kwargs:
+            np.broadcast(**kwargs)  # refused
+        self._args = tuple(
+            [x for arg in arrays for x in (arg._args if isinstance(arg, broadcast) else (arg,))]
+        )
+        self._geometry = np.broadcast(
+            *[geometry(x) if type(x) is ndarray else fallback.gathered(x) for x in self._args]
+        )
+        self._real: Any = None
+
+    def _iterator(self) -> Any:
+        if self._real is None:
+            self._real = np.broadcast(*fallback.gathered(self._args))
+        return self._real
+
+    @property
+    def iters(self) -> Any:
+        """One flat iterator per array."""
+        return tuple([flatiter(asanyarray(x)) for x in self._args])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._iterator())
+
+    def reset(self) -> None:
+        """As `numpy.broadcast.reset`."""
+        self._iterator().reset()
+
+    @property
+    def index(self) -> int:
+        """As `numpy.broadcast.index`."""
+        return 0 if self._real is None else int(self._real.index)
+
+
+for _name in ("nd", "ndim", "numiter", "shape", "size"):
+    setattr(broadcast, _name, property(lambda self, _name=_name: getattr(self._geometry, _name)))
+
+
 class NpzFile(np.lib.npyio.NpzFile):
     """As `numpy.lib.npyio.NpzFile`: its arrays are ours."""
 
     def __getitem__(self, key: str) -> Any:
         return fallback.from_numpy(super().__getitem__(key), [])
+
+
+@implements(np.load)
+def load(*args: Any, **kwargs: Any) -> Any:
+    """As `numpy.load`; the arrays of an archive are ours, too."""
+    result = np.load(*args, **kwargs)
+    if type(result) is np.lib.npyio.NpzFile:
+        result.__class__ = NpzFile
+        return result
+    return wrap(result)
 
 
 def _index_trick(name: str) -> Callable[[], Any]:
@@ -89,6 +146,8 @@ REPLACEMENTS: dict[tuple[str, str], Callable[[], Any]] = {
     ("numpy", "mgrid"): _index_trick("mgrid"),
     ("numpy", "ogrid"): _index_trick("ogrid"),
     ("numpy", "vectorize"): lambda: vectorize,
+    ("numpy", "broadcast"): lambda: broadcast,
+    ("numpy", "flatiter"): lambda: flatiter,
     ("numpy", "errstate"): lambda: errstate,
     ("numpy.lib.npyio", "NpzFile"): lambda: NpzFile,
 }

@@ -196,13 +196,9 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
 
     # -- what else a ufunc has ---------------------------------------------------------------
 
-    def resolve_dtypes(
-        self, dtypes: Any, *, signature: Any = None, casting: Any = None, reduction: bool = False
-    ) -> Any:
+    def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ufunc.resolve_dtypes`."""
-        return self._call.resolve_dtypes(
-            dtypes, signature=signature, casting=casting, reduction=reduction
-        )
+        return self._call.resolve_dtypes(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_call":  # while being unpickled

@@ -183,7 +183,9 @@ def unary(grammar: Grammar) -> Written:
     if rng.random() < 0.3:
         forms = ["-{}", "+{}", "{}.conj()", "{}.real", "{}.imag"]
         if not is_complex(grammar, x):
-            forms += ["abs({})", "~{}", "{} ** 2", "{} ** 1", "round({})", "np.round({}, 1)"]
+            forms += ["abs({})", "~{}", "round({})", "np.round({}, 1)"]
+            if grammar.value(x).ndim or not is_float(grammar, x):  # of a scalar: C's pow
+                forms += ["{} ** 2", "{} ** 1"]
         if x[0] not in "0123456789-T":
             return result(grammar, rng.choice(forms).format(x))
     names = COMPLEX_UNARY if is_complex(grammar, x) else EXACT_UNARY
@@ -306,7 +308,7 @@ def view(grammar: Grammar) -> Written:
         forms += [f"np.moveaxis({x}, 0, -1)", f"{x}.reshape({shape[::-1]}, order='F')"]
     if size * 3 <= 3000:
         forms += [f"np.broadcast_to({x}, {(3, *shape)})"]
-    if rng.random() < 0.1:
+    if rng.random() < 0.1 and not grammar.inexact:
         forms = [f"{x}.view()", f"{x}.view('{rng.choice(('i4', 'i8', 'u1', 'f8'))}')"]
     return result(grammar, rng.choice(forms))
 
