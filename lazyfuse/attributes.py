@@ -167,8 +167,11 @@ class flatiter:  # noqa: N801  # NumPy's spelling
         value = real_operand(value)
         writable(self._array, "flat").flat[real_operand(key)] = value
 
+    def __delitem__(self, key: Any) -> None:
+        raise TypeError("Cannot delete iterator elements")
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        flat = gather(self._array).flatten()
+        flat = export(self._array).flat.__array__()
         return flat if dtype is None else flat.astype(dtype)
 
     def copy(self) -> Any:
@@ -309,6 +312,28 @@ def _matrix_transposed(self: ndarray) -> Any:
     return derive(self, base_view(self).mT)
 
 
+class _Pointed(np.ndarray[Any, Any]):
+    """What `ctypes` pointers hold on to: the real memory, and the array of ours."""
+
+    owner: Any = None
+
+
+def _get_ctypes(self: ndarray) -> Any:
+    pointed = export(self).view(_Pointed)
+    pointed.owner = self
+    return pointed.ctypes
+
+
+def _set_device(self: ndarray, value: Any) -> None:
+    raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
+
+
+def _get_flat(self: ndarray) -> flatiter:
+    if len(shape_of(self)) > 32:
+        np.empty((1,) * len(shape_of(self))).flat  # noqa: B018  # raises
+    return flatiter(self)
+
+
 def _set_data(self: ndarray, value: Any) -> None:
     raise AttributeError("[data] assignment: memory of an array cannot be exchanged; use a[...] = b")
 
@@ -317,14 +342,14 @@ PROPERTIES: dict[str, property] = {
     "T": property(_transposed),
     "mT": property(_matrix_transposed),
     "base": property(_get_base),
-    "ctypes": property(lambda self: export(self).ctypes),
+    "ctypes": property(_get_ctypes),
     "data": property(lambda self: export(self).data, _set_data),
-    "device": property(lambda self: "cpu"),
+    "device": property(lambda self: "cpu", _set_device),
     "dtype": property(_get_dtype, _set_dtype),
     "flags": property(
         lambda self: Flags(self) if settle(self) is None else self._small.flags
     ),
-    "flat": property(flatiter, _set_flat),
+    "flat": property(_get_flat, _set_flat),
     "imag": property(_get_imag, _set_imag),
     "itemsize": property(lambda self: _get_dtype(self).itemsize),
     "nbytes": property(lambda self: geometry(self).nbytes),

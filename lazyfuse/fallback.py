@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.array import gather, ndarray, wrap, wrap_shared, writable
+from lazyfuse.array import direct, gather, ndarray, wrap, wrap_shared, writable
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
@@ -254,8 +254,13 @@ class _Callback:
         self.__name__ = getattr(function, "__name__", "callback")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        named = {name: wrapped(value) for name, value in kwargs.items()}
-        return gathered(self._function(*[wrapped(value) for value in args], **named))
+        named = {name: _for_callback(value) for name, value in kwargs.items()}
+        return gathered(self._function(*[_for_callback(value) for value in args], **named))
+
+
+def _for_callback(value: Any) -> Any:
+    """NumPy's own memory as an array that reads and writes it at once."""
+    return direct(value) if type(value) is np.ndarray else from_numpy(value, [])
 
 
 # ------------------------------------------------------------------- calls

@@ -186,7 +186,7 @@ _scopes: list[dict[str, Any]] = []
 
 
 def _listen(plain: bool) -> None:
-    for scope in _scopes:
+    for scope in (SCOPE, *_scopes):
         scope["PLAIN_STATE"] = plain
 
 
@@ -215,16 +215,30 @@ def _unary(spec: Spec, name: str) -> Callable[..., Any]:
     return _compiled(name, text, spec=spec, function=spec.function, slow=operators.unary)
 
 
+def _later(name: str, make: Callable[..., Any], *arguments: Any) -> None:
+    """Print and compile an operator when it is first used: all of them would slow the import."""
+
+    def first(self: ndarray, *others: Any) -> Any:
+        function = make(*arguments)
+        setattr(ndarray, name, function)
+        return function(self, *others)
+
+    first.__name__ = name
+    first.__qualname__ = f"ndarray.{name}"
+    first.__doc__ = getattr(np.ndarray, name).__doc__
+    setattr(ndarray, name, first)
+
+
 def _install() -> None:
     for spec in SPECS.values():
         names = spec.names
         if spec.op.nin == 1:
-            setattr(ndarray, names[0], _unary(spec, names[0]))
+            _later(names[0], _unary, spec, names[0])
             continue
-        setattr(ndarray, names[0], _binary(spec, names[0], False))
+        _later(names[0], _binary, spec, names[0], False)
         if len(names) > 1:
-            setattr(ndarray, names[1], _binary(spec, names[1], True))
-            setattr(ndarray, names[2], _inplace(spec, names[2]))
+            _later(names[1], _binary, spec, names[1], True)
+            _later(names[2], _inplace, spec, names[2])
     _install_special()
     errstate.on_change(_listen)
 

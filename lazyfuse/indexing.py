@@ -46,7 +46,7 @@ from lazyfuse.array import (
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
-from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
+from lazyfuse.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
 from lazyfuse.standins import blank
 from lazyfuse.storage import leaf
 from lazyfuse.views import ORIGIN, Array, address, ghost, ghost_at, keep_order
@@ -92,14 +92,10 @@ def _real_part(part: Any) -> Any:
         value = real_operand(part)
         return int(value) if isinstance(value, np.integer) else value
     if kind is list or kind is tuple:
-        return _real_list(part)
+        return real_list(part)
+    if kind not in PLAIN and kind is not Real and hasattr(kind, "__array__"):
+        return np.asarray(real_operand(part.__array__()))
     return part
-
-
-def _real_list(items: Any) -> Any:
-    return [
-        _real_list(item) if type(item) in (list, tuple) else real_operand(item) for item in items
-    ]
 
 
 # ---------------------------------------------------------------------------------------- reads

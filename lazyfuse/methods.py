@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy as copying
 import operator
 import types
+from sys import getrefcount
+from weakref import getweakrefcount
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -240,11 +242,21 @@ def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
     return wrap(gather(self).byteswap())
 
 
-def resize(self: ndarray, /, *shape: Any, refcheck: Any = True) -> None:
-    if self._base is not None:
-        np.empty(1)[:].resize(2)  # raises
+def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) -> None:
+    """As `numpy.ndarray.resize`."""
+    np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
     value = gather(self).copy()
-    value.resize(*real_arguments(shape), refcheck=False)
+    shape = real_arguments(shape)
+    if value.size and self._base is not None:
+        value[...].resize(*shape)  # raises
+    # the caller's name, `self` and getrefcount's argument
+    if refcheck and (getrefcount(self) > 3 or (value.size and getweakrefcount(self))):
+        raise ValueError(
+            "cannot resize an array that references or is referenced\n"
+            "by another array in this way.\n"
+            "Use the np.resize function or refcheck=False"
+        )
+    value.resize(*shape, refcheck=False)
     become(self, wrap(value))
 
 
@@ -352,6 +364,12 @@ def __format__(self: ndarray, /, spec: str) -> str:
     return format(gather(self), spec)
 
 
+def __sizeof__(self: ndarray, /) -> int:
+    own = self._base is None and (self._small is None or self._small.base is None)
+    view = geometry(self)
+    return object.__sizeof__(self) + 16 * view.ndim + (view.nbytes if own else 0)
+
+
 def __delitem__(self: ndarray, /, key: Any) -> None:
     del np.empty(1)[key]  # raises
 
@@ -415,7 +433,7 @@ WRITTEN = ("partition", "put", "sort")
 
 _VIEWS = (transpose, swapaxes, squeeze, diagonal, reshape, ravel, flatten, view, getfield, setfield)
 _COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy__)
-_PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__)
+_PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__, __sizeof__)
 
 
 def install(functions: Mapping[str, Method]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, errstate
+from lazyfuse import array, errstate, registry
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -150,12 +150,38 @@ def _grows(left: Any, right: Any) -> bool:
 
 
 def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """`self op other` for operands that are neither arrays nor numbers."""
     if type(other) in (list, tuple):
-        return binary(spec, self, np.array(other), swapped)
+        return binary(spec, self, as_real(other), swapped)
+    function = override(other, spec.op.ufunc)
+    if function is not None:
+        return function(other, self) if swapped else function(self, other)
     if getattr(type(other), "__array_ufunc__", True) is None:
         return NotImplemented
     name = spec.names[1] if swapped else spec.names[0]
     return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
+
+
+def override(other: Any, ufunc: Any) -> Any:
+    """Our ufunc, where `other` has an `__array_ufunc__` that wants a say in what it does."""
+    method = getattr(type(other), "__array_ufunc__", None)
+    if method is None or method is np.ndarray.__array_ufunc__:
+        return None
+    return registry.OURS.get(ufunc, ufunc)
+
+
+def as_real(items: Any) -> Array:
+    """A list as NumPy's array, the arrays of ours in it evaluated."""
+    return np.array(real_list(items))
+
+
+def real_list(items: Any) -> Any:
+    """A list with real values in the place of ours."""
+    if len(items) > 8 and OURS.isdisjoint(map(type, items)) and list not in map(type, items):
+        return items
+    return [
+        real_list(item) if type(item) in (list, tuple) else real_operand(item) for item in items
+    ]
 
 
 def operand_key(x: Any) -> Any:
@@ -276,17 +302,17 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     """`self op= other`, whatever the two are."""
     assert spec.inplace is not None
     if type(other) in (list, tuple):
-        other = np.array(other)
-    small = settle(self)
+        other = as_real(other)
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
-    if small is not None or not known or _must_write_now(self, other):
-        real = small if small is not None else writable(self, "in-place operation")
-        value = real_operand(other)
-        if settle(self) is not None:
-            real = settle(self)  # evaluation may have made it direct
-        result = spec.inplace(real, value)
-        return self if result is real else wrap(result)
-    return record_inplace(spec, self, other)
+    if known and settle(self) is None and not _must_write_now(self, other):
+        return record_inplace(spec, self, other)
+    function = None if known else override(other, spec.op.ufunc)
+    if function is not None:
+        return function(self, other, out=(self,))
+    value = real_operand(other)
+    real = writable(self, "in-place operation")
+    result = spec.inplace(real, value)
+    return self if result is real else wrap(result)
 
 
 def _must_write_now(self: ndarray, other: Any) -> bool:
@@ -411,7 +437,10 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         first = binary(SPECS["floor_divide"], self, other, swapped)
         return first, binary(SPECS["remainder"], self, other, swapped)
     if type(other) in (list, tuple):
-        return divide_with_rest(self, np.array(other), swapped)
+        return divide_with_rest(self, as_real(other), swapped)
+    function = None if known else override(other, np.divmod)
+    if function is not None:
+        return function(other, self) if swapped else function(self, other)
     name = "__rdivmod__" if swapped else "__divmod__"
     pair = getattr(np.ndarray, name)(np.asarray(real_operand(self)), real_operand(other))
     return pair if pair is NotImplemented else (wrap(pair[0]), wrap(pair[1]))

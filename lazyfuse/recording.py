@@ -16,10 +16,12 @@ from lazyfuse.array import (
     CANONICAL,
     caller,
     from_node,
+    is_part_of_number,
     ndarray,
     node_of,
     options,
     ready,
+    settle,
 )
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import HostCall, Node, Reduction, Shape
@@ -43,6 +45,16 @@ _POWER = TABLE["power"]
 def may_record() -> bool:
     """Whether the floating-point error state lets operations run later."""
     return array.ERRSTATE_PLAIN or not errstate.must_run_at_once()
+
+
+def may_write(x: ndarray) -> bool:
+    """Whether a write to all of `x` can be recorded: nobody else sees its memory, it is ours."""
+    if settle(x) is not None:
+        return False
+    storage = x._storage
+    if storage is None:
+        return True
+    return not storage.shared() and x._view.flags.writeable and not is_part_of_number(x)
 
 
 def is_operand(x: Any) -> bool:

@@ -29,6 +29,7 @@ from lazyfuse.recording import (
     is_operand,
     map_node,
     may_record,
+    may_write,
     record,
     shape_of,
     step,
@@ -153,7 +154,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | None:
     """What all of `dst` becomes; None if NumPy has to do it, or to refuse it."""
     dtype = dtype_of(dst)
-    if not is_operand(src) or not (mask is True or is_operand(mask)) or not _may_write(dst):
+    if not is_operand(src) or not (mask is True or is_operand(mask)) or not may_write(dst):
         return None
     if not _casts(operand_key(src), dtype, casting):
         return None
@@ -176,14 +177,6 @@ def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | No
         return None
     loop = dtypes.resolve(row, (truth.dtype, dtype, dtype))
     return Node(row, (truth, value, node.src[2]), loop, shape, dtype, node.perm, node.where)
-
-
-def _may_write(dst: ndarray) -> bool:
-    storage = dst._storage
-    if storage is None:
-        return True
-    shared = storage.roots is not None and storage.shared()
-    return not shared and bool(dst._view.flags.writeable)
 
 
 def _casts(key: Any, dtype: Any, casting: Any) -> bool:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import CANONICAL, ndarray, ready, settle, write_node
+from lazyfuse.array import CANONICAL, ndarray, ready, write_node
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
-from lazyfuse.recording import host, host_node, is_packed, shape_of
+from lazyfuse.recording import host, host_node, is_packed, may_write, shape_of
 from lazyfuse.registry import implements
 
 _INTP = np.dtype(np.intp)
@@ -84,13 +84,11 @@ def sort_method(
     self: ndarray, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> None:
     """As `numpy.ndarray.sort`: in place."""
-    if settle(self) is None and axis is not None and _is_recorded(self, kind, order, stable):
-        storage = self._storage
+    if axis is not None and _is_recorded(self, kind, order, stable) and may_write(self):
         call = _sorted(np.sort, self, axis, kind, stable)
-        if call is not None and (storage is None or not storage.shared()):
-            if storage is None or self._view.flags.writeable:
-                write_node(self, host_node("sort", call[0], (self,), call[1], dtype_of(self)))
-                return
+        if call is not None:
+            write_node(self, host_node("sort", call[0], (self,), call[1], dtype_of(self)))
+            return
     fallback.run_writing(
         np.ndarray.sort, "ndarray.sort", (self, axis, kind, order), {"stable": stable}, (0,)
     )

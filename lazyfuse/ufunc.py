@@ -19,7 +19,6 @@ from lazyfuse.array import (
     gather,
     ndarray,
     ready,
-    settle,
     wrap,
     wrap_shared,
     writable,
@@ -30,7 +29,14 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.operators import PLAIN
-from lazyfuse.recording import is_operand, map_node, may_record, shape_of, wants_recording
+from lazyfuse.recording import (
+    is_operand,
+    map_node,
+    may_record,
+    may_write,
+    shape_of,
+    wants_recording,
+)
 from lazyfuse.registry import OURS, pair
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
@@ -282,12 +288,8 @@ def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
 
 
 def _takes(out: Any, node: Node, casting: str) -> bool:
-    if type(out) is not ndarray or settle(out) is not None or shape_of(out) != node.shape:
+    if type(out) is not ndarray or not may_write(out) or shape_of(out) != node.shape:
         return False
-    storage = out._storage
-    if storage is not None:
-        if not out._view.flags.writeable or (storage.roots is not None and storage.shared()):
-            return False
     return bool(np.can_cast(node.dtype, out.dtype, casting))  # type: ignore[arg-type]
 
 

@@ -11,7 +11,8 @@ from numpy.lib import stride_tricks
 from lazyfuse import fallback
 from lazyfuse.array import ndarray
 from lazyfuse.attributes import base_view, derive
-from lazyfuse.registry import dress, pair
+from lazyfuse.creation import asarray
+from lazyfuse.registry import OURS, dress, implements, pair
 
 VIEWS = (
     "array_split broadcast_to diagonal dsplit expand_dims flip fliplr flipud hsplit "
@@ -65,6 +66,17 @@ def method_function(theirs: Any) -> Callable[..., Any]:
     dress(call, theirs)
     pair(theirs, call)
     return call
+
+
+@implements(np.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    """As `numpy.broadcast_arrays`."""
+    if not any(type(x) is ndarray and x._small is None for x in args):
+        return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
+    arrays = [asarray(x) for x in args]
+    shape = np.broadcast_shapes(*[x.shape for x in arrays])
+    wide = OURS[np.broadcast_to]
+    return tuple([x if x.shape == shape else wide(x, shape) for x in arrays])
 
 
 for _name in VIEWS:
