@@ -79,9 +79,9 @@ def fusible(value: Value, graph: Graph) -> Verdict:
         return Verdict(False, f"{value.op.name} is not elementwise")
     if value.shape == ():
         return Verdict(False, "a single element")
-    for source in value.src:
-        if not ops.kernel_dtype(graph.values[source].dtype):
-            return Verdict(False, f"kernels do not load {graph.values[source].dtype}")
+    for operand in value.src:
+        if not ops.kernel_dtype(graph.values[operand].dtype):
+            return Verdict(False, f"kernels do not load {graph.values[operand].dtype}")
     return ops.supports(value.op, value.arg)
 
 

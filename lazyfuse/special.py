@@ -66,9 +66,7 @@ class vectorize(np.vectorize):  # noqa: N801  # NumPy's spelling
     """As `numpy.vectorize`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.pyfunc is np._NoValue:  # used as a decorator with arguments
-            return super().__call__(*args, **kwargs)
-        return fallback.run(super().__call__, "vectorize", args, kwargs)
+        return fallback.from_numpy(super().__call__(*args, **kwargs), [])
 
 
 class broadcast:  # noqa: N801  # NumPy's spelling

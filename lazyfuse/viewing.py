@@ -71,7 +71,8 @@ def method_function(theirs: Any) -> Callable[..., Any]:
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """As `numpy.broadcast_arrays`."""
-    if not any(type(x) is ndarray and x._small is None for x in args):
+    big = any(type(x) is ndarray and x._small is None for x in args)
+    if not big or any(isinstance(x, np.ndarray) and type(x) is not np.ndarray for x in args):
         return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
     arrays = [asarray(x) for x in args]
     shape = np.broadcast_shapes(*[x.shape for x in arrays])
