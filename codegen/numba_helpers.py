@@ -339,6 +339,11 @@ def clip_integer(x, low, high):
 
 
 def clip_float(x, low, high):
+    raised = low if (x < low) | (low != low) else x
+    return high if (raised > high) | (high != high) else raised
+
+
+def clip_float_each(x, low, high):
     raised = x if (x != x) | (x > low) else low
     return raised if (raised != raised) | (raised < high) else high
 """

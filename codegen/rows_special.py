@@ -11,6 +11,7 @@ import numpy as np
 
 from lazyfuse.codegen.op import KERNEL_DTYPES, Op, first_line, special
 
+Array = np.ndarray[Any, np.dtype[Any]]
 DTypes = tuple[np.dtype[Any], ...]
 Resolved = tuple[DTypes, np.dtype[Any]]
 
@@ -23,6 +24,23 @@ def _common(dtypes: tuple[Any, ...]) -> np.dtype[Any]:
 def _same(dtypes: tuple[Any, ...]) -> Resolved:
     common = _common(dtypes)
     return ((common,) * len(dtypes), common)
+
+
+# NumPy has two loops for clip, which differ in the sign of a zero at a bound of the other sign.
+
+
+def _clipped(x: Array, low: Array, high: Array) -> Array:
+    """The loop for bounds that are the same everywhere."""
+    if np.size(low) == 1 == np.size(high):
+        return np.asarray(np.clip(x, low, high))
+    raised = np.where((x < low) | (low != low), low, x)
+    return np.where((raised > high) | (high != high), high, raised)
+
+
+def _clipped_each(x: Array, low: Array, high: Array) -> Array:
+    """The loop for bounds that differ from element to element."""
+    raised = np.where((x != x) | (x > low), x, low)
+    return np.where((raised != raised) | (raised < high), raised, high)
 
 
 def _selected(dtypes: tuple[Any, ...]) -> Resolved:
@@ -110,13 +128,27 @@ SELECTION: tuple[Op, ...] = (
     ),
     special(
         "clip",
-        np.clip,
+        _clipped,
         _same,
         nin=3,
         numba={
             "b": "(({0} | {1}) & {2})",
             "iu": "clip_integer({0}, {1}, {2})",
             "f": "clip_float({0}, {1}, {2})",
+        },
+        exact="biuf",
+        cost=2.0,
+        doc=first_line(np.clip),
+    ),
+    special(
+        "clip_each",
+        _clipped_each,
+        _same,
+        nin=3,
+        numba={
+            "b": "(({0} | {1}) & {2})",
+            "iu": "clip_integer({0}, {1}, {2})",
+            "f": "clip_float_each({0}, {1}, {2})",
         },
         exact="biuf",
         cost=2.0,

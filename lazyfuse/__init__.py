@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as _numpy
 
-from lazyfuse import _source_tree  # noqa: F401  # first: completes the package in a checkout
-from lazyfuse import _face
+from lazyfuse import (
+    _face,
+    _source_tree,  # noqa: F401  # first: completes the package in a checkout
+)
 from lazyfuse.array import ndarray
 from lazyfuse.config import options
 
-__all__ = [*_numpy.__all__, *_face.ADDED]  # noqa: PLE0604  # NumPy's list is of strings
+__all__ = [*_numpy.__all__, *_face.ADDED]  # NumPy's list is of strings
 
 __version__ = _numpy.__version__  # programs ask which NumPy they have; ours is lazyfuse_version
 __array_api_version__ = _numpy.__array_api_version__

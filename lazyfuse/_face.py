@@ -66,7 +66,7 @@ def _report(module: Any) -> str:
 
 def _evaluate(module: Any, *arrays: Any) -> None:
     """Compute the arrays now, together."""
-    from lazyfuse.array import node_of  # noqa: PLC0415
+    from lazyfuse.array import node_of
 
     module.evaluate([node_of(x) for x in arrays], "lazyfuse.evaluate")
 

@@ -22,7 +22,7 @@ import numpy as np
 from lazyfuse import config, errstate, evaluate
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Shape, Where
-from lazyfuse.storage import CANONICAL, LENT, Storage, foreign, leaf, own_value
+from lazyfuse.storage import CANONICAL, LENT, Storage, foreign, is_countable, leaf, own_value
 from lazyfuse.subclassing import Kind
 from lazyfuse.views import (
     ORIGIN,
@@ -147,6 +147,8 @@ def wrap(value: Any) -> Any:
         return wrap_shared(value) if isinstance(value, np.memmap) else value
     if value.size < options.eager_below or not value.size or value.dtype not in CANONICAL:
         return direct(value)
+    if value.base is not None and not is_countable(terminal(value)):
+        return wrap_shared(value)  # a buffer or a file: somebody's memory after all
     packed, perm = packed_order(value)
     if packed and value.flags.writeable and value.flags.aligned:
         return alone(leaf(value, perm))
@@ -185,13 +187,12 @@ def _known(value: Array, owner: Any) -> ndarray | None:
         if node is None or node.value is None or terminal(node.value) is not last:
             return None
         owner = storage_of(owner)
-        flat = owner.memory()
-        origin = owner.origin
+        # as it is: the caller's reference must not make it look as if two nodes shared it
+        flat = owner.settle_on(owner.node.value)
     else:
         flat = owner.memory()
         if flat is None:
             return None
-        origin = owner.origin
         roots = [root.array for root in owner.roots or ()]
         if not any(last is terminal(each) for each in (flat, owner.value, *roots)):
             return None
@@ -201,7 +202,7 @@ def _known(value: Array, owner: Any) -> ndarray | None:
     if owner.pinned:
         return direct(value)
     # not by the address: exports and foreign memory are the same memory under other bases
-    return on_storage(owner, ghost_at(value, origin), ORIGIN, None)
+    return on_storage(owner, ghost_at(value, owner.origin), ORIGIN, None)
 
 
 def is_part(view: Array, dtype: DType) -> bool:
@@ -332,7 +333,11 @@ def captured_copy(value: Array) -> Node:
     """A node for the present values of real memory that may change later."""
     if not value.ndim:
         return scalar_node(value, CANONICAL[value.dtype])
-    copy = value.copy(order="K")
+    if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
+        copy = np.empty_like(ghost(value.shape, value.dtype, result_order(value.shape, (value,))))
+        copy[...] = value
+    else:
+        copy = value.copy(order="K")
     return leaf(copy, packed_order(copy)[1])
 
 

@@ -77,13 +77,33 @@ def become(self: ndarray, other: ndarray) -> None:
         self._view, self._origin, self._layout = other._view, other._origin, other._layout
 
 
+def own_view(self: ndarray) -> Array:
+    """The numpy array whose flags are those of `self`."""
+    base_view(self)
+    small = self._small
+    return small if small is not None else self._view
+
+
+def check_base(self: ndarray) -> None:
+    """Refuse, as NumPy does, to make an array writeable whose memory is not."""
+    storage = self._storage
+    if storage is None:
+        return  # NumPy sees to it
+    flat = storage.memory()
+    base = self._base
+    if (flat is not None and not flat.flags.writeable) or (
+        base is not None and not own_view(base).flags.writeable
+    ):
+        raise ValueError("cannot set WRITEABLE flag to True of this array")
+
+
 class Flags:
     """As `numpy.ndarray.flags`, for an array that is not direct."""
 
     __slots__ = ("_array",)
 
     def __init__(self, owner: ndarray) -> None:
-        self._array = owner
+        object.__setattr__(self, "_array", owner)
 
     def _real(self) -> Any:
         return geometry(self._array).flags
@@ -94,20 +114,19 @@ class Flags:
         return getattr(self._real(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_array":
-            object.__setattr__(self, name, value)
-        else:
-            base_view(self._array)
-            setattr(geometry(self._array).flags, name, value)
+        view = own_view(self._array)
+        if name == "writeable" and value and not view.flags.writeable:
+            check_base(self._array)
+        setattr(view.flags, name, value)
 
     def __getitem__(self, name: str) -> Any:
-        if name in ("OWNDATA", "O"):
-            return self.owndata
-        return self._real()[name]
+        return self.owndata if name in ("OWNDATA", "O") else self._real()[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        base_view(self._array)
-        geometry(self._array).flags[name] = value
+        names = {"WRITEABLE": "writeable", "W": "writeable", "ALIGNED": "aligned", "A": "aligned"}
+        if name not in names:
+            np.empty(1).flags[name] = value  # raises
+        setattr(self, names[name], value)
 
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other)
@@ -269,7 +288,7 @@ def _part(self: ndarray, name: str) -> Any:
         part = getattr(view, name)
         return direct(part, root_of(self)) if part.base is not None else wrap(part)
     if view.dtype.kind != "c":  # no imaginary parts: zeros that cannot be written
-        zeros = np.zeros(view.shape, view.dtype)
+        zeros = np.zeros(view.shape, view.dtype, "F" if view.flags.fnc else "C")
         zeros.flags.writeable = False
         return wrap_shared(zeros)
     return derive(self, getattr(view, name))
@@ -292,7 +311,13 @@ def _get_base(self: ndarray) -> Any:
     if self._base is not None:
         return self._base
     small = self._small
-    base = small.base if small is not None else None
+    storage = self._storage
+    base = None
+    if small is not None:
+        base = small.base
+    elif storage is not None and storage.shared() and storage.roots is not None:
+        # memory that is somebody's for good: a buffer, a file
+        base = next((root.array.base for root in storage.roots if root.own < 0), None)
     return wrap_shared(base) if isinstance(base, np.ndarray) else base
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import methods, products, reductions, selection, shaping, sorting
+from lazyfuse import fallback, methods, products, reductions, selection, shaping, sorting
 from lazyfuse.array import ndarray
 from lazyfuse.operators import dtype_of
 from lazyfuse.ufunc import ufunc_of
@@ -14,16 +14,19 @@ from lazyfuse.ufunc import ufunc_of
 _NoValue = np._NoValue  # type: ignore[attr-defined]
 
 
-def clip(self: ndarray, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+def clip(self: ndarray, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
     """As `numpy.ndarray.clip`."""
     return selection.clip(self, min, max, out, **kwargs)
 
 
-def conjugate(self: ndarray) -> Any:
+def conjugate(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.ndarray.conjugate`: real arrays are handed back."""
-    if dtype_of(self).kind in "iuf" or dtype_of(self).kind == "b":
+    kind = dtype_of(self).kind
+    if kind in "biuf" and not args and not kwargs:
         return self
-    return ufunc_of(np.conjugate)(self)
+    if kind == "c":
+        return ufunc_of(np.conjugate)(self, *args, **kwargs)
+    return fallback.run(np.ndarray.conjugate, "ndarray.conjugate", (self, *args), kwargs)
 
 
 METHODS: dict[str, Any] = {
@@ -54,11 +57,13 @@ METHODS: dict[str, Any] = {
 
 def _method(name: str, function: Any) -> Any:
     """A function object of its own: the documentation is the method's."""
+    theirs = getattr(np.ndarray, name)
 
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        if "dtype" in kwargs and name in ("any", "all"):  # the method knows more than the function
+            return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
         return function(self, *args, **kwargs)
 
-    theirs = getattr(np.ndarray, name)
     method.__name__ = name
     method.__qualname__ = f"ndarray.{name}"
     method.__doc__ = theirs.__doc__

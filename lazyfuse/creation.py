@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback
+from lazyfuse import fallback, overrides
 from lazyfuse.array import (
     alone,
     full_node,
@@ -30,6 +30,7 @@ from lazyfuse.scalars import scalar
 from lazyfuse.storage import CANONICAL
 from lazyfuse.views import packed_order
 
+_NoValue = np._NoValue  # type: ignore[attr-defined]
 _SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
 
 
@@ -55,25 +56,33 @@ def _foreign(like: Any) -> dict[str, Any]:
     return {} if like is None or type(like) in (ndarray, scalar) else {"like": like}
 
 
+def _overrides(like: Any) -> bool:
+    """Whether the class of `like` makes arrays of its own (NEP 35)."""
+    return like is not None and overrides.of_functions(type(like))
+
+
 @implements(np.array)
 def array(
-    object: Any,  # noqa: A002  # NumPy's name
+    object: Any,  # NumPy's name
     dtype: Any = None,
     *,
     copy: Any = True,
     order: Any = "K",
     subok: bool = False,
     ndmin: int = 0,
-    ndmax: int = 0,
+    ndmax: Any = _NoValue,
     like: Any = None,
 ) -> Any:
     """As `numpy.array`."""
+    if _overrides(like):
+        named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, "like": like}
+        return overrides.call_function(np.array, (object, dtype), named)
     kind = type(object)
     if (kind is ndarray and object._small is None) or kind is scalar:
-        if copy is not False and not ndmax and like is None:
+        if copy is not False and ndmax is _NoValue and like is None:
             return _converted(object, dtype, order, bool(copy), ndmin)
     named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, **_foreign(like)}
-    if ndmax:
+    if ndmax is not _NoValue:
         named["ndmax"] = ndmax
     if kind is ndarray or kind is scalar:
         return fallback.run(np.array, "array", (object, dtype), named)
@@ -128,6 +137,9 @@ def asanyarray(
 def _as_array(
     function: Any, a: Any, dtype: Any, order: Any, device: Any, copy: Any, like: Any
 ) -> Any:
+    if _overrides(like):
+        named = {"device": device, "copy": copy, "like": like}
+        return overrides.call_function(function, (a, dtype, order), named)
     kind = type(a)
     named = {"device": device, "copy": copy, **_foreign(like)}
     if kind is ndarray or kind is scalar:
@@ -140,12 +152,16 @@ def _as_array(
 @implements(np.ascontiguousarray)
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """As `numpy.ascontiguousarray`."""
+    if _overrides(like):
+        return overrides.call_function(np.ascontiguousarray, (a, dtype), {"like": like})
     return _at_least_1d(asarray(a, dtype, "C", like=like))
 
 
 @implements(np.asfortranarray)
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """As `numpy.asfortranarray`."""
+    if _overrides(like):
+        return overrides.call_function(np.asfortranarray, (a, dtype), {"like": like})
     return _at_least_1d(asarray(a, dtype, "F", like=like))
 
 
@@ -189,6 +205,9 @@ def empty(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.empty`."""
+    if _overrides(like):
+        named = {"device": device, "like": like}
+        return overrides.call_function(np.empty, (shape, dtype, order), named)
     return wrap(_empty(shape, dtype, order, device, like))
 
 
@@ -203,6 +222,9 @@ def zeros(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.zeros`."""
+    if _overrides(like):
+        named = {"device": device, "like": like}
+        return overrides.call_function(np.zeros, (shape, dtype, order), named)
     if type(shape) is not tuple and type(shape) is not int:
         shape = fallback.gathered(shape)
     model = np.zeros(shape, dtype, order, device=device, **_foreign(like))
@@ -214,6 +236,9 @@ def ones(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.ones`."""
+    if _overrides(like):
+        named = {"device": device, "like": like}
+        return overrides.call_function(np.ones, (shape, dtype, order), named)
     return _filled(_empty(shape, dtype, order, device, like), 1)
 
 
@@ -228,6 +253,9 @@ def full(
     like: Any = None,
 ) -> Any:
     """As `numpy.full`."""
+    if _overrides(like):
+        named = {"dtype": dtype, "order": order, "device": device, "like": like}
+        return overrides.call_function(np.full, (shape, fill_value), named)
     if dtype is None:
         fill_value = asarray(fill_value)
         dtype = fill_value.dtype

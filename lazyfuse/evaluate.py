@@ -6,6 +6,7 @@ and the devices. Never imports the array type: it speaks of nodes and numpy arra
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -57,6 +58,12 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
         if pending:
             _evaluate(pending, reason)
 
+
+# A child forked in the middle of an evaluation would wait for ever, on tables half changed.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 _recorded = Pending(evaluate)
 note_recorded = _recorded.note

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import overrides
 from lazyfuse.array import direct, gather, ndarray, wrap, wrap_shared, writable
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.codegen.graph import source_line
@@ -118,21 +119,32 @@ def to_numpy(value: Any, kept: Kept) -> Any:
     convert = _CONVERT.get(kind)
     if convert is not None:
         return convert(value, kept)
-    if kind not in _ORDINARY and _is_derived(kind):
-        return _gather_array(value, kept)
+    if kind not in _ORDINARY:
+        convert = _classify(kind)
+        return value if convert is None else convert(value, kept)
     return value
 
 
-def _is_derived(kind: type) -> bool:
-    """Whether `kind` is a user's class derived from our array."""
+def _classify(kind: type) -> Callable[[Any, Kept], Any] | None:
+    """What is to be done with arguments of a class that was not met before."""
+    convert: Callable[[Any, Kept], Any] | None = None
     if issubclass(kind, ndarray):
-        _CONVERT[kind] = _gather_array
-        return True
-    if len(_ORDINARY) < _CLASSES:
+        convert = _gather_array
+    elif overrides.of_functions(kind):
+        convert = _keep_foreign
+    if convert is not None:
+        _CONVERT[kind] = convert
+    elif len(_ORDINARY) < _CLASSES:
         _ORDINARY.add(kind)
-    return False
+    return convert
 
 
+def _keep_foreign(value: Any, kept: Kept) -> Any:
+    kept.append((value, _FOREIGN))
+    return value
+
+
+_FOREIGN = object()  # marks arguments with an `__array_function__` of their own
 _CLASSES = 1000  # programs that make more classes than this may look each of them up
 _ORDINARY: set[type] = set()
 
@@ -148,11 +160,11 @@ def gathered(value: Any) -> Any:
 def _wrap_array(value: Any, kept: Kept) -> Any:
     for real, ours in kept:
         if value is real:
-            return wrap_shared(value) if ours is None else ours
+            return ours if type(ours) is ndarray else wrap_shared(value)
     if value.base is not None:
         for real, ours in kept:
             if np.may_share_memory(value, real):
-                return wrap_shared(value) if ours is None else _part_of(ours, real, value)
+                return _part_of(ours, real, value) if type(ours) is ndarray else wrap_shared(value)
     return wrap(value)
 
 
@@ -298,26 +310,40 @@ def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) 
     except ValueError as error:
         if not str(error).startswith("object __array__ method not producing an array"):
             raise
-    named = {name: _with_real_array(value) for name, value in kwargs.items()}
-    return function(*[_with_real_array(value) for value in args], **named)
+    kept: Kept = []
+    named = {name: _with_real_array(value, kept) for name, value in kwargs.items()}
+    result = function(*[_with_real_array(value, kept) for value in args], **named)
+    return next((ours for real, ours in kept if real is result), result)
 
 
-def _with_real_array(value: Any) -> Any:
+def _with_real_array(value: Any, kept: Kept) -> Any:
     if type(value) in (list, tuple):
-        return type(value)([_with_real_array(item) for item in value])
+        return type(value)([_with_real_array(item, kept) for item in value])
     if isinstance(value, (np.ndarray, np.generic, type)) or not hasattr(value, "__array__"):
         return value
-    return _Foreign(value)
+    return _Foreign(value, kept)
 
 
 class _Foreign:
     """An object whose `__array__` is written with lazyfuse, as NumPy can take it."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, kept: Kept) -> None:
         self._value = value
+        self._kept = kept
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return gathered(self._value.__array__(*args, **kwargs))
+        return to_numpy(self._value.__array__(*args, **kwargs), self._kept)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._value, name)
+
+
+def _dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with arguments that override NumPy's functions."""
+    if hasattr(function, "_implementation") or "like" in kwargs:
+        return overrides.call_function(function, args, kwargs)
+    named = {name: gathered(value) for name, value in kwargs.items()}
+    return from_numpy(call(function, [gathered(value) for value in args], named), [])
 
 
 def run(
@@ -327,6 +353,8 @@ def run(
     kept: Kept = []
     real_args = [to_numpy(value, kept) for value in args]
     if not kwargs:
+        if kept and any(ours is _FOREIGN for _real, ours in kept):
+            return _dispatched(function, args, kwargs)
         result = call(function, real_args, kwargs)
     else:
         loans: Kept = []
@@ -334,9 +362,11 @@ def run(
             key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
             for key, value in kwargs.items()
         }
+        if kept and any(ours is _FOREIGN for _real, ours in kept):
+            return _dispatched(function, args, kwargs)
         result = call(function, real_args, named)
         kept = loans + kept
-    if any(ours is not None and ours._small is None for _real, ours in kept):
+    if any(type(ours) is ndarray and ours._small is None for _real, ours in kept):
         count(name, sys._getframe(1))
     return from_numpy(result, kept)
 
@@ -396,11 +426,12 @@ def _plain(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _writing(
     function: Callable[..., Any], name: str, written: tuple[int, ...]
 ) -> Callable[..., Any]:
-    first = next(iter(inspect.signature(function).parameters))
+    first = next(iter(inspect.signature(function).parameters.values()))
+    by_name = first.name if first.kind is first.POSITIONAL_OR_KEYWORD else ""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if first in kwargs:
-            args = (kwargs.pop(first), *args)
+        if by_name in kwargs and not args:
+            args = (kwargs.pop(by_name),)
         return run_writing(function, name, args, kwargs, written)
 
     return call

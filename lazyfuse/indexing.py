@@ -260,7 +260,7 @@ def _live(self: ndarray) -> Array | None:
     if value is None or value is not storage.value or storage.roots is not None:
         return None
     # the node, the storage, the holder of the flat memory, our name and the argument
-    if storage.captured() or getrefcount(value) > 5:
+    if storage.captured() or getrefcount(value) > 5 or not self._view.flags.writeable:
         return None
     return real_view(self)
 
@@ -295,19 +295,20 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
 
 def _write_region(self: ndarray, key: Any, value: Any) -> None:
     view = geometry(self)
-    region = view[_open(key)]
-    if not region.flags.writeable:
-        stand = blank((), region.dtype)
+    if not view.flags.writeable:
+        stand = blank((), view.dtype)
         stand.flags.writeable = False
-        stand[...] = 0  # raises
+        stand[...] = 0  # raises, before the index is looked at
+    region = view[_open(key)]
     dtype = dtype_of(self)
-    if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
-        converted = np.empty(np.shape(value), dtype)
-        converted[...] = value
-        value = converted
     # an element takes what a sequence holds by rules of its dtype: NumPy knows them
     element = not region.ndim and not _has_ellipsis(key)
-    if (element and _is_strange(value, dtype)) or _at_once(self, region, value):
+    if element and _is_strange(value, dtype):
+        write_now(self, key, value)
+        return
+    if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
+        value = _converted(value, dtype, region.shape)
+    if _at_once(self, region, value):
         write_now(self, key, value)
         return
     node = self._node
@@ -323,11 +324,21 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         write_region(self, layout, new_value)
 
 
+def _converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
+    """A list, a text or anything else as an array of the dtype that it is written to."""
+    own = np.shape(value)
+    converted = np.empty(own if _fits(own, shape) else shape, dtype)
+    converted[...] = value  # raises
+    return converted
+
+
 def _is_strange(value: Any, dtype: Any) -> bool:
     """Whether an element does not take `value` by a plain cast."""
     if type(value) in PLAIN:
         return False
-    kind = value.dtype.kind
+    if type(value) not in OURS and type(value) is not Real:
+        return True
+    kind = value.dtype.kind  # type: ignore[attr-defined]
     return shape_of(value) != () or (kind in "fc" and kind != dtype.kind)
 
 
@@ -379,15 +390,13 @@ def _fill_now(self: ndarray) -> None:
 
 def _is_loop(node: Node) -> bool:
     """Whether the last writes to a pending array were many and small."""
-    count = 0
-    while node.op is ops.UPDATE and node.value is None:
-        if size_of(node.arg.shape) >= options.eager_below:
+    for _ in range(WRITE_LIMIT):
+        if node.op is not ops.UPDATE or size_of(node.arg.shape) >= options.eager_below:
             return False
-        count += 1
-        if count >= WRITE_LIMIT:
-            return True
+        if node.value is not None:
+            return True  # evaluated between two such writes: by a rule for loops
         node = node.src[0]
-    return False
+    return True
 
 
 def _is_itself(self: ndarray, region: Array, value: Any) -> bool:

@@ -36,11 +36,11 @@ from lazyfuse.array import (
     wrap_shared,
     writable,
 )
-from lazyfuse.attributes import base_view, become, derive, pinned
+from lazyfuse.attributes import base_view, become, check_base, derive, own_view, pinned
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import dtype_of, order_of, real_operand, shape_of
-from lazyfuse.standins import standin
+from lazyfuse.storage import LENT
 from lazyfuse.views import Array, Perm, ghost, keep_order, packed_order
 
 Method = Callable[..., Any]
@@ -111,15 +111,16 @@ def ravel(self: ndarray, /, order: Any = "C") -> Any:
     view = base_view(self)
     perm = _ordered(self, order)
     flags = view.flags
-    letter = str(order).upper()[0] if order is not None else "K"
     if packed_order(view)[0] and (
-        letter == "K" or (flags.c_contiguous if perm is None else flags.f_contiguous)
+        order in ("K", "k", None) or (flags.c_contiguous if perm is None else flags.f_contiguous)
     ):
         turned = self if perm is None else derive(self, view.transpose(perm))
         return reshape(turned, -1)
     fresh = alone(_copied(self, perm))
     flat = base_view(fresh) if perm is None else base_view(fresh).transpose(perm)
-    return derive(fresh, flat.reshape(-1))
+    result = derive(fresh, flat.reshape(-1))
+    result._base = None  # nobody else knows the copy
+    return result
 
 
 def flatten(self: ndarray, /, order: Any = "C") -> Any:
@@ -182,10 +183,10 @@ def _noted(node: Node) -> Node:
     return node
 
 
-def _ordered(self: ndarray, /, order: Any) -> Perm:
+def _ordered(self: ndarray, order: Any) -> Perm:
     """The memory order of a copy of `self` made with NumPy's letter for it."""
+    letter = "K" if order is None else order if order in ("C", "F", "A", "K") else _letter(order)
     rank = len(shape_of(self))
-    letter = str(order).upper()[:1] if order is not None else "K"
     if rank < 2 or letter == "C":
         return None
     if letter == "F":
@@ -193,9 +194,13 @@ def _ordered(self: ndarray, /, order: Any) -> Perm:
     own = geometry(self)
     if letter == "K":
         return keep_order(own)
-    if letter != "A":
-        np.empty(1).copy(order)  # raises
     return tuple(reversed(range(rank))) if own.flags.fnc else None
+
+
+def _letter(order: Any) -> str:
+    """How NumPy reads an unusual spelling of an order."""
+    np.empty(1).copy(order)  # raises
+    return "CFAK"[order + 0] if isinstance(order, int) else str(order).upper()[0]
 
 
 def astype(
@@ -221,7 +226,7 @@ def astype(
     target = CANONICAL[target]
     perm = _ordered(self, order)
     if target == source:
-        if not copy and perm == _ordered(self, "K") and _is_packed(self, perm):
+        if not copy and _is_in_order(self, order):
             return self
         return alone(_noted(_copied(self, perm)))
     node = node_of(self)
@@ -230,9 +235,12 @@ def astype(
     return alone(_noted(cast))
 
 
-def _is_packed(self: ndarray, /, perm: Perm) -> bool:
-    own = geometry(self)
-    return own.flags.forc or perm is not None
+def _is_in_order(self: ndarray, /, order: Any) -> bool:
+    """Whether NumPy would hand the array back when it is asked for this memory order."""
+    letter = str(order).upper()[:1] if order is not None else "K"
+    flags = geometry(self).flags
+    known = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}
+    return bool(known.get(letter, False))
 
 
 def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
@@ -245,12 +253,13 @@ def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
 def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) -> None:
     """As `numpy.ndarray.resize`."""
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
+    watched = getweakrefcount(self) - sum(each is self for each in list(LENT.values()))
     value = gather(self).copy()
     shape = real_arguments(shape)
     if value.size and self._base is not None:
         value[...].resize(*shape)  # raises
     # the caller's name, `self` and getrefcount's argument
-    if refcheck and (getrefcount(self) > 3 or (value.size and getweakrefcount(self))):
+    if refcheck and (getrefcount(self) > 3 or (value.size and watched)):
         raise ValueError(
             "cannot resize an array that references or is referenced\n"
             "by another array in this way.\n"
@@ -266,13 +275,19 @@ def fill(self: ndarray, /, value: Any) -> None:
     if small is not None:
         small.fill(value)
     else:
-        np.empty(0, dtype_of(self)).fill(value)  # raises
+        none = np.empty(0, dtype_of(self))
+        none.flags.writeable = geometry(self).flags.writeable
+        none.fill(value)  # raises
         self[...] = value  # type: ignore[index]
 
 
-def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:
-    base_view(self)
-    geometry(self).setflags(write, align, uic)
+def setflags(
+    self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None
+) -> None:
+    view = own_view(self)
+    if write and not view.flags.writeable:
+        check_base(self)
+    view.setflags(write, align, uic)
 
 
 def __deepcopy__(self: ndarray, /, memo: Any) -> Any:

@@ -95,10 +95,10 @@ def translate(theirs: Any, module: str = "numpy") -> Any:
         return ufunc_of(theirs)
     if isinstance(theirs, (type, types.ModuleType)) or not callable(theirs):
         return _constant(theirs)
+    if type(theirs).__module__.startswith("numpy.ma"):
+        return special.Operation(theirs)
     if not hasattr(theirs, "__name__"):
-        return (
-            special.Operation(theirs) if type(theirs).__module__.startswith("numpy.ma") else theirs
-        )
+        return theirs
     if theirs.__name__.startswith(UNCHANGED.get(module, ("\0",))):
         return theirs
     return wrap_function(theirs)

@@ -403,7 +403,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
     """`self ** exponent`."""
     if modulo is not None:
         return NotImplemented
-    row = power_row(self, exponent)
+    row = power_row(self, exponent) if type(self) is ndarray else None  # scalars have none
     if type(self) is not ndarray and dtype_of(self).kind == "b":
         return run_now(spec, self, exponent, False)  # not as an array of booleans
     if row is None or ready(self) is not None:
@@ -433,7 +433,8 @@ def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
 def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     """`divmod`: two operations where it is recorded."""
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
-    if known and ready(self) is None or type(other) in OURS and ready(other) is None:
+    lazy = ready(self) is None or (type(other) in OURS and ready(other) is None)
+    if known and lazy and _divides(self, other, swapped):
         first = binary(SPECS["floor_divide"], self, other, swapped)
         return first, binary(SPECS["remainder"], self, other, swapped)
     if type(other) in (list, tuple):
@@ -444,6 +445,12 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     name = "__rdivmod__" if swapped else "__divmod__"
     pair = getattr(np.ndarray, name)(np.asarray(real_operand(self)), real_operand(other))
     return pair if pair is NotImplemented else (wrap(pair[0]), wrap(pair[1]))
+
+
+def _divides(self: ndarray, other: Any, swapped: bool) -> bool:
+    """Whether `divmod` can be recorded as two operations."""
+    keys = operand_key(self), operand_key(other)
+    return loop_for(SPECS["floor_divide"], *(reversed(keys) if swapped else keys)) is not None
 
 
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:

@@ -1,57 +1,121 @@
-"""Who else wants a say: operands with an `__array_ufunc__` of their own (NEP 13).
+"""Who else wants a say: objects with `__array_ufunc__` (NEP 13) or `__array_function__` (NEP 18).
 
-NumPy's protocol, followed in Python so that such classes get our ufunc object and our arrays, not
-evaluated ones. Owns the order in which overrides are asked and the error when all of them refuse.
+Such classes get our function objects and our arrays, not NumPy's and evaluated ones. To learn what
+NumPy would ask them, and whether it would refuse the call, NumPy is called with probes in the
+place of the overriding objects and of our arrays: a probe is asked first and passes the question on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.array import ndarray
 from lazyfuse.operators import PLAIN
+from lazyfuse.registry import OURS
 
 _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
-_DEFAULT = np.ndarray.__array_ufunc__
-_OVERRIDES: dict[type, bool] = {}
 _CACHED_TYPES = 512  # more classes than this means that somebody makes them in a loop
 
 
-def overrides(kind: type) -> bool:
-    """Whether operands of this class take part in the choice of what a ufunc does."""
-    known = _OVERRIDES.get(kind)
-    if known is None:
-        method = getattr(kind, "__array_ufunc__", _DEFAULT)
-        known = method is not _DEFAULT and not issubclass(kind, ndarray)
-        if len(_OVERRIDES) >= _CACHED_TYPES:
-            _OVERRIDES.clear()
-        _OVERRIDES[kind] = known
-    return known
+class _Question:
+    """Which classes have a method of their own of some name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.default = getattr(np.ndarray, name)
+        self.known: dict[type, bool] = {}
+
+    def __call__(self, kind: type) -> bool:
+        answer = self.known.get(kind)
+        if answer is None:
+            method = getattr(kind, self.name, self.default)
+            answer = method is not self.default and not issubclass(kind, ndarray)
+            if len(self.known) >= _CACHED_TYPES:
+                self.known.clear()
+            self.known[kind] = answer
+        return answer
+
+    def find(self, values: Iterable[Any]) -> list[Any]:
+        """Those that have it, one per class: subclasses before their bases, else in order."""
+        found: list[Any] = []
+        for value in values:
+            kind = type(value)
+            if kind in _ORDINARY or not self(kind) or any(type(x) is kind for x in found):
+                continue
+            place = next((i for i, x in enumerate(found) if issubclass(kind, type(x))), len(found))
+            found.insert(place, value)
+        return found
 
 
-def find(operands: Sequence[Any]) -> list[Any]:
-    """The operands that override, one per class: subclasses before their bases, else in order."""
-    found: list[Any] = []
-    for operand in operands:
-        kind = type(operand)
-        if kind in _ORDINARY or not overrides(kind) or any(type(x) is kind for x in found):
-            continue
-        place = next((i for i, x in enumerate(found) if issubclass(kind, type(x))), len(found))
-        found.insert(place, operand)
-    return found
+of_ufuncs = _Question("__array_ufunc__")
+of_functions = _Question("__array_function__")
 
 
-def dispatch(
-    found: Sequence[Any], ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
+class _Probe:
+    """Stands for an object that overrides, or for an array of ours, while NumPy sorts arguments."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        values = [_unveiled(x) for x in inputs]
+        named = {name: _unveiled(x) for name, x in kwargs.items()}
+        asked = of_ufuncs.find([*values, *named.get("out", ()), named.get("where")])
+        return _ask_ufuncs(asked, OURS.get(ufunc, ufunc), method, values, named)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _ask_functions(
+            OURS.get(func, func),
+            func,
+            tuple([_unveiled(x) for x in args]),
+            {name: _unveiled(x) for name, x in kwargs.items()},
+            self.value,
+        )
+
+
+def _veiled(value: Any, question: _Question) -> Any:
+    kind = type(value)
+    if kind is ndarray or (kind not in _ORDINARY and question(kind)):
+        return _Probe(value)
+    if kind in (list, tuple):
+        return kind([_veiled(item, question) for item in value])
+    return value
+
+
+def _unveiled(value: Any) -> Any:
+    kind = type(value)
+    if kind is _Probe:
+        return value.value
+    if kind in (list, tuple):
+        return kind([_unveiled(item) for item in value])
+    return value
+
+
+def call_ufunc(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A ufunc, or a method of one, some of whose operands override."""
+    named = {name: _veiled(value, of_ufuncs) for name, value in kwargs.items()}
+    return function(*[_veiled(value, of_ufuncs) for value in args], **named)
+
+
+def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy's, some of whose arguments override."""
+    named = {name: _veiled(value, of_functions) for name, value in kwargs.items()}
+    return function(*[_veiled(value, of_functions) for value in args], **named)
+
+
+def _ask_ufuncs(
+    asked: Sequence[Any], ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """Ask each override in turn; NumPy's TypeError if none of them knows."""
-    for operand in found:
+    for operand in asked:
         if type(operand).__array_ufunc__ is None:
             name = type(operand).__name__
             raise TypeError(f"operand '{name}' does not support ufuncs (__array_ufunc__=None)")
+    for operand in asked:
         result = operand.__array_ufunc__(ufunc, method, *args, **kwargs)
         if result is not NotImplemented:
             return result
@@ -60,4 +124,30 @@ def dispatch(
     raise TypeError(
         "operand type(s) all returned NotImplemented from "
         f"__array_ufunc__({ufunc!r}, {method!r}, {', '.join(parts)}): {kinds}"
+    )
+
+
+def _flat(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if type(value) in (list, tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _ask_functions(
+    ours: Any, theirs: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Any
+) -> Any:
+    values = list(_flat([first, *args, *kwargs.values()]))
+    asked = of_functions.find(values)
+    kinds = [type(x) for x in asked]
+    if any(type(x) is ndarray for x in values):
+        kinds.append(ndarray)
+    for value in asked:
+        result = value.__array_function__(ours, tuple(kinds), args, kwargs)
+        if result is not NotImplemented:
+            return result
+    name = f"{theirs.__module__ or 'numpy'}.{theirs.__name__}"
+    raise TypeError(
+        f"no implementation found for {name!r} on types that implement __array_function__: {kinds}"
     )

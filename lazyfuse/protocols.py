@@ -6,25 +6,25 @@ Importing this module completes the array type.
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, methods, namespaces, overrides
-from lazyfuse.array import export, gather, ndarray, wrap
+from lazyfuse import buffers, fallback, methods, namespaces, overrides, subclassing
+from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
 from lazyfuse.attributes import become
 from lazyfuse.operators import dtype_of
 from lazyfuse.registry import OURS
 from lazyfuse.scalars import scalar
 from lazyfuse.ufunc import ufunc_of
 
-_DEFAULT = np.ndarray.__array_function__
-
 
 def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's ufunc was called with an array of ours: ours does it (NEP 13)."""
     out = kwargs.get("out", ())
-    if overrides.find((*inputs, *(out if type(out) is tuple else (out,)))):
+    asked = (*inputs, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
+    if overrides.of_ufuncs.find(asked):
         return NotImplemented
     if type(out) is tuple and len(out) == 1 and (method != "__call__" or out[0] is ...):
         kwargs["out"] = out[0]
@@ -35,11 +35,12 @@ def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwar
 
 def __array_function__(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """A function of NumPy's was called with an array of ours: our counterpart does it (NEP 18)."""
-    for kind in types:
-        if issubclass(kind, (ndarray, np.ndarray)):
-            continue
-        if getattr(kind, "__array_function__", _DEFAULT) is not _DEFAULT:
-            return NotImplemented
+    if type(args) is not tuple:
+        raise TypeError("args must be a tuple")
+    if type(kwargs) is not dict:
+        raise TypeError("kwargs must be a dict")
+    if any(overrides.of_functions(kind) and not issubclass(kind, np.ndarray) for kind in types):
+        return NotImplemented
     ours = OURS.get(func)
     if ours is None:
         ours = namespaces.translate(func, getattr(func, "__module__", "numpy") or "numpy")
@@ -65,7 +66,7 @@ def __array_wrap__(
 
 
 def __array_namespace__(self: ndarray, *, api_version: Any = None) -> Any:
-    """lazyfuse itself (array API)."""
+    """Lazyfuse itself (array API)."""
     np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
     return sys.modules["lazyfuse"]
 
@@ -103,6 +104,13 @@ def _array_interface(self: ndarray) -> Any:
         if not same:  # a layout that the interface cannot express: NumPy has to ask `__array__`
             raise AttributeError("__array_interface__")
     return interface
+
+
+def _buffer(self: ndarray) -> Any:
+    """The memory of an array of numbers; NumPy reads the others wrongly through a buffer."""
+    if dtype_of(self).kind not in "biufc":
+        raise BufferError("[buffer] dtype: expected numbers; use numpy.asarray first")
+    return export(self)
 
 
 def rebuild(value: Any) -> Any:
@@ -156,5 +164,10 @@ _METHODS = (
 methods.install({function.__name__: function for function in _METHODS})
 ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
+for _name, _function in vars(ndarray).items():
+    if isinstance(_function, types.FunctionType) and hasattr(np.ndarray, _name):
+        _function.__wrapped__ = getattr(np.ndarray, _name)  # type: ignore[attr-defined]  # signature
+buffers.install(ndarray, _buffer)
+subclassing.share = wrap_shared
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
 fallback.register_type(scalar, lambda value, kept: gather(value)[()])

@@ -86,7 +86,9 @@ def _requested(dtype: Any) -> Any:
     return found
 
 
-def _reduced(row: Op, source: Node, axes: tuple[int, ...], keepdims: bool, dtype: Any = None) -> Node:
+def _reduced(
+    row: Op, source: Node, axes: tuple[int, ...], keepdims: bool, dtype: Any = None
+) -> Node:
     if len(axes) > 1 and not row.reorderable:
         raise _Refused
     node = reduce_node(row, source, axes, keepdims, dtype)
@@ -123,7 +125,7 @@ def _given(**kwargs: Any) -> dict[str, Any]:
 
 
 @implements(np.sum)
-def sum(  # noqa: A001  # NumPy's name
+def sum(  # NumPy's name
     a: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -137,7 +139,7 @@ def sum(  # noqa: A001  # NumPy's name
         return _simple(_ADD, a, axis, dtype, keepdims, out, initial, where)
     except _Refused:
         named = _given(keepdims=keepdims, initial=initial, where=where)
-        return _at_once(np.sum, "sum", a, axis, dtype, out, **named)
+        return _at_once(np.sum, a, out, axis=axis, dtype=dtype, **named)
 
 
 @implements(np.prod)
@@ -156,14 +158,19 @@ def prod(
         return _simple(row, a, axis, dtype, keepdims, out, initial, where)
     except _Refused:
         named = _given(keepdims=keepdims, initial=initial, where=where)
-        return _at_once(np.prod, "prod", a, axis, dtype, out, **named)
+        return _at_once(np.prod, a, out, axis=axis, dtype=dtype, **named)
 
 
-def _at_once(function: Callable[..., Any], name: str, a: Any, axis: Any, dtype: Any, out: Any, **named: Any) -> Any:
-    small = a._small if type(a) is ndarray else None
-    if small is not None and out is None and not named:
-        return wrap(function(small, axis, dtype))
-    return fallback.run(function, name, (a, axis, dtype), {"out": out, **named})
+def _at_once(
+    theirs: Callable[..., Any], a: Any, out: Any, axis: Any = None, dtype: Any = None, **given: Any
+) -> Any:
+    """NumPy's function with what the user gave: objects that override it see no more than that."""
+    if type(a) is ndarray and a._small is not None and out is dtype is None and not given:
+        return wrap(theirs(a._small, fallback.gathered(axis)))
+    for name, value in (("axis", axis), ("dtype", dtype), ("out", out)):
+        if value is not None:
+            given[name] = value
+    return fallback.run(theirs, theirs.__name__, (a,), given)
 
 
 def _extreme(name: str, *theirs: Any) -> Callable[..., Any]:
@@ -183,16 +190,13 @@ def _extreme(name: str, *theirs: Any) -> Callable[..., Any]:
             return _simple(row, a, axis, None, keepdims, out, initial, where)
         except _Refused:
             named = _given(keepdims=keepdims, initial=initial, where=where)
-            small = a._small if type(a) is ndarray else None
-            if small is not None and out is None and not named:
-                return wrap(function(small, axis))
-            return fallback.run(function, name, (a, axis), {"out": out, **named})
+            return _at_once(function, a, out, axis=axis, **named)
 
     return extreme
 
 
-max = _extreme("max", np.max)  # noqa: A001  # NumPy's name
-min = _extreme("min", np.min)  # noqa: A001  # NumPy's name
+max = _extreme("max", np.max)  # NumPy's name
+min = _extreme("min", np.min)  # NumPy's name
 amax = _extreme("amax", np.amax) if np.amax is not np.max else max
 amin = _extreme("amin", np.amin) if np.amin is not np.min else min
 
@@ -200,22 +204,24 @@ amin = _extreme("amin", np.amin) if np.amin is not np.min else min
 def _truth(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
     @implements(theirs)
     def truth(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = _NoValue
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = _NoValue,
+        *,
+        where: Any = _NoValue,
     ) -> Any:
         try:
             return _simple(row, a, axis, np.bool_, keepdims, out, where)
         except _Refused:
             named = _given(keepdims=keepdims, where=where)
-            small = a._small if type(a) is ndarray else None
-            if small is not None and out is None and not named:
-                return wrap(theirs(small, axis))
-            return fallback.run(theirs, name, (a, axis), {"out": out, **named})
+            return _at_once(theirs, a, out, axis=axis, **named)
 
     return truth
 
 
-any = _truth("any", np.any, TABLE["reduce:logical_or"])  # noqa: A001  # NumPy's name
-all = _truth("all", np.all, TABLE["reduce:logical_and"])  # noqa: A001  # NumPy's name
+any = _truth("any", np.any, TABLE["reduce:logical_or"])  # NumPy's name
+all = _truth("all", np.all, TABLE["reduce:logical_and"])  # NumPy's name
 
 
 def _position(name: str, theirs: Any) -> Callable[..., Any]:
@@ -228,7 +234,7 @@ def _position(name: str, theirs: Any) -> Callable[..., Any]:
                 raise _Refused
             return _simple(row, a, axis, None, keepdims, out)
         except _Refused:
-            return fallback.run(theirs, name, (a, axis, out), _given(keepdims=keepdims))
+            return _at_once(theirs, a, out, axis=axis, **_given(keepdims=keepdims))
 
     return position
 
@@ -267,7 +273,8 @@ def mean(
     try:
         return _mean(a, axis, dtype, keepdims, out, where)
     except _Refused:
-        return _at_once(np.mean, "mean", a, axis, dtype, out, **_given(keepdims=keepdims, where=where))
+        named = _given(keepdims=keepdims, where=where)
+        return _at_once(np.mean, a, out, axis=axis, dtype=dtype, **named)
 
 
 @as_one
@@ -339,10 +346,14 @@ def var(
 ) -> Any:
     """As `numpy.var`."""
     try:
-        return _spread(a, axis, dtype, _correction(ddof, correction), keepdims, False, out, where, mean)
+        return _spread(
+            a, axis, dtype, _correction(ddof, correction), keepdims, False, out, where, mean
+        )
     except _Refused:
         named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
-        return _at_once(np.var, "var", a, axis, dtype, out, ddof=ddof, **named)
+        if type(ddof) is not int or ddof:
+            named["ddof"] = ddof
+        return _at_once(np.var, a, out, axis=axis, dtype=dtype, **named)
 
 
 @implements(np.std)
@@ -360,14 +371,20 @@ def std(
 ) -> Any:
     """As `numpy.std`."""
     try:
-        return _spread(a, axis, dtype, _correction(ddof, correction), keepdims, True, out, where, mean)
+        return _spread(
+            a, axis, dtype, _correction(ddof, correction), keepdims, True, out, where, mean
+        )
     except _Refused:
         named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
-        return _at_once(np.std, "std", a, axis, dtype, out, ddof=ddof, **named)
+        if type(ddof) is not int or ddof:
+            named["ddof"] = ddof
+        return _at_once(np.std, a, out, axis=axis, dtype=dtype, **named)
 
 
 @as_one
-def _spread(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, root: bool, *unusual: Any) -> Any:
+def _spread(
+    a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, root: bool, *unusual: Any
+) -> Any:
     node = _var(a, axis, dtype, ddof, keepdims, *unusual)
     if root:
         node = cast_node(step(TABLE["sqrt"], node), node.dtype)
@@ -380,7 +397,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> 
     try:
         return _ptp(a, axis, keepdims, out)
     except _Refused:
-        return fallback.run(np.ptp, "ptp", (a, axis), {"out": out, **_given(keepdims=keepdims)})
+        return _at_once(np.ptp, a, out, axis=axis, **_given(keepdims=keepdims))
 
 
 @as_one
@@ -404,7 +421,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     try:
         counted = _count_nonzero(a, axis, keepdims)
     except _Refused:
-        return fallback.run(np.count_nonzero, "count_nonzero", (a, axis), {"keepdims": keepdims})
+        named = {"keepdims": keepdims} if keepdims is not False else {}
+        return _at_once(np.count_nonzero, a, None, axis=axis, **named)
     return int(counted) if _COUNT is int and axis is None and not keepdims else counted
 
 
@@ -425,7 +443,7 @@ def _scan(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
         try:
             return _recorded_scan(name, theirs, row, a, axis, dtype, out)
         except _Refused:
-            return fallback.run(theirs, name, (a, axis, dtype), {"out": out})
+            return _at_once(theirs, a, out, axis=axis, dtype=dtype)
 
     return scan
 

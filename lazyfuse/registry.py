@@ -29,6 +29,11 @@ def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:
     """Give one of our functions the name, signature and documentation of NumPy's."""
     functools.update_wrapper(ours, theirs, assigned=("__name__", "__doc__"), updated=())
     ours.__qualname__ = theirs.__name__
+    for name in ("__signature__", "__text_signature__"):
+        found = getattr(theirs, name, None)
+        if found is not None:
+            setattr(ours, name, found)
+    ours._implementation = getattr(theirs, "_implementation", theirs)  # NumPy looks for it
     module = getattr(theirs, "__module__", None) or "numpy"
     ours.__module__ = package + module[5:] if module.startswith("numpy") else package
 
@@ -57,6 +62,8 @@ def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
     made.__doc__ = ours.__doc__
     made.__module__ = ours.__module__
     made.__wrapped__ = theirs
+    made._implementation = theirs
+    made.__text_signature__ = getattr(theirs, "__text_signature__", None)
     return made
 
 

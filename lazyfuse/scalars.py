@@ -102,10 +102,8 @@ def _delegated(name: str) -> Callable[..., Any]:
 
 
 def _not_in_place(name: str, swapped: str) -> Callable[..., Any]:
-    forward = getattr(ndarray, swapped)
-
     def method(self: scalar, other: Any) -> Any:
-        return forward(self, other)
+        return getattr(ndarray, swapped)(self, other)
 
     return methods._named(name, method)
 

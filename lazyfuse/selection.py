@@ -11,6 +11,7 @@ from lazyfuse.array import (
     alone,
     cast_node,
     from_node,
+    geometry,
     ndarray,
     node_of,
     ready,
@@ -22,7 +23,7 @@ from lazyfuse.array import (
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.ops import TABLE
-from lazyfuse.codegen.shapes import broadcast_all
+from lazyfuse.codegen.shapes import broadcast_all, size_of
 from lazyfuse.composite import as_one
 from lazyfuse.operators import CANONICAL, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.recording import (
@@ -45,7 +46,10 @@ def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
     taken = [_as_operand(x) for x in operands]
     if not all(map(is_operand, taken)) or not wants_recording(taken) or not may_record():
         return None
-    return record(TABLE[row], *taken)
+    try:
+        return record(TABLE[row], *taken)
+    except ValueError:
+        return None  # shapes that do not fit: NumPy may have something else to say first
 
 
 def _as_operand(x: Any) -> Any:
@@ -71,8 +75,8 @@ def clip(
     a_max: Any = _NoValue,
     out: Any = None,
     *,
-    min: Any = _NoValue,  # noqa: A002  # NumPy's name
-    max: Any = _NoValue,  # noqa: A002  # NumPy's name
+    min: Any = _NoValue,  # NumPy's name
+    max: Any = _NoValue,  # NumPy's name
     **kwargs: Any,
 ) -> Any:
     """As `numpy.clip`."""
@@ -106,11 +110,12 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
         return _recorded("minimum", (a, high))
     if high is None:
         return _recorded("maximum", (a, low))
-    return _recorded("clip", (a, low, high))
+    many = size_of(shape_of(low)) > 1 or size_of(shape_of(high)) > 1
+    return _recorded("clip_each" if many else "clip", (a, low, high))
 
 
 @implements(np.round)
-def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # noqa: A001  # NumPy's name
+def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
     """As `numpy.round`."""
     if type(a) is ndarray and out is None and type(decimals) is int and may_record():
         if ready(a) is None and dtype_of(a).kind == "f":
@@ -133,7 +138,11 @@ def _round(a: ndarray, decimals: int) -> Any:
     power = scalar_node(10.0 ** abs(decimals), source.dtype)
     first, second = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     scaled = step(TABLE["rint"], step(TABLE[first], source, power))
-    return from_node(step(TABLE[second], scaled, power))
+    last = step(TABLE[second], scaled, power)
+    # this one allocates its result by itself, in Fortran's order or C's
+    perm = tuple(reversed(range(a.ndim))) if geometry(a).flags.fnc else None
+    ordered = Node(last.op, last.src, last.arg, last.shape, last.dtype, perm, last.where)
+    return from_node(ordered)
 
 
 # ---------------------------------------------------------------------- copyto

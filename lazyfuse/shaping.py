@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided as _as_strided
-from numpy.lib.stride_tricks import sliding_window_view as _sliding_window_view
 
 from lazyfuse import fallback
 from lazyfuse.array import CANONICAL, geometry, ndarray, ready, wrap

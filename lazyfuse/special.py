@@ -5,6 +5,7 @@ Owns REPLACEMENTS: (NumPy module, name) -> a function that makes what lazyfuse h
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,15 @@ class NpzFile(np.lib.npyio.NpzFile):
 
     def __getitem__(self, key: str) -> Any:
         return fallback.from_numpy(super().__getitem__(key), [])
+
+
+@implements(np.bmat)
+def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
+    """As `numpy.bmat`, which looks names up where it is called."""
+    if isinstance(obj, str) and gdict is None:
+        frame = sys._getframe(1)
+        ldict, gdict = frame.f_locals, frame.f_globals
+    return fallback.run(np.bmat, "bmat", (obj, ldict, gdict), {})
 
 
 @implements(np.load)

@@ -101,10 +101,11 @@ class Storage:
         if node.value is None:
             return None
         if node.value is not self.value:  # no name for the value here: own_value counts them
-            self._settle(own_value(node))
+            self.settle_on(own_value(node))
         return self.flat
 
-    def _settle(self, value: Array) -> None:
+    def settle_on(self, value: Array) -> Array:
+        """Take the value of the present node as the memory; the flat memory."""
         perm = self.node.perm
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
         if type(flat.base) is not Holder:
@@ -113,6 +114,7 @@ class Storage:
         self.flat = flat
         self.origin = address(flat)
         self.picks = 0
+        return flat
 
     def force(self, reason: str) -> Array:
         """The flat memory, evaluated if need be."""
@@ -195,13 +197,13 @@ def foreign(array: Array) -> Storage | None:
     owner = terminal(array)
     flat = held(found[0], owner)
     storage = Storage(leaf(flat, None))
-    storage._settle(flat)
+    storage.settle_on(flat)
     # the root's slot and the holder's
-    storage.roots = [Root(owner, 2 if _is_countable(owner) else -1)]
+    storage.roots = [Root(owner, 2 if is_countable(owner) else -1)]
     return storage
 
 
-def _is_countable(owner: Array) -> bool:
+def is_countable(owner: Array) -> bool:
     """Whether every way to the memory of `owner` leads through a reference to it."""
     if owner.base is None:
         return bool(owner.flags.owndata)

@@ -54,44 +54,40 @@ class Kind(type):
         return issubclass(subclass, np.ndarray)
 
 
+def _share(value: Any) -> Any:
+    return value
+
+
+share = _share  # protocols.py puts `wrap_shared` here
+
+
+def _real(x: Any) -> Any:
+    return np.asarray(x) if hasattr(x, "_small") else x
+
+
 class Bridge(np.ndarray):
     """The base of classes that users derive from `ndarray`: NumPy's array, used to ours."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray(shape, dtype, buffer, ...)`; the buffer may be an array of ours."""
-        real = [np.asarray(x) if hasattr(x, "_small") else x for x in args]
-        named = {k: np.asarray(x) if hasattr(x, "_small") else x for k, x in kwargs.items()}
-        return super().__new__(cls, *real, **named)
+        named = {name: _real(x) for name, x in kwargs.items()}
+        return super().__new__(cls, *[_real(x) for x in args], **named)
 
     def view(self, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray.view`; our `ndarray` as the type means a plain array."""
         real = [THEIRS.get(x, x) if isinstance(x, type) else x for x in args]
         named = {k: THEIRS.get(x, x) if isinstance(x, type) else x for k, x in kwargs.items()}
         result = super().view(*real, **named)
-        return _wrap_plain(result)
+        return share(result) if type(result) is np.ndarray else result
 
 
 class UfuncBridge(Bridge):
     """The same for classes with an `__array_ufunc__` of their own, which calls this one."""
 
-    def __array_ufunc__(
-        self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
-    ) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray.__array_ufunc__`, for our ufuncs and operands as well."""
-        real = [np.asarray(x) if hasattr(x, "_small") else x for x in inputs]
-        if type(kwargs.get("out")) is tuple:
-            kwargs["out"] = tuple(
-                [np.asarray(x) if hasattr(x, "_small") else x for x in kwargs["out"]]
-            )
-        return super().__array_ufunc__(getattr(ufunc, "_call", ufunc), method, *real, **kwargs)
-
-
-def _wrap_plain(value: Any) -> Any:
-    return _wrap_shared(value) if type(value) is np.ndarray else value
-
-
-def _wrap_shared(value: Any) -> Any:
-    from lazyfuse.array import wrap_shared  # noqa: PLC0415  # it imports this module
-
-    return wrap_shared(value)
-
+        named = {name: _real(x) for name, x in kwargs.items()}
+        if type(named.get("out")) is tuple:
+            named["out"] = tuple([_real(x) for x in named["out"]])
+        ufunc = getattr(ufunc, "_call", ufunc)
+        return super().__array_ufunc__(ufunc, method, *[_real(x) for x in inputs], **named)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback, overrides
+from lazyfuse.array import cast_node as cast
 from lazyfuse.array import (
     direct,
     from_node,
@@ -24,7 +25,6 @@ from lazyfuse.array import (
     writable,
     write_node,
 )
-from lazyfuse.array import cast_node as cast
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
@@ -51,8 +51,24 @@ class _Kind(type):
         return type.__instancecheck__(cls, instance) or isinstance(instance, np.ufunc)
 
 
+class _Documentation:
+    """`__doc__` of the class and of each object, which may be set as NumPy's may."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return np.ufunc.__doc__
+        return instance.__dict__.get("__doc__", instance._call.__doc__)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__["__doc__"] = value
+
+    def __delete__(self, instance: Any) -> None:
+        del instance.__dict__["__doc__"]
+
+
 class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
-    """As `numpy.ufunc`."""
+    __doc__ = _Documentation()
+    __name__ = property(lambda self: self._call.__name__)
 
     __slots__ = ("__dict__", "_call", "_reduction", "_rows", "nin", "nout", "recorder")
 
@@ -63,8 +79,6 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
         self._rows = _rows_of(theirs)
         self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
-        self.__name__ = theirs.__name__
-        self.__doc__ = theirs.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
@@ -85,13 +99,14 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
 
     def now(self, *args: Any) -> Any:
         """The call in NumPy, at once."""
-        found = overrides.find(args)
-        if found:
-            return overrides.dispatch(found, self, "__call__", args, {})
+        if overrides.of_ufuncs.find(args):
+            return overrides.call_ufunc(self._call, args, {})
         return run(self._call, self._call, args, {})
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that the fast path leaves: overrides, recording, keywords, errors."""
+        if overrides.of_ufuncs.find(_operands(args, kwargs)):
+            return overrides.call_ufunc(self._call, args, kwargs)
         nin = self.nin
         if len(args) > nin and "out" not in kwargs and len(args) <= nin + self.nout:
             outs = args[nin:]
@@ -101,18 +116,9 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
             if any(out is not None for out in outs):
                 missing = (None,) * (self.nout - len(outs))
                 kwargs = {"out": (*outs, *missing), **kwargs}
-        out = kwargs.get("out")
-        if out is not None:
-            outs = out if type(out) is tuple else (out,)
-            found = overrides.find((*args, *outs))
-        else:
-            outs = ()
-            found = overrides.find(args)
-        if found:
-            if outs and out is not ...:
-                kwargs = {**kwargs, "out": outs}
-            return overrides.dispatch(found, self, "__call__", args, kwargs)
         if self._rows is not None and len(args) == nin and may_record():
+            out = kwargs.get("out", ())
+            outs = out if type(out) is tuple else () if out is None else (out,)
             result = self._recorded(args, kwargs, outs)
             if result is not None:
                 return result
@@ -189,16 +195,19 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
         left = left.reshape(left.shape + (1,) * right.ndim)
         return self._recorded((left, right), {}, ())
 
-    def at(self, *args: Any) -> None:
+    def at(self, *args: Any) -> Any:
         """As `numpy.ufunc.at`."""
         if args and type(args[0]) is ndarray:
-            if not overrides.find(args):
+            if not overrides.of_ufuncs.find(args):
                 real = writable(args[0], f"{self.__name__}.at")
                 args = (real, *fallback.gathered(args[1:]))
-        self._method("at", args, {})
+        return self._method("at", args, {})
 
     def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return run(self._call, getattr(self._call, method), args, kwargs, method)
+        function = getattr(self._call, method)
+        if overrides.of_ufuncs.find(_operands(args, kwargs)):
+            return overrides.call_ufunc(function, args, kwargs)
+        return run(self._call, function, args, kwargs, method)
 
     # -- what else a ufunc has ---------------------------------------------------------------
 
@@ -235,7 +244,8 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
 
 
 def _forwarded(name: str) -> property:
-    return property(lambda self: getattr(self._call, name), doc=getattr(np.ufunc, name).__doc__)
+    doc = getattr(getattr(np.ufunc, name), "__doc__", None)
+    return property(lambda self: getattr(self._call, name), doc=doc)
 
 
 for _name in ("identity", "nargs", "ntypes", "signature", "types"):
@@ -251,6 +261,14 @@ def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:
     if names is None or getattr(np, theirs.__name__, None) is not theirs:
         return None
     return tuple(TABLE[name] for name in names)
+
+
+def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Everything that may override a call."""
+    if not kwargs:
+        return args
+    out = kwargs.get("out")
+    return (*args, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
 
 
 def _small_or_number(x: Any) -> Any:
@@ -333,7 +351,7 @@ def run(
     if named:
         keys = [key for key in named if key != "out"]
         named.update({key: fallback.gathered(named[key]) for key in keys})
-    result = function(*real, **named)
+    result = fallback.call(function, real, named)
     if any(type(x) is ndarray and ready(x) is None for x in args):
         fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
     return _finish(result, outs)

@@ -1,4 +1,4 @@
-"""As NumPy's functions that return views: decided by NumPy on the geometry, nothing is evaluated."""
+"""As NumPy's functions that return views: NumPy decides on the geometry, nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib import stride_tricks
 
 from lazyfuse import fallback
-from lazyfuse.array import ndarray
+from lazyfuse.array import ndarray, writable
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.creation import asarray
 from lazyfuse.registry import OURS, dress, implements, pair
@@ -80,6 +80,26 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     return tuple([x if x.shape == shape else wide(x, shape) for x in arrays])
 
 
+def sharing_function(theirs: Any) -> Callable[..., Any]:
+    """Our counterpart of `shares_memory` and `may_share_memory`.
+
+    Equal arrays that were computed together may lie in the same memory until one is written to;
+    nobody may find out, so each is given its own.
+    """
+
+    def call(a: Any, b: Any, max_work: Any = None) -> Any:
+        first = writable(a, theirs.__name__) if type(a) is ndarray else a
+        second = writable(b, theirs.__name__) if type(b) is ndarray and b is not a else b
+        real = (first, first if b is a else second)
+        return fallback.run(theirs, theirs.__name__, (*real, max_work), {})
+
+    dress(call, theirs)
+    pair(theirs, call)
+    return call
+
+
+for _function in (np.shares_memory, np.may_share_memory):
+    sharing_function(_function)
 for _name in VIEWS:
     globals()[_name] = view_function(getattr(np, _name))
 for _function in (np.linalg.diagonal, np.linalg.matrix_transpose):

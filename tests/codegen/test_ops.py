@@ -52,7 +52,8 @@ def loops_of(row: Op) -> list[Loop]:
                 loop = resolve(row, operands)
             except TypeError:
                 continue
-            if row.name in ("where", "real", "imag", "copy", "clip") or loop.ins == operands:
+            special = ("where", "real", "imag", "copy", "clip", "clip_each")
+            if row.name in special or loop.ins == operands:
                 found.append(loop)
     return list(dict.fromkeys(found))
 

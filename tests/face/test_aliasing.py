@@ -19,6 +19,7 @@ import pytest
 
 from lazyfuse import config
 from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
+from tests.face.states import recording_all
 
 COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
 START = int(os.environ.get("LAZYFUSE_FUZZ_START", "0"))
@@ -427,3 +428,13 @@ def test_random_programs(eager_below: int) -> None:
     """Every array of every program equals NumPy's."""
     for seed in range(START, START + COUNT // 3 + 1):
         play(seed, eager_below)
+
+
+def test_the_memory_order_of_a_leaf_is_part_of_its_plan() -> None:
+    """The same recording over arrays in C and in Fortran order."""
+    value = np.arange(12.0).reshape(3, 4)
+    with recording_all():
+        for order in ("C", "F", "C"):
+            x = wrap(np.array(value, order=order))
+            part = x.reshape(-1, order=order)[2:9] * 2
+            same(value.reshape(-1, order=order)[2:9] * 2, gather(part))

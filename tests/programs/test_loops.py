@@ -126,7 +126,11 @@ def test_a_long_loop_keeps_memory_flat_U6() -> None:
     assert resident() - start < 64 << 20
     numpy.testing.assert_allclose(x, 2.0, rtol=1e-15)
     assert sum(report.totals.flushes.values()) > 1
-    assert set(report.totals.flushes) - {"gather"} <= {flush.LOOP, flush.NODES, flush.BYTES}
+    assert set(report.totals.flushes) - {"gather", "export"} <= {
+        flush.LOOP,
+        flush.NODES,
+        flush.BYTES,
+    }
 
 
 def test_a_long_loop_in_place_keeps_memory_flat_U6() -> None:
@@ -177,7 +181,7 @@ def test_a_chain_of_many_operations_evaluates_without_recursion_U6() -> None:
 def test_flushes_are_logged_with_their_reasons_U6() -> None:
     x = lazyfuse.array(real(300_000))
     y = x
-    for _ in range(5):
+    for _ in range(100):
         y = y * 1.5
     del y
     assert report.totals.flushes[flush.LOOP] >= 1
