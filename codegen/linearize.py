@@ -153,7 +153,8 @@ def linearize(roots: Sequence[Node]) -> Recording:
                 key.append((0, node.dtype.char))
             else:
                 memory = id(node.arg) if isinstance(node.arg, Memory) else identity
-                key.append((1, node.dtype.char, ids, memories.setdefault(memory, len(memories))))
+                place = memories.setdefault(memory, len(memories))
+                key.append((1, node.dtype.char, ids, node.perm, place))
             held.append(False)
             continue
         op = node.op

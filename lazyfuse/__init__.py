@@ -16,8 +16,8 @@ from lazyfuse import (
     _face,
     _source_tree,  # noqa: F401  # first: completes the package in a checkout
 )
-from lazyfuse.array import ndarray
-from lazyfuse.config import options
+from lazyfuse.array import ndarray as ndarray
+from lazyfuse.config import options as options
 
 __all__ = [*_numpy.__all__, *_face.ADDED]  # NumPy's list is of strings
 

@@ -135,14 +135,14 @@ class _Loan:
         if storage.node.value is not flat:
             self._move_back()
         elif storage.value is not flat:  # written in place
-            storage._settle(flat)
+            storage.settle_on(flat)
         storage.roots = [self.root]
 
     def _move_back(self) -> None:
         self.storage.memory()
         np.copyto(self.real, real_view(self.array))
         self.storage.node = leaf(self.flat, None)
-        self.storage._settle(self.flat)
+        self.storage.settle_on(self.flat)
 
 
 class Border:

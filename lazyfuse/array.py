@@ -209,7 +209,8 @@ def is_part(view: Array, dtype: DType) -> bool:
     """Whether `view` looks at the real or imaginary parts of numbers of a complex dtype."""
     if dtype.kind != "c" or view.dtype.kind != "f" or view.dtype.itemsize * 2 != dtype.itemsize:
         return False
-    return not any(stride % dtype.itemsize for stride in view.strides)
+    sides = zip(view.shape, view.strides, strict=True)
+    return not any(length > 1 and stride % dtype.itemsize for length, stride in sides)
 
 
 def from_node(node: Node) -> Any:

@@ -78,9 +78,9 @@ def array(
         named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, "like": like}
         return overrides.call_function(np.array, (object, dtype), named)
     kind = type(object)
-    if (kind is ndarray and object._small is None) or kind is scalar:
-        if copy is not False and ndmax is _NoValue and like is None:
-            return _converted(object, dtype, order, bool(copy), ndmin)
+    lazy = (kind is ndarray and object._small is None) or kind is scalar
+    if lazy and copy is not False and ndmax is _NoValue and like is None:
+        return _converted(object, dtype, order, bool(copy), ndmin)
     named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, **_foreign(like)}
     if ndmax is not _NoValue:
         named["ndmax"] = ndmax

@@ -1,4 +1,4 @@
-"""As `numpy.linalg`. Norms are followed (recipes.py); factorizations look at values and run at once."""
+"""As `numpy.linalg`: norms are followed (recipes.py), factorizations look at values at once."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def find(module: str, name: str) -> Any:
 
 
 def translate(theirs: Any, module: str = "numpy") -> Any:
-    """NumPy's object as lazyfuse has it: ours if there is one, wrapped if it computes, else itself."""
+    """NumPy's object as lazyfuse has it: ours, wrapped if it computes, else itself."""
     try:
         ours = OURS.get(theirs)
     except TypeError:  # not hashable

@@ -2,7 +2,7 @@
 
 Such classes get our function objects and our arrays, not NumPy's and evaluated ones. To learn what
 NumPy would ask them, and whether it would refuse the call, NumPy is called with probes in the
-place of the overriding objects and of our arrays: a probe is asked first and passes the question on.
+place of the overriding objects and of our arrays: a probe is asked first and passes it on.
 """
 
 from __future__ import annotations

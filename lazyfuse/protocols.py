@@ -20,7 +20,7 @@ from lazyfuse.scalars import scalar
 from lazyfuse.ufunc import ufunc_of
 
 
-def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's ufunc was called with an array of ours: ours does it (NEP 13)."""
     out = kwargs.get("out", ())
     asked = (*inputs, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
@@ -33,7 +33,7 @@ def __array_ufunc__(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwar
     return getattr(ufunc, method)(*inputs, **kwargs)
 
 
-def __array_function__(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """A function of NumPy's was called with an array of ours: our counterpart does it (NEP 18)."""
     if type(args) is not tuple:
         raise TypeError("args must be a tuple")
@@ -47,7 +47,7 @@ def __array_function__(self: ndarray, func: Any, types: Any, args: Any, kwargs: 
     return ours(*args, **kwargs)
 
 
-def __array__(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
+def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
     """The values as a numpy array: the memory itself where no conversion is asked for."""
     if copy:
         return np.array(gather(self), dtype=dtype, copy=True)
@@ -56,32 +56,30 @@ def __array__(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
     return export(self)
 
 
-def __array_wrap__(
-    self: ndarray, arr: Any, context: Any = None, return_scalar: bool = False, /
-) -> Any:
+def array_wrap(self: ndarray, arr: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
     """A result that somebody computed outside, as an array of ours."""
     if return_scalar and np.ndim(arr) == 0:
         return fallback.gathered(arr)[()]
     return arr if isinstance(arr, ndarray) else wrap(arr)
 
 
-def __array_namespace__(self: ndarray, *, api_version: Any = None) -> Any:
+def array_namespace(self: ndarray, *, api_version: Any = None) -> Any:
     """Lazyfuse itself (array API)."""
     np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
     return sys.modules["lazyfuse"]
 
 
-def __dlpack__(self: ndarray, **kwargs: Any) -> Any:
+def dlpack(self: ndarray, **kwargs: Any) -> Any:
     """As `numpy.ndarray.__dlpack__`."""
     return export(self).__dlpack__(**kwargs)
 
 
-def __dlpack_device__(self: ndarray) -> Any:
+def dlpack_device(self: ndarray) -> Any:
     """The CPU."""
     return np.empty(0).__dlpack_device__()
 
 
-def __buffer__(self: ndarray, flags: int, /) -> memoryview:
+def buffer(self: ndarray, flags: int, /) -> memoryview:
     """The memory, for `memoryview` and its kin (Python 3.12)."""
     return memoryview(export(self))
 
@@ -118,24 +116,24 @@ def rebuild(value: Any) -> Any:
     return wrap(value)
 
 
-def __reduce__(self: ndarray) -> Any:
+def reduce(self: ndarray) -> Any:
     """Pickle by NumPy's own array."""
     return rebuild, (gather(self),)
 
 
-def __reduce_ex__(self: ndarray, protocol: Any, /) -> Any:
+def reduce_ex(self: ndarray, protocol: Any, /) -> Any:
     """Pickle by NumPy's own array, whose own protocol decides on buffers."""
     return rebuild, (gather(self),)
 
 
-def __setstate__(self: ndarray, state: Any, /) -> None:
+def setstate(self: ndarray, state: Any, /) -> None:
     """As `numpy.ndarray.__setstate__`."""
     value = np.empty(0)
     value.__setstate__(state)
     become(self, wrap(value))
 
 
-def __array_finalize__(self: ndarray, obj: Any, /) -> None:
+def array_finalize(self: ndarray, obj: Any, /) -> None:
     """As `numpy.ndarray.__array_finalize__`: nothing to do."""
 
 
@@ -145,28 +143,31 @@ def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
     return self
 
 
-_METHODS = (
-    __array_finalize__,
-    to_device,
-    __array_ufunc__,
-    __array_function__,
-    __array__,
-    __array_wrap__,
-    __array_namespace__,
-    __dlpack__,
-    __dlpack_device__,
-    __buffer__,
-    __reduce__,
-    __reduce_ex__,
-    __setstate__,
-)
+METHODS = {
+    "__array_finalize__": array_finalize,
+    "__array_ufunc__": array_ufunc,
+    "__array_function__": array_function,
+    "__array__": array,
+    "__array_wrap__": array_wrap,
+    "__array_namespace__": array_namespace,
+    "__dlpack__": dlpack,
+    "__dlpack_device__": dlpack_device,
+    "__buffer__": buffer,
+    "__reduce__": reduce,
+    "__reduce_ex__": reduce_ex,
+    "__setstate__": setstate,
+    "to_device": to_device,
+}
 
-methods.install({function.__name__: function for function in _METHODS})
+for _name, _function in METHODS.items():
+    _function.__name__ = _name
+    _function.__qualname__ = f"ndarray.{_name}"
+methods.install(METHODS)
 ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
-for _name, _function in vars(ndarray).items():
-    if isinstance(_function, types.FunctionType) and hasattr(np.ndarray, _name):
-        _function.__wrapped__ = getattr(np.ndarray, _name)  # type: ignore[attr-defined]  # signature
+for _name, _method in vars(ndarray).items():
+    if isinstance(_method, types.FunctionType) and hasattr(np.ndarray, _name):
+        _method.__wrapped__ = getattr(np.ndarray, _name)  # type: ignore[attr-defined]  # signature
 buffers.install(ndarray, _buffer)
 subclassing.share = wrap_shared
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]

@@ -113,7 +113,7 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
 
 
 def follow(theirs: Any) -> Callable[..., Any]:
-    """Our counterpart of a NumPy function written in Python: recorded step by step when it is big."""
+    """Our counterpart of a NumPy function written in Python: recorded step by step if big."""
     implementation = theirs.__wrapped__
     name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
     rebound: Callable[..., Any] | None = None

@@ -167,9 +167,8 @@ def _at_once(
     """NumPy's function with what the user gave: objects that override it see no more than that."""
     if type(a) is ndarray and a._small is not None and out is dtype is None and not given:
         return wrap(theirs(a._small, fallback.gathered(axis)))
-    for name, value in (("axis", axis), ("dtype", dtype), ("out", out)):
-        if value is not None:
-            given[name] = value
+    usual = {"axis": axis, "dtype": dtype, "out": out}
+    given.update({name: value for name, value in usual.items() if value is not None})
     return fallback.run(theirs, theirs.__name__, (a,), given)
 
 
@@ -254,7 +253,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 
 def _divided(total: Node, by: Any) -> Node:
-    """`true_divide(total, by, casting="unsafe")` in the dtype of `total`; `by` is a NumPy number."""
+    """`true_divide(total, by, casting="unsafe")`, `by` a NumPy number, in the dtype of `total`."""
     divisor = scalar_node(by, CANONICAL[by.dtype])
     return cast_node(step(TABLE["divide"], total, divisor), total.dtype)
 

@@ -117,9 +117,9 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
 @implements(np.round)
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
     """As `numpy.round`."""
-    if type(a) is ndarray and out is None and type(decimals) is int and may_record():
-        if ready(a) is None and dtype_of(a).kind == "f":
-            return _round(a, decimals)
+    plain = type(a) is ndarray and out is None and type(decimals) is int
+    if plain and may_record() and ready(a) is None and dtype_of(a).kind == "f":
+        return _round(a, decimals)
     return fallback.run(np.round, "round", (a, decimals), {"out": out})
 
 

@@ -94,14 +94,17 @@ def sort_method(
     )
 
 
+def _is_table(a: Any) -> bool:
+    return type(a) in (ndarray, np.ndarray) and len(a.shape) == 1 and a.dtype in CANONICAL
+
+
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """As `numpy.searchsorted`."""
-    if type(v) is ndarray and ready(v) is None and sorter is None and side in ("left", "right"):
-        if type(a) is np.ndarray or (type(a) is ndarray and dtype_of(a) in CANONICAL):
-            if len(a.shape) == 1 and a.dtype in CANONICAL and dtype_of(v) in CANONICAL:
-                function = functools.partial(np.searchsorted, side=side)
-                return host("searchsorted", function, (a, v), shape_of(v), _INTP)
+    big = type(v) is ndarray and ready(v) is None and dtype_of(v) in CANONICAL
+    if big and sorter is None and side in ("left", "right") and _is_table(a):
+        function = functools.partial(np.searchsorted, side=side)
+        return host("searchsorted", function, (a, v), shape_of(v), _INTP)
     return fallback.run(np.searchsorted, "searchsorted", (a, v, side, sorter), {})
 
 

@@ -66,7 +66,7 @@ class _Documentation:
         del instance.__dict__["__doc__"]
 
 
-class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
+class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)
 
@@ -197,10 +197,9 @@ class ufunc(metaclass=_Kind):  # noqa: N801  # NumPy's spelling
 
     def at(self, *args: Any) -> Any:
         """As `numpy.ufunc.at`."""
-        if args and type(args[0]) is ndarray:
-            if not overrides.of_ufuncs.find(args):
-                real = writable(args[0], f"{self.__name__}.at")
-                args = (real, *fallback.gathered(args[1:]))
+        if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
+            real = writable(args[0], f"{self.__name__}.at")
+            args = (real, *fallback.gathered(args[1:]))
         return self._method("at", args, {})
 
     def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
