@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from lazyfuse import (  # noqa: F401  # each registers its functions
+    array,
     computed,
     creation,
     errstate,
@@ -66,9 +68,7 @@ def _report(module: Any) -> str:
 
 def _evaluate(module: Any, *arrays: Any) -> None:
     """Compute the arrays now, together."""
-    from lazyfuse.array import node_of
-
-    module.evaluate([node_of(x) for x in arrays], "lazyfuse.evaluate")
+    module.evaluate([array.node_of(x) for x in arrays], "lazyfuse.evaluate")
 
 
 def _devices(module: Any) -> Any:
@@ -76,7 +76,7 @@ def _devices(module: Any) -> Any:
     return importlib.import_module("lazyfuse.devices.registry").devices()
 
 
-_CALLS = {
+_CALLS: dict[str, Callable[..., Any]] = {
     "lazyfuse.accelerate": lambda module, function: module.accelerate(function),
     "lazyfuse.explain": lambda module, *arrays: module.explain(*arrays),
     "lazyfuse.report": _report,
@@ -96,8 +96,8 @@ def cache_info() -> dict[str, Any]:
     found: dict[str, Any] = {"plans": _module("evaluate").plan_cache_info()}
     device = _module("devices.registry").device(None)
     for name in ("programs", "buffers"):
-        pool = getattr(device, name, None)
-        if hasattr(pool, "info"):
+        pool: Any = getattr(device, name, None)
+        if pool is not None:
             found[name] = pool.info()
     return found
 
@@ -107,8 +107,8 @@ def cache_clear() -> None:
     _module("evaluate").clear_plans()
     device = _module("devices.registry").device(None)
     for name in ("programs", "buffers"):
-        pool = getattr(device, name, None)
-        if hasattr(pool, "clear"):
+        pool: Any = getattr(device, name, None)
+        if pool is not None:
             pool.clear()
 
 

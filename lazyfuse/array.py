@@ -254,12 +254,14 @@ def settle(x: ndarray) -> Array | None:
     if storage is not None:
         if not storage.pinned:
             return None
-        x._small = value = real_view(x)
-        x._storage = None
+        value = real_view(x)
         x._thin = True
+        x._small = value
+        x._storage = None
         return value
     node = x._node
-    assert node is not None
+    if node is None:  # another thread has moved the array on since we looked
+        return x._small
     value = node.value  # type: ignore[assignment]
     if value is None or value.size >= options.eager_below or type(x) is not ndarray:
         return None
@@ -386,7 +388,8 @@ def gather(x: ndarray) -> Array:
         LENT[id(terminal(value))] = x
         return value
     storage = x._storage
-    assert storage is not None
+    if storage is None:  # another thread has moved the array on since we looked
+        return gather(x)
     flat = storage.force("gather")
     LENT[id(terminal(flat))] = storage
     return real_view(x)
@@ -398,11 +401,14 @@ def real_view(x: ndarray) -> Array:
     assert storage is not None
     flat = storage.memory()
     assert flat is not None
-    view = x._view
-    if x._origin != storage.origin:
-        x._view = view = place(view, flat, address(view) - x._origin)
-        x._origin = storage.origin
-    return view
+    if x._origin == storage.origin:
+        return x._view
+    with evaluate.lock:
+        if x._origin != storage.origin:
+            view = x._view
+            x._view = place(view, flat, address(view) - x._origin)
+            x._origin = storage.origin
+        return x._view
 
 
 def geometry(x: ndarray) -> Array:
@@ -419,15 +425,20 @@ def geometry(x: ndarray) -> Array:
 def storage_of(x: ndarray) -> Storage:
     """The storage of an array that is not direct; from now on it has one."""
     storage = x._storage
-    if storage is None:
+    if storage is not None:
+        return storage
+    with evaluate.lock:
         node = x._node
-        assert node is not None
-        x._view = ghost(node.shape, node.dtype, node.perm)
-        x._origin = ORIGIN
-        x._layout = None
-        x._node = None
-        storage = x._storage = Storage(node)
-    return storage
+        if node is not None:
+            x._view = ghost(node.shape, node.dtype, node.perm)
+            x._origin = ORIGIN
+            x._layout = None
+            # whoever looks meanwhile finds the one or the other
+            x._storage = Storage(node)
+            x._node = None
+        storage = x._storage
+        assert storage is not None
+        return storage
 
 
 def pin(storage: Storage) -> None:
@@ -444,7 +455,8 @@ def export(x: ndarray) -> Array:
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
     storage = storage_of(x)
-    array = storage.lend()
+    with evaluate.lock:
+        array = storage.lend()
     pinned = settle(x)
     if pinned is not None:
         return pinned.view()

@@ -11,8 +11,6 @@ from lazyfuse.array import ndarray
 from lazyfuse.operators import dtype_of
 from lazyfuse.ufunc import ufunc_of
 
-_NoValue = np._NoValue  # type: ignore[attr-defined]
-
 
 def clip(self: ndarray, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
     """As `numpy.ndarray.clip`."""

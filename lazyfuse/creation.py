@@ -25,12 +25,13 @@ from lazyfuse.array import (
 )
 from lazyfuse.codegen.graph import Node
 from lazyfuse.evaluate import note_recorded
+from lazyfuse.operators import shape_of
 from lazyfuse.registry import implements
 from lazyfuse.scalars import scalar
 from lazyfuse.storage import CANONICAL
 from lazyfuse.views import packed_order
 
-_NoValue = np._NoValue  # type: ignore[attr-defined]
+_NoValue = np._NoValue
 _SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
 
 
@@ -166,7 +167,8 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
 
 
 def _at_least_1d(x: Any) -> Any:
-    return x.reshape(1) if type(x) is ndarray and x.ndim == 0 else x
+    is_bare = type(x) is ndarray and not shape_of(x)
+    return x.reshape(1) if is_bare else x
 
 
 @implements(np.copy)

@@ -9,7 +9,7 @@ operation has to run where it stands.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -40,8 +40,9 @@ class Quiet(tuple[CodeType, int]):
 
 def ignored_bits() -> int:
     """The conditions that this thread ignores now (underflow, ignored by default, not counted)."""
-    state = np.geterr()
-    return sum(bit for name, bit in BITS.items() if state[name] == "ignore" != PLAIN[name])
+    state: Mapping[str, Any] = np.geterr()
+    ignored = [bit for name, bit in BITS.items() if state[name] == "ignore" != PLAIN[name]]
+    return sum(ignored)
 
 
 def must_run_at_once() -> bool:

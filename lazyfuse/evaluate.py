@@ -40,10 +40,13 @@ READY_LIMIT = 64
 # program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
 COMPILE_ELEMENTS = 32768
 
+# A single operation below this size is over before a plan would have been looked up.
+DIRECT_ELEMENTS = 1 << 18
 # How often the oracle is asked whether a kernel's floating-point conditions are real.
 RECHECKS = 4
 
-_lock = threading.RLock()
+# Held by whoever evaluates, and by whoever moves an array from one state to another.
+lock = threading.RLock()
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 
@@ -53,7 +56,7 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     pending = [node for node in nodes if node.value is None]
     if not pending:
         return
-    with _lock:
+    with lock:
         pending = [node for node in pending if node.value is None]
         if pending:
             _evaluate(pending, reason)
@@ -62,7 +65,7 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
 # A child forked in the middle of an evaluation would wait for ever, on tables half changed.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
     )
 
 _recorded = Pending(evaluate)
@@ -75,9 +78,12 @@ def _evaluate(pending: list[Node], reason: str) -> None:
         op, where = pending[0].op.name, source_line(pending[0].where)
         what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
         raise EvaluationError(what, op=op, file=where[0], line=where[1], function=where[2])
+    counters["evaluations"] += 1
+    if len(pending) == 1 and _is_direct(pending[0], device):
+        _run_direct(pending[0])
+        return
     recording = linearize(pending)
     plan = plan_for(recording)
-    counters["evaluations"] += 1
     run = Run(plan, recording, device)
     report.flushed(reason, plan, recording)
     try:
@@ -86,6 +92,45 @@ def _evaluate(pending: list[Node], reason: str) -> None:
         _recorded.settle()
     for flags, operations in run.raised:
         floating.warn_for(flags, operations)
+
+
+def _is_direct(node: Node, device: Device) -> bool:
+    """Whether one exact operation on few elements is all there is: NumPy does that at once.
+
+    The bits are those of every tier, so this is a matter of speed alone.
+    """
+    for source in node.src:
+        if source.value is None:
+            return False
+    op = node.op
+    if op.ufunc is None or device.traits.kind != "cpu" or config.options.validate:
+        return False
+    if op.kind == "map":
+        return size_of(node.shape) < DIRECT_ELEMENTS and op.is_exact(node.arg.ins[0])
+    if op.kind == "reduce":
+        source = node.src[0]
+        return size_of(source.shape) < DIRECT_ELEMENTS and op.is_exact(source.dtype)
+    return False
+
+
+def _run_direct(node: Node) -> None:
+    """One operation on values that are there, by NumPy."""
+    values = [source.value for source in node.src]
+    perms = [source.perm for source in node.src]
+    try:
+        with floating.collecting() as flags:
+            node.value = interpret.run_node(
+                node.op, node.arg, node.shape, node.dtype, node.perm, values, perms
+            )
+    except Exception as error:
+        _explain_failure(error, [node])
+        raise
+    finally:
+        _recorded.settle()
+    node.src = ()
+    report.ran_single(node)
+    if flags.bits:
+        floating.warn_for(flags.bits, [(node.op, node)])
 
 
 def plan_for(recording: Recording) -> Plan:
@@ -112,7 +157,7 @@ def plan_cache_info() -> dict[str, int]:
 
 def clear_plans() -> None:
     """Forget every plan."""
-    with _lock:
+    with lock:
         _plans.clear()
 
 

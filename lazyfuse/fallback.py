@@ -471,6 +471,6 @@ def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Ca
     else:
         ours = _plain(function, name)
     dress(ours, function, package)
-    ours = as_builtin(ours, function)
-    pair(function, ours)
-    return ours
+    made: Callable[..., Any] = as_builtin(ours, function)
+    pair(function, made)
+    return made

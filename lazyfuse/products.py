@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import CANONICAL, from_node, ndarray, node_of, ready, wrap
+from lazyfuse.array import caller, from_node, ndarray, node_of, ready, wrap
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node, Shape
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast
-from lazyfuse.operators import caller, dtype_of, set_matmul
+from lazyfuse.operators import dtype_of, set_matmul
 from lazyfuse.recording import host, is_packed, may_record, shape_of
 from lazyfuse.registry import implements
+from lazyfuse.storage import CANONICAL
 from lazyfuse.ufunc import ufunc_of
 
 _MATMUL = TABLE["matmul"]

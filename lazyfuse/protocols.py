@@ -81,7 +81,7 @@ def dlpack_device(self: ndarray) -> Any:
 
 def buffer(self: ndarray, flags: int, /) -> memoryview:
     """The memory, for `memoryview` and its kin (Python 3.12)."""
-    return memoryview(export(self))
+    return memoryview(export(self))  # type: ignore[arg-type]  # before Python 3.12
 
 
 def _array_struct(self: ndarray) -> Any:
@@ -143,7 +143,7 @@ def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
     return self
 
 
-METHODS = {
+METHODS: dict[str, Any] = {
     "__array_finalize__": array_finalize,
     "__array_ufunc__": array_ufunc,
     "__array_function__": array_function,

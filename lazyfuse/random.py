@@ -63,7 +63,7 @@ class Generator(np.random.Generator):
 class RandomState(np.random.RandomState):
     """As `numpy.random.RandomState`."""
 
-    def get_state(self, legacy: bool = True) -> Any:
+    def get_state(self, legacy: Any = True) -> Any:
         """As `numpy.random.RandomState.get_state`."""
         return fallback.from_numpy(super().get_state(legacy), [])
 
@@ -77,7 +77,7 @@ class RandomState(np.random.RandomState):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the bit generator and its state, as NumPy does."""
-        _maker, args, state = super().__reduce__()  # type: ignore[misc]
+        _maker, args, state = super().__reduce__()
         return type(self), args, state
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from lazyfuse import array, errstate
 from lazyfuse.array import (
-    CANONICAL,
     caller,
     from_node,
     is_part_of_number,
@@ -36,6 +35,7 @@ from lazyfuse.operators import (
     operand_node,
     order_of,
 )
+from lazyfuse.storage import CANONICAL
 from lazyfuse.views import Perm
 
 _loops: dict[Any, dtypes.Loop | None] = {}
@@ -69,8 +69,9 @@ def shape_of(x: Any) -> Shape:
         if node is not None:
             return node.shape
         small = x._small
-        return small.shape if small is not None else x._view.shape
-    return x.shape if type(x) is np.ndarray else ()
+        real = small if small is not None else x._view
+        return tuple(real.shape)
+    return tuple(x.shape) if type(x) is np.ndarray else ()
 
 
 def wants_recording(operands: Sequence[Any]) -> bool:

@@ -14,7 +14,6 @@ import numpy as np
 
 from lazyfuse import fallback, ufunc
 from lazyfuse.array import (
-    CANONICAL,
     cast_node,
     from_node,
     ndarray,
@@ -31,8 +30,9 @@ from lazyfuse.composite import as_one
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, is_packed, may_record, reduce_node, shape_of, step
 from lazyfuse.registry import implements
+from lazyfuse.storage import CANONICAL
 
-_NoValue = np._NoValue  # type: ignore[attr-defined]
+_NoValue = np._NoValue
 _INTP = np.dtype(np.intp)
 _ADD = TABLE["reduce:add"]
 
@@ -411,7 +411,7 @@ def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
     return from_node(step(TABLE["subtract"], high, low))
 
 
-_COUNT = type(np.count_nonzero(()))
+_COUNT: Any = type(np.count_nonzero(()))
 
 
 @implements(np.count_nonzero)

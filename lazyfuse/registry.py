@@ -42,6 +42,9 @@ class builtin(functools.partial[Any]):  # noqa: N801  # what Python calls it
     """A function of ours in the place of a builtin one: as a class attribute it does not bind."""
 
     __name__: str
+    __wrapped__: Any
+    __text_signature__: Any
+    _implementation: Any
 
     def __get__(self, instance: Any, owner: Any = None) -> builtin:
         return self

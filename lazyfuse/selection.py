@@ -25,7 +25,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast_all, size_of
 from lazyfuse.composite import as_one
-from lazyfuse.operators import CANONICAL, WEAK, dtype_of, operand_key, operand_node
+from lazyfuse.operators import WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.recording import (
     is_operand,
     map_node,
@@ -37,8 +37,9 @@ from lazyfuse.recording import (
     wants_recording,
 )
 from lazyfuse.registry import implements
+from lazyfuse.storage import CANONICAL
 
-_NoValue = np._NoValue  # type: ignore[attr-defined]
+_NoValue = np._NoValue
 
 
 def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
@@ -110,8 +111,12 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
         return _recorded("minimum", (a, high))
     if high is None:
         return _recorded("maximum", (a, low))
-    many = size_of(shape_of(low)) > 1 or size_of(shape_of(high)) > 1
-    return _recorded("clip_each" if many else "clip", (a, low, high))
+    alone_here = size_of(shape_of(a)) == 1
+    same = [
+        size_of(shape) == 1 and not (shape and alone_here)
+        for shape in (shape_of(low), shape_of(high))
+    ]
+    return _recorded("clip" if all(same) else "clip_each", (a, low, high))
 
 
 @implements(np.round)
@@ -140,7 +145,7 @@ def _round(a: ndarray, decimals: int) -> Any:
     scaled = step(TABLE["rint"], step(TABLE[first], source, power))
     last = step(TABLE[second], scaled, power)
     # this one allocates its result by itself, in Fortran's order or C's
-    perm = tuple(reversed(range(a.ndim))) if geometry(a).flags.fnc else None
+    perm = tuple(reversed(range(len(shape_of(a))))) if geometry(a).flags.fnc else None
     ordered = Node(last.op, last.src, last.arg, last.shape, last.dtype, perm, last.where)
     return from_node(ordered)
 

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import CANONICAL, geometry, ndarray, ready, wrap
+from lazyfuse.array import geometry, ndarray, ready, wrap
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, shape_of
 from lazyfuse.registry import implements
+from lazyfuse.storage import CANONICAL
 from lazyfuse.views import result_order
-
-_NoValue = np._NoValue  # type: ignore[attr-defined]
 
 
 def _as_array(x: Any) -> Any:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import CANONICAL, ndarray, ready, write_node
+from lazyfuse.array import ndarray, ready, write_node
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, host_node, is_packed, may_write, shape_of
 from lazyfuse.registry import implements
+from lazyfuse.storage import CANONICAL
 
 _INTP = np.dtype(np.intp)
 _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")

@@ -76,9 +76,8 @@ class broadcast:  # noqa: N801  # NumPy's spelling
     def __init__(self, *arrays: Any, **kwargs: Any) -> None:
         if kwargs:
             np.broadcast(**kwargs)  # refused
-        self._args = tuple(
-            [x for arg in arrays for x in (arg._args if isinstance(arg, broadcast) else (arg,))]
-        )
+        parts = [arg._args if isinstance(arg, broadcast) else (arg,) for arg in arrays]
+        self._args: tuple[Any, ...] = tuple([x for part in parts for x in part])
         self._geometry = np.broadcast(
             *[geometry(x) if type(x) is ndarray else fallback.gathered(x) for x in self._args]
         )
@@ -110,8 +109,12 @@ class broadcast:  # noqa: N801  # NumPy's spelling
         return 0 if self._real is None else int(self._real.index)
 
 
+def _of_geometry(name: str) -> property:
+    return property(lambda self: getattr(self._geometry, name))
+
+
 for _name in ("nd", "ndim", "numiter", "shape", "size"):
-    setattr(broadcast, _name, property(lambda self, _name=_name: getattr(self._geometry, _name)))
+    setattr(broadcast, _name, _of_geometry(_name))
 
 
 class NpzFile(np.lib.npyio.NpzFile):

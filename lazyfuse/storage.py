@@ -101,7 +101,9 @@ class Storage:
         if node.value is None:
             return None
         if node.value is not self.value:  # no name for the value here: own_value counts them
-            self.settle_on(own_value(node))
+            with evaluate.lock:
+                if node.value is not self.value:
+                    self.settle_on(own_value(node))
         return self.flat
 
     def settle_on(self, value: Array) -> Array:
@@ -110,10 +112,10 @@ class Storage:
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
         if type(flat.base) is not Holder:
             flat = held(flat, value)
-        self.value = value
         self.flat = flat
         self.origin = address(flat)
         self.picks = 0
+        self.value = value  # last: other threads take it as the sign that all is there
         return flat
 
     def force(self, reason: str) -> Array:

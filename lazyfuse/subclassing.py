@@ -84,7 +84,7 @@ class Bridge(np.ndarray):
 class UfuncBridge(Bridge):
     """The same for classes with an `__array_ufunc__` of their own, which calls this one."""
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray.__array_ufunc__`, for our ufuncs and operands as well."""
         named = {name: _real(x) for name, x in kwargs.items()}
         if type(named.get("out")) is tuple:

@@ -28,7 +28,7 @@ from lazyfuse.array import (
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
-from lazyfuse.operators import PLAIN
+from lazyfuse.operators import PLAIN, dtype_of
 from lazyfuse.recording import (
     is_operand,
     map_node,
@@ -307,7 +307,7 @@ def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
 def _takes(out: Any, node: Node, casting: str) -> bool:
     if type(out) is not ndarray or not may_write(out) or shape_of(out) != node.shape:
         return False
-    return bool(np.can_cast(node.dtype, out.dtype, casting))  # type: ignore[arg-type]
+    return bool(np.can_cast(node.dtype, dtype_of(out), casting))  # type: ignore[arg-type]
 
 
 def _recorded_reduction(self: ufunc, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

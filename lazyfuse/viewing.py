@@ -44,7 +44,7 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             rest = fallback.gathered(args[1:])
             result = theirs(whole, *rest, **fallback.gathered(kwargs))
             if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
-                return args[0][()]
+                return args[0][()]  # type: ignore[index]
             if type(result) is not np.ndarray or result.dtype == whole.dtype:
                 return _as_views(args[0], result, whole)
         return fallback.run(theirs, name, args, kwargs)
@@ -102,7 +102,10 @@ for _function in (np.shares_memory, np.may_share_memory):
     sharing_function(_function)
 for _name in VIEWS:
     globals()[_name] = view_function(getattr(np, _name))
-for _function in (np.linalg.diagonal, np.linalg.matrix_transpose):
-    view_function(_function)
-for _function in (stride_tricks.as_strided, stride_tricks.sliding_window_view):
-    view_function(_function)
+for _theirs in (
+    np.linalg.diagonal,
+    np.linalg.matrix_transpose,
+    stride_tricks.as_strided,
+    stride_tricks.sliding_window_view,
+):
+    view_function(_theirs)
