@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as _numpy
 
-from lazyfuse import (
-    _face,
-    _source_tree,  # noqa: F401  # first: completes the package in a checkout
-)
+from lazyfuse import _source_tree  # noqa: F401  # first: completes the package in a checkout
+
+# isort: split
+from lazyfuse import _face
 from lazyfuse.array import ndarray as ndarray
 from lazyfuse.config import options as options
 

@@ -113,7 +113,7 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
         return _recorded("maximum", (a, low))
     alone_here = size_of(shape_of(a)) == 1
     same = [
-        size_of(shape) == 1 and not (shape and alone_here)
+        size_of(shape) == 1 and not (alone_here and len(shape) == 1)
         for shape in (shape_of(low), shape_of(high))
     ]
     return _recorded("clip" if all(same) else "clip_each", (a, low, high))
