@@ -66,7 +66,7 @@ class Program(Protocol):
     source: Source
 
     def launch(self, launch: Launch) -> int:
-        """Run every chunk; return the union of IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid)."""
+        """Run every chunk; the IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid)."""
 
 
 class Device(Protocol):

@@ -8,8 +8,8 @@ An array is in one of three states:
 - direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
   real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
 - alone: `_node` stands for its values, pending or not; no other array shares its memory.
-- on a storage: `_storage` holds the values of a block, `_view` is the geometry of this array in
-  it, relative to address `_origin` (`views.ORIGIN` for a ghost, else that of real memory).
+- on a storage: `_storage` holds the values of a block, `_view` is a ghost: the geometry of this
+  array in it. `_reals` and `_ticket` find the real array in the storage (see `real_view`).
 """
 
 from __future__ import annotations
@@ -63,22 +63,27 @@ class ndarray(metaclass=Kind):  # noqa: N801  # NumPy's spelling
         "_base",
         "_layout",
         "_node",
-        "_origin",
+        "_picks",
+        "_reals",
         "_small",
         "_storage",
         "_thin",
+        "_ticket",
         "_view",
     )
 
     _base: ndarray | None  # the array that a view was made from
     _layout: Any  # of a view on a storage: its graph.Layout, once asked for
     _node: Node | None
-    _origin: int
+    _picks: int  # of an array that is alone: how often an element was read while it was pending
+    _reals: dict[int, Array] | None
     _small: Array | None
     _storage: Storage | None
+    _ticket: int
     _thin: bool  # direct, but not for the operators' fast path: may broadcast to something big
     _view: Array
 
+    _origin = ORIGIN  # where every `_view` starts
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -123,9 +128,8 @@ def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None)
     x._small = None
     x._node = None
     x._storage = storage
-    x._view = view
-    x._origin = origin
-    x._layout = None
+    x._view = view if origin == ORIGIN else ghost_at(view, origin)
+    x._layout = x._reals = None
     x._base = base
     return x
 
@@ -326,7 +330,7 @@ def is_part_of_number(x: ndarray) -> bool:
 
 def part_of(x: ndarray, node: Node) -> Node:
     """The parts that `x` looks at of complex numbers."""
-    second = address(x._view) - x._origin & x._view.itemsize
+    second = address(x._view) - ORIGIN & x._view.itemsize
     op = ops.TABLE["imag" if second else "real"]
     loop = dtypes.resolve(op, (node.dtype,))
     return Node(op, (node,), loop, node.shape, loop.out, node.perm, caller())
@@ -355,13 +359,13 @@ def layout_in_storage(x: ndarray) -> Layout:
     """The layout of an array in its storage (one object for all that cover the whole of it)."""
     storage = x._storage
     assert storage is not None
-    x._layout = layout = layout_in(storage.node, x._view, x._origin)
+    x._layout = layout = layout_in(storage.node, x._view)
     return layout
 
 
-def layout_in(node: Node, view: Array, origin: int) -> Layout:
-    """Where `view` lies in the memory of `node`; `whole` of it where it is all of it, in order."""
-    layout = layout_of(view, origin, node.dtype.itemsize)
+def layout_in(node: Node, view: Array) -> Layout:
+    """Where a ghost lies in the memory of `node`; `whole` of it where it is all of it, in order."""
+    layout = layout_of(view, ORIGIN, node.dtype.itemsize)
     full = whole(node.shape, node.perm)
     if layout == full:
         return full
@@ -401,14 +405,15 @@ def real_view(x: ndarray) -> Array:
     assert storage is not None
     flat = storage.memory()
     assert flat is not None
-    if x._origin == storage.origin:
-        return x._view
+    reals = x._reals
+    if reals is storage.reals:
+        found = reals.get(x._ticket)
+        if found is not None:  # another thread may have emptied the table just now
+            return found
     with evaluate.lock:
-        if x._origin != storage.origin:
-            view = x._view
-            x._view = place(view, flat, address(view) - x._origin)
-            x._origin = storage.origin
-        return x._view
+        real = place(x._view, flat, address(x._view) - ORIGIN)
+        x._reals, x._ticket = storage.add_real(real)
+        return real
 
 
 def geometry(x: ndarray) -> Array:
@@ -431,8 +436,7 @@ def storage_of(x: ndarray) -> Storage:
         node = x._node
         if node is not None:
             x._view = ghost(node.shape, node.dtype, node.perm)
-            x._origin = ORIGIN
-            x._layout = None
+            x._layout = x._reals = None
             # whoever looks meanwhile finds the one or the other
             x._storage = Storage(node)
             x._node = None
@@ -460,7 +464,7 @@ def export(x: ndarray) -> Array:
     pinned = settle(x)
     if pinned is not None:
         return pinned.view()
-    return place(x._view, array, address(x._view) - x._origin)
+    return place(x._view, array, address(x._view) - ORIGIN)
 
 
 # ------------------------------------------------------------------------------------ writing
@@ -545,9 +549,6 @@ def write_region(x: ndarray, layout: Layout, value: Node) -> None:
         evaluate.note_recorded(node)
         return
     storage.replace(node)
-    if x._origin != ORIGIN:  # do not keep the old memory alive
-        x._view = ghost_at(x._view, x._origin)
-        x._origin = ORIGIN
 
 
 def _as_whole(old: Node, value: Node, where: Where) -> Node:

@@ -28,7 +28,7 @@ from lazyfuse.array import (
     writable,
 )
 from lazyfuse.operators import dtype_of, real_operand, shape_of
-from lazyfuse.views import ORIGIN, Array, ghost_at
+from lazyfuse.views import ORIGIN, Array
 
 
 def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
@@ -38,7 +38,7 @@ def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
         return direct(view, base if base is not None else root_of(self))
     if view.dtype != storage.node.dtype and not is_part(view, storage.node.dtype):
         raise TypeError("[view] dtype: a recorded view keeps the dtype of its memory")
-    return on_storage(storage, view, self._origin, base if base is not None else root_of(self))
+    return on_storage(storage, view, ORIGIN, base if base is not None else root_of(self))
 
 
 def base_view(self: ndarray) -> Array:
@@ -46,10 +46,7 @@ def base_view(self: ndarray) -> Array:
     small = settle(self)
     if small is not None:
         return small
-    storage = storage_of(self)
-    if self._origin not in (ORIGIN, storage.origin) or storage.node.value is None:
-        self._view = ghost_at(self._view, self._origin)
-        self._origin = ORIGIN
+    storage_of(self)
     return self._view
 
 
@@ -74,14 +71,17 @@ def become(self: ndarray, other: ndarray) -> None:
     if other._small is not None:
         self._thin = other._thin
     elif other._storage is not None:
-        self._view, self._origin, self._layout = other._view, other._origin, other._layout
+        self._view, self._layout, self._reals = other._view, other._layout, None
 
 
 def own_view(self: ndarray) -> Array:
     """The numpy array whose flags are those of `self`."""
     base_view(self)
     small = self._small
-    return small if small is not None else self._view
+    if small is not None:
+        return small
+    self._reals = None  # the real array has the flags of now
+    return self._view
 
 
 def check_base(self: ndarray) -> None:
@@ -245,7 +245,7 @@ def _set_view(self: ndarray, view: Array) -> None:
         self._thin = array.is_thin(view)
     else:
         self._view = view
-        self._layout = None
+        self._layout = self._reals = None
 
 
 def _get_dtype(self: ndarray) -> Any:

@@ -115,7 +115,7 @@ def _is_direct(node: Node, device: Device) -> bool:
 
 def _run_direct(node: Node) -> None:
     """One operation on values that are there, by NumPy."""
-    values = [source.value for source in node.src]
+    values = [source.value for source in node.src if source.value is not None]
     perms = [source.perm for source in node.src]
     try:
         with floating.collecting() as flags:
@@ -474,7 +474,7 @@ class Run:
         inputs: list[Array],
         outputs: list[Array],
     ) -> tuple[Lowered, Program | None]:
-        """A kernel at these sizes and strides; its program is chosen at each use until it is final."""
+        """A kernel at these sizes and strides; its program is chosen until the choice is final."""
         rank = len(shape)
         for array in inputs:
             if any(stride % array.itemsize for stride in array.strides):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
 from lazyfuse import evaluate
 from lazyfuse.array import ndarray, node_of
 from lazyfuse.codegen import ops
@@ -183,5 +182,4 @@ def explain(*arrays: Any) -> Explanation:
 
     Returns an object whose `str()` is the report and whose `kernels` lists the kernels.
     """
-
     return explain_nodes([node_of(x) for x in arrays if isinstance(x, ndarray)])

@@ -49,7 +49,7 @@ from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
 from lazyfuse.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
 from lazyfuse.standins import blank
 from lazyfuse.storage import leaf
-from lazyfuse.views import ORIGIN, Array, address, ghost, ghost_at, keep_order
+from lazyfuse.views import ORIGIN, Array, address, ghost, keep_order
 
 BASIC = frozenset((int, slice, EllipsisType, type(None)))
 
@@ -145,7 +145,7 @@ def _read(self: ndarray, key: Any) -> Any:
         if node.value is None:
             view = ghost(node.shape, node.dtype, node.perm)[_open(key)]
             if not view.ndim and not _has_ellipsis(key):
-                return _pick(self, key, layout_in(node, view, ORIGIN))
+                return _pick(self, key, layout_in(node, view))
         elif _is_pick(key, len(node.shape)):
             return node.value[key]
     return _read_storage(self, key)
@@ -158,16 +158,15 @@ def _read_storage(self: ndarray, key: Any) -> Any:
         value = real_view(self)[key]
         if type(value) is not Real:
             return value
-        return on_storage(storage, value, storage.origin, base)
-    if self._origin != ORIGIN:
-        self._view = ghost_at(self._view, self._origin)
-        self._origin = ORIGIN
+        part = on_storage(storage, self._view[key], ORIGIN, base)
+        part._reals, part._ticket = storage.add_real(value)
+        return part
     view = self._view[_open(key)]
     if not view.ndim and not _has_ellipsis(key):
         if is_part_of_number(self):
             gather(self)
             return self[key]
-        return _pick(self, key, layout_in(storage.node, view, ORIGIN))
+        return _pick(self, key, layout_in(storage.node, view))
     return on_storage(storage, view, ORIGIN, base)
 
 
@@ -197,7 +196,7 @@ def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
         picks = storage.picks
         node = storage.node
     else:
-        picks = self._origin = getattr(self, "_origin", 0) + 1  # free while the array is alone
+        picks = self._picks = getattr(self, "_picks", 0) + 1
         node = self._node  # type: ignore[assignment]
     if picks > PICK_LIMIT:
         gather(self)
@@ -312,8 +311,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         write_now(self, key, value)
         return
     node = self._node
-    origin = ORIGIN if node is not None else self._origin
-    layout = layout_in(node if node is not None else self._storage.node, region, origin)
+    layout = layout_in(node if node is not None else self._storage.node, region)
     if _is_itself(self, region, value):
         return
     new_value = value_node(value, dtype, region.shape, () if element else ...)
@@ -405,8 +403,7 @@ def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
         return False
     if value._storage is not self._storage or value._view.shape != region.shape:
         return False
-    same = address(value._view) - value._origin == address(region) - self._origin
-    return same and value._view.strides == region.strides
+    return address(value._view) == address(region) and value._view.strides == region.strides
 
 
 def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -> Node | None:

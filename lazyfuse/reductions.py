@@ -386,6 +386,8 @@ def _spread(
 ) -> Any:
     node = _var(a, axis, dtype, ddof, keepdims, *unusual)
     if root:
+        if node.dtype.kind not in "fc":
+            raise _Refused  # NumPy's error, or a scalar's conversion
         node = cast_node(step(TABLE["sqrt"], node), node.dtype)
     return from_node(node)
 
@@ -460,7 +462,8 @@ def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: An
     if axis is None:
         shape = (size_of(shape),)
     axis = None if axis is None else axes[0]
-    return host(name, lambda value: theirs(value, axis, asked), (x,), shape, probe.dtype)
+    # the name in NumPy's warnings
+    return host("accumulate", lambda value: theirs(value, axis, asked), (x,), shape, probe.dtype)
 
 
 cumsum = _scan("cumsum", np.cumsum, _ADD)

@@ -6,6 +6,7 @@ numpy arrays elsewhere were made from. Knows nodes and numpy arrays, not the arr
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from sys import getrefcount
 from typing import Any
@@ -77,14 +78,32 @@ class Root:
         return self.own < 0 or getrefcount(self.array) > self.own + 1  # 1: the argument
 
 
+# Views of one block that are in use at the same time; a view is some 100 bytes.
+REALS_LIMIT = 256
+
+_tickets = itertools.count()
+
+
 class Storage:
     """One block of memory with its views. `node` stands for its present values, packed.
 
     `flat` is the block as a flat numpy array once the values are there (see `memory`), `origin`
-    its address. A pinned storage is never pending again: everything on it runs at once.
+    its address. `reals` are the numpy arrays over it that arrays of ours stand for: they go when
+    the values are replaced, for nothing may keep old memory alive or make it look shared.
+    A pinned storage is never pending again: everything on it runs at once.
     """
 
-    __slots__ = ("__weakref__", "flat", "node", "origin", "picks", "pinned", "roots", "value")
+    __slots__ = (
+        "__weakref__",
+        "flat",
+        "node",
+        "origin",
+        "picks",
+        "pinned",
+        "reals",
+        "roots",
+        "value",
+    )
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -94,6 +113,7 @@ class Storage:
         self.roots: list[Root] | None = None
         self.pinned = False
         self.picks = 0
+        self.reals: dict[int, Array] = {}
 
     def memory(self) -> Array | None:
         """The flat memory, if the values are there."""
@@ -112,11 +132,27 @@ class Storage:
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
         if type(flat.base) is not Holder:
             flat = held(flat, value)
+        self.forget_reals()
         self.flat = flat
         self.origin = address(flat)
         self.picks = 0
         self.value = value  # last: other threads take it as the sign that all is there
         return flat
+
+    def forget_reals(self) -> None:
+        """Drop the numpy arrays over the memory; whoever holds the old table finds it empty."""
+        reals = self.reals
+        self.reals = {}
+        reals.clear()
+
+    def add_real(self, view: Array) -> tuple[dict[int, Array], int]:
+        """Keep a numpy array over the memory while the values last; where to find it."""
+        if len(self.reals) >= REALS_LIMIT:  # a loop over parts that are long gone
+            self.forget_reals()
+        reals = self.reals
+        ticket = next(_tickets)
+        reals[ticket] = view
+        return reals, ticket
 
     def force(self, reason: str) -> Array:
         """The flat memory, evaluated if need be."""
@@ -184,6 +220,7 @@ class Storage:
         """Let `node` hold the present values: shape, dtype and order are those of the old one."""
         self.node = node
         self.value = self.flat = None
+        self.forget_reals()
         evaluate.note_recorded(node)
 
 

@@ -115,10 +115,9 @@ class Maker:
         if kind < 0.9:
             return self.view(node)
         if kind < 0.95:
-            full = Node(
+            return Node(
                 ops.FULL, (self.scalar(node.dtype),), None, node.shape, node.dtype, None, None
             )
-            return full
         same = [n for n in self.made if n.shape == node.shape]
         return (
             self.update(node, rng.choice(same))

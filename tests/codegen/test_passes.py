@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.codegen.random_graphs import Maker, random_graph
 
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.graph import Layout, Node
@@ -16,6 +15,7 @@ from lazyfuse.codegen.linearize import Graph, linearize
 from lazyfuse.codegen.passes import PASSES
 from lazyfuse.codegen.plan import make_plan
 from lazyfuse.codegen.show import as_numpy
+from tests.codegen.random_graphs import Maker, random_graph
 
 COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
 

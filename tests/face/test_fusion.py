@@ -8,7 +8,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,8 @@ N = 50_000
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def _fresh() -> None:
     report.reset()
-    yield
 
 
 def pair(shape: Any = N) -> tuple[Any, Any]:
