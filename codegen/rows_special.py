@@ -31,7 +31,7 @@ def _same(dtypes: tuple[Any, ...]) -> Resolved:
 
 def _clipped(x: Array, low: Array, high: Array) -> Array:
     """The loop for bounds that are the same everywhere."""
-    if np.size(low) == 1 == np.size(high):
+    if np.size(low) == 1 == np.size(high) or x.dtype == np.float16:  # that has a loop of its own
         return np.asarray(np.clip(x, low, high))
     raised = np.where((x < low) | (low != low), low, x)
     return np.where((raised > high) | (high != high), high, raised)
@@ -39,6 +39,8 @@ def _clipped(x: Array, low: Array, high: Array) -> Array:
 
 def _clipped_each(x: Array, low: Array, high: Array) -> Array:
     """The loop for bounds that differ from element to element."""
+    if x.dtype == np.float16:
+        return np.asarray(np.clip(x, low, high))
     raised = np.where((x != x) | (x > low), x, low)
     return np.where((raised != raised) | (raised < high), raised, high)
 

@@ -34,6 +34,9 @@ from lazyfuse import (  # noqa: F401  # each registers its functions
     viewing,
 )
 
+# isort: split
+from lazyfuse import shortcuts  # noqa: F401  # after all: it wraps what they registered
+
 ADDED = (
     "accelerate",
     "cache_clear",

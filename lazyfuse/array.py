@@ -21,8 +21,16 @@ import numpy as np
 
 from lazyfuse import config, errstate, evaluate
 from lazyfuse.codegen import dtypes, ops
-from lazyfuse.codegen.graph import Layout, Node, Shape, Where
-from lazyfuse.storage import CANONICAL, LENT, Storage, foreign, is_countable, leaf, own_value
+from lazyfuse.codegen.graph import Layout, Node, Where
+from lazyfuse.nodes import INSIDE as INSIDE
+from lazyfuse.nodes import caller as caller
+from lazyfuse.nodes import captured_copy as captured_copy
+from lazyfuse.nodes import cast_node as cast_node
+from lazyfuse.nodes import copy_of as copy_of
+from lazyfuse.nodes import full_node as full_node
+from lazyfuse.nodes import scalar_node as scalar_node
+from lazyfuse.storage import CANONICAL as CANONICAL
+from lazyfuse.storage import LENT, Storage, foreign, is_countable, leaf, own_value
 from lazyfuse.subclassing import Kind
 from lazyfuse.views import (
     ORIGIN,
@@ -47,12 +55,8 @@ from lazyfuse.views import (
 ERRSTATE_PLAIN = True
 """Whether NumPy's floating-point error state is its default: only then is recording plain."""
 
-INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices"))
-"""Packages whose frames are never a user's source line."""
-
 options = config.options
 new = object.__new__
-_getframe = sys._getframe
 
 
 class ndarray(metaclass=Kind):  # noqa: N801  # NumPy's spelling
@@ -200,7 +204,7 @@ def _known(value: Array, owner: Any) -> ndarray | None:
         roots = [root.array for root in owner.roots or ()]
         if not any(last is terminal(each) for each in (flat, owner.value, *roots)):
             return None
-    if value.dtype != flat.dtype and not is_part(value, flat.dtype) or not affine(value):
+    if (value.dtype != flat.dtype and not is_part(value, flat.dtype)) or not affine(value):
         pin(owner)
         return direct(value)
     if owner.pinned:
@@ -237,18 +241,6 @@ make_scalar = _no_scalars  # scalars.py puts the real one here
 # ------------------------------------------------------------------------------------ reading
 
 
-def caller() -> Where:
-    """The user's source line: the first frame outside lazyfuse."""
-    frame = _getframe(1)
-    while frame.f_globals.get("__package__") in INSIDE:
-        back = frame.f_back
-        if back is None:
-            break
-        frame = back
-    where = (frame.f_code, frame.f_lasti)
-    return where if ERRSTATE_PLAIN else errstate.Quiet.at(where, errstate.ignored_bits())
-
-
 def settle(x: ndarray) -> Array | None:
     """The real array, if `x` is direct or has become so; see `ready`."""
     small = x._small
@@ -266,10 +258,10 @@ def settle(x: ndarray) -> Array | None:
     node = x._node
     if node is None:  # another thread has moved the array on since we looked
         return x._small
-    value = node.value  # type: ignore[assignment]
-    if value is None or value.size >= options.eager_below or type(x) is not ndarray:
+    found = node.value
+    if found is None or found.size >= options.eager_below or type(x) is not ndarray:
         return None
-    del value
+    del found
     # the slot, our name and getrefcount's argument
     taken = own_value(node)
     x._small = taken.copy(order="K") if sys.getrefcount(node) > 3 else taken
@@ -336,25 +328,6 @@ def part_of(x: ndarray, node: Node) -> Node:
     return Node(op, (node,), loop, node.shape, loop.out, node.perm, caller())
 
 
-def captured_copy(value: Array) -> Node:
-    """A node for the present values of real memory that may change later."""
-    if not value.ndim:
-        return scalar_node(value, CANONICAL[value.dtype])
-    if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
-        copy = np.empty_like(ghost(value.shape, value.dtype, result_order(value.shape, (value,))))
-        copy[...] = value
-    else:
-        copy = value.copy(order="K")
-    return leaf(copy, packed_order(copy)[1])
-
-
-def scalar_node(value: Any, dtype: DType) -> Node:
-    """A node for one number."""
-    node = Node(ops.SCALAR, (), None, (), dtype, None, None)
-    node.value = np.array(value, dtype)
-    return node
-
-
 def layout_in_storage(x: ndarray) -> Layout:
     """The layout of an array in its storage (one object for all that cover the whole of it)."""
     storage = x._storage
@@ -369,10 +342,10 @@ def layout_in(node: Node, view: Array) -> Layout:
     full = whole(node.shape, node.perm)
     if layout == full:
         return full
-    if layout.offset == 0 and layout.shape == full.shape:
-        if same_strides(view, byte_strides(node.shape, node.perm, node.dtype.itemsize)):
-            return full
-    return layout
+    if layout.offset or layout.shape != full.shape:
+        return layout
+    packed = byte_strides(node.shape, node.perm, node.dtype.itemsize)
+    return full if same_strides(view, packed) else layout
 
 
 def gather(x: ndarray) -> Array:
@@ -468,26 +441,6 @@ def export(x: ndarray) -> Array:
 
 
 # ------------------------------------------------------------------------------------ writing
-
-
-def copy_of(node: Node) -> Node:
-    """A node with the same values in memory of its own."""
-    op = ops.TABLE["copy"]
-    loop = dtypes.resolve(op, (node.dtype,))
-    return Node(op, (node,), loop, node.shape, node.dtype, node.perm, caller())
-
-
-def cast_node(node: Node, dtype: DType) -> Node:
-    """The values of `node` converted as NumPy's unsafe casting does."""
-    if node.dtype is dtype or node.dtype == dtype:
-        return node
-    loop = dtypes.cast_loop(node.dtype, dtype)
-    return Node(ops.TABLE["cast"], (node,), loop, node.shape, dtype, node.perm, caller())
-
-
-def full_node(value: Node, shape: Shape, dtype: DType, perm: tuple[int, ...] | None) -> Node:
-    """One number repeated."""
-    return Node(ops.FULL, (value,), None, shape, dtype, perm, caller())
 
 
 def writable(x: ndarray, reason: str) -> Array:

@@ -125,7 +125,8 @@ class Flags:
     def __setitem__(self, name: str, value: Any) -> None:
         names = {"WRITEABLE": "writeable", "W": "writeable", "ALIGNED": "aligned", "A": "aligned"}
         if name not in names:
-            np.empty(1).flags[name] = value  # raises
+            flags: Any = np.empty(1).flags
+            flags[name] = value  # raises
         setattr(self, names[name], value)
 
     def __eq__(self, other: object) -> bool:
@@ -228,8 +229,8 @@ def _get_shape(self: ndarray) -> tuple[int, ...]:
     node = self._node
     if node is not None:
         return node.shape
-    small = self._small
-    return small.shape if small is not None else self._view.shape
+    shape: tuple[int, ...] = geometry(self).shape
+    return shape
 
 
 def _set_shape(self: ndarray, shape: Any) -> None:
@@ -257,7 +258,7 @@ def _get_dtype(self: ndarray) -> Any:
 
 
 def _set_dtype(self: ndarray, dtype: Any) -> None:
-    view = pinned(self)[...]
+    view: Any = pinned(self)[...]
     view.dtype = dtype
     _set_view(self, view)
 
@@ -323,7 +324,8 @@ def _get_base(self: ndarray) -> Any:
 
 def _set_flat(self: ndarray, value: Any) -> None:
     value = real_operand(value)
-    writable(self, "flat").flat = value
+    real: Any = writable(self, "flat")
+    real.flat = value
 
 
 def _transposed(self: ndarray) -> Any:
@@ -360,7 +362,9 @@ def _get_flat(self: ndarray) -> flatiter:
 
 
 def _set_data(self: ndarray, value: Any) -> None:
-    raise AttributeError("[data] assignment: memory of an array cannot be exchanged; use a[...] = b")
+    raise AttributeError(
+        "[data] assignment: memory of an array cannot be exchanged; use a[...] = b"
+    )
 
 
 PROPERTIES: dict[str, property] = {
@@ -371,9 +375,7 @@ PROPERTIES: dict[str, property] = {
     "data": property(lambda self: export(self).data, _set_data),
     "device": property(lambda self: "cpu", _set_device),
     "dtype": property(_get_dtype, _set_dtype),
-    "flags": property(
-        lambda self: Flags(self) if settle(self) is None else self._small.flags
-    ),
+    "flags": property(lambda self: Flags(self) if settle(self) is None else self._small.flags),
     "flat": property(_get_flat, _set_flat),
     "imag": property(_get_imag, _set_imag),
     "itemsize": property(lambda self: _get_dtype(self).itemsize),

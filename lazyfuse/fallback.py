@@ -160,7 +160,7 @@ def gathered(value: Any) -> Any:
 def _wrap_array(value: Any, kept: Kept) -> Any:
     for real, ours in kept:
         if value is real:
-            return ours if type(ours) is ndarray else wrap_shared(value)
+            return ours if ours is real or type(ours) is ndarray else wrap_shared(value)
     if value.base is not None:
         for real, ours in kept:
             if np.may_share_memory(value, real):
@@ -238,6 +238,8 @@ def _borrow_out(out: Any, loans: Kept) -> Any:
     if type(out) is tuple:
         return tuple([_borrow_out(item, loans) for item in out])
     if type(out) is not ndarray:
+        if type(out) is np.ndarray:
+            loans.append((out, out))  # comes back as it is
         return out
     real = writable(out, "in-place function")
     loans.append((real, out))
@@ -301,6 +303,11 @@ def counts() -> dict[tuple[str, str, int], int]:
 def clear_counts() -> None:
     """Forget what `counts` would tell."""
     _counts.clear()
+
+
+def given(**named: Any) -> dict[str, Any]:
+    """The keyword arguments that say something: objects that override see no others."""
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

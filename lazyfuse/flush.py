@@ -6,19 +6,19 @@ Owns the rules and their reason codes. Knows nodes, not arrays; what runs them i
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Sequence
+from weakref import ref
 
 from lazyfuse import config
-from lazyfuse.codegen.graph import Node, Where, topological
+from lazyfuse.codegen.graph import Node, topological
 
 # A launch costs some ten microseconds: that many element operations are worth one.
 WORTH_A_LAUNCH = 1 << 18
 # A loop is one when a line has come round this often since somebody last looked: short inner loops
 # (Horner's rule, three components) fuse as a whole, long ones keep one structure per iteration.
 ROUNDS = 8
-# How often the bytes held by recorded work are counted, in recorded operations.
-COUNT_BYTES_EVERY = 64
+# Recorded operations before the limits are looked at.
+CHECK_AFTER = 64
 
 LOOP = "loop: the line came round again"
 NODES = "nodes: the recorded graph reached its limit"
@@ -28,40 +28,61 @@ BYTES = "bytes: recorded work holds more memory than the budget"
 class Pending:
     """The operations recorded since the last flush."""
 
-    __slots__ = ("elements", "evaluate", "lines", "looping", "nodes", "rounds")
+    __slots__ = (
+        "elements",
+        "elements_due",
+        "evaluate",
+        "lines",
+        "looping",
+        "nodes",
+        "nodes_due",
+        "rounds",
+    )
 
     def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
         self.evaluate = evaluate
-        self.nodes: list[weakref.ref[Node]] = []
-        self.lines: set[Where] = set()  # that came since the last evaluation
-        self.rounds: dict[Where, int] = {}  # how often each came since the last sink
+        self.nodes: list[ref[Node]] = []
+        self.lines: set[int] = set()  # that came since the last evaluation
+        self.rounds: dict[int, int] = {}  # how often each came since the last sink
         self.looping = False  # while a loop's own flush runs
         self.elements = 0
+        self.plan_check()
 
     def note(self, node: Node) -> None:
         """Called once for each recorded node; may evaluate what was recorded before it."""
         where = node.where
-        count = len(self.nodes)
         if where is not None:
-            self.rounds[where] = rounds = self.rounds.get(where, 0) + 1
-            if rounds > ROUNDS and where in self.lines and self.elements >= WORTH_A_LAUNCH:
+            line = (id(where[0]) << 20) + where[1]  # hashing a code object hashes its text
+            self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
+            if rounds > ROUNDS and line in self.lines and self.elements >= WORTH_A_LAUNCH:
                 self.flush_loop(node)
-                count = 0
-            self.lines.add(where)
-        if count and count % COUNT_BYTES_EVERY == 0:
-            self.check_limits(node, count)
-        self.nodes.append(weakref.ref(node))
+            self.lines.add(line)
+        self.nodes.append(ref(node))
         size = 1
         for length in node.shape:
             size *= length
         self.elements += size
+        if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
+            self.check_limits(node)
 
-    def check_limits(self, node: Node, count: int) -> None:
+    def check_limits(self, newest: Node) -> None:
+        """Look whether the graph or what it keeps alive has grown beyond the budget."""
+        self.nodes = [each for each in self.nodes if _is_pending(each())]
         options = config.options
-        if 0 < options.flush_nodes <= count:
-            self.flush(node, NODES)
-        elif 0 < options.flush_bytes < held_bytes(self.frontier(node)):
-            self.flush(node, BYTES)
+        if 0 < options.flush_nodes <= len(self.nodes):
+            self.flush(newest, NODES)
+        elif 0 < options.flush_bytes < held_bytes(self.frontier(newest)):
+            self.flush(newest, BYTES)
+        self.plan_check()
+
+    def plan_check(self) -> None:
+        """Look again when the graph has doubled, or as many bytes as the budget were recorded."""
+        options = config.options
+        due = max(CHECK_AFTER, 2 * len(self.nodes))
+        self.nodes_due = min(due, options.flush_nodes) if options.flush_nodes else due
+        if len(self.nodes) >= self.nodes_due:
+            self.nodes_due = due
+        self.elements_due = self.elements + max(options.flush_bytes, 1 << 20) // 8
 
     def flush(self, newest: Node, reason: str) -> None:
         """Evaluate every array that is still wanted and was recorded before `newest`."""
@@ -81,17 +102,19 @@ class Pending:
 
     def settle(self) -> None:
         """Called after an evaluation: what it did is no longer pending work."""
-        self.nodes = [ref for ref in self.nodes if _is_pending(ref())]
+        self.nodes = [each for each in self.nodes if _is_pending(each())]
         self.elements = 0
         self.lines.clear()
+        self.plan_check()
         if not self.looping:
             self.rounds.clear()
 
     def frontier(self, newest: Node) -> list[Node]:
         """Pending nodes that are alive and not merely operands of other pending nodes."""
-        alive = [node for ref in self.nodes if (node := ref()) is not None and node.value is None]
+        found = [each() for each in self.nodes]
+        alive = [n for n in found if n is not None and n.value is None and n is not newest]
         used = {id(source) for node in alive for source in node.src}
-        return [node for node in alive if id(node) not in used and node is not newest]
+        return [node for node in alive if id(node) not in used]
 
 
 def _is_pending(node: Node | None) -> bool:

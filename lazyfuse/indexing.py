@@ -68,7 +68,7 @@ def is_basic(key: Any) -> bool:
     if type(key) is int:
         return True
     if type(key) is tuple:
-        for part in key:
+        for part in key:  # noqa: SIM110  # all() is a call more on a hot path
             if type(part) not in BASIC:
                 return False
         return True
@@ -101,9 +101,13 @@ def _real_part(part: Any) -> Any:
 # ---------------------------------------------------------------------------------------- reads
 
 
-def __getitem__(self: ndarray, key: Any) -> Any:
+def get_item(self: ndarray, key: Any) -> Any:
+    """As `numpy.ndarray.__getitem__`."""
     small = self._small
     if small is None:
+        node = self._node
+        if node is not None and (real := node.value) is not None and _is_pick(key, real.ndim):
+            return real[key]
         return _read(self, key)
     kind = type(key)
     if kind is int or kind is slice or is_basic(key):
@@ -139,15 +143,12 @@ def _read(self: ndarray, key: Any) -> Any:
         if not is_basic(key):
             return _read_advanced(self, key)
     if settle(self) is not None:
-        return self[key]
+        return self[key]  # type: ignore[index]
     node = self._node
-    if node is not None:
-        if node.value is None:
-            view = ghost(node.shape, node.dtype, node.perm)[_open(key)]
-            if not view.ndim and not _has_ellipsis(key):
-                return _pick(self, key, layout_in(node, view))
-        elif _is_pick(key, len(node.shape)):
-            return node.value[key]
+    if node is not None and node.value is None:
+        view = ghost(node.shape, node.dtype, node.perm)[_open(key)]
+        if not view.ndim and not _has_ellipsis(key):
+            return _pick(self, key, layout_in(node, view))
     return _read_storage(self, key)
 
 
@@ -165,7 +166,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
     if not view.ndim and not _has_ellipsis(key):
         if is_part_of_number(self):
             gather(self)
-            return self[key]
+            return self[key]  # type: ignore[index]
         return _pick(self, key, layout_in(storage.node, view))
     return on_storage(storage, view, ORIGIN, base)
 
@@ -185,7 +186,7 @@ def _open(key: Any) -> Any:
 
 
 def _has_ellipsis(key: Any) -> bool:
-    return key is Ellipsis or type(key) is tuple and Ellipsis in key
+    return key is Ellipsis or (type(key) is tuple and Ellipsis in key)
 
 
 def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
@@ -200,7 +201,7 @@ def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
         node = self._node  # type: ignore[assignment]
     if picks > PICK_LIMIT:
         gather(self)
-        return self[key]
+        return self[key]  # type: ignore[index]
     return from_node(Node(ops.VIEW, (node,), layout, (), node.dtype, None, None))
 
 
@@ -215,9 +216,15 @@ def _read_advanced(self: ndarray, key: Any) -> Any:
 # --------------------------------------------------------------------------------------- writes
 
 
-def __setitem__(self: ndarray, key: Any, value: Any) -> None:
+def set_item(self: ndarray, key: Any, value: Any) -> None:
+    """As `numpy.ndarray.__setitem__`."""
     small = self._small
     if small is None:
+        if type(value) in PLAIN and options.eager_below > 1:
+            real = _live(self)
+            if real is not None and _is_pick(key, real.ndim):
+                real[key] = value
+                return
         _write(self, key, value)
         return
     if type(value) in OURS:
@@ -229,7 +236,7 @@ def __setitem__(self: ndarray, key: Any, value: Any) -> None:
 
 def _write(self: ndarray, key: Any, value: Any) -> None:
     if settle(self) is not None:
-        self[key] = value
+        self[key] = value  # type: ignore[index]
         return
     if is_basic(key) and (real := _live(self)) is not None and _write_live(real, key, value):
         return
@@ -266,16 +273,12 @@ def _live(self: ndarray) -> Array | None:
 
 def _write_live(real: Array, key: Any, value: Any) -> bool:
     """Write a small part of real memory, if the value is there."""
-    limit = options.eager_below
     if type(value) not in PLAIN:
         if type(value) not in OURS or ready(value) is None:
             return False
         value = real_operand(value)
-    elif limit > 1 and _is_pick(key, real.ndim):
-        real[key] = value
-        return True
     region = real[_open(key)]
-    if region.size >= limit:
+    if region.size >= options.eager_below:
         return False
     if region.ndim or _has_ellipsis(key):
         region[...] = value
@@ -300,6 +303,8 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         stand[...] = 0  # raises, before the index is looked at
     region = view[_open(key)]
     dtype = dtype_of(self)
+    if _may_not_hold(dtype, value):
+        value = real_operand(value)
     # an element takes what a sequence holds by rules of its dtype: NumPy knows them
     element = not region.ndim and not _has_ellipsis(key)
     if element and _is_strange(value, dtype):
@@ -311,7 +316,11 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         write_now(self, key, value)
         return
     node = self._node
-    layout = layout_in(node if node is not None else self._storage.node, region)
+    storage = self._storage
+    holder = storage.node if storage is not None else node
+    assert holder is not None
+    layout = layout_in(holder, region)
+    del holder
     if _is_itself(self, region, value):
         return
     new_value = value_node(value, dtype, region.shape, () if element else ...)
@@ -330,13 +339,20 @@ def _converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
     return converted
 
 
+def _may_not_hold(dtype: Any, value: Any) -> bool:
+    """Whether NumPy looks at a lazy scalar, to refuse numbers that integers cannot hold."""
+    if type(value) not in OURS or type(value) is ndarray or dtype.kind not in "iu":
+        return False
+    return not np.can_cast(dtype_of(value), dtype)
+
+
 def _is_strange(value: Any, dtype: Any) -> bool:
     """Whether an element does not take `value` by a plain cast."""
     if type(value) in PLAIN:
         return False
     if type(value) not in OURS and type(value) is not Real:
         return True
-    kind = value.dtype.kind  # type: ignore[attr-defined]
+    kind = value.dtype.kind
     return shape_of(value) != () or (kind in "fc" and kind != dtype.kind)
 
 
@@ -472,15 +488,15 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
         not self._view.flags.writeable or is_part_of_number(self) or self._storage.shared()
     ):
         return False
-    if type(mask) not in OURS or ready(mask) is not None:
-        if _at_once(self, geometry(self), value):
-            return False
+    known = type(mask) not in OURS or ready(mask) is not None
+    if known and _at_once(self, geometry(self), value):
+        return False
     rest = shape[len(covered) :]
     own = shape_of(value)
     single = size_of(own) == 1 and len(own) <= 1
     if not single and (len(own) > len(rest) or not _fits(own, rest)):
         return False
-    if isinstance(value, np.generic):  # masks convert it as they do arrays
+    if type(value) not in OURS and isinstance(value, np.generic):  # converted as arrays are
         value = np.asarray(value)
     chosen = value_node(value, dtype_of(self), () if single else rest)
     if chosen is None:
@@ -506,6 +522,7 @@ def _select(self: ndarray, mask: Node, chosen: Node) -> None:
     write_node(self, Node(op, (mask, chosen, old), loop, shape, old.dtype, perm, where))
 
 
-for _function in (__getitem__, __setitem__):
-    _function.__qualname__ = f"ndarray.{_function.__name__}"
-    setattr(ndarray, _function.__name__, _function)
+for _name, _function in (("__getitem__", get_item), ("__setitem__", set_item)):
+    _function.__name__ = _name
+    _function.__qualname__ = f"ndarray.{_name}"
+    setattr(ndarray, _name, _function)

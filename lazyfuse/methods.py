@@ -6,24 +6,23 @@ modules that record them say what to call instead (`install`). Importing this mo
 
 from __future__ import annotations
 
+import contextlib
 import copy as copying
 import operator
 import types
-from sys import getrefcount
-from weakref import getweakrefcount
 from collections.abc import Callable, Iterator, Mapping
+from sys import getrefcount
 from typing import Any
+from weakref import getweakrefcount
 
 import numpy as np
 
-from lazyfuse import array
+from lazyfuse import evaluate
 from lazyfuse.array import (
     CANONICAL,
     OURS,
     alone,
     caller,
-    cast_node,
-    copy_of,
     direct,
     export,
     gather,
@@ -39,7 +38,7 @@ from lazyfuse.array import (
 from lazyfuse.attributes import base_view, become, check_base, derive, own_view, pinned
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node
-from lazyfuse.operators import dtype_of, order_of, real_operand, shape_of
+from lazyfuse.operators import dtype_of, real_operand, shape_of
 from lazyfuse.storage import LENT
 from lazyfuse.views import Array, Perm, ghost, keep_order, packed_order
 
@@ -49,22 +48,27 @@ Method = Callable[..., Any]
 
 
 def transpose(self: ndarray, /, *axes: Any) -> Any:
+    """As `numpy.ndarray.transpose`."""
     return derive(self, base_view(self).transpose(*real_arguments(axes)))
 
 
 def swapaxes(self: ndarray, /, axis1: Any, axis2: Any) -> Any:
+    """As `numpy.ndarray.swapaxes`."""
     return derive(self, base_view(self).swapaxes(axis1, axis2))
 
 
 def squeeze(self: ndarray, /, axis: Any = None) -> Any:
+    """As `numpy.ndarray.squeeze`."""
     return derive(self, base_view(self).squeeze(axis))
 
 
 def diagonal(self: ndarray, /, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
+    """As `numpy.ndarray.diagonal`."""
     return derive(self, base_view(self).diagonal(offset, axis1, axis2))
 
 
 def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
+    """As `numpy.ndarray.reshape`."""
     small = self._small
     shape = real_arguments(shape)
     if small is not None:
@@ -83,7 +87,8 @@ def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -
             if copy is False:
                 raise
     rank = len(shape_of(self))
-    fresh = alone(_copied(self, tuple(reversed(range(rank))) if order == "F" and rank > 1 else None))
+    perm = tuple(reversed(range(rank))) if order == "F" and rank > 1 else None
+    fresh = alone(_copied(self, perm))
     return derive(fresh, base_view(fresh).reshape(target, order=order, copy=False))
 
 
@@ -105,6 +110,7 @@ def _copied(self: ndarray, /, perm: Perm) -> Node:
 
 
 def ravel(self: ndarray, /, order: Any = "C") -> Any:
+    """As `numpy.ndarray.ravel`."""
     small = settle(self)
     if small is not None:
         return _viewed(self, small, small.ravel(order))
@@ -124,6 +130,7 @@ def ravel(self: ndarray, /, order: Any = "C") -> Any:
 
 
 def flatten(self: ndarray, /, order: Any = "C") -> Any:
+    """As `numpy.ndarray.flatten`."""
     small = settle(self)
     if small is not None:
         return wrap(small.flatten(order))
@@ -131,6 +138,7 @@ def flatten(self: ndarray, /, order: Any = "C") -> Any:
 
 
 def view(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
+    """As `numpy.ndarray.view`."""
     if not args and not kwargs:
         return derive(self, base_view(self).view())
     kind = kwargs.pop("type", None)
@@ -161,10 +169,12 @@ def _view_dtype(self: ndarray, /, dtype: Any) -> Any:
 
 
 def getfield(self: ndarray, /, dtype: Any, offset: Any = 0) -> Any:
+    """As `numpy.ndarray.getfield`."""
     return direct(pinned(self).getfield(dtype, offset), root_of(self))
 
 
 def setfield(self: ndarray, /, val: Any, dtype: Any, offset: Any = 0) -> None:
+    """As `numpy.ndarray.setfield`."""
     pinned(self).setfield(real_operand(val), dtype, offset)
 
 
@@ -172,6 +182,7 @@ def setfield(self: ndarray, /, val: Any, dtype: Any, offset: Any = 0) -> None:
 
 
 def copy(self: ndarray, /, order: Any = "C") -> Any:
+    """As `numpy.ndarray.copy`."""
     small = settle(self)
     if small is not None:
         return wrap(small.copy(order))
@@ -179,7 +190,7 @@ def copy(self: ndarray, /, order: Any = "C") -> Any:
 
 
 def _noted(node: Node) -> Node:
-    array.evaluate.note_recorded(node)
+    evaluate.note_recorded(node)
     return node
 
 
@@ -212,6 +223,7 @@ def astype(
     subok: Any = True,
     copy: Any = True,
 ) -> Any:
+    """As `numpy.ndarray.astype`."""
     small = settle(self)
     if small is not None:
         result = small.astype(dtype, order, casting, subok, copy)
@@ -244,6 +256,7 @@ def _is_in_order(self: ndarray, /, order: Any) -> bool:
 
 
 def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
+    """As `numpy.ndarray.byteswap`."""
     if inplace:
         writable(self, "byteswap").byteswap(True)
         return self
@@ -270,6 +283,7 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
 
 
 def fill(self: ndarray, /, value: Any) -> None:
+    """As `numpy.ndarray.fill`."""
     value = real_operand(value)
     small = settle(self)
     if small is not None:
@@ -281,13 +295,13 @@ def fill(self: ndarray, /, value: Any) -> None:
         self[...] = value  # type: ignore[index]
 
 
-def setflags(
-    self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None
-) -> None:
+def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    """As `numpy.ndarray.setflags`."""
     view = own_view(self)
     if write and not view.flags.writeable:
         check_base(self)
-    view.setflags(write, align, uic)
+    set_flags: Callable[..., None] = view.setflags
+    set_flags(write, align, uic)
 
 
 def __deepcopy__(self: ndarray, /, memo: Any) -> Any:
@@ -364,7 +378,8 @@ def to_numpy(self: ndarray, /) -> Array:
 
 
 def __contains__(self: ndarray, /, item: Any) -> bool:
-    return bool(real_operand((self == item).any()))  # type: ignore[attr-defined]
+    equal: Any = self == item
+    return bool(real_operand(equal.any()))
 
 
 def __repr__(self: ndarray, /) -> str:
@@ -386,7 +401,8 @@ def __sizeof__(self: ndarray, /) -> int:
 
 
 def __delitem__(self: ndarray, /, key: Any) -> None:
-    del np.empty(1)[key]  # raises
+    real: Any = np.empty(1)
+    del real[key]  # raises
 
 
 # -------------------------------------------------------------------------------- computations
@@ -415,7 +431,7 @@ def _delegate(name: str) -> Method:
         real = gather(self)
         out = kwargs.get("out")
         named = {key: _real_argument(value) for key, value in kwargs.items() if key != "out"}
-        if type(out) in OURS:
+        if out is not None and type(out) in OURS:
             theirs(real, *real_arguments(args), out=writable(out, "out="), **named)
             return out
         if out is not None:
@@ -455,10 +471,8 @@ def install(functions: Mapping[str, Method]) -> None:
     """Make functions whose first parameter is the array its methods of these names."""
     for name, function in functions.items():
         theirs = getattr(np.ndarray, name, None)
-        try:
-            function.__doc__ = function.__doc__ or getattr(theirs, "__doc__", None)
-        except AttributeError:
-            pass  # a builtin
+        with contextlib.suppress(AttributeError):  # builtins keep their own
+            function.__doc__ = getattr(theirs, "__doc__", None) or function.__doc__
         setattr(ndarray, name, function)
 
 
@@ -471,7 +485,7 @@ def _named(name: str, function: Method) -> Method:
 def _make(cls: type, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.ndarray(shape, dtype, buffer, offset, strides, order)`."""
     buffer = kwargs.get("buffer", args[2] if len(args) > 2 else None)
-    if type(buffer) in OURS:
+    if buffer is not None and type(buffer) in OURS:
         args = (*args[:2], export(buffer), *args[3:]) if len(args) > 2 else args
         if "buffer" in kwargs:
             kwargs["buffer"] = export(buffer)
@@ -492,8 +506,8 @@ def _install() -> None:
     }
     install({name: _named(name, each) for name, each in converters.items()})
     install({"to_numpy": to_numpy})
-    ndarray.__new__ = _make  # type: ignore[method-assign,assignment]
-    ndarray.__init__ = lambda self, *args, **kwargs: None  # type: ignore[misc,assignment]
+    ndarray.__new__ = _make  # type: ignore[method-assign]
+    ndarray.__init__ = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
     ndarray.__class_getitem__ = classmethod(types.GenericAlias)  # type: ignore[attr-defined]
 
 

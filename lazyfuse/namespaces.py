@@ -56,6 +56,7 @@ MODULES = (
 )
 """Paths below `numpy` that exist below `lazyfuse` without a file, parents first."""
 
+_DUNDERS = ("__all__", "__version__", "__array_namespace_info__")
 PASSED_ON = ("numpy.typing", "numpy.version", "numpy.dtypes", "numpy.exceptions")
 """Modules without arrays: their objects are NumPy's own."""
 
@@ -116,7 +117,7 @@ class Namespace(types.ModuleType):
     _theirs: str
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in ("__all__", "__version__"):
+        if name.startswith("__") and name not in _DUNDERS:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         try:
             found = find(self._theirs, name)

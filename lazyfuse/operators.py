@@ -36,7 +36,7 @@ from lazyfuse.array import (
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
-from lazyfuse.codegen.ops import TABLE
+from lazyfuse.codegen.ops import TABLE as TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.standins import standin
 from lazyfuse.views import Array, DType, keep_order, result_order
@@ -256,8 +256,11 @@ def shape_of(x: Any) -> tuple[int, ...]:
     """The shape of any operand."""
     if type(x) in OURS:
         node = x._node
-        return node.shape if node is not None else geometry(x).shape
-    return x.shape if type(x) is np.ndarray else ()
+        x = node if node is not None else geometry(x)
+    elif type(x) is not np.ndarray:
+        return ()
+    shape: tuple[int, ...] = x.shape
+    return shape
 
 
 def order_of(shape: tuple[int, ...], *operands: Any) -> tuple[int, ...] | None:
@@ -455,7 +458,7 @@ def _divides(self: ndarray, other: Any, swapped: bool) -> bool:
 
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
-    if type(other) in PLAIN or not hasattr(other, "__len__") and not hasattr(other, "shape"):
+    if type(other) in PLAIN or (not hasattr(other, "__len__") and not hasattr(other, "shape")):
         name = "__rmatmul__" if swapped else "__matmul__"
         return getattr(np.ndarray, name)(standin(self, (1,) * min(1, len(shape_of(self)))), other)
     return _matmul(other, self) if swapped else _matmul(self, other)
@@ -464,7 +467,8 @@ def contract(self: ndarray, other: Any, swapped: bool) -> Any:
 def contract_in_place(self: ndarray, other: Any) -> Any:
     """`self @= other`."""
     real = writable(self, "in-place operation")
-    operator.imatmul(real, real_operand(other))
+    function: Callable[..., Any] = operator.imatmul
+    function(real, real_operand(other))
     return self
 
 

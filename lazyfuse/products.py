@@ -117,7 +117,9 @@ def _product(
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """As `numpy.dot`."""
     result = None if out is not None else _product(np.dot, _dot_shape, a, b)
-    return fallback.run(np.dot, "dot", (a, b), {"out": out}) if result is None else result
+    return (
+        fallback.run(np.dot, "dot", (a, b), fallback.given(out=out)) if result is None else result
+    )
 
 
 @implements(np.inner)

@@ -26,7 +26,7 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
 
     __slots__ = ()
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         node = self._node
         return scalar if node is None else node.dtype.type
@@ -35,7 +35,7 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
         """A NumPy scalar: there is nothing to wait for."""
         return np.asarray(value)[()]
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(value_of(self))
 
     def __getattr__(self, name: str) -> Any:
@@ -137,8 +137,29 @@ def _matmul(self: scalar, other: Any) -> Any:
     return array.wrap(operator.matmul(value_of(self), operators.real_operand(other)))
 
 
-def _reduce(self: scalar) -> Any:
+def _reduce(self: scalar, protocol: Any = 2) -> Any:
     return value_of(self).__reduce__()
+
+
+_OWN: dict[str, Any] = {
+    "__matmul__": _matmul,
+    "__imatmul__": _matmul,
+    "__copy__": _itself,
+    "__deepcopy__": _itself,
+    "__reduce__": _reduce,
+    "__reduce_ex__": _reduce,
+    "astype": astype,
+    "base": property(lambda self: None),
+    "conj": _conjugate,
+    "conjugate": _conjugate,
+    "copy": _itself,
+    "data": property(lambda self: value_of(self).data),
+    "flags": property(lambda self: value_of(self).flags),
+    "flat": property(lambda self: value_of(self).flat),
+    "imag": _lazy_part("imag"),
+    "real": _lazy_part("real"),
+    "T": property(_itself),
+}
 
 
 def _install() -> None:
@@ -150,18 +171,8 @@ def _install() -> None:
     for spec in SPECS.values():
         if len(spec.names) > 2:
             setattr(scalar, spec.names[2], _not_in_place(spec.names[2], spec.names[0]))
-    scalar.__matmul__ = scalar.__imatmul__ = _matmul  # type: ignore[attr-defined]
-    scalar.astype = astype  # type: ignore[attr-defined]
-    scalar.conj = scalar.conjugate = _conjugate  # type: ignore[attr-defined]
-    scalar.real, scalar.imag = _lazy_part("real"), _lazy_part("imag")  # type: ignore[attr-defined]
-    scalar.T = property(_itself)  # type: ignore[attr-defined]
-    scalar.flags = property(lambda self: value_of(self).flags)  # type: ignore[attr-defined]
-    scalar.base = property(lambda self: None)  # type: ignore[attr-defined]
-    scalar.flat = property(lambda self: value_of(self).flat)  # type: ignore[attr-defined]
-    scalar.data = property(lambda self: value_of(self).data)  # type: ignore[attr-defined]
-    scalar.copy = scalar.__copy__ = scalar.__deepcopy__ = _itself  # type: ignore[attr-defined]
-    scalar.__reduce__ = _reduce  # type: ignore[method-assign,assignment]
-    scalar.__reduce_ex__ = lambda self, protocol: _reduce(self)  # type: ignore[method-assign,assignment]
+    for name, found in _OWN.items():
+        setattr(scalar, name, found)
 
 
 _install()

@@ -94,7 +94,7 @@ def clip(
             return result
     named = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
     named = {name: value for name, value in named.items() if value is not _NoValue}
-    return fallback.run(np.clip, "clip", (a,), {**named, "out": out, **kwargs})
+    return fallback.run(np.clip, "clip", (a,), {**named, **fallback.given(out=out), **kwargs})
 
 
 def _clip(a: ndarray, low: Any, high: Any) -> Any:
@@ -125,7 +125,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
     plain = type(a) is ndarray and out is None and type(decimals) is int
     if plain and may_record() and ready(a) is None and dtype_of(a).kind == "f":
         return _round(a, decimals)
-    return fallback.run(np.round, "round", (a, decimals), {"out": out})
+    return fallback.run(np.round, "round", (a, decimals), fallback.given(out=out))
 
 
 @implements(np.around)

@@ -48,7 +48,8 @@ def concatenate(
         joined = _joined(arrays, axis)
         if joined is not None:
             return joined
-    named = {"out": out, "dtype": dtype, "casting": casting}
+    named = {} if casting == "same_kind" else {"casting": casting}
+    named.update(fallback.given(out=out, dtype=dtype))
     return fallback.run(np.concatenate, "concatenate", (arrays, axis), named)
 
 

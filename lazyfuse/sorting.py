@@ -64,8 +64,8 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
         call = _sorted(np.sort, a, axis, kind, stable)
         if call is not None:
             return host("sort", call[0], (a,), call[1], dtype_of(a))
-    named = {"order": order, "stable": stable}
-    return fallback.run(np.sort, "sort", (a, axis, kind), named)
+    named = fallback.given(kind=kind, order=order, stable=stable)
+    return fallback.run(np.sort, "sort", (a, axis), named)
 
 
 @implements(np.argsort)
@@ -77,8 +77,8 @@ def argsort(
         call = _sorted(np.argsort, a, axis, kind, stable)
         if call is not None:
             return host("argsort", call[0], (a,), call[1], _INTP)
-    named = {"order": order, "stable": stable}
-    return fallback.run(np.argsort, "argsort", (a, axis, kind), named)
+    named = fallback.given(kind=kind, order=order, stable=stable)
+    return fallback.run(np.argsort, "argsort", (a, axis), named)
 
 
 def sort_method(
@@ -102,6 +102,8 @@ def _is_table(a: Any) -> bool:
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """As `numpy.searchsorted`."""
+    if type(a) in (list, tuple):
+        a = np.asarray(fallback.gathered(a))
     big = type(v) is ndarray and ready(v) is None and dtype_of(v) in CANONICAL
     if big and sorter is None and side in ("left", "right") and _is_table(a):
         function = functools.partial(np.searchsorted, side=side)

@@ -16,7 +16,7 @@ import numpy as np
 from lazyfuse import evaluate
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Memory, Node
-from lazyfuse.views import Array, DType, Holder, Perm, address, held, terminal, window
+from lazyfuse.views import Array, DType, Perm, address, held, is_lent, terminal, window
 
 
 class Block(Memory):
@@ -130,7 +130,7 @@ class Storage:
         """Take the value of the present node as the memory; the flat memory."""
         perm = self.node.perm
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
-        if type(flat.base) is not Holder:
+        if not is_lent(flat):
             flat = held(flat, value)
         self.forget_reals()
         self.flat = flat
@@ -202,7 +202,7 @@ class Storage:
         flat = self.writable("export")
         if self.shared() and self.roots is not None:
             for root in self.roots:
-                if type(root.array.base) is Holder and root.array.shape == flat.shape:
+                if is_lent(root.array) and root.array.shape == flat.shape:
                     return root.array
         array = held(flat, flat)
         self.roots = [*(self.roots or ()), Root(array, 1)]  # 1: the root's slot
@@ -210,7 +210,7 @@ class Storage:
         return array
 
     def read(self) -> Node:
-        """The present node; if it was evaluated for us alone it is a leaf, which updates may reuse."""
+        """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
         node = self.node
         if node.value is not None and node.op is not ops.LEAF and getrefcount(node) == 3:
             node = self.node = leaf(node.value, node.perm)

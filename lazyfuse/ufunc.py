@@ -66,6 +66,10 @@ class _Documentation:
         del instance.__dict__["__doc__"]
 
 
+Real = np.ndarray
+new = object.__new__
+
+
 class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)
@@ -88,13 +92,33 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
                 if type(x) is ndarray:
                     small = x._small
                     if small is not None and not x._thin:
-                        return _wrap_small(self._call(small))
+                        result = self._call(small)
+                        if type(result) is Real:
+                            y: ndarray = new(ndarray)
+                            y._small = result
+                            y._node = y._storage = y._base = None
+                            y._thin = False
+                            return y
+                        return _wrap_small(result)
                 elif type(x) in PLAIN:
                     return self._call(x)
             elif nin == 2 and len(args) == 2:
-                left, right = _small_or_number(args[0]), _small_or_number(args[1])
+                left, right = args
+                kind = type(left)
+                if kind is ndarray:
+                    small = left._small
+                    left = None if small is None or left._thin else small
+                elif kind not in PLAIN:
+                    left = None
+                kind = type(right)
+                if kind is ndarray:
+                    small = right._small
+                    right = None if small is None or right._thin else small
+                elif kind not in PLAIN:
+                    right = None
                 if left is not None and right is not None:
-                    return _wrap_small(self._call(left, right))
+                    result = self._call(left, right)
+                    return direct(result) if type(result) is Real else _wrap_small(result)
         return self._general(args, kwargs)
 
     def now(self, *args: Any) -> Any:
@@ -270,14 +294,6 @@ def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     return (*args, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
 
 
-def _small_or_number(x: Any) -> Any:
-    kind = type(x)
-    if kind is ndarray:
-        small = x._small
-        return None if small is None or x._thin else small
-    return x if kind in PLAIN else None
-
-
 def _wrap_small(result: Any) -> Any:
     if type(result) is np.ndarray:
         return direct(result)
@@ -368,7 +384,10 @@ def _writable_out(out: Any, outs: list[tuple[Any, Any]]) -> Any:
     if type(out) is tuple:
         return tuple([_writable_out(item, outs) for item in out])
     if type(out) is not ndarray:
-        return fallback.gathered(out)
+        real = fallback.gathered(out)
+        if type(real) is np.ndarray:
+            outs.append((real, out))
+        return real
     real = writable(out, "out=")
     outs.append((real, out))
     return real
@@ -397,4 +416,5 @@ def ufunc_of(theirs: np.ufunc) -> ufunc:
 
 pair(np.ufunc, ufunc)
 fallback.register_type(ufunc, lambda value, kept: value._call)
+fallback.register_type(type(ufunc))
 fallback.register_result(np.ufunc, lambda value, kept: ufunc_of(value))

@@ -42,7 +42,7 @@ _agrees = all(_fast_address(each) == _slow_address(each) for each in (_PAGE, _PA
 address = _fast_address if _agrees else _slow_address
 
 ORIGIN = (address(_PAGE) + 4095) // 4096 * 4096
-_BUFFER = (ctypes.c_char * (1 << 62)).from_address(ORIGIN)
+_BUFFER: Any = (ctypes.c_char * (1 << 62)).from_address(ORIGIN)
 
 
 def ghost(shape: Shape, dtype: DType, perm: Perm) -> Array:
@@ -198,6 +198,11 @@ def terminal(array: Array) -> Array:
     return array
 
 
+def is_lent(array: Array) -> bool:
+    """Whether a holder lends the memory of an array."""
+    return isinstance(array.base, Holder)
+
+
 class Holder:
     """Lends the memory of `keep` to numpy arrays whose `base` then stops here."""
 
@@ -225,6 +230,7 @@ def window(array: Array) -> tuple[Array, int] | None:
         reach = (length - 1) * stride
         low, high = (low + reach, high) if reach < 0 else (low, high + reach)
     first = tuple(slice(None, None, -1) if stride < 0 else slice(None) for stride in array.strides)
-    corner = array[(*first, ...)][(*[slice(0, 1)] * array.ndim, ...)].reshape(-1)
+    ones: Any = (*[slice(0, 1)] * array.ndim, ...)
+    corner = array[(*first, ...)][ones].reshape(-1)
     flat = np.lib.stride_tricks.as_strided(corner, ((high - low) // size + 1,), (size,))
     return flat, address(array) + low

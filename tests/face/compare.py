@@ -59,7 +59,8 @@ def same(ours: Any, theirs: Any, ulps: int = 0) -> None:
         assert isinstance(ours, Exception), f"NumPy raised {theirs!r}, lazyfuse gave {ours!r}"
         assert (type(ours), str(ours)) == (type(theirs), str(theirs))
     elif isinstance(theirs, list):
-        assert isinstance(ours, list) and len(ours) == len(theirs)
+        assert isinstance(ours, list)
+        assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             same(one, other, ulps)
     elif isinstance(theirs, dict):
@@ -79,12 +80,10 @@ def same(ours: Any, theirs: Any, ulps: int = 0) -> None:
         assert callable(ours)
     else:
         assert not isinstance(ours, Exception), f"lazyfuse raised {ours!r}"
-        assert ours == theirs
+        assert ours == theirs or (ours != ours and theirs != theirs)  # NaN
 
 
-def both(
-    function: Callable[..., Any], *values: Any, ulps: int = 0, warned: bool = True
-) -> None:
+def both(function: Callable[..., Any], *values: Any, ulps: int = 0, warned: bool = True) -> None:
     """Call with NumPy and, in both modes, with lazyfuse; everything must be equal."""
     theirs, their_warnings = outcome(function, np, values)
     for eager_below in MODES:

@@ -6,6 +6,7 @@ takes memory in, and evaluates now and then. LAZYFUSE_FUZZ is the number of prog
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import operator
 import os
@@ -31,6 +32,14 @@ LIMIT = 1e5  # beyond it programs stop calculating: conversions of huge floats a
 
 class Failure(Exception):
     """Both sides raised the same error."""
+
+
+def attempt(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """What a call returns, or the error that it raises."""
+    try:
+        return function(), None
+    except Exception as error:
+        return None, error
 
 
 class Program:
@@ -118,22 +127,14 @@ class Program:
     def run(self, name: str, theirs: Callable[[], Any], ours: Callable[[], Any]) -> tuple[Any, Any]:
         """Do it on both sides; the same result or the same error."""
         self.log.append(name)
-        wanted = found = None
-        try:
-            wanted = theirs()
-        except Exception as error:
-            wanted_error: Exception | None = error
-        else:
-            wanted_error = None
-        try:
-            found = ours()
-        except Exception as error:
-            if wanted_error is None:
-                raise
-            assert type(error) is type(wanted_error), (error, wanted_error)
-            assert str(error) == str(wanted_error), (str(error), str(wanted_error))
-            raise Failure from None
-        assert wanted_error is None, f"ours did not raise {wanted_error!r}"
+        wanted, refused = attempt(theirs)
+        found, error = attempt(ours)
+        if error is not None and refused is None:
+            raise error
+        assert type(error) is type(refused), (error, refused)
+        assert str(error) == str(refused), (str(error), str(refused))
+        if refused is not None:
+            raise Failure
         return wanted, found
 
     def keep(self, pair: tuple[Any, Any]) -> None:
@@ -222,7 +223,10 @@ class Program:
             ("diagonal", lambda x: x.diagonal()),
             ("view", lambda x: x.view()),
             ("real", lambda x: x.real),
-            (f"reshape half {order}", lambda x: x.reshape((2, -1), order=order if order != "K" else "C")),
+            (
+                f"reshape half {order}",
+                lambda x: x.reshape((2, -1), order=order if order != "K" else "C"),
+            ),
         ]
         name, step = steps[choice]
         self.keep(self.run(name, lambda: step(wanted), lambda: step(found)))
@@ -255,9 +259,7 @@ class Program:
             return
         if chance < 0.3:
             exponent = rng.choice((2, 2.0, 0.5, -1, 3, np.int64(2)))
-            self.keep(
-                self.run(f"** {exponent}", lambda: wanted**exponent, lambda: found**exponent)
-            )
+            self.keep(self.run(f"** {exponent}", lambda: wanted**exponent, lambda: found**exponent))
             return
         binary = rng.choice(BINARY)
         theirs, ours = self.operand(np.shape(wanted))
@@ -360,10 +362,8 @@ class Program:
         self.make()
         self.make()
         for _ in range(self.random.randrange(3, 25)):
-            try:
+            with contextlib.suppress(Failure):
                 self.random.choice(steps)(self)
-            except Failure:
-                pass
             if not any(isinstance(wanted, np.ndarray) for wanted, _ in self.pairs):
                 self.make()
         for wanted, found in self.random.sample(self.pairs, len(self.pairs)):

@@ -189,9 +189,9 @@ def test_attributes() -> None:
         assert pickle.loads(pickle.dumps(ours)) is ours
         assert copy.deepcopy(ours) is copy.copy(ours) is ours
     assert lazyfuse.abs is lazyfuse.absolute
-    assert lazyfuse.add.resolve_dtypes((np.dtype("i4"), np.dtype("f4"), None)) == (
-        np.dtype("f8"),
-    ) * 3
+    assert (
+        lazyfuse.add.resolve_dtypes((np.dtype("i4"), np.dtype("f4"), None)) == (np.dtype("f8"),) * 3
+    )
 
 
 def test_results_are_ours() -> None:
@@ -204,12 +204,12 @@ def test_recorded_and_not_evaluated() -> None:
     x = lazyfuse.ones(1 << 16)
     for name in ("sin", "negative", "isnan", "sqrt"):
         result = getattr(lazyfuse, name)(x)
-        assert result._node is not None and result._node.value is None
+        assert result._node.value is None
     for result in (*lazyfuse.divmod(x, 2), lazyfuse.add(x, x, dtype="f4")):
-        assert result._node is not None and result._node.value is None
+        assert result._node.value is None
     out = lazyfuse.empty(1 << 16)
     assert lazyfuse.multiply(x, 3.0, out=out) is out
-    assert out._node is not None and out._node.value is None
+    assert out._node.value is None
     assert float(out[5]) == 3.0
     column, row = lazyfuse.ones((300, 1)), lazyfuse.ones((1, 300))
     assert lazyfuse.add(column, row)._node.value is None  # small operands, a big result

@@ -43,6 +43,13 @@ CASES = {
         a[a > 0] = np.int32(70000)
     """,
     "masks refuse Python numbers": "a = np.ones(40, 'i1')\na[a > 0] = 70000",
+    "integers refuse lazy scalars that they cannot hold": """
+        a, s = np.ones(40, 'i1'), np.array(R0).sum()
+        a[1:] = (s * 1e6).astype('i8')
+        a[:2] = s
+        a[:3] = s * np.nan
+        a[a > 0] = (s * 1e6).astype('i8')
+    """,
     "shapes and dtypes of out come first": """
         a, b = np.array(R0), np.arange(40)
         np.maximum(a, np.ones(7), out=b)

@@ -1,0 +1,82 @@
+"""Making nodes: from real memory, numbers and other nodes, each with the user's source line.
+
+Owns `caller`. Knows nodes and numpy arrays, not the array type.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import errstate
+from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen.graph import Node, Shape, Where
+from lazyfuse.storage import CANONICAL, leaf
+from lazyfuse.views import Array, DType, Perm, ghost, packed_order, result_order
+
+INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices"))
+"""Packages whose frames are never a user's source line."""
+
+_getframe = sys._getframe
+_plain = True  # whether NumPy's floating-point error state is its default
+
+
+def caller() -> Where:
+    """The user's source line: the first frame outside lazyfuse."""
+    frame = _getframe(1)
+    while frame.f_globals.get("__package__") in INSIDE:
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+    where = (frame.f_code, frame.f_lasti)
+    return where if _plain else errstate.Quiet.at(where, errstate.ignored_bits())
+
+
+def captured_copy(value: Array) -> Node:
+    """A node for the present values of real memory that may change later."""
+    if not value.ndim:
+        return scalar_node(value, CANONICAL[value.dtype])
+    if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
+        copy = np.empty_like(ghost(value.shape, value.dtype, result_order(value.shape, (value,))))
+        copy[...] = value
+    else:
+        copy = value.copy(order="K")
+    return leaf(copy, packed_order(copy)[1])
+
+
+def scalar_node(value: Any, dtype: DType) -> Node:
+    """A node for one number."""
+    node = Node(ops.SCALAR, (), None, (), dtype, None, None)
+    node.value = np.array(value, dtype)
+    return node
+
+
+def copy_of(node: Node) -> Node:
+    """A node with the same values in memory of its own."""
+    op = ops.TABLE["copy"]
+    loop = dtypes.resolve(op, (node.dtype,))
+    return Node(op, (node,), loop, node.shape, node.dtype, node.perm, caller())
+
+
+def cast_node(node: Node, dtype: DType) -> Node:
+    """The values of `node` converted as NumPy's unsafe casting does."""
+    if node.dtype is dtype or node.dtype == dtype:
+        return node
+    loop = dtypes.cast_loop(node.dtype, dtype)
+    return Node(ops.TABLE["cast"], (node,), loop, node.shape, dtype, node.perm, caller())
+
+
+def full_node(value: Node, shape: Shape, dtype: DType, perm: Perm) -> Node:
+    """One number repeated."""
+    return Node(ops.FULL, (value,), None, shape, dtype, perm, caller())
+
+
+def _listen(plain: bool) -> None:
+    global _plain
+    _plain = plain
+
+
+errstate.on_change(_listen)

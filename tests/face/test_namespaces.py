@@ -1,0 +1,139 @@
+"""Names and modules: all of NumPy's are there, importable in every way, and import is cheap."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import subprocess
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyfuse
+from lazyfuse import namespaces
+from lazyfuse.array import ndarray
+from lazyfuse.registry import OURS, THEIRS
+
+MODULES = ["", "linalg", "fft", "random", *namespaces.MODULES]
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def public(module: Any) -> list[str]:
+    names = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
+    return sorted(name for name in set(names) if hasattr(module, name))
+
+
+@pytest.mark.filterwarnings("ignore:Importing from numpy.matlib:PendingDeprecationWarning")
+@pytest.mark.parametrize("path", MODULES)
+def test_every_public_name(path: str) -> None:
+    ours = importlib.import_module(f"lazyfuse.{path}".rstrip("."))
+    theirs = importlib.import_module(namespaces.their_path(path))
+    for name in public(theirs):
+        found = getattr(ours, name)
+        if isinstance(getattr(theirs, name), type) and issubclass(
+            getattr(theirs, name), (np.generic, np.dtype, BaseException)
+        ):
+            assert found is getattr(theirs, name)
+    assert set(public(theirs)) <= set(dir(ours))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = ours.nonsense
+
+
+def test_ways_to_import() -> None:
+    code = """
+    import lazyfuse.linalg, lazyfuse.lib.stride_tricks as tricks, lazyfuse.ma.core
+    import lazyfuse as np
+    from lazyfuse.random import default_rng
+    from lazyfuse.fft import rfft
+    from lazyfuse.polynomial import Polynomial
+    from lazyfuse.polynomial.chebyshev import chebval
+    from lazyfuse.exceptions import AxisError
+    from lazyfuse.typing import NDArray
+    from lazyfuse import *
+    assert np.lib.stride_tricks is tricks and np.linalg is lazyfuse.linalg
+    assert array is np.array and linalg is np.linalg and sum is np.sum
+    """
+    run(inspect.cleandoc(code))
+
+
+def test_import_is_light() -> None:
+    heavy = ("numba", "llvmlite", "numpy.ma", "numpy.polynomial", "numpy.testing", "numpy.f2py")
+    loaded = run("import sys, lazyfuse; print(*sys.modules)").split()
+    baseline = run("import sys, numpy; print(*sys.modules)").split()
+    assert [name for name in heavy if name in loaded and name not in baseline] == []
+
+
+def test_types_and_constants_are_numpys() -> None:
+    for name in ("float64", "dtype", "pi", "nan", "newaxis", "floating", "bool", "True_", "int_"):
+        assert getattr(lazyfuse, name) is getattr(np, name)
+    assert lazyfuse.ndarray is ndarray
+    assert lazyfuse.__version__ == np.__version__
+    with pytest.raises(AttributeError, match=r"`np\.float` was a deprecated alias"):
+        _ = lazyfuse.float
+
+
+def test_functions_introduce_themselves() -> None:
+    for name in ("sum", "array", "concatenate", "zeros", "where", "take", "linalg.norm"):
+        ours: Any = lazyfuse
+        theirs: Any = np
+        for part in name.split("."):
+            ours, theirs = getattr(ours, part), getattr(theirs, part)
+        assert ours.__name__ == theirs.__name__
+        assert ours.__doc__ == theirs.__doc__
+        assert inspect.signature(ours) == inspect.signature(theirs)
+        assert OURS[theirs] is ours
+        assert THEIRS[ours] is theirs
+        if "." not in name:
+            assert pickle.loads(pickle.dumps(ours)) is ours
+    assert inspect.signature(ndarray.sum) == inspect.signature(np.ndarray.sum)  # type: ignore[attr-defined]
+
+
+def test_builtins_do_not_bind() -> None:
+    class Holder:
+        make = lazyfuse.array
+        sin = lazyfuse.sin
+
+    assert Holder().make([1, 2]).tolist() == [1, 2]
+    assert Holder().sin(0.0) == 0.0
+
+
+def test_everything_takes_our_arrays() -> None:
+    """Each function either works on an array of ours or refuses it as NumPy does its own."""
+    skipped = {"info", "test", "show_config", "show_runtime", "save", "savez", "savez_compressed",
+               "savetxt", "get_include", "set_printoptions", "seterr", "setbufsize", "source",
+               "seterrcall", "byte_bounds"}  # fmt: skip
+    for name in public(np):
+        theirs, ours = getattr(np, name), getattr(lazyfuse, name)
+        if name in skipped or isinstance(theirs, type) or not callable(theirs):
+            continue
+        results = []
+        for function, array in ((theirs, np.array), (ours, lazyfuse.array)):
+            values = array([[3.0, 1.0], [2.0, 4.0]])
+            try:
+                function(values)
+                results.append(None)
+            except Exception as error:
+                results.append(type(error))
+        assert results[0] == results[1], name
+
+
+def test_additions() -> None:
+    for name in ("explain", "report", "options", "accelerate", "evaluate", "cache_info", "devices"):
+        assert name in lazyfuse.__all__
+        assert callable(getattr(lazyfuse, name))
+    x = lazyfuse.ones(1 << 16) + 1
+    lazyfuse.evaluate(x)
+    assert x._node is None or x._node.value is not None
+    assert isinstance(lazyfuse.explain, types.ModuleType)
+    assert lazyfuse.cache_info()["plans"]["evaluations"] > 0
