@@ -55,7 +55,7 @@ class Pending:
             line = (id(where[0]) << 20) + where[1]  # hashing a code object hashes its text
             self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
             if rounds > ROUNDS and line in self.lines and self.elements >= WORTH_A_LAUNCH:
-                self.flush_loop(node)
+                self.come_round(node)
             self.lines.add(line)
         self.nodes.append(ref(node))
         size = 1
@@ -91,6 +91,16 @@ class Pending:
             self.evaluate(frontier, reason)
         else:
             self.settle()
+
+    def come_round(self, newest: Node) -> None:
+        """A loop came round: evaluate what it left, if it left anything."""
+        for each in self.nodes:
+            if _is_pending(each()):
+                self.flush_loop(newest)
+                return
+        self.nodes.clear()
+        self.lines.clear()
+        self.elements = 0
 
     def flush_loop(self, newest: Node) -> None:
         """A loop came round: its rounds go on being counted."""

@@ -25,12 +25,15 @@ METHODS = (
     "sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax",
     "cumsum", "cumprod", "argsort", "round", "searchsorted", "ptp", "trace", "clip", "nonzero",
 )  # fmt: skip
-# Functions that NumPy's methods of the same name serve, with the same arguments in this order.
-FUNCTIONS_BY_METHOD = (
-    "sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax",
-    "cumsum", "cumprod", "argsort",
-)  # fmt: skip
-COMMON = frozenset(("axis", "dtype", "keepdims", "ddof"))
+# Functions that NumPy's methods of the same name serve, with the keywords that both understand.
+FUNCTIONS_BY_METHOD = {
+    **dict.fromkeys(("sum", "prod", "mean"), frozenset(("axis", "dtype", "keepdims"))),
+    **dict.fromkeys(("min", "max", "any", "all"), frozenset(("axis", "keepdims"))),
+    **dict.fromkeys(("argmin", "argmax"), frozenset(("axis", "keepdims"))),
+    **dict.fromkeys(("var", "std"), frozenset(("axis", "dtype", "keepdims", "ddof"))),
+    **dict.fromkeys(("cumsum", "cumprod"), frozenset(("axis", "dtype"))),
+    "argsort": frozenset(("axis",)),
+}
 FUNCTIONS = (
     "where", "clip", "dot", "matmul", "inner", "outer", "vdot", "sort", "round", "around", "diff",
     "count_nonzero", "median", "isclose", "allclose", "array_equal", "bincount", "histogram",
@@ -70,14 +73,15 @@ def _method(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..
 
 
 def _by_method(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is a method of its first argument."""
+    """A function that is a method of its first argument; the second can only be the axis."""
+    keywords = FUNCTIONS_BY_METHOD[theirs.__name__]
 
     @functools.wraps(ours)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if args and type(args[0]) is ndarray:
+        if 0 < len(args) < 3 and type(args[0]) is ndarray:
             first, *rest = args
             small = first._small
-            if small is not None and kwargs.keys() <= COMMON:
+            if small is not None and kwargs.keys() <= keywords:
                 for value in (*rest, *kwargs.values()):
                     if type(value) not in SIMPLE:
                         return ours(*args, **kwargs)
