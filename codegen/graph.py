@@ -1,6 +1,7 @@
 """The recorded graph: nodes, the memory that leaves stand for, and how to walk it.
 
-Owns `Node`, `Memory`, `Layout` and the iterative traversal. Knows nothing of users, kernels or devices.
+Owns `Node`, `Memory`, `Layout` and the iterative traversal. Knows nothing of users, kernels or
+devices.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ _AXES_LIMIT = 4096
 
 
 def view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Which source axis each axis of a view is, when the view only permutes, adds or repeats axes."""
+    """Which source axis each axis of a view is, if the view only permutes, adds or repeats."""
     key = (layout, shape, perm)
     try:
         return _AXES[key]

@@ -89,9 +89,9 @@ def _scan(
             read(index)
     for step in reversed(steps):
         for index in step.writes:
-            if graph.values[index].op is ops.UPDATE:
-                if oldest.get(root[index], version[index]) < version[index]:
-                    found.add(index)
+            is_update = graph.values[index].op is ops.UPDATE
+            if is_update and oldest.get(root[index], version[index]) < version[index]:
+                found.add(index)
         for index in (*step.reads, *step.writes):
             read(index)
             if graph.values[index].op is ops.UPDATE and index in step.writes:

@@ -125,10 +125,8 @@ def _steps(graph: Graph, clusters: Clusters) -> list[Step]:
         _kernel_step(graph, g, clusters.materialised, fed) for g in clusters.groups
     ]
     targets = set(fed.values())
-    for index in clusters.alone:
-        if index not in targets:
-            steps.append(SingleStep(index, graph.values[index].src))
-    return steps
+    alone = [index for index in clusters.alone if index not in targets]
+    return steps + [SingleStep(index, graph.values[index].src) for index in alone]
 
 
 def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:

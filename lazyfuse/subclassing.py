@@ -40,7 +40,8 @@ class Kind(type):
         return types.new_class(name, real, kwargs, lambda scope: scope.update(namespace))
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        if type(instance) is cls:
+        kind: type = type(instance)
+        if kind is cls:
             return True
         if _asked_by_us():
             return type.__instancecheck__(cls, instance)
