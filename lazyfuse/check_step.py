@@ -15,7 +15,7 @@ from lazyfuse.errors import EvaluationError
 
 if TYPE_CHECKING:
     from lazyfuse.codegen.plan import KernelStep
-    from lazyfuse.evaluate import Run
+    from lazyfuse.execute import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Errors of inexact operations add up along a fused chain: this many times the largest of them.

@@ -80,7 +80,7 @@ def array(
         return overrides.call_function(np.array, (object, dtype), named)
     kind = type(object)
     lazy = (kind is ndarray and object._small is None) or kind is scalar
-    if lazy and copy is not False and ndmax is _NoValue and like is None:
+    if lazy and copy in (True, None) and ndmax is _NoValue and like is None:
         return _converted(object, dtype, order, bool(copy), ndmin)
     named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, **_foreign(like)}
     if ndmax is not _NoValue:

@@ -230,6 +230,8 @@ def astype(
         return self if result is small else wrap(result)
     target = np.dtype(dtype)
     source = dtype_of(self)
+    if isinstance(copy, np._CopyMode):
+        copy = copy is np._CopyMode.ALWAYS
     if target not in CANONICAL:
         return wrap(gather(self).astype(dtype, order, casting, subok, copy))
     if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):

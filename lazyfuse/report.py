@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lazyfuse.codegen.linearize import Recording
     from lazyfuse.codegen.plan import KernelStep, Plan
     from lazyfuse.devices.base import Source
-    from lazyfuse.evaluate import Run
+    from lazyfuse.execute import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Line = tuple[str, int]

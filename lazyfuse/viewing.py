@@ -12,7 +12,7 @@ from lazyfuse import fallback
 from lazyfuse.array import ndarray, writable
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.creation import asarray
-from lazyfuse.registry import OURS, dress, implements, pair
+from lazyfuse.registry import dress, implements, pair
 
 VIEWS = (
     "array_split broadcast_to diagonal dsplit expand_dims flip fliplr flipud hsplit "
@@ -76,8 +76,14 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
         return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
     arrays = [asarray(x) for x in args]
     shape = np.broadcast_shapes(*[x.shape for x in arrays])
-    wide = OURS[np.broadcast_to]
-    return tuple([x if x.shape == shape else wide(x, shape) for x in arrays])
+    return tuple([x if x.shape == shape else _widened(x, shape) for x in arrays])
+
+
+def _widened(x: ndarray, shape: tuple[int, ...]) -> ndarray:
+    """A broadcast view that may be written to, as those of `broadcast_arrays` still may."""
+    whole = base_view(x)
+    strides = np.broadcast_to(whole, shape).strides
+    return derive(x, stride_tricks.as_strided(whole, shape, strides))
 
 
 def sharing_function(theirs: Any) -> Callable[..., Any]:

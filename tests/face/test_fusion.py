@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, report
+from lazyfuse import evaluate, execute, report
 
 N = 50_000
 
@@ -205,7 +205,7 @@ def test_a_failing_kernel_falls_back_with_its_state_intact_E2(
     def fail(*_: Any) -> int:
         raise DeviceError("injected")
 
-    monkeypatch.setattr(evaluate.Run, "launch", fail)
+    monkeypatch.setattr(execute.Run, "launch", fail)
     y = la * lb
     y[5:10] = 1.0
     expected = a * b
@@ -239,7 +239,7 @@ def test_errors_while_evaluating_name_the_line_and_the_stage_F8(
         raise MemoryError("injected")
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate.Run, "launch", fail)
+        patch.setattr(execute.Run, "launch", fail)
         with pytest.raises(MemoryError, match="injected") as caught:
             y.to_numpy()
     notes = "\n".join(caught.value.__notes__)
