@@ -226,10 +226,11 @@ class flatiter:  # noqa: N801  # NumPy's spelling
 
 
 def _get_shape(self: ndarray) -> tuple[int, ...]:
+    small = self._small
+    if small is not None:
+        return small.shape
     node = self._node
-    if node is not None:
-        return node.shape
-    shape: tuple[int, ...] = geometry(self).shape
+    shape: tuple[int, ...] = node.shape if node is not None else self._view.shape
     return shape
 
 
@@ -250,11 +251,11 @@ def _set_view(self: ndarray, view: Array) -> None:
 
 
 def _get_dtype(self: ndarray) -> Any:
-    node = self._node
-    if node is not None:
-        return node.dtype
     small = self._small
-    return small.dtype if small is not None else self._view.dtype
+    if small is not None:
+        return small.dtype
+    node = self._node
+    return node.dtype if node is not None else self._view.dtype
 
 
 def _set_dtype(self: ndarray, dtype: Any) -> None:

@@ -8,7 +8,7 @@ Owns no state. Must not import arrays or nodes' evaluation.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -116,17 +116,30 @@ def same_strides(array: Array, strides: Sequence[int]) -> bool:
 
 def keep_order(array: Array) -> Perm:
     """The memory order of a copy with order "K": axes by falling stride, ties in C order."""
+    strides = array.strides
+    if falls(strides):
+        return None
     flags = array.flags
     if flags.c_contiguous:
         return None
-    axes = range(array.ndim)
+    axes = range(len(strides))
     if flags.f_contiguous:
         return tuple(reversed(axes))
-    strides = array.strides
-    return tuple(sorted(axes, key=lambda axis: -abs(strides[axis])))
+    perm = tuple(sorted(axes, key=lambda axis: -abs(strides[axis])))
+    return None if perm == tuple(axes) else perm
 
 
-def result_order(shape: Shape, operands: Iterable[Array]) -> Perm:
+def falls(strides: Sequence[int]) -> bool:
+    """Whether strides are positive and fall from axis to axis: C order, whatever the gaps."""
+    last = strides[0] if strides else 0
+    for stride in strides:
+        if stride > last or stride < 0:
+            return False
+        last = stride
+    return True
+
+
+def result_order(shape: Shape, operands: Sequence[Array]) -> Perm:
     """The memory order that NumPy gives to the result of an elementwise operation (order "K").
 
     As NumPy's iterator sorts its axes: by insertion, each pair decided by the operands' strides,
@@ -135,6 +148,14 @@ def result_order(shape: Shape, operands: Iterable[Array]) -> Perm:
     rank = len(shape)
     if rank < 2:
         return None
+    for array in operands:
+        if not falls(array.strides):
+            return _sorted_order(shape, operands)
+    return None
+
+
+def _sorted_order(shape: Shape, operands: Sequence[Array]) -> Perm:
+    rank = len(shape)
     columns: list[tuple[int, ...]] = []
     plain = fortran = True
     for array in operands:
