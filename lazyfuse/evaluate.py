@@ -17,7 +17,7 @@ import numpy as np
 from lazyfuse import config, floating, hardware, report
 from lazyfuse.codegen import interpret
 from lazyfuse.codegen.cluster import Limits
-from lazyfuse.codegen.graph import Node, source_line
+from lazyfuse.codegen.graph import Node, source_line, topological
 from lazyfuse.codegen.linearize import Recording, linearize
 from lazyfuse.codegen.plan import Plan, make_plan
 from lazyfuse.codegen.shapes import size_of
@@ -31,7 +31,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # Plans are a few kilobytes each; a program that has more structures than this is not looping.
 PLAN_LIMIT = 1024
 
-# A single operation below this size is over before a plan would have been looked up.
+# So few operations, one of them with many elements but fewer than this, are over in NumPy before a
+# plan would have been looked up.
+DIRECT_NODES = 4
+HEAVY_ELEMENTS = 2048
 DIRECT_ELEMENTS = 1 << 18
 
 # Held by whoever evaluates, and by whoever moves an array from one state to another.
@@ -68,8 +71,9 @@ def _evaluate(pending: list[Node], reason: str) -> None:
         what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
         raise EvaluationError(what, op=op, file=where[0], line=where[1], function=where[2])
     counters["evaluations"] += 1
-    if len(pending) == 1 and _is_direct(pending[0], device):
-        _run_direct(pending[0])
+    few = _few(pending[0], device) if len(pending) == 1 else None
+    if few is not None:
+        _run_directly(few)
         return
     recording = linearize(pending)
     plan = plan_for(recording)
@@ -83,27 +87,54 @@ def _evaluate(pending: list[Node], reason: str) -> None:
         floating.warn_for(flags, operations)
 
 
-def _is_direct(node: Node, device: Device) -> bool:
-    """Whether one exact operation on few elements is all there is: NumPy does that at once.
+def _few(node: Node, device: Device) -> list[Node] | None:
+    """The pending operations below a node, if NumPy should simply do them, one after the other.
 
-    The bits are those of every tier, so this is a matter of speed alone.
+    So it is where they are few and exact and only one of them has many elements: fusing would save
+    nothing, and the bits are those of every tier.
     """
-    for source in node.src:
-        if source.value is None:
-            return False
+    if device.traits.kind != "cpu" or config.options.validate or not config.options.fusion:
+        return None
+    found = [node]
+    heavy = 0
+    for each in found:
+        size = _elements(each)
+        if size < 0 or size >= DIRECT_ELEMENTS:
+            return None
+        heavy += size >= HEAVY_ELEMENTS
+        found += [source for source in each.src if source.value is None]
+        if heavy > 1 or len(found) > DIRECT_NODES:
+            return None
+    return found if len(found) == 1 else topological(found[:1])
+
+
+def _elements(node: Node) -> int:
+    """Elements that an exact map or reduction reads; -1 for every other node."""
     op = node.op
-    if op.ufunc is None or device.traits.kind != "cpu" or config.options.validate:
-        return False
     if op.kind == "map":
-        return size_of(node.shape) < DIRECT_ELEMENTS and op.is_exact(node.arg.ins[0])
+        return size_of(node.shape) if op.is_exact(node.arg.ins[0]) else -1
     if op.kind == "reduce":
         source = node.src[0]
-        return size_of(source.shape) < DIRECT_ELEMENTS and op.is_exact(source.dtype)
-    return False
+        return size_of(source.shape) if op.is_exact(source.dtype) else -1
+    return -1
 
 
-def _run_direct(node: Node) -> None:
-    """One operation on values that are there, by NumPy."""
+def _run_directly(nodes: list[Node]) -> None:
+    """A few operations, by NumPy."""
+    raised: list[tuple[int, Node]] = []
+    try:
+        for node in nodes:
+            if node.value is None:
+                bits = _run_node(node)
+                if bits:
+                    raised.append((bits, node))
+    finally:
+        _recorded.settle()
+    for bits, node in raised:
+        floating.warn_for(bits, [(node.op, node)])
+
+
+def _run_node(node: Node) -> int:
     values = [source.value for source in node.src if source.value is not None]
     perms = [source.perm for source in node.src]
     try:
@@ -114,12 +145,9 @@ def _run_direct(node: Node) -> None:
     except Exception as error:
         explain_failure(error, [node])
         raise
-    finally:
-        _recorded.settle()
     node.src = ()
     report.ran_single(node)
-    if flags.bits:
-        floating.warn_for(flags.bits, [(node.op, node)])
+    return flags.bits
 
 
 def plan_for(recording: Recording) -> Plan:
