@@ -227,10 +227,9 @@ class flatiter:  # noqa: N801  # NumPy's spelling
 
 def _get_shape(self: ndarray) -> tuple[int, ...]:
     small = self._small
-    if small is not None:
-        return small.shape
     node = self._node
-    shape: tuple[int, ...] = node.shape if node is not None else self._view.shape
+    found: Any = small if small is not None else node if node is not None else self._view
+    shape: tuple[int, ...] = found.shape
     return shape
 
 
