@@ -25,7 +25,7 @@ from lazyfuse.array import (
 )
 from lazyfuse.codegen.graph import Node
 from lazyfuse.evaluate import note_recorded
-from lazyfuse.operators import shape_of
+from lazyfuse.operators import PLAIN, shape_of
 from lazyfuse.registry import implements
 from lazyfuse.scalars import scalar
 from lazyfuse.storage import CANONICAL
@@ -39,7 +39,7 @@ def _plain_object(value: Any) -> Any:
     """A list as NumPy should see it: with real arrays in the place of ours."""
     kind = type(value)
     if (kind is list or kind is tuple) and len(value) <= _SCANNED:
-        return fallback.gathered(value)
+        return value if PLAIN.issuperset(map(type, value)) else fallback.gathered(value)
     return value
 
 
@@ -75,6 +75,9 @@ def array(
     like: Any = None,
 ) -> Any:
     """As `numpy.array`."""
+    usual = copy is True and order == "K" and not ndmin and like is None and not subok
+    if usual and type(object) is list and ndmax is _NoValue and len(object) <= _SCANNED:
+        return wrap(fallback.call(np.array, [_plain_object(object), dtype], {}))
     if _overrides(like):
         named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, "like": like}
         return overrides.call_function(np.array, (object, dtype), named)
@@ -224,6 +227,10 @@ def zeros(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.zeros`."""
+    kind = type(shape)
+    if like is None and device is None and (kind is tuple or kind is int):
+        model = np.zeros(shape, dtype, order)
+        return _filled(model, 0) if _is_recorded(model) else wrap(model)
     if _overrides(like):
         named = {"device": device, "like": like}
         return overrides.call_function(np.zeros, (shape, dtype, order), named)

@@ -22,6 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAIN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 BITS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}  # as NumPy's and the kernels' flags
 
+_entered: list[Any] = []  # of all threads: only without any is everybody's state the default
 _listeners: list[Callable[[bool], None]] = []
 
 
@@ -60,8 +61,8 @@ def on_change(listener: Callable[[bool], None]) -> None:
 
 
 def changed() -> None:
-    """Tell the listeners whether the state of this thread is NumPy's default."""
-    plain = np.geterr() == PLAIN
+    """Tell the listeners whether the state of this and every other thread is NumPy's default."""
+    plain = not _entered and np.geterr() == PLAIN
     for listener in _listeners:
         listener(plain)
 
@@ -79,10 +80,12 @@ class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
 
     def __enter__(self) -> None:
         super().__enter__()
+        _entered.append(self)
         changed()
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
+        _entered.remove(self)
         changed()
 
     def __call__(self, function: F) -> F:

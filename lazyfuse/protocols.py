@@ -143,6 +143,17 @@ def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
     return self
 
 
+_view = ndarray.view  # type: ignore[attr-defined]
+
+
+def view(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+    """As `numpy.ndarray.view`; `x.view(y.__class__)` gives an array of ours."""
+    if any(x is np.ndarray for x in args) or kwargs.get("type") is np.ndarray:
+        args = tuple([ndarray if x is np.ndarray else x for x in args])
+        kwargs = {name: ndarray if x is np.ndarray else x for name, x in kwargs.items()}
+    return _view(self, *args, **kwargs)
+
+
 METHODS: dict[str, Any] = {
     "__array_finalize__": array_finalize,
     "__array_ufunc__": array_ufunc,
@@ -157,6 +168,7 @@ METHODS: dict[str, Any] = {
     "__reduce_ex__": reduce_ex,
     "__setstate__": setstate,
     "to_device": to_device,
+    "view": view,
 }
 
 for _name, _function in METHODS.items():

@@ -17,6 +17,7 @@ import numpy as np
 
 from lazyfuse import fallback
 from lazyfuse.array import ndarray
+from lazyfuse.composite import as_one
 from lazyfuse.registry import OURS, dress, pair
 from lazyfuse.scalars import scalar
 from lazyfuse.ufunc import ufunc_of
@@ -123,7 +124,7 @@ def follow(theirs: Any) -> Callable[..., Any]:
         if not any_big(args, kwargs):
             return fallback.run(theirs, name, args, kwargs)
         if rebound is None:
-            rebound = rebind(implementation)
+            rebound = as_one(rebind(implementation))
         return rebound(*args, **kwargs)
 
     dress(call, theirs)

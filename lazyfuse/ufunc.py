@@ -12,23 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, overrides
-from lazyfuse.array import cast_node as cast
+from lazyfuse import array, evaluate, fallback, overrides
 from lazyfuse.array import (
+    INSIDE,
+    alone,
+    caller,
     direct,
     from_node,
     gather,
     ndarray,
+    options,
     ready,
     wrap,
     wrap_shared,
     writable,
     write_node,
 )
+from lazyfuse.array import cast_node as cast
+from lazyfuse.codegen.dtypes import Loop
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
-from lazyfuse.operators import PLAIN, dtype_of
+from lazyfuse.operators import PLAIN, WEAK, constant, dtype_of, operand_key
 from lazyfuse.recording import (
     is_operand,
     map_node,
@@ -74,7 +79,7 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)
 
-    __slots__ = ("__dict__", "_call", "_reduction", "_rows", "nin", "nout", "recorder")
+    __slots__ = ("__dict__", "_call", "_loops", "_reduction", "_rows", "nin", "nout", "recorder")
 
     def __init__(self, theirs: np.ufunc) -> None:
         self._call = theirs
@@ -82,6 +87,7 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
         self.nout = theirs.nout
         self._rows = _rows_of(theirs)
         self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
+        self._loops: dict[Any, Loop] = {}
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +125,59 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
                 if left is not None and right is not None:
                     result = self._call(left, right)
                     return direct(result) if type(result) is Real else _wrap_small(result)
+            if len(args) == nin and type(args[0]) is ndarray:
+                recorded = self._quick(args)
+                if recorded is not None:
+                    return recorded
         return self._general(args, kwargs)
+
+    def _quick(self, args: tuple[Any, ...]) -> ndarray | None:
+        """A call as one met before, on plain recorded arrays; None for everything else."""
+        x: ndarray = args[0]
+        node = x._node
+        if node is None or node.perm is not None or not array.ERRSTATE_PLAIN or not node.shape:
+            return None
+        if node.value is not None and node.value.size < options.eager_below:
+            return None
+        nodes: tuple[Node, ...]
+        if self.nin == 1:
+            loop = self._loops.get(node.dtype)
+            nodes = (node,)
+        else:
+            other = args[1]
+            kind = type(other)
+            if kind is ndarray:
+                right = other._node
+                if right is None or right.perm is not None or right.shape != node.shape:
+                    return None
+                loop = self._loops.get((node.dtype, right.dtype))
+            elif kind in WEAK:
+                loop = self._loops.get((node.dtype, kind))
+                if loop is None:
+                    return None
+                try:
+                    right = constant(other, loop.ins[1])
+                except OverflowError:
+                    return None
+            else:
+                return None
+            nodes = (node, right)
+        if loop is None:
+            return None
+        assert self._rows is not None
+        frame = sys._getframe(2)
+        inside = frame.f_globals.get("__package__") in INSIDE
+        where = caller() if inside else (frame.f_code, frame.f_lasti)
+        result = Node(self._rows[0], nodes, loop, node.shape, loop.out, None, where)
+        evaluate.note_recorded(result)
+        return alone(result)
+
+    def _remember(self, operands: Sequence[Any], node: Node) -> None:
+        """Let `_quick` know the loop of a call that was recorded."""
+        if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is Loop:
+            keys = tuple([operand_key(x) for x in operands])
+            if type(operands[-1]) is ndarray or type(operands[-1]) in WEAK:
+                self._loops[keys[0] if self.nin == 1 else keys] = node.arg
 
     def now(self, *args: Any) -> Any:
         """The call in NumPy, at once."""
@@ -182,6 +240,8 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
             return None if nodes[0].shape == () else from_node(nodes[0])
         if outs:
             return _into(nodes, outs, casting)
+        if not kwargs:
+            self._remember(operands, nodes[0])
         results = [from_node(node) for node in nodes]
         return results[0] if self.nout == 1 else tuple(results)
 

@@ -133,6 +133,9 @@ def test_states_restore() -> None:
 
 def test_instances() -> None:
     assert isinstance(pending(), lazyfuse.ndarray)
+    assert isinstance(pending(), np.ndarray)  # to other libraries; the type is ours
+    assert type(pending()) is ndarray
+    assert type(pending().view(pending().__class__)) is ndarray
     assert isinstance(np.ones(2), lazyfuse.ndarray)
     assert not isinstance(pending().sum(), lazyfuse.ndarray)
     assert not isinstance([1], lazyfuse.ndarray)
