@@ -74,8 +74,11 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
         if not bits & bit or state[name] == "ignore":
             continue
         op, node = _culprit(name, operations)
+        if getattr(node.where, "ignored", 0) & bit:
+            continue  # recorded where this condition was ignored
         file, line, _ = source_line(node.where)
-        spelled = "reduce" if op.kind == "reduce" else op.name
+        spelled = node.arg.name if op.kind == "host" else op.name
+        spelled = "reduce" if op.kind == "reduce" else spelled
         words = f"{text} encountered in {spelled}"
         if state[name] == "raise":
             raise FloatingPointError(words)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from weakref import ref
 
-from lazyfuse import config
+from lazyfuse import composite, config
 from lazyfuse.codegen.graph import Node, topological
 
 # A launch costs some ten microseconds: that many element operations are worth one.
@@ -32,6 +32,7 @@ class Pending:
         "elements",
         "elements_due",
         "evaluate",
+        "last",
         "lines",
         "looping",
         "nodes",
@@ -44,6 +45,7 @@ class Pending:
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # that came since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each came since the last sink
+        self.last = 0  # the line of the newest node
         self.looping = False  # while a loop's own flush runs
         self.elements = 0
         self.plan_check()
@@ -53,10 +55,12 @@ class Pending:
         where = node.where
         if where is not None:
             line = (id(where[0]) << 20) + where[1]  # hashing a code object hashes its text
-            self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
-            if rounds > ROUNDS and line in self.lines and self.elements >= WORTH_A_LAUNCH:
-                self.come_round(node)
-            self.lines.add(line)
+            if not composite.depth or line != self.last:  # one call may record several nodes
+                self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
+                if rounds > ROUNDS and line in self.lines and self.elements >= WORTH_A_LAUNCH:
+                    self.come_round(node)
+                self.lines.add(line)
+            self.last = line
         self.nodes.append(ref(node))
         size = 1
         for length in node.shape:

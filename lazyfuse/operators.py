@@ -456,9 +456,12 @@ def _divides(self: ndarray, other: Any, swapped: bool) -> bool:
     return loop_for(SPECS["floor_divide"], *(reversed(keys) if swapped else keys)) is not None
 
 
+_ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
+
+
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
-    if type(other) in PLAIN or (not hasattr(other, "__len__") and not hasattr(other, "shape")):
+    if type(other) in PLAIN or not any(hasattr(other, name) for name in _ARRAY_LIKE):
         name = "__rmatmul__" if swapped else "__matmul__"
         return getattr(np.ndarray, name)(standin(self, (1,) * min(1, len(shape_of(self)))), other)
     return _matmul(other, self) if swapped else _matmul(self, other)
