@@ -106,6 +106,8 @@ def sink_views(graph: Graph) -> Graph:
     """Move a permuting view from the result of an elementwise op to its operands."""
     uses = [len(users) for users in graph.consumers()]
     single: set[int] = set()  # new indices of values that only the present view reads
+    # their flat memory is meant, whose order sinking would change
+    flat = {value.src[0] for value in graph.values if value.op in (ops.VIEW, ops.UPDATE)}
 
     def visit(value: Value, builder: _Builder) -> int:
         if value.op is ops.VIEW and _permutes(value, builder) and value.src[0] in single:
@@ -116,7 +118,8 @@ def sink_views(graph: Graph) -> Graph:
 
     builder = _Builder()
     for old, value in enumerate(graph.values):
-        new = visit(builder.mapped(value), builder)
+        mapped = builder.mapped(value)
+        new = builder.add(mapped) if old in flat else visit(mapped, builder)
         builder.moved.append(new)
         if uses[old] == 1:
             single.add(new)

@@ -76,7 +76,11 @@ def _map(value: Value, args: list[str]) -> str:
     cast = [f"np.asarray({arg}).astype({dtype.str!r}, copy=False)" for arg, dtype in pairs]
     if value.op.ufunc is not None:
         types = tuple(dtype.str for dtype in (*loop.ins, loop.out))
-        return f"np.{value.op.ufunc.__name__}({', '.join(cast)}, signature={types})"
+        signature = f"signature=tuple(map(np.dtype, {types}))"
+        if {dtype.kind for dtype in loop.ins} == {"i", "u"}:
+            return f"np.{value.op.ufunc.__name__}({', '.join(cast)})"  # the loop NumPy has for them
+        name = value.op.ufunc.__name__
+        return f"np.{name}({', '.join(cast)}, {signature}, casting='unsafe')"
     if value.op.name in ("cast", "copy"):
         return f"{cast[0]}.astype({loop.out.str!r})"
     return f"np.{value.op.name}({', '.join(cast)}).astype({loop.out.str!r})"

@@ -141,8 +141,23 @@ def _reduce(self: scalar, protocol: Any = 2) -> Any:
     return value_of(self).__reduce__()
 
 
+def _rmatmul(self: scalar, other: Any) -> Any:
+    if isinstance(other, (int, float, complex, np.generic)):
+        # NumPy's number on the left has asked us first: Python's own refusal, in its words
+        raise TypeError(
+            f"unsupported operand type(s) for @: {_spelled(type(other))!r} and "
+            f"{_spelled(self.dtype.type)!r}"
+        )
+    return _matmul(self, other)
+
+
+def _spelled(kind: type) -> str:
+    return f"numpy.{kind.__name__}" if issubclass(kind, np.generic) else kind.__name__
+
+
 _OWN: dict[str, Any] = {
     "__matmul__": _matmul,
+    "__rmatmul__": _rmatmul,
     "__imatmul__": _matmul,
     "__copy__": _itself,
     "__deepcopy__": _itself,

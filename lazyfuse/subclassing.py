@@ -1,4 +1,7 @@
-"""What `ndarray` is to others: its arrays pass for NumPy's, NumPy's are instances of it.
+"""What `ndarray` is to others: NumPy's arrays are instances of it.
+
+Its arrays do not pass for NumPy's: compiled code that asks (pandas, Cython) would then reach for
+memory that is not there. Such code gets real arrays from `__array__`.
 
 A class that a user derives from our `ndarray` is made a subclass of NumPy's: NumPy alone knows
 `__array_finalize__`, `__array_wrap__`, views and pickles of subclasses, and such arrays run at
@@ -24,13 +27,6 @@ def _asked_by_us() -> bool:
     return sys._getframe(2).f_globals.get("__package__") in INSIDE
 
 
-def _class_for_others(self: Any) -> type:
-    # isinstance asks for it where the type alone says no
-    if sys._getframe(1).f_globals.get("__package__") in INSIDE:
-        return type(self)
-    return np.ndarray
-
-
 class Kind(type):
     """The metaclass of `ndarray`."""
 
@@ -39,8 +35,6 @@ class Kind(type):
     ) -> Any:
         """Our own classes as they are; a user's as a subclass of NumPy's array."""
         ours = [base for base in bases if type(base) is mcls]
-        if not bases:  # the array itself: `isinstance(x, numpy.ndarray)` holds for others
-            namespace["__class__"] = property(_class_for_others)
         if not ours or str(namespace.get("__module__", "")).partition(".")[0] == "lazyfuse":
             return super().__new__(mcls, name, bases, namespace)
         bridge = UfuncBridge if "__array_ufunc__" in namespace else Bridge
