@@ -230,7 +230,7 @@ class Run:
             return flags & step.seen
         step.rechecks += 1
         with floating.collecting() as found:
-            members_values(self, step)
+            self.members(step)
         step.seen |= found.bits
         return flags & found.bits
 
@@ -401,10 +401,23 @@ class Run:
             return source
         return lowered.source("numpy")
 
+    def members(self, step: KernelStep) -> dict[int, Array]:
+        """What each operation of a kernel gives, by the oracle."""
+        values = self.plan.graph.values
+        found: dict[int, Array] = {}
+        for index in sorted((*step.members, *step.reductions)):
+            value = values[index]
+            sources = [found[s] if s in found else self.array(s) for s in value.src]
+            perms = [values[s].perm for s in value.src]
+            found[index] = interpret.run_node(
+                value.op, value.arg, self.shape(index), value.dtype, value.perm, sources, perms
+            )
+        return found
+
     def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
         """The last fallback: a kernel's operations one by one with NumPy."""
         with floating.collecting() as flags:
-            values = members_values(self, step)
+            values = self.members(step)
         for array, index in zip(outputs, (*step.stores, *step.reductions), strict=True):
             np.copyto(array, values[index], casting="unsafe")
         return flags.bits
@@ -413,20 +426,6 @@ class Run:
         values = self.plan.graph.values
         indices = sorted((*step.members, *step.reductions))
         return [(values[i].op, self.nodes[values[i].origin]) for i in indices]
-
-
-def members_values(run: Run, step: KernelStep) -> dict[int, Array]:
-    """What each operation of a kernel gives, by the oracle."""
-    values = run.plan.graph.values
-    found: dict[int, Array] = {}
-    for index in sorted((*step.members, *step.reductions)):
-        value = values[index]
-        sources = [found[s] if s in found else run.array(s) for s in value.src]
-        found[index] = interpret.run_node(
-            value.op, value.arg, run.shape(index), value.dtype, value.perm, sources,
-            [values[s].perm for s in value.src],
-        )  # fmt: skip
-    return found
 
 
 def explain_failure(error: BaseException, nodes: list[Node]) -> None:
