@@ -148,7 +148,7 @@ def _rmatmul(self: scalar, other: Any) -> Any:
             f"unsupported operand type(s) for @: {_spelled(type(other))!r} and "
             f"{_spelled(self.dtype.type)!r}"
         )
-    return _matmul(self, other)
+    return array.wrap(operator.matmul(operators.real_operand(other), value_of(self)))
 
 
 def _spelled(kind: type) -> str:
