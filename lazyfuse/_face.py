@@ -96,23 +96,23 @@ def _callable_module(name: str) -> Any:
 
 def cache_info() -> dict[str, Any]:
     """What the caches of plans, programs and buffers hold."""
-    found: dict[str, Any] = {"plans": _module("evaluate").plan_cache_info()}
-    device = _module("devices.registry").device(None)
-    for name in ("programs", "buffers"):
-        pool: Any = getattr(device, name, None)
-        if pool is not None:
-            found[name] = pool.info()
-    return found
+    pools = {name: pool.info() for name, pool in _pools().items()}
+    return {"plans": _module("evaluate").plan_cache_info(), **pools}
 
 
 def cache_clear() -> None:
     """Empty the caches of plans, programs and buffers."""
     _module("evaluate").clear_plans()
-    device = _module("devices.registry").device(None)
-    for name in ("programs", "buffers"):
-        pool: Any = getattr(device, name, None)
-        if pool is not None:
-            pool.clear()
+    for pool in _pools().values():
+        pool.clear()
+
+
+def _pools() -> dict[str, Any]:
+    """The pools of the device that kernels run on, as far as it has any."""
+    device = _module("hardware").current()
+    return {
+        name: getattr(device, name) for name in ("programs", "buffers") if hasattr(device, name)
+    }
 
 
 def _module(name: str) -> Any:

@@ -514,11 +514,6 @@ def _as_whole(old: Node, value: Node, where: Where) -> Node:
     return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
 
 
-def assign(x: ndarray, value: Any) -> None:
-    """`x[...] = value`, with NumPy's casting and errors."""
-    x[...] = value  # type: ignore[index]
-
-
 def _listen(plain: bool) -> None:
     global ERRSTATE_PLAIN
     ERRSTATE_PLAIN = plain

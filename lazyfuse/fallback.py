@@ -224,13 +224,6 @@ def from_numpy(value: Any, kept: Kept) -> Any:
     return value
 
 
-def wrapped(value: Any) -> Any:
-    """`value` with our arrays in the place of plain real ones that somebody may hold."""
-    if type(value) is np.ndarray:
-        return wrap_shared(value)
-    return from_numpy(value, [])
-
-
 # ---------------------------------------------------------------- in place
 
 

@@ -126,8 +126,3 @@ def install(root: Path) -> OwnModules:
     place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
     sys.meta_path.insert(place, finder)
     return finder
-
-
-def uninstall(finder: OwnModules) -> None:
-    """Take `install` back; modules that are loaded already keep what they have."""
-    sys.meta_path.remove(finder)

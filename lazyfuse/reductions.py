@@ -330,6 +330,32 @@ def _correction(ddof: Any, correction: Any) -> Any:
     return correction
 
 
+def _deviation(
+    theirs: Callable[..., Any],
+    root: bool,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: Any,
+    *,
+    where: Any,
+    mean: Any,
+    correction: Any,
+) -> Any:
+    """`var`, or its square root: recorded, or by NumPy at once."""
+    try:
+        return _spread(
+            a, axis, dtype, _correction(ddof, correction), keepdims, root, out, where, mean
+        )
+    except _Refused:
+        named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
+        if type(ddof) is not int or ddof:
+            named["ddof"] = ddof
+        return _at_once(theirs, a, out, axis=axis, dtype=dtype, **named)
+
+
 @implements(np.var)
 def var(
     a: Any,
@@ -344,15 +370,8 @@ def var(
     correction: Any = _NoValue,
 ) -> Any:
     """As `numpy.var`."""
-    try:
-        return _spread(
-            a, axis, dtype, _correction(ddof, correction), keepdims, False, out, where, mean
-        )
-    except _Refused:
-        named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
-        if type(ddof) is not int or ddof:
-            named["ddof"] = ddof
-        return _at_once(np.var, a, out, axis=axis, dtype=dtype, **named)
+    given = {"where": where, "mean": mean, "correction": correction}
+    return _deviation(np.var, False, a, axis, dtype, out, ddof, keepdims, **given)
 
 
 @implements(np.std)
@@ -369,15 +388,8 @@ def std(
     correction: Any = _NoValue,
 ) -> Any:
     """As `numpy.std`."""
-    try:
-        return _spread(
-            a, axis, dtype, _correction(ddof, correction), keepdims, True, out, where, mean
-        )
-    except _Refused:
-        named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
-        if type(ddof) is not int or ddof:
-            named["ddof"] = ddof
-        return _at_once(np.std, a, out, axis=axis, dtype=dtype, **named)
+    given = {"where": where, "mean": mean, "correction": correction}
+    return _deviation(np.std, True, a, axis, dtype, out, ddof, keepdims, **given)
 
 
 @as_one

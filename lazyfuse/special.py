@@ -147,10 +147,6 @@ def _index_trick(name: str) -> Callable[[], Any]:
     return lambda: IndexTrick(getattr(np, name))
 
 
-def _masked_trick() -> Any:
-    return Operation(np.ma.mr_)
-
-
 REPLACEMENTS: dict[tuple[str, str], Callable[[], Any]] = {
     ("numpy", "r_"): _index_trick("r_"),
     ("numpy", "c_"): _index_trick("c_"),

@@ -54,20 +54,6 @@ def view_function(theirs: Any) -> Callable[..., Any]:
     return call
 
 
-def method_function(theirs: Any) -> Callable[..., Any]:
-    """Our counterpart of a function that is a method of its first argument."""
-    name = theirs.__name__
-
-    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(a) is ndarray:
-            return getattr(a, name)(*args, **kwargs)
-        return fallback.run(theirs, name, (a, *args), kwargs)
-
-    dress(call, theirs)
-    pair(theirs, call)
-    return call
-
-
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """As `numpy.broadcast_arrays`."""

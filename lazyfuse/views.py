@@ -201,15 +201,6 @@ def _prefers(columns: Sequence[Sequence[int]], slow: int, fast: int) -> bool | N
     return swap
 
 
-def covers(view: Array, origin: int, shape: Shape, perm: Perm) -> bool:
-    """Whether `view` is the whole packed array that starts at address `origin`."""
-    return (
-        view.shape == shape
-        and address(view) == origin
-        and same_strides(view, byte_strides(shape, perm, view.itemsize))
-    )
-
-
 def terminal(array: Array) -> Array:
     """The last numpy array along the chain of bases: the one that holds the memory."""
     base = array.base

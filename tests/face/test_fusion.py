@@ -254,3 +254,22 @@ def test_warnings_name_the_line_that_recorded_the_operation_F8() -> None:
     with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide") as caught:
         y.to_numpy()
     assert caught[0].filename == __file__
+
+
+def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(tmp_path: Path) -> None:
+    program = (
+        "import lazyfuse as np; print((np.ones(50_000) + 1.0).sum()); "
+        "print(sorted(np.cache_info())); print('device opencl' in np.report()); np.cache_clear()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"LAZYFUSE_DEVICE": "opencl", "PATH": "", "LAZYFUSE_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split("\n")[:3] == [
+        "100000.0",
+        "['buffers', 'plans', 'programs']",
+        "True",
+    ], done.stderr
