@@ -259,10 +259,14 @@ class _Printer:
             self.line("side = local_i8(64)")
 
     def source_pointer(self, r: int) -> str | None:
-        """The input that a pairwise sum may read directly: nothing is computed on the way."""
+        """The input that a pairwise sum may read directly: nothing is computed on the way.
+
+        A kernel with stores buffers it: a store may be to the input's own memory.
+        """
         each = self.kernel.reductions[r]
         direct = (
             self.form.methods[r] == "tree"
+            and not self.kernel.stores
             and not self.form.ragged
             and each.value < self.first_store
             and self.form.classes[each.value] == "1"
