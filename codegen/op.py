@@ -5,6 +5,7 @@ Owns no row. Imported by the `rows_*` modules; everybody else imports `codegen.o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ KINDS = (
 
 Rule = Callable[[tuple[Any, ...]], tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]]
 Expressions = Mapping[str, Mapping[str, str]]
+Texts = str | dict[str, str]
 
 
 class Verdict(NamedTuple):
@@ -44,9 +46,10 @@ class Verdict(NamedTuple):
 class Op:
     """One row of the table. Rows are compared by identity.
 
-    `expressions` maps a language to scalar expressions over `{0} {1} {2}`, looked up by
-    `expression` from the most exact key to the least: "f8>i4", "f>i" (all inputs by kind, then the
-    result), "i8,u8" (all inputs), "f8" (the first input), "f" (its kind), "*" (any).
+    `expressions` maps a language to expressions over `{0} {1} {2}`, looked up by `expression` from
+    the most exact key to the least: "f8>i4", "f>i" (all inputs by kind, then the result), "i8,u8"
+    (all inputs), "f8" (the first input), "f" (its kind), "*" (any). Those of "numba" are scalar
+    Python, those of "opencl" templates of C for scalars and vectors (see opencl_helpers.py).
     """
 
     name: str
@@ -69,6 +72,7 @@ class Op:
     domain: tuple[tuple[float, float], ...] = ()  # per input: where generated tests sample floats
     ulps: int = 0  # stated error against NumPy where the op is not exact
     pure: bool = True
+    apart: bool = False  # a twin of a row, for marked nodes: it shares no kernel
     doc: str = ""
 
     def __repr__(self) -> str:
@@ -103,7 +107,7 @@ class Op:
         return None
 
 
-def elementwise(name: str, numba: str | dict[str, str] = "", **fields: Any) -> Op:
+def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fields: Any) -> Op:
     """A map row for the NumPy ufunc `name`. A plain text serves the kinds in `kinds`."""
     kinds = fields.pop("kinds", "iufc")
     ufunc = getattr(np, name)
@@ -114,15 +118,37 @@ def elementwise(name: str, numba: str | dict[str, str] = "", **fields: Any) -> O
         nin=ufunc.nin,
         ufunc=ufunc,
         reference=ufunc,
-        expressions={"numba": spread(numba, kinds)},
+        expressions=_expressions(numba, opencl, kinds),
         **fields,
     )
 
 
 def special(name: str, reference: Callable[..., Any], rule: Rule | None, **fields: Any) -> Op:
     """A map row that is not a ufunc of NumPy's own."""
-    numba = spread(fields.pop("numba", ""), fields.pop("kinds", "biufc"))
-    return Op(name, "map", reference=reference, rule=rule, expressions={"numba": numba}, **fields)
+    numba, opencl = fields.pop("numba", ""), fields.pop("opencl", None)
+    expressions = _expressions(numba, opencl, fields.pop("kinds", "biufc"))
+    return Op(name, "map", reference=reference, rule=rule, expressions=expressions, **fields)
+
+
+def _expressions(numba: Texts, opencl: Texts | None, kinds: str) -> Expressions:
+    """The texts of both languages: where C reads the text for numba alike, it need not be given."""
+    texts = spread(numba, kinds)
+    in_c = {key: _as_c(text) for key, text in texts.items()}
+    in_c.update(spread(opencl or {}, kinds))
+    return {"numba": texts, "opencl": {key: text for key, text in in_c.items() if text}}
+
+
+_CHOICE = re.compile(r"\((.*) if (.*) else (.*)\)")
+_PLAIN = re.compile(r"(\{\d\}(\.[xy]\b)?|[-+*/&|^~!=<>?:() ])*")
+
+
+def _as_c(text: str) -> str:
+    """A text for numba in C; empty if it has more to it than operators."""
+    choice = _CHOICE.fullmatch(text)
+    if choice:
+        text = f"(({choice[2]}) ? {choice[1]} : {choice[3]})"
+    text = text.replace(".real", ".x").replace(".imag", ".y").replace("not ", "!")
+    return text if _PLAIN.fullmatch(text) else ""
 
 
 def spread(text: str | dict[str, str], kinds: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import the graph. Operators, ufunc objects, docstrings and parity tests derive f
 from __future__ import annotations
 
 import copyreg
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -35,6 +36,7 @@ __all__ = [
     "VIEW",
     "Op",
     "Verdict",
+    "apart",
     "kernel_dtype",
     "lookup",
     "supports",
@@ -139,6 +141,12 @@ HOST = TABLE["host"]
 def lookup(name: str) -> Op:
     """The row of that name."""
     return TABLE[name]
+
+
+@functools.cache
+def apart(op: Op) -> Op:
+    """The twin of a row that shares no kernel and is not simplified; same in everything else."""
+    return op if op.apart else replace(op, number=op.number + len(ROWS), apart=True)
 
 
 def _pickled(op: Op) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """Rows of the op table: arithmetic, comparisons, logic and bits.
 
-Owns no behaviour: each row is data. Expressions rely on their argument types (see `op.Op`).
+Owns no behaviour: each row is data. Expressions rely on their argument types (see `op.Op`); those
+for OpenCL are given where the text for numba is not C already.
 """
 
 from __future__ import annotations
@@ -34,25 +35,70 @@ _RIGHT = _shift(
     "((uint64({0}) >> (uint64({1}) & uint64({mask}))) if {1} < {bits} else uint64(0))",
 )
 
+_LEFT_C = {
+    "i": "((({1} >= (T)(0)) & ({1} < (T)(BITS))) ? to_T(to_N({0}) << to_N({1} & (T)(BITS - 1)))"
+    " : (T)(0))",
+    "u": "(({1} < (T)(BITS)) ? to_T(to_N({0}) << to_N({1} & (T)(BITS - 1))) : (T)(0))",
+}
+_RIGHT_C = {
+    "i": "({0} >> ((({1} >= (T)(0)) & ({1} < (T)(BITS))) ? {1} : (T)(BITS - 1)))",
+    "u": "(({1} < (T)(BITS)) ? to_T({0} >> ({1} & (T)(BITS - 1))) : (T)(0))",
+}
+
+
+def _by_width(texts: dict[str, str]) -> dict[str, str]:
+    """A text per integer dtype, with its number of bits."""
+    return {
+        f"{kind}{size}": text.replace("BITS - 1", str(8 * size - 1)).replace("BITS", str(8 * size))
+        for kind, text in texts.items()
+        for size in (1, 2, 4, 8)
+    }
+
+
+def _integer_division(name: str) -> dict[str, str]:
+    """Up to 32 bits as doubles, which vectors can; 64 bits as integers."""
+    remainder = "remainder" if name == "fmod" else name  # without signs they are the same
+    return {
+        "i": f"{name}_small_f8(to_F8({{0}}), to_F8({{1}}))",
+        "u": f"{remainder}_whole_f8(to_F8({{0}}), to_F8({{1}}))",
+        "i8": f"{name}_T({{0}}, {{1}})",
+        "u8": f"{name}_T({{0}}, {{1}})",
+    }
+
+
+def _wrapping(sign: str) -> dict[str, str]:
+    """Integer arithmetic that wraps around: in C that of signed numbers must not overflow."""
+    return {"iu": f"(to_N({{0}}) {sign} to_N({{1}}))"}
+
+
 # NumPy's vector loops fuse the additions (FMA) where the CPU can; its scalar loops do not
 _PRODUCT = (
     "complex({0}.real * {1}.real - {0}.imag * {1}.imag, {0}.real * {1}.imag + {0}.imag * {1}.real)"
 )
+_RECIPROCAL_C = "({0} == (T)(1) ? {0} : {0} == (T)(-1) ? {0} : {0} == (T)(0) ? (T)(ZERO) : (T)(0))"
+_PRODUCT_C = "(T)({0}.x * {1}.x - {0}.y * {1}.y, {0}.x * {1}.y + {0}.y * {1}.x)"
 
 ARITHMETIC: tuple[Op, ...] = (
     elementwise(
         "add",
         {"b": "({0} | {1})", "iufc": "({0} + {1})"},
+        _wrapping("+"),
         exact="biufc",
         flags=_ARITHMETIC,
         dunders=_operator("add"),
     ),
     elementwise(
-        "subtract", "({0} - {1})", exact="iufc", flags=_ARITHMETIC, dunders=_operator("sub")
+        "subtract",
+        "({0} - {1})",
+        _wrapping("-"),
+        exact="iufc",
+        flags=_ARITHMETIC,
+        dunders=_operator("sub"),
     ),
     elementwise(
         "multiply",
         {"b": "({0} & {1})", "iuf": "({0} * {1})", "c": _PRODUCT},
+        _wrapping("*") | {"c": _PRODUCT_C},
         exact="biuf",
         flags=_SCALING,
         dunders=_operator("mul"),
@@ -61,6 +107,7 @@ ARITHMETIC: tuple[Op, ...] = (
     elementwise(
         "divide",
         {"f": "({0} / {1})", "c16": "divide_c16({0}, {1})", "c8": "divide_c8({0}, {1})"},
+        {"c": "divide_complex_T({0}, {1})"},
         exact="fc",
         cost=4.0,
         flags=_DIVISION,
@@ -76,6 +123,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "f8": "floor_divide_f8({0}, {1})",
             "f4": "floor_divide_f4({0}, {1})",
         },
+        _integer_division("floor_divide") | {"f": "floor_divide_float_T({0}, {1})"},
         exact="iuf",
         cost=12.0,
         flags=_DIVISION,
@@ -91,6 +139,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "f8": "remainder_f8({0}, {1})",
             "f4": "remainder_f4({0}, {1})",
         },
+        _integer_division("remainder") | {"f": "remainder_float_T({0}, {1})"},
         exact="iuf",
         cost=12.0,
         flags=("invalid",),
@@ -106,6 +155,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "u8": "remainder_unsigned({0}, {1})",
             "f": "np.fmod({0}, {1})",
         },
+        _integer_division("fmod") | {"f": "fmod({0}, {1})"},
         exact="iuf",
         cost=12.0,
         flags=("invalid",),
@@ -118,6 +168,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "f8": "vm_pow({0}, {1})",
             "f4": "vmf_pow({0}, {1})",
         },
+        {"u": "power_integer_T({0}, {1})", "f": "pow_T({0}, {1})"},
         exact="iu",
         cost=30.0,
         flags=_DIVISION,
@@ -129,6 +180,7 @@ ARITHMETIC: tuple[Op, ...] = (
     elementwise(
         "float_power",
         {"f8": "vm_pow({0}, {1})"},
+        {"f8": "pow_T({0}, {1})"},
         cost=30.0,
         flags=_DIVISION,
         domain=((0.0, 50.0), (-5.0, 5.0)),
@@ -143,16 +195,31 @@ ARITHMETIC: tuple[Op, ...] = (
             "c16": "vm_hypot({0}.real, {0}.imag)",
             "c8": "vmf_hypot({0}.real, {0}.imag)",
         },
+        {
+            "i": "({0} >= (T)(0) ? {0} : to_T((N)(0) - to_N({0})))",
+            "f": "fabs({0})",
+            "c": "hypot_P({0}.x, {0}.y)",
+        },
         exact="biuf",
         dunders=("__abs__",),
         aliases=("abs",),
         ulps=4,
     ),
-    elementwise("fabs", "abs({0})", kinds="f", exact="f"),
-    elementwise("negative", "(-{0})", exact="iufc", dunders=("__neg__",)),
+    elementwise("fabs", "abs({0})", "fabs({0})", kinds="f", exact="f"),
+    elementwise(
+        "negative",
+        "(-{0})",
+        {"iu": "((N)(0) - to_N({0}))"},
+        exact="iufc",
+        dunders=("__neg__",),
+    ),
     elementwise("positive", "{0}", exact="iufc", dunders=("__pos__",)),
     elementwise(
-        "conjugate", {"iuf": "{0}", "c": "{0}.conjugate()"}, exact="iufc", aliases=("conj",)
+        "conjugate",
+        {"iuf": "{0}", "c": "{0}.conjugate()"},
+        {"c": "(T)({0}.x, -{0}.y)"},
+        exact="iufc",
+        aliases=("conj",),
     ),
     elementwise(
         "sign",
@@ -164,6 +231,12 @@ ARITHMETIC: tuple[Op, ...] = (
             "c16": "sign_c16({0})",
             "c8": "sign_c8({0})",
         },
+        {
+            "i": "({0} > (T)(0) ? (T)(1) : {0} < (T)(0) ? (T)(-1) : (T)(0))",
+            "u": "({0} != (T)(0) ? (T)(1) : (T)(0))",
+            "f": "({0} > 0 ? (T)(1) : {0} < 0 ? (T)(-1) : {0} == 0 ? (T)(0) : {0})",
+            "c": "sign_complex_T({0})",
+        },
         exact="iuf",
         cost=2.0,
         ulps=4,
@@ -171,6 +244,7 @@ ARITHMETIC: tuple[Op, ...] = (
     elementwise(
         "square",
         {"iuf": "({0} * {0})", "c": _PRODUCT.format("{0}", "{0}")},
+        {"iu": "(to_N({0}) * to_N({0}))", "c": _PRODUCT_C.format("{0}", "{0}")},
         exact="iuf",
         flags=_SCALING,
         ulps=2,
@@ -187,18 +261,27 @@ ARITHMETIC: tuple[Op, ...] = (
             "c16": "reciprocal_c16({0})",
             "c8": "reciprocal_c8({0})",
         },
+        {
+            "u": "({0} == (T)(1) ? {0} : (T)(0))",
+            "i": _RECIPROCAL_C.replace("ZERO", "0"),
+            "i4": _RECIPROCAL_C.replace("ZERO", "-2147483647 - 1"),
+            "i8": _RECIPROCAL_C.replace("ZERO", "-9223372036854775807L - 1"),
+            "f": "((T)(1) / {0})",
+            "c": "reciprocal_complex_T({0})",
+        },
         exact="iufc",
         cost=4.0,
         flags=_DIVISION,
         integer_flags=("divide",),
     ),
-    elementwise("copysign", "np.copysign({0}, {1})", kinds="f", exact="f"),
+    elementwise("copysign", "np.copysign({0}, {1})", "copysign({0}, {1})", kinds="f", exact="f"),
     elementwise(
         "gcd",
         {
             "i": "gcd_signed(int64({0}), int64({1}))",
             "u": "gcd_unsigned(uint64({0}), uint64({1}))",
         },
+        {"iu": "gcd_T({0}, {1})"},
         exact="iu",
         cost=60.0,
     ),
@@ -208,6 +291,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "i": "lcm_signed(int64({0}), int64({1}))",
             "u": "lcm_unsigned(uint64({0}), uint64({1}))",
         },
+        {"iu": "lcm_T({0}, {1})"},
         exact="iu",
         cost=70.0,
     ),
@@ -222,6 +306,7 @@ EXTREMES: tuple[Op, ...] = (
             "f": "({0} if ({0} > {1}) | ({0} != {0}) else {1})",
             "c": "maximum_complex({0}, {1})",
         },
+        {"c": "maximum_complex_T({0}, {1})"},
         exact="biufc",
     ),
     elementwise(
@@ -232,6 +317,7 @@ EXTREMES: tuple[Op, ...] = (
             "f": "({0} if ({0} < {1}) | ({0} != {0}) else {1})",
             "c": "minimum_complex({0}, {1})",
         },
+        {"c": "minimum_complex_T({0}, {1})"},
         exact="biufc",
     ),
     elementwise(
@@ -242,6 +328,7 @@ EXTREMES: tuple[Op, ...] = (
             "f": "({0} if ({0} > {1}) | ({1} != {1}) else {1})",
             "c": "fmax_complex({0}, {1})",
         },
+        {"c": "fmax_complex_T({0}, {1})"},
         exact="biufc",
     ),
     elementwise(
@@ -252,6 +339,7 @@ EXTREMES: tuple[Op, ...] = (
             "f": "({0} if ({0} < {1}) | ({1} != {1}) else {1})",
             "c": "fmin_complex({0}, {1})",
         },
+        {"c": "fmin_complex_T({0}, {1})"},
         exact="biufc",
     ),
 )
@@ -270,15 +358,13 @@ _MIRROR = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _comparison(name: str, sign: str, method: str, boolean: str, complex_text: str) -> Op:
-    texts = {
-        "b": boolean,
-        "iuf": f"({{0}} {sign} {{1}})",
-        "c": complex_text,
-        "i8,u8": _MIXED[sign],
-        "u8,i8": _MIXED[_MIRROR[sign]].format("{1}", "{0}"),
-    }
+    mixed = {"i8,u8": _MIXED[sign], "u8,i8": _MIXED[_MIRROR[sign]].format("{1}", "{0}")}
+    texts = {"b": boolean, "iuf": f"({{0}} {sign} {{1}})", "c": complex_text, **mixed}
+    in_c = {key: text.replace("uint64(", "to_U8(") for key, text in mixed.items()}
+    if "complex(" in complex_text:
+        in_c["c"] = complex_text.replace("complex(", "complex_T(")
     # an unordered operand raises the hardware's invalid flag, which NumPy does not report
-    return elementwise(name, texts, exact="biufc", dunders=(f"__{method}__",))
+    return elementwise(name, texts, in_c, exact="biufc", dunders=(f"__{method}__",))
 
 
 _EQUAL = "(({0}.real == {1}.real) & ({0}.imag == {1}.imag))"
@@ -297,17 +383,25 @@ COMPARISONS: tuple[Op, ...] = (
 _TRUE = {"b": "{%d}", "iuf": "({%d} != 0)", "c": "(({%d}.real != 0) | ({%d}.imag != 0))"}
 
 
-def _truths(template: str) -> dict[str, str]:
-    first = {key: text.replace("%d", "0") for key, text in _TRUE.items()}
-    second = {key: text.replace("%d", "1") for key, text in _TRUE.items()}
-    return {key: template.format(first[key], second[key]) for key in _TRUE}
+_TRUE_C = {"iuf": "({%d} != (T)(0))", "c": "(({%d}.x != 0) | ({%d}.y != 0))"}
+
+
+def _truths(template: str, truth: dict[str, str]) -> dict[str, str]:
+    first = {key: text.replace("%d", "0") for key, text in truth.items()}
+    second = {key: text.replace("%d", "1") for key, text in truth.items()}
+    return {key: template.format(first[key], second[key]) for key in truth}
+
+
+def _logical(name: str, template: str) -> Op:
+    in_c = _truths(template.replace("not ", "!"), _TRUE_C)
+    return elementwise(name, _truths(template, _TRUE), in_c, exact="biufc")
 
 
 LOGIC: tuple[Op, ...] = (
-    elementwise("logical_and", _truths("({0} & {1})"), exact="biufc"),
-    elementwise("logical_or", _truths("({0} | {1})"), exact="biufc"),
-    elementwise("logical_xor", _truths("({0} != {1})"), exact="biufc"),
-    elementwise("logical_not", _truths("(not {0})"), exact="biufc"),
+    _logical("logical_and", "({0} & {1})"),
+    _logical("logical_or", "({0} | {1})"),
+    _logical("logical_xor", "({0} != {1})"),
+    _logical("logical_not", "(not {0})"),
     elementwise("bitwise_and", "({0} & {1})", kinds="biu", exact="biu", dunders=_operator("and")),
     elementwise("bitwise_or", "({0} | {1})", kinds="biu", exact="biu", dunders=_operator("or")),
     elementwise(
@@ -326,6 +420,7 @@ LOGIC: tuple[Op, ...] = (
     elementwise(
         "left_shift",
         _LEFT,
+        _by_width(_LEFT_C),
         exact="iu",
         dunders=_operator("lshift"),
         aliases=("bitwise_left_shift",),
@@ -333,6 +428,7 @@ LOGIC: tuple[Op, ...] = (
     elementwise(
         "right_shift",
         _RIGHT,
+        _by_width(_RIGHT_C),
         exact="iu",
         dunders=_operator("rshift"),
         aliases=("bitwise_right_shift",),
@@ -342,6 +438,10 @@ LOGIC: tuple[Op, ...] = (
         {
             "i": "count_bits(magnitude(int64({0})))",
             "u": "count_bits(uint64({0}))",
+        },
+        {
+            "i": "popcount(to_U({0} >= (T)(0) ? {0} : to_T((N)(0) - to_N({0}))))",
+            "u": "popcount({0})",
         },
         exact="iu",
         cost=8.0,

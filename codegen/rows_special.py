@@ -94,6 +94,27 @@ def _casts() -> dict[str, str]:
     return {f"{source}>{target}": _cast(source, target) for source, target in pairs}
 
 
+def _cast_c(source: str, target: str) -> str:
+    """The same in C, where the value of a text is converted to its dtype in any case."""
+    if target == "b1":
+        complex_text = "(({0}.x != 0) | ({0}.y != 0))"
+        other = complex_text if source[0] == "c" else "({0} != (T)(0))"
+        return "{0}" if source == "b1" else other
+    value = "({0} & (T)(1))" if source == "b1" else "{0}.x" if source[0] == "c" else "{0}"
+    if target[0] == "c":
+        part = "to_F4" if target == "c8" else "to_F8"
+        return f"(R)({part}({value}), {part}({'{0}.y' if source[0] == 'c' else '(0)'}))"
+    if source[0] in "fc" and target[0] in "iu":
+        part = "P" if source[0] == "c" else "T"
+        return f"{_TRUNCATE.get(target, 'truncate_i4')}_{part}({value})"
+    return value
+
+
+def _casts_c() -> dict[str, str]:
+    pairs = [(source, target) for source in KERNEL_DTYPES for target in KERNEL_DTYPES]
+    return {f"{source}>{target}": _cast_c(source, target) for source, target in pairs}
+
+
 def _imag(value: Any) -> Any:
     return value.imag if value.dtype.kind == "c" else np.zeros_like(value)
 
@@ -104,6 +125,7 @@ SELECTION: tuple[Op, ...] = (
         lambda value: value,
         None,
         numba=_casts(),
+        opencl=_casts_c(),
         exact="biufc",
         cost=0.5,
         flags=("over", "under", "invalid"),
@@ -124,6 +146,7 @@ SELECTION: tuple[Op, ...] = (
         _selected,
         nin=3,
         numba="({1} if {0} else {2})",
+        opencl="(to_M({0}) ? {1} : {2})",
         kinds="b",
         exact="b",
         doc=first_line(np.where),
@@ -138,6 +161,10 @@ SELECTION: tuple[Op, ...] = (
             "iu": "clip_integer({0}, {1}, {2})",
             "f": "clip_float({0}, {1}, {2})",
         },
+        opencl={
+            "iu": "clip_integer_T({0}, {1}, {2})",
+            "f": "clip_float_T({0}, {1}, {2})",
+        },
         exact="biuf",
         cost=2.0,
         doc=first_line(np.clip),
@@ -151,6 +178,10 @@ SELECTION: tuple[Op, ...] = (
             "b": "(({0} | {1}) & {2})",
             "iu": "clip_integer({0}, {1}, {2})",
             "f": "clip_float_each({0}, {1}, {2})",
+        },
+        opencl={
+            "iu": "clip_integer_T({0}, {1}, {2})",
+            "f": "clip_float_each_T({0}, {1}, {2})",
         },
         exact="biuf",
         cost=2.0,
@@ -172,6 +203,7 @@ PARTS: tuple[Op, ...] = (
         _imag,
         _part,
         numba={"b": "False", "iu": "0", "f": "0.0", "c": "{0}.imag"},
+        opencl={"biuf": "(T)(0)"},
         doc="The imaginary part.",
         exact="biufc",
     ),
@@ -180,6 +212,7 @@ PARTS: tuple[Op, ...] = (
         lambda value: np.modf(value)[0],
         _first_of_two(np.modf, 0),
         numba={"f8": "modf_fraction_f8({0})", "f4": "modf_fraction_f4({0})"},
+        opencl={"f": "modf_fraction_T({0})"},
         doc="The fractional part, with the sign of the number.",
         exact="f",
         cost=3.0,
@@ -189,6 +222,7 @@ PARTS: tuple[Op, ...] = (
         lambda value: np.modf(value)[1],
         _first_of_two(np.modf, 1),
         numba="np.trunc({0})",
+        opencl="trunc({0})",
         kinds="f",
         doc="The integral part.",
         exact="f",
@@ -201,6 +235,7 @@ PARTS: tuple[Op, ...] = (
             "f8": "frexp_mantissa_f8({0})",
             "f4": "float32(frexp_mantissa_f8(float64({0})))",
         },
+        opencl={"f": "frexp_mantissa_f8(to_F8({0}))"},
         doc="The mantissa of frexp.",
         exact="f",
         cost=6.0,
@@ -210,6 +245,7 @@ PARTS: tuple[Op, ...] = (
         lambda value: np.frexp(value)[1],
         _first_of_two(np.frexp, 1),
         numba="frexp_exponent_f8(float64({0}))",
+        opencl="frexp_exponent_f8(to_F8({0}))",
         kinds="f",
         doc="The exponent of frexp.",
         exact="f",
@@ -226,6 +262,7 @@ PARTS: tuple[Op, ...] = (
             "i": "power_signed(int64({0}), int64({1}))",
             "u": "power_unsigned(uint64({0}), uint64({1}))",
         },
+        opencl={"iu": "power_integer_T({0}, {1})"},
         doc="As power, for integer exponents known not to be negative.",
         exact="iu",
         cost=30.0,

@@ -1,0 +1,92 @@
+"""A small launcher for text of language "opencl": no pool, no cache, host memory used in place."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse.devices.base import Launch, Source
+
+OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
+# Vectors of 8 doubles crash PoCL 3.0 on some machines, so 64 bytes are not tried here.
+WIDTHS = (8, 16, 32)
+
+
+@lru_cache(maxsize=1)
+def _context() -> tuple[Any, Any, Any]:
+    cl = pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+    try:
+        devices = [d for p in cl.get_platforms() for d in p.get_devices(cl.device_type.CPU)]
+    except cl.Error as error:
+        pytest.skip(f"no OpenCL platform: {error}")
+    if not devices:
+        pytest.skip("no OpenCL device of CPU type")
+    context = cl.Context([devices[0]])
+    return cl, context, cl.CommandQueue(context)
+
+
+class OpenCLProgram:
+    """A built text; `launch` runs every chunk and returns the conditions raised."""
+
+    def __init__(self, source: Source, width: int = 32) -> None:
+        cl, context, _ = _context()
+        self.source = source
+        options = [*OPTIONS, "-D", f"LF_BYTES={width}"]
+        program = cl.Program(context, source.text).build(options, cache_dir=False)
+        self.kernel = cl.Kernel(program, source.name)
+
+    def launch(self, launch: Launch, groups: int = 2) -> int:
+        """Run every chunk, or so many work-groups; the bits of the last argument."""
+        cl, context, queue = _context()
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        strides = np.array(launch.strides, dtype=np.int64).ravel()
+        rows = np.concatenate([launch.sizes, launch.offsets], axis=1).ravel()
+        table, raised = np.concatenate([strides, rows]), np.zeros(1, np.int32)
+        arguments: list[Any] = [table, np.int64(len(launch.sizes))]
+        for array in launch.arrays:
+            block, offset = _block(array)
+            arguments += [block, np.int64(offset)]
+        arguments += [
+            _scalar(x, code) for x, code in zip(launch.scalars, self.source.scalars, strict=True)
+        ]
+        arguments.append(raised)
+        buffers = [
+            cl.Buffer(context, flags, hostbuf=each) if isinstance(each, np.ndarray) else each
+            for each in arguments
+        ]
+        self.kernel.set_args(*buffers)
+        group = self.source.group
+        items = groups * group if group else len(launch.sizes)
+        cl.enqueue_nd_range_kernel(queue, self.kernel, (items,), (group or 1,))
+        for host, buffer in zip(arguments, buffers, strict=True):
+            if isinstance(host, np.ndarray):
+                read = cl.map_flags.READ
+                mapped, _ = cl.enqueue_map_buffer(queue, buffer, read, 0, host.shape, host.dtype)
+                mapped.base.release(queue)
+        queue.finish()
+        return int(raised[0])
+
+
+@lru_cache(maxsize=4096)
+def compiled(source: Source, width: int = 32) -> OpenCLProgram:
+    """A program, built once."""
+    return OpenCLProgram(source, width)
+
+
+def _block(array: Any) -> tuple[Any, int]:
+    """The bytes of memory that hold an array, and where its first element is in them."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    low, high = np.lib.array_utils.byte_bounds(base)
+    length = max(high - low, 1)
+    block = np.ctypeslib.as_array((ctypes.c_ubyte * length).from_address(low))
+    return block, array.__array_interface__["data"][0] - low
+
+
+def _scalar(value: Any, code: str) -> Any:
+    return np.uint8(value) if code == "b1" else np.dtype(code).type(value)

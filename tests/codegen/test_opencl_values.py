@@ -1,0 +1,303 @@
+"""Arithmetic of language "opencl" against NumPy: values and IEEE conditions, singly and in vectors.
+
+The cases of equal input dtypes are compiled into one program each.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.dtypes import Loop, intern_loop, spell
+from lazyfuse.codegen.interpret import run_node
+from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.opencl_values import (
+    WIDEST_VECTOR,
+    Values,
+    c_type,
+    has_vector_form,
+    itemsize,
+    load,
+    preamble,
+    store,
+)
+from tests.codegen.test_ops import (
+    COMPARE_ONLY_VALUES,
+    GROUPS,
+    Array,
+    Case,
+    Op,
+    arguments,
+    assert_close,
+    assert_same_bits,
+    edges,
+    expected,
+)
+
+cl = pytest.importorskip("pyopencl", reason="needs pyopencl")
+
+WIDEST = 16  # bytes of an element
+OPTIONS = ["-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt"]
+VECTOR = ["-DLF_BYTES=32"]
+
+
+@pytest.fixture(scope="module")
+def queue() -> Any:
+    try:
+        device = cl.get_platforms()[0].get_devices()[0]
+    except (cl.Error, IndexError):
+        pytest.skip("needs an OpenCL device")
+    if not device.double_fp_config:
+        pytest.skip("needs a device with fp64")
+    return cl.CommandQueue(cl.Context([device]))
+
+
+def kernel_of(cases: list[Case]) -> Kernel:
+    """All cases on the same inputs, each stored."""
+    ins = tuple(spell(dtype) for dtype in cases[0][1].ins)
+    numbers = tuple(range(len(ins)))
+    outs = [spell(loop.out) for _, loop in cases]
+    body = tuple(
+        Instruction(row.name, numbers, ins, out) for (row, _), out in zip(cases, outs, strict=True)
+    )
+    stores = tuple(Store(len(ins) + k, out) for k, out in enumerate(outs))
+    return Kernel(1, ins, (), body, stores)
+
+
+def program_text(kernels: list[Kernel], vector: bool) -> str:
+    """Kernels of the same inputs: a work-item computes one element, or one vector, of each."""
+    inputs = kernels[0].inputs
+    lines = [f"long i = get_global_id(0){' * W' if vector else ''};"]
+    for k, dtype in enumerate(inputs):
+        lines.append(f"{c_type(dtype, vector)} h{k} = {load(f'p{k}', 'i', dtype, vector)};")
+    row = 0
+    for number, kernel in enumerate(kernels):
+        values = Values(kernel, vector)
+        lines += ["{", "int raised_here = 0;", *values.statements(), *values.flag_statements()]
+        for each in kernel.stores:
+            pointer = f"((__global {c_type(each.dtype)} *)(out + {row * WIDEST} * n))"
+            value = values.cast(each.value, each.dtype)
+            lines.append(store(pointer, "i", value, each.dtype, vector))
+            row += 1
+        lines += [f"raised[{number} * get_global_size(0) + get_global_id(0)] = raised_here;", "}"]
+    arguments = [f"__global const {c_type(dtype)} *p{k}" for k, dtype in enumerate(inputs)]
+    arguments += ["__global uchar *out", "__global int *raised", "long n"]
+    body = "\n    ".join(lines)
+    head = f"__kernel void run({', '.join(arguments)})"
+    size = max(itemsize(kernel) for kernel in kernels)
+    return f"{preamble(body, size)}\n{head} {{\n    {body}\n}}\n"
+
+
+def lanes(kernels: list[Kernel], options: list[str]) -> int:
+    """The length of the vectors that `options` ask for."""
+    width = min(int(options[0].split("=")[1]), WIDEST_VECTOR) if options else 0
+    return min(max(width // max(itemsize(kernel) for kernel in kernels), 1), 16)
+
+
+def compute(
+    queue: Any, kernels: list[Kernel], inputs: list[Array], options: list[str]
+) -> tuple[list[Array], Array]:
+    """The stores of all kernels, and for each kernel what each work-item raised.
+
+    The work is done in vectors if `options` say how long they are.
+    """
+    size = len(inputs[0])
+    whole = -(-size // 64) * 64
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cl.CompilerWarning)
+        text = program_text(kernels, bool(options))
+        program = cl.Program(queue.context, text).build([*OPTIONS, *options])
+    buffers = [
+        cl.Buffer(queue.context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.resize(each, whole))
+        for each in inputs
+    ]
+    items = whole // lanes(kernels, options)
+    stores = [each for kernel in kernels for each in kernel.stores]
+    results = np.zeros((len(stores), whole * WIDEST), np.uint8)
+    raised = np.zeros((len(kernels), items), np.int32)
+    out = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, results.nbytes)
+    flags = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, raised.nbytes)
+    cl.Kernel(program, "run")(queue, (items,), (1,), *buffers, out, flags, np.int64(whole))
+    cl.enqueue_copy(queue, results, out)
+    cl.enqueue_copy(queue, raised, flags)
+    rows = zip(results, stores, strict=True)
+    values = [row[: size * int(x.dtype[1:])].view(x.dtype) for row, x in rows]
+    return values, raised
+
+
+def check(queue: Any, cases: list[Case], options: list[str]) -> None:
+    """Each case on its own arguments, all in one program."""
+    values = [arguments(row, loop) for row, loop in cases]
+    ends = np.cumsum([len(each[0]) for each in values])
+    inputs = [np.concatenate([each[k] for each in values]) for k in range(len(values[0]))]
+    results, _ = compute(queue, [kernel_of(cases)], inputs, options)
+    for (row, loop), mine, end, result in zip(cases, values, ends, results, strict=True):
+        got = result[end - len(mine[0]) : end]
+        note = f"{row.name} {loop}"
+        want = expected(row, loop, mine)
+        if want.dtype.kind == "f":
+            assert (np.isinf(want) == np.isinf(got)).all(), note
+        if row.is_exact(loop.ins[0]):
+            assert_same_bits(got, want, note, zeros=row.name not in COMPARE_ONLY_VALUES)
+        elif row.name.startswith("logaddexp"):
+            assert_close_for_operands(row, mine, got, want, note)
+        else:
+            assert_close(row, mine, got, want, note)
+
+
+def assert_close_for_operands(
+    row: Op, values: list[Array], got: Array, want: Array, note: str
+) -> None:
+    """The result is a sum that may cancel: its error is relative to the larger operand."""
+    with np.errstate(all="ignore"):
+        shift = np.maximum(np.abs(values[0]), np.abs(values[1]))
+        shift = np.where(np.isfinite(shift) & np.isfinite(want), shift, want.dtype.type(0))
+        assert_close(row, values, got + shift, want + shift, note)
+
+
+def spelled(case: Case) -> tuple[str, tuple[str, ...], str]:
+    row, loop = case
+    return row.name, tuple(spell(dtype) for dtype in loop.ins), spell(loop.out)
+
+
+def test_every_operation_of_compiled_kernels_has_an_opencl_expression() -> None:
+    missing = [
+        spelled(case)
+        for cases in GROUPS.values()
+        for case in cases
+        if not ops.supports(*case, "opencl").ok
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("ins", GROUPS, ids=",".join)
+def test_one_element_equals_numpy(ins: tuple[str, ...], queue: Any) -> None:
+    check(queue, GROUPS[ins], [])
+
+
+def vector_cases(ins: tuple[str, ...]) -> list[Case]:
+    return [case for case in GROUPS[ins] if has_vector_form(*spelled(case))]
+
+
+@pytest.mark.parametrize("ins", [ins for ins in GROUPS if vector_cases(ins)], ids=",".join)
+def test_one_vector_equals_numpy(ins: tuple[str, ...], queue: Any) -> None:
+    check(queue, vector_cases(ins), VECTOR)
+
+
+@pytest.mark.parametrize("width", [8, 16, 64])
+@pytest.mark.parametrize("ins", [("f8",), ("f4", "f4"), ("i2",), ("b1", "f8", "f8")], ids=",".join)
+def test_vectors_of_any_width_equal_numpy(ins: tuple[str, ...], width: int, queue: Any) -> None:
+    check(queue, vector_cases(ins), [f"-DLF_BYTES={width}"])
+
+
+def test_subnormal_angles_beside_large_ones(queue: Any) -> None:
+    angles = np.array([1e-40, 1e30, 1e-310, 1e5, 0.0, -1e-45, 1.0, 3e38], "f8")
+    for dtype in ("f4", "f8"):
+        values = angles.astype(dtype)
+        for width in ([], VECTOR):
+            names = ("sin", "cos", "tan")
+            body = tuple(Instruction(name, (0,), (dtype,), dtype) for name in names)
+            kernel = Kernel(1, (dtype,), (), body, tuple(Store(k, dtype) for k in (1, 2, 3)))
+            results, _ = compute(queue, [kernel], [values], width)
+            for name, got in zip(names, results, strict=True):
+                np.testing.assert_allclose(got, getattr(np, name)(values), 4 * np.finfo(dtype).eps)
+
+
+# ---- conditions
+
+
+def raising(case: Case) -> bool:
+    """Whether an operation can raise a condition other than "under"."""
+    row, loop = case
+    if row.name == "cast" and (loop.ins[0].kind not in "fc" or loop.out.kind == "b"):
+        return False
+    return bool(set(row.raises(loop.ins[0])) - {"under"})
+
+
+RAISING = {ins: [x for x in cases if raising(x)] for ins, cases in GROUPS.items()}
+
+
+def raised_by_numpy(row: Op, loop: Loop, values: list[Array]) -> Array:
+    """The conditions of each element by itself, "under" apart."""
+    seen: list[int] = []
+    result = np.zeros(len(values[0]), np.int32)
+    with np.errstate(all="call", call=lambda _, bits: seen.append(bits)), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        for k in range(len(result)):
+            run_node(row, loop, (1,), loop.out, None, [each[k : k + 1] for each in values])
+            result[k] = sum(set(seen)) & 11
+            seen.clear()
+    return result
+
+
+@pytest.mark.parametrize("ins", [ins for ins in GROUPS if RAISING[ins]], ids=",".join)
+def test_conditions_are_numpys(ins: tuple[str, ...], queue: Any) -> None:
+    dtypes = [np.dtype(each) for each in ins]
+    values = [edges(dtype)[::3] if dtype.kind == "c" else edges(dtype) for dtype in dtypes]
+    values = [each.ravel() for each in np.meshgrid(*values, indexing="ij")]
+    values = [np.resize(each, -(-len(each) // 64) * 64) for each in values]
+    check_conditions(queue, RAISING[ins], values, [])
+    cases = [case for case in RAISING[ins] if has_vector_form(*spelled(case))]
+    if cases:
+        check_conditions(queue, cases, values, VECTOR)
+
+
+def check_conditions(
+    queue: Any, cases: list[Case], values: list[Array], options: list[str]
+) -> None:
+    _, raised = compute(queue, [kernel_of([case]) for case in cases], values, options)
+    for (row, loop), got in zip(cases, raised, strict=True):
+        want = raised_by_numpy(row, loop, values)
+        if row.name == "power":  # large bases overflow on the way to the infinity asked for
+            want[np.isinf(values[1]) & (values[0] != 0)] = 0
+        want = np.bitwise_or.reduce(want.reshape(len(got), -1), axis=1)
+        if loop.ins[0].kind == "c":  # NumPy contracts products here and there, and misses some
+            got = got & want
+        np.testing.assert_array_equal(got, want, f"{row.name} {loop}")
+
+
+CHAIN = "add subtract multiply divide sqrt exp log maximum negative square where greater".split()
+
+
+def random_kernel(random: np.random.Generator, dtype: str) -> Kernel:
+    """A few operations on two inputs and on each other; every value is stored."""
+    dtypes, body = [dtype, dtype], []
+    for name in random.choice(CHAIN, 5):
+        row = ops.TABLE[name]
+        ins = ("b1", dtype, dtype) if name == "where" else (dtype,) * row.nin
+        args = tuple(int(random.integers(len(dtypes))) for _ in ins)
+        args = tuple(0 if dtypes[each] == "b1" else each for each in args)
+        out = "b1" if name == "greater" else dtype
+        body.append(Instruction(name, args, ins, out))
+        dtypes.append(out)
+    stores = tuple(Store(k, dtypes[k]) for k in range(2, len(dtypes)))
+    return Kernel(1, (dtype, dtype), (), tuple(body), stores)
+
+
+def run_with_numpy(kernel: Kernel, inputs: list[Array]) -> int:
+    """The conditions that NumPy tells of the kernel's operations, "under" apart."""
+    values, seen = list(inputs), {0}
+    with np.errstate(all="call", call=lambda _, bits: seen.add(bits)):
+        for each in kernel.body:
+            loop = intern_loop(tuple(np.dtype(x) for x in each.ins), np.dtype(each.out))
+            operands = [values[k] for k in each.args]
+            row = ops.TABLE[each.op]
+            values.append(run_node(row, loop, (len(inputs[0]),), loop.out, None, operands))
+    return int(np.bitwise_or.reduce(list(seen))) & 11
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_conditions_of_chains_are_numpys(dtype: str, queue: Any) -> None:
+    random = np.random.default_rng(11)
+    kernels = [random_kernel(random, dtype) for _ in range(24)]
+    pairs = [each.ravel() for each in np.meshgrid(edges(np.dtype(dtype)), edges(np.dtype(dtype)))]
+    for place in range(0, 640, 128):
+        inputs = [np.ascontiguousarray(each[place : place + 64]) for each in pairs]
+        want = [run_with_numpy(kernel, inputs) for kernel in kernels]
+        for options in ([], VECTOR):
+            _, raised = compute(queue, kernels, inputs, options)
+            np.testing.assert_array_equal(np.bitwise_or.reduce(raised, axis=1), want)
