@@ -104,11 +104,11 @@ def sink(nest: Nest, at: int, strip: int = 0) -> Nest:
     return _move_last(_split(nest, at, strip, at), at + 1)
 
 
-def tile(nest: Nest, at: int) -> Nest:
+def tile(nest: Nest, at: int, sizes: tuple[int, int] = TRANSPOSED_TILE) -> Nest:
     """Block loop `at` and the innermost loop, which some operands walk the other way round."""
     last = len(nest.loops) - 1
-    nest = _split(nest, last, TRANSPOSED_TILE[1], at)
-    nest = _split(nest, at + 1, TRANSPOSED_TILE[0], at)
+    nest = _split(nest, last, sizes[1], at)
+    nest = _split(nest, at + 1, sizes[0], at)
     return _move(nest, at + 2, len(nest.loops) - 2)
 
 

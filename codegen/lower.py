@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen import numba_source, numpy_source
+from lazyfuse.codegen import numba_source, numpy_source, opencl_source, specialised
 from lazyfuse.codegen.chunks import Table, box_table, stretch_table
 from lazyfuse.codegen.form import RUN_BLOCK, Form, program_arrays
 from lazyfuse.codegen.kernel import (
@@ -59,7 +59,12 @@ STRETCH = 1 << 16
 # With so many independent results, reduced loops need not be cut for parallelism.
 ENOUGH_RESULTS = 64
 
-_PRINTERS = {"numba": numba_source.print_source, "numpy": numpy_source.print_source}
+_PRINTERS = {
+    "numba": numba_source.print_source,
+    "numpy": numpy_source.print_source,
+    "opencl": opencl_source.print_source,
+}
+_TABLES = {"opencl": "numba"}  # languages whose chunks are those of another
 _SOURCES: dict[tuple[Kernel, Form, str], Source] = {}
 _SOURCES_LIMIT = 4096  # texts of a few kilobytes
 
@@ -83,7 +88,7 @@ class Lowered:
     _sources: dict[str, Source] = field(default_factory=dict)
 
     def source(self, language: str) -> Source:
-        """The program text for `language` ("numba" or "numpy"); memoised by kernel and form."""
+        """The program text for a language; memoised by kernel and form."""
         source = self._sources.get(language)
         if source is None:
             source = self._sources[language] = _print(self.kernel, self.form, language)
@@ -91,7 +96,9 @@ class Lowered:
 
     def table(self, language: str) -> Table:
         """The chunks, made when a language is first launched."""
-        table = self._tables[language] = self._makers[language]()
+        kind = _TABLES.get(language, language)
+        table = self._tables.get(kind) or self._makers[kind]()
+        self._tables[kind] = self._tables[language] = table
         return table
 
     def launch(self, language: str, arrays: Sequence[Array], scalars: tuple[Any, ...]) -> Launch:
@@ -101,6 +108,11 @@ class Lowered:
         return Launch(
             chosen + table.extra, table.strides, scalars, table.sizes, table.offsets, self.elements
         )
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether reductions wait for `finish`."""
+        return self._combination is not None
 
     def finish(self, arrays: Sequence[Array]) -> None:
         """Combine partial results into the reduction outputs, in a fixed order, with NumPy."""
@@ -115,7 +127,7 @@ def _print(kernel: Kernel, form: Form, language: str) -> Source:
         if len(_SOURCES) >= _SOURCES_LIMIT:
             _SOURCES.clear()
         source = _SOURCES[key] = _PRINTERS[language](kernel, form)
-    return source
+    return specialised.choose(kernel, form, source)
 
 
 def lower(
@@ -125,6 +137,7 @@ def lower(
     out_strides: Sequence[Ints],
     order: Ints | None = None,
     value_strides: Ints | None = None,
+    decide: type[Job] | None = None,
 ) -> Lowered:
     """Decide loops, classes and chunks of `kernel` over `shape`.
 
@@ -133,9 +146,10 @@ def lower(
     `order` is the memory order (axes from slowest to fastest, None: C) of the reduced values, which
     fixes NumPy's order of summation. `value_strides`, where given, are their strides in NumPy (a
     view of a computed array is not packed). A reduction directly over an input takes both from
-    that input's own strides, as NumPy does. No axis may have size 0.
+    that input's own strides, as NumPy does. No axis may have size 0. `decide`: other decisions
+    than those for work in chunks (see opencl_grid.py).
     """
-    job = _Job(kernel, shape, [*in_strides, *out_strides])
+    job = (decide or Job)(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
         return job.lower_map()
     if value_strides is None:
@@ -163,7 +177,7 @@ def _class(stride: int) -> str:
     return {0: "0", 1: "1", -1: "-"}.get(stride, "s")
 
 
-class _Job:
+class Job:
     """One call of `lower`."""
 
     def __init__(self, kernel: Kernel, shape: Ints, operands: list[Ints]) -> None:

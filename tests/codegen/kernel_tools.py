@@ -1,4 +1,4 @@
-"""Running kernels in both languages, and what NumPy says they compute."""
+"""Running kernels in all languages, and what NumPy says they compute."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ import numpy as np
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, verify
 from lazyfuse.codegen.lower import Lowered, lower
+from lazyfuse.devices.base import Program, Source
 from lazyfuse.devices.cpu import CPU
+from tests.codegen import opencl_tools
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shape = tuple[int, ...]
-LANGUAGES = ("numba", "numpy")
+LANGUAGES = ("numba", "numpy", "opencl")
 
 
 @lru_cache(maxsize=1)
 def cpu() -> CPU:
     """A device of two threads that keeps nothing on disk."""
     return CPU(threads=2, threads_above=0)
+
+
+def compiled(source: Source, language: str) -> Program:
+    """A program of one of LANGUAGES."""
+    return opencl_tools.compiled(source) if language == "opencl" else cpu().compile(source)
 
 
 def domain_strides(array: Array, shape: Shape) -> tuple[int, ...]:
@@ -75,7 +82,7 @@ def run(
     for each in (*temporaries, *(results if outputs is None else ())):
         np.frombuffer(each.data, np.uint8)[...] = 1  # what is not written must show
     arrays = (*inputs, *results, *temporaries)
-    program = cpu().compile(low.source(language))
+    program = compiled(low.source(language), language)
     program.launch(low.launch(language, arrays, scalars))
     low.finish(arrays)
     return results

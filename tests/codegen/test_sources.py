@@ -16,6 +16,7 @@ from tests.codegen.kernel_tools import (
     apply,
     assert_same,
     assert_same_bits,
+    compiled,
     empty_outputs,
     expected,
     lowered,
@@ -25,7 +26,7 @@ from tests.codegen.kernel_tools import (
 )
 from tests.codegen.test_lower import check_case
 
-BOTH = pytest.mark.parametrize("language", LANGUAGES)
+EACH = pytest.mark.parametrize("language", LANGUAGES)
 SIZES = [*range(1, 140), 255, 256, 257, 1000, 1023, 1024, 1025, 2049, 4999, 5000]
 
 
@@ -34,7 +35,7 @@ def test_random_kernels_compiled(seed: int) -> None:
     check_case(seed, "numba")
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_sums_have_numpys_bits_for_every_size(dtype: str, language: str) -> None:
     kernel = reduction("add", dtype)
@@ -44,7 +45,7 @@ def test_sums_have_numpys_bits_for_every_size(dtype: str, language: str) -> None
         assert_same_bits(got, np.asarray(np.add.reduce(values[:size])))
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("dtype", ["f4", "c16"])
 def test_large_sums_of_computed_values_have_numpys_bits(dtype: str, language: str) -> None:
     doubled = apply("add", (0, 0), dtype)
@@ -56,7 +57,7 @@ def test_large_sums_of_computed_values_have_numpys_bits(dtype: str, language: st
         assert_same_bits(got, np.asarray(np.add.reduce(part + part)))
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 def test_sums_over_axes_have_numpys_bits(axes: tuple[int, ...], language: str) -> None:
     value = some_values(np.random.default_rng(2), (9, 40, 300), "f8")
@@ -72,7 +73,7 @@ def test_sums_over_axes_have_numpys_bits(axes: tuple[int, ...], language: str) -
         assert_same_bits(got, want)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     "view",
     [
@@ -91,7 +92,7 @@ def test_sums_of_views_have_numpys_bits(view: Any, language: str) -> None:
     assert_same_bits(got, np.asarray(np.add.reduce(value, axis=None)))
 
 
-@BOTH
+@EACH
 def test_converted_sums_have_numpys_bits(language: str) -> None:
     value = np.random.default_rng(5).integers(-(10**9), 10**9, 100_003)
     kernel = reduction("add", "i8", accumulator="f8")
@@ -99,7 +100,7 @@ def test_converted_sums_have_numpys_bits(language: str) -> None:
     assert_same_bits(got, np.asarray(np.add.reduce(value, dtype="f8")))
 
 
-@BOTH
+@EACH
 def test_products_of_floats_have_numpys_bits(language: str) -> None:
     value = 1 + some_values(np.random.default_rng(6), (300, 30), "f8") * 1e-5
     for reduced in ((True, True), (True, False), (False, True)):
@@ -109,7 +110,7 @@ def test_products_of_floats_have_numpys_bits(language: str) -> None:
         assert_same_bits(got, expected(kernel, value.shape, [value])[0])
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("dtype", ["f8", "c8"])
 def test_sums_of_negative_zeros_are_positive(dtype: str, language: str) -> None:
     for shape in ((1, 1), (3, 1), (1, 5), (40, 3), (3, 40), (2, 9000)):
@@ -121,7 +122,7 @@ def test_sums_of_negative_zeros_are_positive(dtype: str, language: str) -> None:
             assert_same_bits(got, np.asarray(np.add.reduce(value, axis=axis)))
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("op", ["minimum", "maximum", "fmin", "fmax", "argmin", "argmax"])
 @pytest.mark.parametrize("dtype", ["f8", "c8"])
 def test_nans_in_extremes(op: str, dtype: str, language: str) -> None:
@@ -135,7 +136,7 @@ def test_nans_in_extremes(op: str, dtype: str, language: str) -> None:
             assert_same(got, np.asarray(function(value)))
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("dtype", ["b1", "i1", "u8", "f4"])
 def test_the_first_of_equal_extremes_is_found(dtype: str, language: str) -> None:
     value = (np.arange(6000).reshape(60, 100) % 7 == 3).astype(dtype)
@@ -148,7 +149,7 @@ def test_the_first_of_equal_extremes_is_found(dtype: str, language: str) -> None
                 assert_same(got, np.asarray(getattr(np, op)(memory, axis=axis)))
 
 
-@BOTH
+@EACH
 def test_infinite_extremes_have_positions(language: str) -> None:
     value = np.full((2000,), -np.inf)
     (got,) = run(reduction("argmax", "f8"), value.shape, [value], language=language)
@@ -159,7 +160,7 @@ def swap_kernel() -> Kernel:
     return Kernel(1, ("f8", "f8"), (), (), (Store(1, "f8"), Store(0, "f8")))
 
 
-@BOTH
+@EACH
 def test_outputs_may_be_inputs(language: str) -> None:
     first, second = np.arange(5000.0), -np.arange(5000.0)
     wanted = second.copy(), first.copy()
@@ -168,7 +169,21 @@ def test_outputs_may_be_inputs(language: str) -> None:
     assert_same(second, wanted[1])
 
 
-@BOTH
+@EACH
+@pytest.mark.parametrize("size", [100, 3000, 100_000])
+def test_a_sum_reads_its_input_before_a_store_replaces_it(size: int, language: str) -> None:
+    squared = apply("square", (0,), "f8")
+    total = Reduce("add", 0, "f8", "f8")
+    kernel = Kernel(1, ("f8",), (), (squared,), (Store(1, "f8"),), (total,), (True,))
+    values = np.arange(size) + 2.0
+    wanted = values.sum()
+    outputs = [values, np.empty(())]
+    run(kernel, (size,), [values], language=language, outputs=outputs)
+    assert outputs[1] == wanted
+    assert_same_bits(values, (np.arange(size) + 2.0) ** 2)
+
+
+@EACH
 def test_two_stores_over_one_input(language: str) -> None:
     body = (apply("add", (0, 1), "f8"), apply("multiply", (0, 1), "f8"))
     kernel = Kernel(1, ("f8", "f8"), (), body, (Store(2, "f8"), Store(3, "f8")))
@@ -179,7 +194,7 @@ def test_two_stores_over_one_input(language: str) -> None:
     assert_same(first, wanted[1])
 
 
-@BOTH
+@EACH
 def test_slices_are_updated_in_place(language: str) -> None:
     memory = np.arange(4000.0).reshape(40, 100)
     wanted = memory.copy()
@@ -190,7 +205,7 @@ def test_slices_are_updated_in_place(language: str) -> None:
     assert_same(memory, wanted)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("dtype", ["b1", "i1", "u2", "i4", "u8", "f4", "f8", "c8", "c16"])
 def test_scalars_of_every_dtype(dtype: str, language: str) -> None:
     kernel = Kernel(
@@ -220,11 +235,11 @@ def test_threads_do_not_change_bits() -> None:
     np.testing.assert_allclose(outputs[0], np.sin(value), rtol=1e-15, atol=1e-300)
 
 
-@BOTH
+@EACH
 def test_flags_tell_what_happened(language: str) -> None:
     kernel = Kernel(1, ("f8", "f8"), (), (apply("divide", (0, 1), "f8"),), (Store(2, "f8"),))
     low = lower.lower(kernel, (100,), ((1,), (1,)), ((1,),))
-    program = CPU(threads=1).compile(low.source(language))
+    program = compiled(low.source(language), language)
     ones, result = np.ones(100), np.empty(100)
     for divisor, flags in ((1.0, 0), (0.0, 1), (np.nan, 0)):
         other = np.ones(100)
@@ -241,7 +256,7 @@ def test_inexact_text_says_so() -> None:
     assert total.exact
 
 
-@BOTH
+@EACH
 def test_operations_without_a_ufunc(language: str) -> None:
     body = (
         Instruction("clip", (0, 1, 2), ("f8",) * 3, "f8"),
