@@ -1,0 +1,165 @@
+"""Maps for groups of work-items: layouts, vectors, any number of groups, width of indices."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse.codegen import opencl_grid_lowered
+from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from tests.codegen.grid_tools import LANGUAGE, SMALL, lowered, run, run_with_flags, sizes
+from tests.codegen.kernel_tools import (
+    apply,
+    assert_same,
+    assert_same_bits,
+    expected,
+    some_layout,
+    some_values,
+)
+from tests.codegen.test_lower import random_case, random_kernel
+
+# Random cases come in shares of this; each costs a build.
+COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
+
+
+def joined(dtype: str, rank: int = 1) -> Kernel:
+    body = apply("bitwise_xor" if dtype[0] in "biu" else "add", (0, 1), dtype)
+    return Kernel(rank, (dtype, dtype), (), (body,), (Store(2, dtype),))
+
+
+def check_case(seed: int) -> None:
+    kernel, shape, inputs, order, outputs = random_case(seed)
+    chooser = random.Random(seed)
+    with np.errstate(all="ignore"):
+        want = expected(kernel, shape, inputs, (), order)
+        groups, on_host = chooser.choice((1, 2, 7)), chooser.random() < 0.3
+        got = run(kernel, shape, inputs, (), order, outputs, groups, on_host)
+    for result, wanted in zip(got, want, strict=True):
+        assert_same(result, wanted)
+
+
+@pytest.mark.parametrize("seed", range(COUNT // 20))
+def test_random_kernels(seed: int) -> None:
+    check_case(seed)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + COUNT // 20))
+def test_random_kernels_in_small_groups_and_many_stretches(seed: int) -> None:
+    with sizes(group=64, **SMALL):
+        check_case(seed)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2000 + COUNT // 60))
+def test_random_kernels_with_indices_of_64_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl_grid_lowered, "NARROW", 1)
+    check_case(seed)
+
+
+@pytest.mark.parametrize("seed", range(COUNT // 60))
+def test_random_kernels_of_four_axes(seed: int) -> None:
+    chooser, rng = random.Random(seed), np.random.default_rng(seed)
+    shape = tuple(chooser.choice((1, 2, 5, 16, 33)) for _ in range(4))
+    kernel = random_kernel(chooser, 4)
+    inputs = []
+    for dtype in kernel.inputs:
+        own = tuple(1 if chooser.random() < 0.3 else n for n in shape)
+        inputs.append(some_layout(chooser, some_values(rng, own, dtype)))
+    with np.errstate(all="ignore"):
+        want = expected(kernel, shape, inputs)
+        got = run(kernel, shape, inputs, groups=3)
+    for result, wanted in zip(got, want, strict=True):
+        assert_same(result, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "b1", "c8"])
+def test_dense_maps_from_any_first_element(dtype: str) -> None:
+    rng, kernel = np.random.default_rng(0), joined(dtype)
+    memory = some_values(rng, (2200,), dtype), some_values(rng, (2200,), dtype)
+    for size in (1, 2, 31, 32, 33, 255, 256, 257, 1023, 2049):
+        for start, other in ((0, 0), (1, 1), (0, 1), (16, 3)):
+            inputs = [memory[0][start : start + size], memory[1][other : other + size]]
+            (got,) = run(kernel, (size,), inputs, groups=3)
+            assert_same_bits(got, *expected(kernel, (size,), inputs))
+
+
+@pytest.mark.parametrize(("dtype", "vector"), [("f8", 2), ("f4", 4), ("u1", 8), ("c16", 1)])
+def test_a_work_item_loads_sixteen_bytes(dtype: str, vector: int) -> None:
+    value = np.zeros((64, 256), dtype)
+    low = lowered(joined(dtype, 2), value.shape, [value, value], [value])
+    assert low.grid.vector == vector
+    row = lowered(joined(dtype, 2), value.shape, [value, value[:1]], [value])
+    assert row.grid.vector == vector
+    strided = lowered(
+        joined(dtype, 2), (64, 128), [value[:, ::2], value[:, :128]], [value[:, 128:]]
+    )
+    assert strided.grid.vector == 1
+
+
+def test_tasks_follow_the_number_of_elements() -> None:
+    value = np.zeros(1_000_000, "f4")
+    low = lowered(joined("f4"), value.shape, [value, value], [value])
+    assert low.launch(LANGUAGE, (value, value, value), ()).tasks == -(-1_000_000 // 1024)
+    assert low.source(LANGUAGE).group == 256
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7, 64])
+def test_any_number_of_groups_covers_a_large_domain(groups: int) -> None:
+    rng = np.random.default_rng(1)
+    left, right = rng.random(1_000_003), rng.random(1_000_003)
+    (got,) = run(joined("f8"), left.shape, [left, right], groups=groups)
+    assert_same_bits(got, left + right)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (100, 130), (257, 33), (512, 512)])
+def test_transpositions(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(2)
+    left, right = rng.random(shape[::-1]).T, rng.random(shape)
+    low = lowered(joined("f8", 2), shape, [left, right], [np.empty(shape)])
+    assert low.grid.loops == 4
+    (got,) = run(joined("f8", 2), shape, [left, right], groups=5)
+    assert_same_bits(got, left + right)
+
+
+@pytest.mark.parametrize("size", [64, 1000])
+def test_a_map_may_write_where_it_reads(size: int) -> None:
+    value, other = np.arange(size, dtype="f4"), np.ones(size, "f4")
+    want = value + other
+    run(joined("f4"), (size,), [value, other], outputs=[value])
+    assert_same_bits(value, want)
+
+
+def test_one_text_serves_all_sizes_and_strides_of_a_class() -> None:
+    texts = set()
+    for size in (100, 5000):
+        value = np.zeros((size, 300))
+        low = lowered(
+            joined("f8", 2), (size, 100), [value[:, :100], value[:, 100:200]], [value[:, 200:]]
+        )
+        texts.add(low.source(LANGUAGE).text)
+    assert len(texts) == 1
+
+
+def test_conditions_are_those_of_the_values() -> None:
+    divide = Instruction("divide", (0, 1), ("f8", "f8"), "f8")
+    kernel = Kernel(1, ("f8", "f8"), (), (divide,), (Store(2, "f8"),))
+    ones, divisors = np.ones(1000), np.full(1000, 2.0)
+    assert run_with_flags(kernel, (1000,), [ones, divisors])[1] == 0
+    divisors[777] = 0
+    assert run_with_flags(kernel, (1000,), [ones, divisors])[1] == 1
+
+
+def test_scalars_of_every_kind() -> None:
+    dtypes = ("f8", "i4", "b1", "c16", "u2")
+    rng = np.random.default_rng(3)
+    values: tuple[Any, ...] = (1.5, -3, True, 1 - 2j, 7)
+    for dtype, scalar in zip(dtypes, values, strict=True):
+        equal = apply("equal", (0, 1), dtype, "b1")
+        kernel = Kernel(1, (dtype,), (dtype,), (equal,), (Store(2, "b1"),))
+        array = some_values(rng, (500,), dtype)
+        array[3] = scalar
+        (got,) = run(kernel, (500,), [array], (scalar,))
+        assert_same_bits(got, array == np.asarray(scalar, dtype))

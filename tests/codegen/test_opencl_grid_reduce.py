@@ -1,0 +1,184 @@
+"""Reductions for groups of work-items: NumPy's bits, shapes of work, the second pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse.codegen.kernel import Kernel, Reduce, Store
+from tests.codegen.grid_tools import SMALL, lowered, run, run_with_flags, sizes
+from tests.codegen.kernel_tools import (
+    Array,
+    apply,
+    assert_same,
+    assert_same_bits,
+    empty_outputs,
+    expected,
+    reduction,
+    some_values,
+)
+
+SOME_SIZES = [*range(1, 20), 63, 64, 65, 127, 128, 129, 135, 143, 4999]
+INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+
+
+def axes_kernel(op: str, dtype: str, reduced: tuple[bool, ...]) -> Kernel:
+    return Kernel(len(reduced), (dtype,), (), (), (), reduction(op, dtype).reductions, reduced)
+
+
+def second_passes(kernel: Kernel, value: Array) -> bool:
+    low = lowered(kernel, value.shape, [value], empty_outputs(kernel, value.shape))
+    return low.second() is not None
+
+
+def check(kernel: Kernel, value: Array, **how: Any) -> None:
+    with np.errstate(all="ignore"):
+        want = expected(kernel, value.shape, [value])
+        got = run(kernel, value.shape, [value], **how)
+    for result, wanted in zip(got, want, strict=True):
+        assert_same_bits(result, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c8"])
+def test_sums_have_numpys_bits_for_every_size(dtype: str) -> None:
+    values = some_values(np.random.default_rng(0), (5000,), dtype)
+    for size in SOME_SIZES:
+        check(reduction("add", dtype), values[:size])
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c8"])
+@pytest.mark.parametrize("groups", [1, 7])
+def test_sums_of_many_stretches_have_numpys_bits(dtype: str, groups: int) -> None:
+    values = some_values(np.random.default_rng(1), (70_000,), dtype)
+    with sizes(group=64, **SMALL):
+        for size in (1000, 4096, 4999, 65_536, 70_000):
+            check(reduction("add", dtype), values[:size], groups=groups)
+            check(reduction("add", dtype), values[:size], groups=groups, on_host=True)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+@pytest.mark.parametrize("size", [1 << 20, 1_000_003])
+def test_large_sums_of_computed_values_have_numpys_bits(dtype: str, size: int) -> None:
+    doubled = apply("add", (0, 0), dtype)
+    kernel = Kernel(1, (dtype,), (), (doubled,), (), (Reduce("add", 1, dtype, dtype),), (True,))
+    values = some_values(np.random.default_rng(2), (size,), dtype)
+    (got,) = run(kernel, (size,), [values], groups=5)
+    assert_same_bits(got, np.asarray(np.add.reduce(values + values)))
+
+
+def test_a_converting_sum_follows_numpys_buffers() -> None:
+    kernel = Kernel(1, ("i4",), (), (), (), (Reduce("add", 0, "f8", "f8"),), (True,))
+    values = np.random.default_rng(3).integers(-(10**9), 10**9, 100_003).astype("i4")
+    for size in (8192, 8193, 20_000, 100_003):
+        (got,) = run(kernel, (size,), [values[:size]])
+        assert_same_bits(got, np.asarray(np.add.reduce(values[:size], dtype="f8")))
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("op", ["add", "multiply", "maximum"])
+def test_axes_of_floats(op: str, axes: tuple[int, ...]) -> None:
+    reduced = tuple(axis in axes for axis in range(3))
+    kernel = axes_kernel(op, "f8", reduced)
+    rng = np.random.default_rng(4)
+    value = rng.uniform(0.9, 1.1, (7, 20, 300))
+    check(kernel, value)
+    check(kernel, value.transpose(1, 2, 0).copy().transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("op", ["minimum", "fmax", "logical_and", "argmin", "argmax", *INTEGERS])
+def test_free_reductions_in_many_stretches(op: str) -> None:
+    rng = np.random.default_rng(5)
+    dtype = "i4" if op in INTEGERS else "f8"
+    value = some_values(rng, (3, 5000), dtype)
+    if dtype == "f8":
+        value[1, 4321] = np.nan
+    for reduced in ((False, True), (True, True), (True, False)):
+        kernel = axes_kernel(op, dtype, reduced)
+        if op == "logical_and":
+            kernel = Kernel(2, (dtype,), (), (), (), (Reduce(op, 0, "b1", "b1"),), reduced)
+            value = np.abs(value) + 1
+            value[1, 4000] = 0
+        for on_host in (False, True):
+            with sizes(group=64, **SMALL):
+                assert second_passes(kernel, value) or not reduced[1]
+                check(kernel, value, groups=5, on_host=on_host)
+
+
+def test_ties_and_nans_of_positions_go_to_the_first() -> None:
+    for value in (np.zeros(100_000), np.full(50_000, np.nan), np.arange(70_000) % 1000 * -1.0):
+        check(reduction("argmax", "f8"), value)
+        check(reduction("argmin", "f8"), value[::-1])
+
+
+@pytest.mark.parametrize("shape", [(100_000, 3), (3, 100_000), (2000, 40), (5, 70_000)])
+def test_sums_of_rows_and_columns(shape: tuple[int, int]) -> None:
+    value = some_values(np.random.default_rng(6), shape, "f4")
+    check(axes_kernel("add", "f4", (False, True)), value, groups=7)
+    check(axes_kernel("add", "f4", (True, False)), value, groups=7)
+
+
+def test_rows_apart_in_memory_are_added_in_order() -> None:
+    value = some_values(np.random.default_rng(7), (40, 3, 9001), "f8")[:, :, :9000]
+    for reduced in ((True, False, True), (True, True, True)):
+        check(axes_kernel("add", "f8", reduced), value, groups=3)
+
+
+def test_several_reductions_and_stores_share_a_pass() -> None:
+    rng = np.random.default_rng(8)
+    value = rng.standard_normal((6, 30_000))
+    body = (apply("multiply", (0, 0), "f8"), apply("add", (1, 0), "f8"))
+    reductions = (
+        Reduce("add", 1, "f8", "f8"),
+        Reduce("add", 0, "f8", "f8"),
+        Reduce("maximum", 2, "f8", "f8"),
+        Reduce("argmin", 0, "f8", "i8"),
+    )
+    kernel = Kernel(2, ("f8",), (), body, (Store(2, "f8"),), reductions, (True, True))
+    assert second_passes(kernel, value)
+    check(kernel, value, groups=4)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 16])
+def test_the_size_that_asks_for_a_second_pass_can_be_set(limit: int) -> None:
+    """C5: work-group tiles, two passes above a threshold, sizes configurable."""
+    value = np.random.default_rng(9).random(100_000)
+    kernel = reduction("maximum", "f8")
+    with sizes(stretch=limit):
+        assert second_passes(kernel, value) == (limit == 16)
+        check(kernel, value)
+
+
+def test_launches_follow_the_amount_of_work() -> None:
+    """E5: sizes from element counts."""
+    for count, least in ((1000, 1), (100_000, 16), (10_000_000, 500)):
+        kernel = reduction("add", "f8")
+        value = np.broadcast_to(np.zeros(1), (count,)).copy() if count < 10**6 else np.zeros(count)
+        low = lowered(kernel, value.shape, [value], empty_outputs(kernel, value.shape))
+        assert least <= low.tasks <= 2 * 1024
+
+
+def test_a_sum_that_is_not_finite_asks_for_a_second_look() -> None:
+    value = np.ones(30_000)
+    assert run_with_flags(reduction("add", "f8"), value.shape, [value])[1] == 0
+    value[12_345] = np.inf
+    assert run_with_flags(reduction("add", "f8"), value.shape, [value])[1] == 16
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i8", "b1", "f4"])
+def test_products_and_sums_of_other_kinds(dtype: str) -> None:
+    kept = "f4" if dtype == "f4" else "u8" if dtype == "u1" else "i8"
+    value = some_values(np.random.default_rng(10), (50_000,), dtype)
+    for op in ("add", "multiply"):
+        check(reduction(op, dtype, accumulator=kept), value)
+
+
+def test_repeated_operands_are_reduced_too() -> None:
+    rows = np.random.default_rng(11).random((1, 4000))
+    kernel = axes_kernel("add", "f8", (True, True))
+    value = np.broadcast_to(rows, (30, 4000))
+    with np.errstate(all="ignore"):
+        want = np.asarray(np.add.reduce(value, axis=(0, 1)))
+    (got,) = run(kernel, value.shape, [rows])
+    assert_same(got, want)
