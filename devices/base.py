@@ -20,16 +20,18 @@ class Source:
 
     `arrays`: dtype of each array argument ("f8", ...); `scalars`: dtype of each scalar argument;
     `rank`: number of loops whose sizes are arguments. `exact`: no operation in it depends on the
-    device's mathematical library.
+    device's mathematical library. `group`: work-items that must share a work-group; 0 means that
+    each chunk of a launch is one work-item's job.
     """
 
-    language: str  # "numba", "numpy", later "opencl"
+    language: str  # "numba", "numpy", "opencl" or "opencl-grid"
     name: str
     text: str
     rank: int
     arrays: tuple[str, ...]
     scalars: tuple[str, ...]
     exact: bool = True
+    group: int = 0
 
 
 @dataclass(slots=True)
@@ -47,17 +49,33 @@ class Launch:
     sizes: Array  # int64 (chunks, rank)
     offsets: Array  # int64 (chunks, arrays)
     elements: int  # of the whole domain, for the choice of threads
+    tasks: int = 0  # work-groups that the work can keep busy, where the source has a group
 
 
 @dataclass(slots=True)
 class Traits:
     """What a device is, as far as the compiler needs to know."""
 
-    name: str
+    name: str  # "cpu", "opencl:0", ...: what a user writes to get it
     kind: str  # "cpu", "gpu", "none"
-    threads: int
+    threads: int  # threads or compute units
     languages: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
+    model: str = ""  # the hardware's own name
+    platform: str = ""
+    driver: str = ""
+    fp64: bool = True
+    fp16: bool = False
+    shares_memory: bool = True  # programs work on host arrays themselves
+    local_bytes: int = 0  # memory of a work-group
+    memory_bytes: int = 0
+
+
+class Later(Protocol):
+    """The outcome of a launch that may still be under way."""
+
+    def flags(self) -> int:
+        """Wait for it; its IEEE flags. `DeviceError` if it failed after all."""
 
 
 class Program(Protocol):
@@ -65,8 +83,35 @@ class Program(Protocol):
 
     source: Source
 
-    def launch(self, launch: Launch) -> int:
-        """Run every chunk; the IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid)."""
+    def launch(self, launch: Launch) -> int | Later:
+        """Run every chunk; the IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid).
+
+        A device that works on its own returns a `Later`; launches of one device run in order.
+        """
+
+
+class DeviceMemory(Protocol):
+    """Memory that the host cannot read, behind stand-ins.
+
+    A stand-in is a numpy array with true shape, strides and dtype at an address where there is no
+    memory: views of it, and questions whether two overlap, are NumPy's own; touching an element of
+    it crashes. Every view of a stand-in leads back to its block on the device.
+    """
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A stand-in for a new, uninitialised C-contiguous block."""
+
+    def holds(self, array: Array) -> bool:
+        """Whether an array is a stand-in of this memory."""
+
+    def upload(self, array: Array) -> Array:
+        """A stand-in with the shape, strides and contents of a packed host array (any order)."""
+
+    def gather(self, array: Array) -> Array:
+        """A host array with the contents of a stand-in, packed in the same order of axes."""
+
+    def copy(self, source: Array, target: Array) -> None:
+        """Copy between two packed stand-ins of equal size and order."""
 
 
 class Device(Protocol):
@@ -84,5 +129,18 @@ class Device(Protocol):
         """A C-contiguous, uninitialised host array from the device's buffer pool."""
 
 
+class Asynchronous(Device, Protocol):
+    """A device whose launches return before they have run."""
+
+    memory: DeviceMemory | None  # None: programs work on host arrays
+
+    def settle(self) -> None:
+        """Wait for everything under way; `DeviceError` if something failed since the last time."""
+
+
 class DeviceError(RuntimeError):
     """A build, launch or allocation that a device could not do; the caller takes the next tier."""
+
+
+class DeviceLost(DeviceError):
+    """A device that does nothing any more; what lay in its memory is gone."""

@@ -77,6 +77,17 @@ class DiskCache:
         """Whether an entry of that name is there (perhaps damaged)."""
         return self._usable() and os.path.exists(self._path(name))
 
+    def can_store(self) -> bool:
+        """Whether `put` is likely to work."""
+        if not self.enabled:
+            return False
+        try:
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        except OSError as error:
+            self.trouble = str(error)
+            return False
+        return self._usable() and os.access(self.directory, os.W_OK)
+
     def put(self, name: str, data: bytes) -> bool:
         """Store; whether it worked."""
         if not self.enabled or self._failed_in_a_row >= _MOST_FAILURES or len(data) > _MOST_BYTES:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from . import forking
-from .base import DeviceError, Source
+from .base import DeviceError, Later, Source
 from .disk_cache import DiskCache
 from .object_code import Loaded, load
 
@@ -28,7 +28,7 @@ class Pooled(Protocol):
     source: Source
     used: int
 
-    def launch(self, launch: Any) -> int:
+    def launch(self, launch: Any) -> int | Later:
         """As `base.Program.launch`."""
 
 
@@ -51,12 +51,14 @@ class ProgramPool:
         disk: DiskCache,
         environment: Callable[[], str],
         limit: int = 512,
+        parallel: bool = False,
     ) -> None:
         self.disk = disk
         self.limit = limit
         self._builders = builders
         self._environment = environment
         self._programs: dict[Key, Pooled] = {}
+        self._parallel = parallel  # whether the builders may work in several threads at once
         self._reasons: dict[str, str] = {}  # by identity: why the last look-up found nothing
         self._uses = 0
         self.hits = self.built = self.loaded = self.evicted = 0
@@ -65,8 +67,9 @@ class ProgramPool:
         forking.register(self)
 
     def after_fork(self) -> None:
-        """Make the lock anew."""
+        """Make the locks anew."""
         self._lock = threading.RLock()
+        self._making: dict[Key, threading.RLock] = {}  # one for each program being made
 
     def get(self, source: Source) -> Pooled:
         """The program of a source; raises `DeviceError` if it cannot be built."""
@@ -112,6 +115,13 @@ class ProgramPool:
             if disk:
                 self.disk.clear()
 
+    def set_limit(self, limit: int) -> None:
+        """Keep at most so many programs in memory; 0 keeps none."""
+        with self._lock:
+            self.limit = limit
+            while len(self._programs) > limit:
+                self._evict()
+
     def code(self, source: Source, emit: Callable[[str], bytes], entry: str) -> Loaded:
         """Machine code that is not a program, from disk or by `emit(text)`."""
         name = self._name(source)
@@ -132,15 +142,24 @@ class ProgramPool:
             raise DeviceError(f"[compile] language: expected one of {known}, got {source.language}")
         key = (source.language, source.text)
         with self._lock:
-            program = self._programs.get(key)  # another thread may have been faster
-            if program is None:
-                program = self._find_or_build(source, builder)
-                self._uses += 1
-                program.used = self._uses
-                self._programs[key] = program
-                if len(self._programs) > self.limit:
-                    self._evict()
+            making = self._making.setdefault(key, threading.RLock())
+        with making if self._parallel else self._lock:
+            try:
+                program = self._programs.get(key)  # another thread may have been faster
+                if program is None:
+                    program = self._find_or_build(source, builder)
+                    self._add(key, program)
+            finally:
+                self._making.pop(key, None)
         return program
+
+    def _add(self, key: Key, program: Pooled) -> None:
+        with self._lock:
+            self._uses += 1
+            program.used = self._uses
+            self._programs[key] = program
+            if len(self._programs) > self.limit:
+                self._evict()
 
     def _load(self, source: Source, builder: Builder) -> tuple[Pooled | None, str]:
         """The program from disk, or why not; an entry that does not load is damaged and goes."""
@@ -154,7 +173,8 @@ class ProgramPool:
             self.disk.trouble = str(error)
             self.disk.remove(name)
             return None, "damaged"
-        self.loaded += 1
+        with self._lock:
+            self.loaded += 1
         return program, ""
 
     def _find_or_build(self, source: Source, builder: Builder) -> Pooled:
@@ -168,8 +188,9 @@ class ProgramPool:
         self._remember(source, self._reason(source, problem))
         start = time.perf_counter()
         program, code = builder.build(source)
-        self.seconds += time.perf_counter() - start
-        self.built += 1
+        with self._lock:
+            self.seconds += time.perf_counter() - start
+            self.built += 1
         if code is not None and self._on_disk(source):
             self.disk.put(self._name(source), code)
         return program

@@ -1,7 +1,8 @@
 """Devices by name: which there are, which are refused and why.
 
-A device is a module of this package with a function `make()`, imported when first asked for. The
-face may change settings later, through the devices' own setters.
+A device is a module of this package with a function `make`, imported when first asked for. OpenCL
+devices are looked for only when somebody asks for one, or for the list. The face may change
+settings later, through the devices' own setters.
 """
 
 from __future__ import annotations
@@ -9,35 +10,38 @@ from __future__ import annotations
 import importlib
 import os
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
-from .base import Device, DeviceError
+from .base import Device, DeviceError, Traits
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A device's name, its module, and whether it can be used ("" for a module: it cannot)."""
+    """A device's name, whether `device(name)` gives it, and what is known of it.
+
+    `reason`: what it is, or why it is refused. `traits`: None where they cost too much to learn.
+    """
 
     name: str
-    module: str
+    available: bool
     reason: str
-
-    @property
-    def available(self) -> bool:
-        """Whether `device(name)` gives the device."""
-        return bool(self.module)
+    traits: Traits | None = None
 
 
-ENTRIES = (
-    Entry("cpu", "cpu", "compiled and blocked kernels on threads"),
-    Entry("null", "null", "records launches, computes nothing"),
-    Entry("raise", "raising", "fails on any evaluation"),
-    Entry("opencl", "", "not part of this version: no OpenCL printer yet"),
-)
+MODULES = {"cpu": "cpu", "null": "null", "raise": "raising"}
+_WHAT = {
+    "cpu": "compiled and blocked kernels on threads",
+    "null": "records launches, computes nothing",
+    "raise": "fails on any evaluation",
+}
+_FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
+_refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
 
 
 def device(name: str | None = None) -> Device:
-    """The device of that name (None or "": LAZYFUSE_DEVICE, else "cpu"); one object per name."""
+    """The device of that name (None or "": LAZYFUSE_DEVICE, else "cpu"); one object per device."""
     wanted = name or os.environ.get("LAZYFUSE_DEVICE") or "cpu"
     found = _made.get(wanted)
     if found is None:
@@ -45,17 +49,78 @@ def device(name: str | None = None) -> Device:
     return found
 
 
+def reopen() -> None:
+    """Open OpenCL devices anew, as the switches are then, when they are next asked for."""
+    for name in [name for name in _made if name.partition(":")[0] == _FAMILY]:
+        del _made[name]
+    _refused.clear()
+
+
 def devices() -> list[Entry]:
-    """Every known device, usable or not, with the reason."""
-    return list(ENTRIES)
+    """Every known device, usable or not, with the reason. Opens none."""
+    entries = []
+    for name in MODULES:
+        made = _made.get(name)
+        entries.append(Entry(name, True, _WHAT[name], made.traits if made else None))
+    return entries + _opencl_entries()
 
 
 def _make(name: str) -> Device:
-    known = " or ".join(f'"{entry.name}"' for entry in ENTRIES if entry.available)
-    for entry in ENTRIES:
-        if entry.name == name and entry.available:
-            made: Device = importlib.import_module(f"{__package__}.{entry.module}").make()
+    if name in MODULES:
+        return _new(MODULES[name])
+    if name.partition(":")[0] == _FAMILY:
+        return _open(name)
+    known = [f'"{known}"' for known in (*MODULES, _FAMILY)]
+    raise DeviceError(f"[device] expected {' or '.join(known)}, got {name!r}")
+
+
+def _new(module: str, *arguments: Any) -> Device:
+    made: Device = _module(module).make(*arguments)
+    return made
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+def _open(name: str) -> Device:
+    """The first OpenCL device that a name may mean and that passes its test."""
+    platforms = _module("opencl_platforms")
+    found = platforms.find()
+    chosen = platforms.choose(name, found)
+    if not chosen:
+        there = ", ".join(f"{each.name} ({each.device.name.strip()})" for each in found)
+        raise DeviceError(f"[device] expected one of {there}, got {name!r}")
+    problems = []
+    for each in chosen:
+        made = _made.get(each.name)
+        if made is not None:
             return made
-        if entry.name == name:
-            raise DeviceError(f"[device] expected {known}, got {name!r} ({entry.reason})")
-    raise DeviceError(f"[device] expected {known}, got {name!r}")
+        try:
+            made = _new("opencl", each)
+        except DeviceError as error:
+            _refused[each.name] = str(error)
+            problems.append(str(error))
+            continue
+        _refused.pop(each.name, None)
+        return _made.setdefault(each.name, made)
+    raise DeviceError("; ".join(problems))
+
+
+def _opencl_entries() -> list[Entry]:
+    platforms = _module("opencl_platforms")
+    try:
+        found = platforms.find()
+    except DeviceError as error:
+        return [Entry(_FAMILY, False, str(error).removeprefix("[device] "))]
+    return [_opencl_entry(platforms, each) for each in found]
+
+
+def _opencl_entry(platforms: Any, found: Any) -> Entry:
+    """A device as it was opened, or as its driver describes it."""
+    name = found.name
+    made: Any = _made.get(name)
+    traits = made.traits if made is not None else platforms.traits(found)
+    refused = made.queue.lost if made is not None else _refused.get(name, "")
+    what = f"{traits.model}, {traits.platform}"
+    return Entry(name, not refused, refused or "; ".join((what, *traits.notes)), traits)

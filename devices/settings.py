@@ -24,9 +24,21 @@ def number(variable: str, default: int) -> int:
     return value
 
 
+chosen: dict[str, bool] = {}
+"""Switches that the face has changed since the start, by variable: the environment is older."""
+
+
+def flag(variable: str, default: bool) -> bool:
+    """A switch from the environment: "0", "off", "false" and "no" are off, other words on."""
+    if variable in chosen:
+        return chosen[variable]
+    text = os.environ.get(variable, "").strip().lower()
+    return text not in _OFF if text else default
+
+
 def cache_enabled() -> bool:
     """Whether compiled programs are kept on disk (LAZYFUSE_CACHE)."""
-    return os.environ.get("LAZYFUSE_CACHE", "").strip().lower() not in _OFF
+    return flag("LAZYFUSE_CACHE", True)
 
 
 def cache_directory() -> str:

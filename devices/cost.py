@@ -1,0 +1,492 @@
+"""What work costs on the devices of this machine: measured once, kept on disk.
+
+Owns the figures, how they are taken, and their file. Knows neither graphs nor kernels: the caller
+hands in probe programs with their launches, and describes work by bytes and additions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import vector_math
+from .base import Array, Device, DeviceError, Launch, Program, Source, Traits
+from .disk_cache import DiskCache
+from .threads import available
+
+VERSION = 1  # of the file: another one is measured anew
+FILE_LIMIT = 1 << 20  # bytes of the folder: a few machines that share it, a kilobyte each
+ROUNDS = 3  # through all probes of a device: what disturbs one round may be over in the next
+SECONDS = 0.015  # for timing one probe in a round: the shortest of many turns, at least `TURNS`
+TURNS = 3
+QUEUED = 10  # launches in a row that tell the cost of one from that of waiting for the last
+POOLED = 50e-6  # `compile` was that fast: the program was in memory, which tells nothing
+LEAST_PART = 0.1  # of a run is its own work: noise makes overheads look longer than whole runs
+SMALLEST = 1e-9  # no figure is below: they are divided by, and the clock sees no less
+COPIED = 16 << 20  # bytes of the copy that tells the rate; half a millisecond on any bus
+
+Curve = tuple[tuple[float, float], ...]  # bytes moved, bytes per second at that size
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Figures for the programs of one language on one device.
+
+    Rates of programs that only move memory depend on how much they move, since small operands
+    stay in caches. `functions` counts exp, sin, ... in additions as the op table does.
+    """
+
+    launch: float  # seconds to start a program when others are under way
+    wait: float  # seconds more until the host knows that the last one is done
+    map_rates: Curve
+    reduce_rates: Curve
+    arithmetic: float  # additions per second
+    functions: float  # additions' worth of mathematical functions per second
+    compile: float  # seconds to build a program
+    load: float  # seconds to get a built one from disk
+
+    def seconds(self, moved: float, additions: float, functions: float, reduces: bool) -> float:
+        """One program without its launch: memory and arithmetic overlap, the slower one counts."""
+        rate = rate_at(self.reduce_rates if reduces else self.map_rates, moved)
+        return max(moved / rate, additions / self.arithmetic + functions / self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Copying between the host and a device: seconds per copy, bytes per second."""
+
+    latency: float
+    rate: float
+
+    def seconds(self, moved: float) -> float:
+        """One copy of so many bytes."""
+        return self.latency + moved / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What is known about one device. `environment` tells whether it is still the same one."""
+
+    device: str
+    environment: str
+    fp64: bool
+    shares_memory: bool
+    opening: float  # seconds until the device can be used in a new process
+    upload: Link
+    download: Link
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A program to time. `arrays` are host arrays, the inputs first; `launch` gets them or, on a
+    device with memory of its own, their stand-ins.
+
+    `kind`: "empty" (next to no work), "map" and "reduce" (memory traffic), "arithmetic" and
+    "functions" (`work` additions, little traffic).
+    """
+
+    kind: str
+    source: Source
+    arrays: tuple[Array, ...]
+    inputs: int
+    launch: Callable[[Sequence[Array]], Launch]
+    moved: int
+    work: float
+
+
+# Used where nothing has been measured. Each errs to the device's disadvantage unless it is the
+# CPU's compiled tier, which everything else has to beat.
+COMPILED = Tier(
+    launch=10e-6,
+    wait=0.0,
+    map_rates=((1e6, 20e9), (1e8, 20e9)),  # two cores of a server with all of its memory busy
+    reduce_rates=((1e6, 20e9), (1e8, 20e9)),
+    arithmetic=4e9,
+    functions=4e9,
+    compile=0.4,
+    load=5e-3,
+)
+INTERPRETED = Tier(
+    launch=30e-6,  # a ufunc call per operation and block comes on top
+    wait=0.0,
+    map_rates=((1e6, 10e9), (1e8, 10e9)),
+    reduce_rates=((1e6, 10e9), (1e8, 10e9)),
+    arithmetic=1e9,
+    functions=0.3e9,
+    compile=1e-3,
+    load=1e-3,
+)
+OFFLOADED = Tier(
+    launch=20e-6,
+    wait=100e-6,
+    map_rates=((1e6, 5e9), (1e8, 10e9)),
+    reduce_rates=((1e6, 5e9), (1e8, 10e9)),
+    arithmetic=1e9,
+    functions=1e9,
+    compile=0.3,
+    load=20e-3,
+)
+DEFAULTS = {
+    "numba": COMPILED,
+    "numpy": INTERPRETED,
+    "opencl": OFFLOADED,
+    "opencl-grid": OFFLOADED,
+}
+SHARED = Link(0.0, math.inf)
+DEFAULT_LINK = Link(50e-6, 3e9)  # pageable memory over a slow PCI Express bus
+DEFAULT_OPENING = 0.5  # importing pyopencl and asking every driver
+
+
+def rate_at(curve: Curve, moved: float) -> float:
+    """Bytes per second for so many bytes: between the points in proportion to the logarithm."""
+    before = curve[0]
+    if moved <= before[0]:
+        return before[1]
+    for point in curve[1:]:
+        if moved <= point[0]:
+            part = math.log(moved / before[0]) / math.log(point[0] / before[0])
+            return before[1] * math.pow(point[1] / before[1], part)
+        before = point
+    return before[1]
+
+
+def environment(traits: Traits) -> str:
+    """What has to be the same for figures to hold: hardware, driver, threads, kind of memory."""
+    facts = (traits.kind, traits.model, traits.platform, traits.driver, str(traits.threads))
+    text = "\0".join((*facts, *traits.languages, str(traits.shares_memory)))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def defaults(traits: Traits) -> Costs:
+    """Conservative figures for a device that has not been measured."""
+    return _describe(
+        traits,
+        {name: DEFAULTS.get(name, OFFLOADED) for name in traits.languages},
+        0.0 if traits.kind == "cpu" and traits.shares_memory else DEFAULT_OPENING,
+        measured=False,
+    )
+
+
+def _describe(
+    traits: Traits,
+    tiers: Mapping[str, Tier],
+    opening: float,
+    upload: Link = DEFAULT_LINK,
+    download: Link = DEFAULT_LINK,
+    measured: bool = True,
+) -> Costs:
+    shared = traits.shares_memory
+    return Costs(
+        traits.name,
+        environment(traits),
+        traits.fp64,
+        shared,
+        opening,
+        SHARED if shared else upload,
+        SHARED if shared else download,
+        tiers,
+        measured,
+    )
+
+
+# Measuring
+
+
+def measure(
+    device: Device, probes: Iterable[Probe], opening: float = 0.0, known: Costs | None = None
+) -> Costs:
+    """Time the probes, language by language. `known` supplies what cannot be seen again, such as
+    the time to build programs that are in the cache by now. A language whose probes fail is left
+    out; without any, the device has no tiers and is no candidate.
+    """
+    by_language: dict[str, list[Probe]] = {}
+    for probe in probes:
+        by_language.setdefault(probe.source.language, []).append(probe)
+    tiers: dict[str, Tier] = {}
+    for language, group in by_language.items():
+        guess = known.tiers.get(language) if known else None
+        try:
+            tiers[language] = _measure_tier(
+                device, group, guess or DEFAULTS.get(language, OFFLOADED)
+            )
+        except DeviceError:
+            continue
+    upload, download = _measure_links(device)
+    if known is not None and known.opening:
+        opening = min(opening, known.opening) or known.opening  # the very first time takes longer
+    return _describe(device.traits, tiers, opening, upload, download)
+
+
+def _measure_tier(device: Device, probes: Sequence[Probe], guess: Tier) -> Tier:
+    built: list[float] = []
+    loaded: list[float] = []
+    ready = [_build(device, probe, built, loaded) for probe in probes]
+    shortest = [math.inf] * len(probes)
+    launch = wait = math.inf
+    for _ in range(ROUNDS):
+        for number, (program, given) in enumerate(ready):
+            shortest[number] = min(shortest[number], _shortest(program, given))
+            if probes[number].kind == "empty":
+                launch, wait = min((launch, wait), _overhead(program, given, shortest[number]))
+    if launch == math.inf:
+        launch, wait = guess.launch, guess.wait
+    points = [
+        (probe, max(best - launch - wait, LEAST_PART * best))
+        for probe, best in zip(probes, shortest, strict=True)
+    ]
+    return Tier(
+        launch,
+        wait,
+        _curve(points, "map") or guess.map_rates,
+        _curve(points, "reduce") or guess.reduce_rates,
+        _work_rate(points, "arithmetic") or guess.arithmetic,
+        _work_rate(points, "functions") or guess.functions,
+        statistics.median(built) if built else guess.compile,
+        statistics.median(loaded) if loaded else guess.load,
+    )
+
+
+def _build(
+    device: Device, probe: Probe, built: list[float], loaded: list[float]
+) -> tuple[Program, Launch]:
+    """The program of a probe and its launch; notes how long building or loading it took."""
+    given = probe.launch(_placed(device, probe))
+    known = device.cached(probe.source)
+    start = time.perf_counter()
+    program = device.compile(probe.source)
+    found = time.perf_counter() - start
+    _flags(program.launch(given))  # some drivers finish building here
+    first = time.perf_counter() - start
+    if found > POOLED:
+        again = time.perf_counter()
+        _flags(program.launch(given))
+        run = time.perf_counter() - again
+        (loaded if known else built).append(max(first - run, found))
+    return program, given
+
+
+def _placed(device: Any, probe: Probe) -> list[Array]:
+    """The arrays of a probe where the device can reach them."""
+    memory = getattr(device, "memory", None)
+    if memory is None:
+        return list(probe.arrays)
+    inputs = [memory.upload(array) for array in probe.arrays[: probe.inputs]]
+    return inputs + [memory.empty(a.shape, a.dtype) for a in probe.arrays[probe.inputs :]]
+
+
+def _flags(outcome: Any) -> int:
+    """Wait for a launch."""
+    return outcome if isinstance(outcome, int) else int(outcome.flags())
+
+
+def _overhead(program: Program, launch: Launch, one: float) -> tuple[float, float]:
+    """Seconds per launch, and for waiting for the last one of them, where a single takes `one`."""
+    shortest = math.inf
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        outcomes = [program.launch(launch) for _ in range(QUEUED)]
+        for outcome in outcomes:
+            _flags(outcome)
+        shortest = min(shortest, time.perf_counter() - start)
+    each = min(max((shortest - one) / (QUEUED - 1), SMALLEST), one)
+    return each, one - each
+
+
+def _shortest(program: Program, launch: Launch) -> float:
+    """Seconds of the fastest of several runs: what disturbs them only makes them longer."""
+    shortest, turns = math.inf, 0
+    end = time.perf_counter() + SECONDS
+    while turns < TURNS or time.perf_counter() < end:
+        start = time.perf_counter()
+        _flags(program.launch(launch))
+        shortest = min(shortest, time.perf_counter() - start)
+        turns += 1
+    return shortest
+
+
+def _curve(points: Sequence[tuple[Probe, float]], kind: str) -> Curve:
+    return tuple(
+        (float(probe.moved), probe.moved / seconds)
+        for probe, seconds in sorted(points, key=lambda point: point[0].moved)
+        if probe.kind == kind
+    )
+
+
+def _work_rate(points: Sequence[tuple[Probe, float]], kind: str) -> float:
+    return max((probe.work / seconds for probe, seconds in points if probe.kind == kind), default=0)
+
+
+def _measure_links(device: Any) -> tuple[Link, Link]:
+    """Copies to a device that has memory of its own, and back."""
+    memory = getattr(device, "memory", None)
+    if memory is None:
+        return SHARED, SHARED
+    small, large = device.empty((8,), _BYTE), device.empty((COPIED,), _BYTE)
+    small[...] = large[...] = 1
+    times = [_copy_times(device, memory, array) for array in (small, large)]
+    (up_small, down_small), (up_large, down_large) = times
+    return _link(up_small, up_large), _link(down_small, down_large)
+
+
+_BYTE: Any = np.dtype("u1")
+
+
+def _copy_times(device: Any, memory: Any, array: Array) -> tuple[float, float]:
+    """The shortest of several copies there and back."""
+
+    def upload() -> None:
+        memory.upload(array)
+        device.settle()
+
+    placed = memory.upload(array)
+    return _fastest(upload), _fastest(lambda: memory.gather(placed))
+
+
+def _fastest(copy: Callable[[], object]) -> float:
+    shortest = math.inf
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        copy()
+        shortest = min(shortest, time.perf_counter() - start)
+    return shortest
+
+
+def _link(small: float, large: float) -> Link:
+    return Link(small, COPIED / max(large - small, SMALLEST))
+
+
+# On disk
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """A short name of this machine: its processor, cores that we may use, and its own name."""
+    node = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    facts = (sys.platform, vector_math.machine(), node, str(available()), _processor())
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:24]
+
+
+def _processor() -> str:
+    """The model of the processor; only the beginning of a long list is read."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read(2048).splitlines()
+    except OSError:
+        return os.environ.get("PROCESSOR_IDENTIFIER", "")
+    return next((line for line in lines if line.startswith("model name")), "")
+
+
+class CostFile:
+    """The figures of this machine on disk. Whatever is wrong with the file, `read` finds nothing;
+    what cannot be written is kept in memory by the caller.
+    """
+
+    def __init__(self, disk: DiskCache) -> None:
+        self.disk = disk
+
+    @property
+    def name(self) -> str:
+        """The entry of this machine."""
+        return f"costs-{machine()}"
+
+    def read(self) -> dict[str, Costs]:
+        """Costs by device; empty if there are none that can be trusted."""
+        data = self.disk.get(self.name)
+        if data is None:
+            return {}
+        try:
+            return _parse(json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            self.disk.trouble = f"damaged entry {self.name}: {error}"
+            return {}
+
+    def write(self, costs: Mapping[str, Costs]) -> bool:
+        """Replace the entry; whether it worked."""
+        content = {
+            "version": VERSION,
+            "machine": machine(),
+            "devices": [_plain(each) for each in costs.values()],
+        }
+        return self.disk.put(self.name, json.dumps(content, indent=1).encode())
+
+    def remove(self) -> None:
+        """Forget the figures of this machine."""
+        self.disk.remove(self.name)
+
+
+def _plain(costs: Costs) -> dict[str, Any]:
+    """Costs as JSON; a device that shares memory has no links, since JSON knows no infinity."""
+    content = asdict(costs)
+    if costs.shares_memory:
+        del content["upload"], content["download"]
+    return content
+
+
+def _parse(content: Any) -> dict[str, Costs]:
+    if content["version"] != VERSION or content["machine"] != machine():
+        raise ValueError("of another version or machine")
+    found = [_parse_costs(each) for each in content["devices"]]
+    return {costs.device: costs for costs in found}
+
+
+def _parse_costs(content: Any) -> Costs:
+    for name, kind in _KINDS:
+        if not isinstance(content[name], kind):
+            raise ValueError(f"{name}: {content[name]!r}")
+    shared = content["shares_memory"]
+    return Costs(
+        content["device"],
+        content["environment"],
+        content["fp64"],
+        shared,
+        _figure(content["opening"], least=0.0),
+        SHARED if shared else _parse_link(content["upload"]),
+        SHARED if shared else _parse_link(content["download"]),
+        {language: _parse_tier(tier) for language, tier in content["tiers"].items()},
+    )
+
+
+_KINDS = (("device", str), ("environment", str), ("fp64", bool), ("shares_memory", bool))
+
+
+def _parse_link(content: Any) -> Link:
+    return Link(_figure(content["latency"]), _figure(content["rate"]))
+
+
+def _parse_tier(content: Any) -> Tier:
+    return Tier(
+        _figure(content["launch"]),
+        _figure(content["wait"], least=0.0),
+        _parse_curve(content["map_rates"]),
+        _parse_curve(content["reduce_rates"]),
+        *(_figure(content[name]) for name in ("arithmetic", "functions", "compile", "load")),
+    )
+
+
+def _parse_curve(content: Any) -> Curve:
+    curve = tuple((_figure(moved), _figure(rate)) for moved, rate in content)
+    if not curve:
+        raise ValueError("a curve without points")
+    return curve
+
+
+def _figure(value: Any, least: float = 1e-12) -> float:
+    """A number that can be computed with."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"not a number: {value!r}")
+    if not math.isfinite(value) or value < least:
+        raise ValueError(f"not a sensible figure: {value!r}")
+    return float(value)
