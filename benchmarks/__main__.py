@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks.cases  # noqa: F401  # fills CASES
-from benchmarks import libraries, machine, picture, show
+from benchmarks import device, libraries, machine, picture, show
 from benchmarks.case import CASES
 from benchmarks.measure import Row, measure
 
@@ -30,6 +31,12 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
         default="",
         help="also those of numexpr, numba, jax, torch that are installed (or the ones named)",
     )
+    parser.add_argument(
+        "--device",
+        default="",
+        help="lazyfuse on the CPU and on this device (opencl, opencl:1, ...) side by side, "
+        "with the device's own figures; on a GPU also cupy, jax and torch there",
+    )
     parser.add_argument("--seconds", type=float, default=0.2, help="per library, case and size")
     parser.add_argument("--warm", action="store_true", help="use the program cache as it is")
     parser.add_argument("--json", help="file for the figures")
@@ -45,10 +52,14 @@ def chosen(names: str) -> list[str]:
 
 def run(options: argparse.Namespace) -> list[Row]:
     """Measure, show, and write what was asked for."""
-    columns = libraries.present(name for name in options.peers.split(",") if name)
+    columns = libraries.present((name for name in options.peers.split(",") if name), options.device)
     about = machine.describe(columns)
     print(f"{about['processor']}, {about['cores']} cores, Python {about['python']}")
     print(f"copy: {about['copy_bytes_per_second'] / 1e9:.1f} GB/s; {about['versions']}")
+    if options.device:
+        about["device"] = device.describe(options.device, options.seconds)
+        device.show(about["device"])
+        columns += device.peers(options.device)
     rows = []
     for name in chosen(options.cases):
         for size in (int(float(text)) for text in options.sizes.split(",")):
@@ -58,7 +69,11 @@ def run(options: argparse.Namespace) -> list[Row]:
     print("\r", end="", file=sys.stderr)
     show.table(rows)
     if options.json:
-        record = {"machine": about, "rows": [row.as_dict() for row in rows]}
+        record = {
+            "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+            "machine": about,
+            "rows": [row.as_dict() for row in rows],
+        }
         Path(options.json).write_text(json.dumps(record, indent=1) + "\n")
     if options.picture:
         picture.draw(rows, options.picture)

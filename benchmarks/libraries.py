@@ -19,13 +19,19 @@ Runner = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """One column: `runner(case)` is a function of the inputs that `take` converted, or None."""
+    """One column: `runner(case)` is a function of the inputs that `take` converted, or None.
+
+    `force` ends when a result has been computed, `back` gives it as numpy arrays. `enter` is called
+    before any of the others, outside of what is timed: it chooses the device.
+    """
 
     name: str
     version: str
     runner: Callable[[Case], Runner | None]
     take: Callable[[Any], Any] = lambda value: value
     force: Callable[[Any], Any] = lambda value: value
+    back: Callable[[Any], tuple[Array, ...]] = lambda result: to_numpy(result)
+    enter: Callable[[], object] = lambda: None
 
 
 def parts(result: Any) -> Iterable[Any]:
@@ -40,14 +46,22 @@ def to_numpy(result: Any) -> tuple[Array, ...]:
 
 def of_numpy() -> Library:
     """What everything is measured against."""
-    return Library("numpy", np.__version__, lambda case: _bound(case, np))
+    return Library("numpy", np.__version__, functools.partial(_bound, xp=np))
 
 
-def of_lazyfuse() -> Library:
-    """The library of this repository; its results are forced by `to_numpy()`."""
+OURS = "lazyfuse"
+"""What the names of our own columns begin with."""
+
+
+def of_lazyfuse(name: str = OURS, device: str = "") -> Library:
+    """The library of this repository, perhaps on one device; forced by `to_numpy()`."""
     lazyfuse = importlib.import_module("lazyfuse")
 
     array = lazyfuse.ndarray
+
+    def enter() -> None:
+        if device and lazyfuse.options.device != device:
+            lazyfuse.options(device=device)
 
     def take(value: Any) -> Any:
         return lazyfuse.array(value) if isinstance(value, np.ndarray) else value
@@ -58,16 +72,21 @@ def of_lazyfuse() -> Library:
         return result.to_numpy() if type(result) is array else np.asarray(result)
 
     version = lazyfuse.lazyfuse_version
-    return Library("lazyfuse", version, lambda case: _bound(case, lazyfuse), take, force)
+    runner = functools.partial(_bound, xp=lazyfuse)
+    return Library(name, version, runner, take, force, enter=enter)
 
 
 def _bound(case: Case, xp: Any) -> Runner:
     return functools.partial(case.run, xp)
 
 
-def present(names: Iterable[str]) -> list[Library]:
-    """NumPy, lazyfuse, and the columns of those peers that are installed."""
-    libraries = [of_numpy(), of_lazyfuse()]
+def present(names: Iterable[str], device: str = "") -> list[Library]:
+    """NumPy, lazyfuse (on the CPU and a device, if one is named), and peers that are installed."""
+    libraries = [of_numpy()]
+    if device:
+        libraries += [of_lazyfuse(f"{OURS} {each}", each) for each in ("cpu", device)]
+    else:
+        libraries.append(of_lazyfuse())
     for name in names:
         if importlib.util.find_spec(name) is not None:
             peer = importlib.import_module(f"benchmarks.peers.with_{name}")

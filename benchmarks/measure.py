@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.case import Array, Case
-from benchmarks.libraries import Library, to_numpy
+from benchmarks.libraries import Library
 
 SHORTEST = 2e-3
 """Seconds that one timing has to last, so that the clock and the loop do not count."""
@@ -42,6 +42,7 @@ class Row:
 class _Candidate:
     row: Row
     call: Callable[[], Any]
+    library: Library
     repeats: int = 1
 
 
@@ -71,19 +72,20 @@ def measure(case: Case, size: int, libraries: Sequence[Library], seconds: float)
 
 
 def _prepare(case: Case, size: int, library: Library, inputs: tuple[Any, ...]) -> _Candidate | None:
+    library.enter()
     runner = library.runner(case)
     if runner is None:
         return None
     run, force = runner, library.force
     args = [library.take(value) for value in inputs]
-    return _Candidate(Row(case.name, size, library.name), lambda: force(run(*args)))
+    return _Candidate(Row(case.name, size, library.name), lambda: force(run(*args)), library)
 
 
 def _first_calls(candidate: _Candidate) -> tuple[Array, ...]:
     """The very first call with its compilation, a second one for memory, a third for its length."""
     row = candidate.row
     row.first, result = _timed(candidate.call)
-    found = to_numpy(result)
+    found = candidate.library.back(result)
     del result
     row.peak = _peak(candidate.call)
     row.steady, _ = _timed(candidate.call)
@@ -111,6 +113,7 @@ def _rounds(candidates: Sequence[_Candidate], seconds: float) -> None:
 
 
 def _block(candidate: _Candidate) -> float:
+    candidate.library.enter()
     call = candidate.call
     start = time.perf_counter()
     for _ in range(candidate.repeats):

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.libraries import OURS
 from benchmarks.measure import Row
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -63,11 +64,12 @@ def lines(rows: Sequence[Row]) -> list[Line]:
 
 
 def _case_line(case: str, size: int, rows: dict[str, Row], libraries: Sequence[str]) -> Line:
-    """Ratios per library; first call and memory as NumPy's > lazyfuse's."""
-    numpy, ours = rows["numpy"], rows.get("lazyfuse", rows["numpy"])
+    """Ratios per library; first call and memory as NumPy's > those of our columns."""
+    numpy = rows["numpy"]
+    shown = [numpy, *(rows[name] for name in libraries if name.startswith(OURS) and name in rows)]
     ratios = [_ratio(rows.get(name)) for name in libraries]
-    first = f"{seconds(numpy.first)} > {seconds(ours.first)}"
-    peak = f"{megabytes(numpy.peak)} > {megabytes(ours.peak)}"
+    first = " > ".join(seconds(row.first) for row in shown)
+    peak = " > ".join(megabytes(row.peak) for row in shown)
     return (case, _power(size), seconds(numpy.steady), *ratios, first, peak)
 
 

@@ -22,6 +22,8 @@ MAX_LENGTH = 256
 # reads no more arrays than loading the stored value would.
 RECOMPUTE_COST = 4.0
 RECOMPUTE_LOADS = 1
+# Why a marked node shares no kernel.
+MARKED = "marked by lazyfuse.unfused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Group:
     axes: tuple[int, ...] | None = None  # reduced axes, once it has a reduction
     summation: object = None  # how it sums, once it does: see `summation_order`
     stored: list[int] = field(default_factory=list)
+    apart: bool = False  # the one operation in it is marked
 
     @property
     def inside(self) -> frozenset[int]:
@@ -147,17 +150,19 @@ class _Clustering:
 
     def place_map(self, index: int, value: Value) -> None:
         stage = 0
+        apart = value.op.apart
         for source in value.src:
             joined = self.joins(source, index, value.shape)
             stage = max(stage, self.stage[source] if joined else self.ready(source))
-        while True:
+        found = None
+        while not apart:
             found = next(
                 (g for g in self.open.get((stage, value.shape), ()) if not self.full(g)), None
             )
             if found is not None or not self.open.get((stage, value.shape)):
                 break
             stage += 1  # every group here is full: later stages only
-        group = found or self.new_group(stage, value.shape)
+        group = found or self.new_group(stage, value.shape, apart)
         group.members.append(index)
         self.stage[index], self.group[index] = stage, group
 
@@ -167,7 +172,9 @@ class _Clustering:
         if group is None:
             return False
         why = ""
-        if self.values[source].op.kind == "reduce":
+        if self.values[source].op.apart or self.values[index].op.apart:
+            why = MARKED
+        elif self.values[source].op.kind == "reduce":
             why = "reads the result of a reduction"
         elif group.domain != domain:
             why = "another iteration domain"
@@ -183,10 +190,11 @@ class _Clustering:
         limit = (self.limits.max_length or MAX_LENGTH) if self.limits.fusion else 1
         return limit <= len(group.members)
 
-    def new_group(self, stage: int, domain: Shape) -> Group:
-        group = Group(domain, stage)
+    def new_group(self, stage: int, domain: Shape, apart: bool = False) -> Group:
+        group = Group(domain, stage, apart=apart)
         self.groups.append(group)
-        self.open.setdefault((stage, domain), []).append(group)
+        if not apart:
+            self.open.setdefault((stage, domain), []).append(group)
         return group
 
     def place_reduction(self, index: int, value: Value) -> None:
@@ -195,14 +203,18 @@ class _Clustering:
         group = self.group[source]
         if group is not None and self.values[source].op.kind == "reduce":
             group = None
-        if group is not None and not self.limits.fusion:
-            self.refusals.append((source, index, "fusion is switched off"))
+        apart = value.op.apart
+        if group is not None and (apart or group.apart or not self.limits.fusion):
+            why = MARKED if self.limits.fusion else "fusion is switched off"
+            self.refusals.append((source, index, why))
             group = None
         summation = summation_order(value, self.graph)
         if group is not None and not _joinable(group, value.arg.axes, summation):
             self.refusals.append((source, index, "the kernel reduces in another order"))
             group = None
-        if group is None:
+        if group is None and apart:
+            group = self.new_group(self.ready(source), domain, apart)
+        elif group is None:
             group = self.reducing_group(self.ready(source), domain, value.arg.axes, summation)
         group.axes = value.arg.axes
         group.summation = group.summation or summation
@@ -240,9 +252,11 @@ class _Clustering:
 
     def recompute(self, index: int, group: Group, outside: list[int]) -> bool:
         """Whether computing a value again in other kernels of its domain beats storing it."""
+        if group.apart or not self.limits.fusion or self.limits.max_length:
+            return False
         for user in outside:
             other = self.group[user]
-            if other is None or other.domain != group.domain:
+            if other is None or other.domain != group.domain or other.apart:
                 return False
         cost, loads = 0.0, set()
         stack, seen = [index], {index}

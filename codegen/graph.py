@@ -76,15 +76,29 @@ class Memory:
 
 
 class Node:
-    """One recorded operation. Never changes, except that evaluation gives it a value.
+    """One recorded operation. Never changes, except that evaluation gives it a value and that a
+    mark replaces `op` by its twin (`ops.apart`).
 
     `perm` is the memory order of the result (axes from slowest to fastest), None for C order.
     `arg` by kind: map -> `dtypes.Loop`, reduce -> `Reduction`, view and update -> `Layout` over
     the flat memory of `src[0]`, host -> `HostCall`, leaf -> `Memory`, everything else None.
-    `value` is the numpy array once evaluated (leaves: always; scalars: the 0-d array).
+    `value` is the numpy array once evaluated (leaves: always; scalars: the 0-d array), `resident`
+    what knows where the value lies in the memory of a device. A node with either is evaluated; one
+    without `value` looks pending to everybody who wants to read it, and is gathered.
     """
 
-    __slots__ = ("__weakref__", "arg", "dtype", "op", "perm", "shape", "src", "value", "where")
+    __slots__ = (
+        "__weakref__",
+        "arg",
+        "dtype",
+        "op",
+        "perm",
+        "resident",
+        "shape",
+        "src",
+        "value",
+        "where",
+    )
 
     def __init__(
         self,
@@ -104,9 +118,11 @@ class Node:
         self.perm = perm
         self.where = where
         self.value: np.ndarray[Any, np.dtype[Any]] | None = None
+        self.resident: Any = None
 
     def __repr__(self) -> str:
-        state = "pending" if self.value is None else "evaluated"
+        done = self.value is not None or self.resident is not None
+        state = "evaluated" if done else "pending"
         return f"<{self.op.name} {self.dtype.name}{list(self.shape)} {state}>"
 
 
@@ -121,7 +137,7 @@ def topological(roots: Iterable[Node]) -> list[Node]:
         if key in seen:
             stack.pop()
             continue
-        if node.value is None:
+        if node.value is None and node.resident is None:
             waiting = [source for source in node.src if id(source) not in seen]
             if waiting:
                 stack.extend(waiting)

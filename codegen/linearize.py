@@ -148,7 +148,7 @@ def linearize(roots: Sequence[Node]) -> Recording:
         ids = shapes.get(shape)
         if ids is None:
             ids = shapes[shape] = tuple(sizes.setdefault(size, len(sizes)) for size in shape)
-        if node.value is not None:
+        if node.value is not None or node.resident is not None:
             if node.op is ops.SCALAR:
                 key.append((0, node.dtype.char))
             else:
@@ -193,11 +193,11 @@ def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int,
         if key in index:
             stack.pop()
             continue
-        if node.value is None:
+        if node.value is None and node.resident is None:
             waiting = False
             for source in node.src:
                 if id(source) not in index:
-                    if source.value is None:
+                    if source.value is None and source.resident is None:
                         stack.append(source)
                         waiting = True
                     else:
@@ -237,7 +237,7 @@ def _graph(recording: Recording) -> Graph:
     index = {id(node): position for position, node in enumerate(recording.nodes)}
     values = []
     for position, node in enumerate(recording.nodes):
-        done = node.value is not None
+        done = node.value is not None or node.resident is not None
         op = (ops.SCALAR if node.op is ops.SCALAR else ops.LEAF) if done else node.op
         axes = None
         if op is ops.VIEW:

@@ -76,7 +76,7 @@ def simplify(graph: Graph) -> Graph:
     """Apply the exact rules until a value has none left."""
 
     def visit(value: Value, builder: _Builder) -> int:
-        for rule in RULES:
+        for rule in () if value.op.apart else RULES:
             same_as = rule(value, builder.values)
             if same_as is not None:
                 plain_copy = value.output and value.op is COPY

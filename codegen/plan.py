@@ -79,10 +79,18 @@ class Plan:
     recorded: int  # operations before planning
     times: dict[str, float] = field(default_factory=dict)  # seconds per pass
     sizes: list[int] = field(default_factory=list)  # of the recording that it was made from
+    choices: dict[Any, Any] = field(default_factory=dict)  # of a device, by class of sizes
 
     @property
     def kernels(self) -> list[KernelStep]:
         return [step for step in self.steps if type(step) is KernelStep]
+
+    def forget(self, programs: bool) -> None:
+        """Drop what earlier runs prepared for their sizes, and the programs too if asked."""
+        for step in self.kernels:
+            step.ready.clear()
+            if programs:
+                step.programs.clear()
 
 
 def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:

@@ -3,7 +3,10 @@
 Every public name of NumPy is here; arrays record what is done to them and compute when somebody
 looks. What lazyfuse adds: `explain` (what will run, and why), `report` (what ran), `fallbacks`
 (what NumPy did at once), `options`, `accelerate` (existing code), `evaluate`, `devices`,
-`cache_info`, `cache_clear`. Names are looked up when they are first used.
+`tracing` (events as things happen), `unfused` (operations kept apart), `warm_up` (programs compiled
+before they are needed), `freeze` and `parameter` (programs called many times), `register_kernel`
+(program texts of one's own), `cache_info`, `cache_clear`. Names are looked up when they are first
+used.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
 """`python -m lazyfuse script.py`: runs a program that was written for NumPy, unedited.
 
-    python -m lazyfuse [--report] script.py [arguments]
-    python -m lazyfuse [--report] -m module [arguments]
+    python -m lazyfuse [--report] [--trace FILE] script.py [arguments]
+    python -m lazyfuse [--report] [--trace FILE] -m module [arguments]
     python -m lazyfuse --options
+    python -m lazyfuse --calibrate
 
 The program and its own modules (files below the script's folder, or below the current one for
 `-m`) get lazyfuse where they import numpy; installed packages keep the real one. Everything else
 is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
+`--report` prints what ran where when the program ends; `--trace` writes a timeline of it to FILE,
+for a browser's tracing page. `--calibrate` measures once what work costs on each device, from
+which the device of each plan follows, and prints it.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
-from lazyfuse import _face, config, import_hook, report
+from lazyfuse import _face, calibrate, config, import_hook, report, tracing
 
 _FRAMES = (__file__, import_hook.__file__, "<frozen runpy>")
 _USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
@@ -34,7 +38,12 @@ def main(arguments: Sequence[str]) -> None:
     """Run the program that the command line names; ends as that program ends."""
     rest = list(arguments)
     while rest and rest[0].startswith("--"):
-        _switch(rest.pop(0))
+        option = rest.pop(0)
+        name, given, file = option.partition("=")
+        if name == "--trace" and (given or rest):
+            _trace(file if given else rest.pop(0))
+        else:
+            _switch(option)
     if rest and rest[0] == "-m" and len(rest) > 1:
         code, module = _load_module(rest[1])
         sys.argv = [str(module.__file__), *rest[2:]]
@@ -52,11 +61,24 @@ def _switch(option: str) -> None:
     elif option == "--options":
         print(config.options)
         raise SystemExit(0)
+    elif option == "--calibrate":
+        calibrate.calibrate(verbose=True)
+        raise SystemExit(0)
     elif option == "--help":
         print(_USAGE)
         raise SystemExit(0)
     else:
         raise _Stop(f"unknown option {option}\n\n{_USAGE}")
+
+
+def _trace(file: str) -> None:
+    """Write a timeline of the whole program when it ends."""
+    recording = tracing.chrome(file)
+    try:
+        recording.__enter__()
+    except OSError as error:
+        raise _Stop(f"can't write file {file!r}: {error.strerror}") from error
+    atexit.register(recording.__exit__, None, None, None)
 
 
 def _load_script(name: str) -> tuple[CodeType, ModuleType]:

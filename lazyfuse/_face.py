@@ -41,13 +41,24 @@ ADDED = (
     "accelerate",
     "cache_clear",
     "cache_info",
+    "calibrate",
+    "device",
     "devices",
     "evaluate",
     "explain",
     "fallbacks",
+    "freeze",
     "lazyfuse_version",
     "options",
+    "parameter",
+    "register_kernel",
     "report",
+    "resident",
+    "synchronize",
+    "tracing",
+    "unfused",
+    "unregister_kernel",
+    "warm_up",
 )
 """What the main namespace has beyond NumPy's."""
 
@@ -58,20 +69,35 @@ REAL = ("linalg", "fft", "random")
 class _Callable(ModuleType):
     """A module of ours that is also a function of the same name: `lazyfuse.explain(x)`."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return _CALLS[self.__name__](self, *args, **kwargs)
+
+
+class _Package(ModuleType):
+    """The package, whose submodules stay callable whoever imports them first."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if f"lazyfuse.{name}" in _CALLS and type(value) is ModuleType:
+            value.__class__ = _Callable
+        super().__setattr__(name, value)
 
 
 def _report(module: Any) -> str:
     """What ran so far, and which functions NumPy ran at once, as text."""
     places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
-    text: str = module.text(places)
+    text: str = module.text(places, _module("evaluate").plan_cache_info(), _residents())
     return text
+
+
+def _residents() -> list[Any]:
+    """What lies in the memory of devices; nothing, where no device was used that has its own."""
+    listing = sys.modules.get("lazyfuse.residency")
+    return list(listing.residents()) if listing is not None else []
 
 
 def _evaluate(module: Any, *arrays: Any) -> None:
     """Compute the arrays now, together."""
-    module.evaluate([array.node_of(x) for x in arrays], "lazyfuse.evaluate")
+    module.compute([array.node_of(x) for x in arrays], "lazyfuse.evaluate")
 
 
 def _devices(module: Any) -> Any:
@@ -81,11 +107,27 @@ def _devices(module: Any) -> Any:
 
 _CALLS: dict[str, Callable[..., Any]] = {
     "lazyfuse.accelerate": lambda module, function: module.accelerate(function),
+    "lazyfuse.calibrate": lambda module, *args, **named: module.calibrate(*args, **named),
     "lazyfuse.explain": lambda module, *arrays: module.explain(*arrays),
+    "lazyfuse.freeze": lambda module, what, /, **named: module.freeze(what, **named),
     "lazyfuse.report": _report,
     "lazyfuse.evaluate": _evaluate,
     "lazyfuse.devices": _devices,
+    "lazyfuse.tracing": lambda module, *args, **kwargs: module.add(*args, **kwargs),
 }
+
+
+_FUNCTIONS = {
+    "parameter": "freeze",
+    "device": "places",
+    "register_kernel": "specialise",
+    "resident": "places",
+    "synchronize": "places",
+    "unfused": "marks",
+    "unregister_kernel": "specialise",
+    "warm_up": "warming",
+}
+"""Functions of ours, and the modules that have them."""
 
 
 def _callable_module(name: str) -> Any:
@@ -130,6 +172,8 @@ def _find(name: str) -> Any:
         return fallback.counts
     if name == "lazyfuse_version":
         return _version()
+    if name in _FUNCTIONS:
+        return getattr(_module(_FUNCTIONS[name]), name)
     if name in ("cache_info", "cache_clear"):
         return globals()[name]
     if name in REAL:
@@ -153,6 +197,7 @@ def look_up(name: str) -> Any:
 def complete(package: dict[str, Any]) -> None:
     """Submodules into the package; NumPy's names over modules of ours that are called the same."""
     namespaces.install()
+    sys.modules["lazyfuse"].__class__ = _Package
     for name, value in list(package.items()):
         if isinstance(value, ModuleType) and value.__name__ == f"lazyfuse.{name}":
             if f"lazyfuse.{name}" in _CALLS:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from lazyfuse import config, evaluate
+from lazyfuse import config, evaluate, residency
 from lazyfuse.array import (
     export,
     gather,
@@ -136,6 +136,7 @@ class _Loan:
             self._move_back()
         elif storage.value is not flat:  # written in place
             storage.settle_on(flat)
+        residency.forget(storage.node)  # the caller may write to the memory from now on
         storage.roots = [self.root]
 
     def _move_back(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config, errstate, evaluate
+from lazyfuse import config, errstate, evaluate, residency
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
 from lazyfuse.nodes import INSIDE as INSIDE
@@ -30,7 +30,16 @@ from lazyfuse.nodes import copy_of as copy_of
 from lazyfuse.nodes import full_node as full_node
 from lazyfuse.nodes import scalar_node as scalar_node
 from lazyfuse.storage import CANONICAL as CANONICAL
-from lazyfuse.storage import LENT, Storage, foreign, is_countable, leaf, own_value
+from lazyfuse.storage import (
+    LENT,
+    Storage,
+    foreign,
+    fresh_leaf,
+    is_countable,
+    is_evaluated,
+    leaf,
+    own_value,
+)
 from lazyfuse.subclassing import Kind
 from lazyfuse.views import (
     ORIGIN,
@@ -432,7 +441,7 @@ def export(x: ndarray) -> Array:
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
     storage = storage_of(x)
-    with evaluate.lock:
+    with evaluate.held():
         array = storage.lend()
     pinned = settle(x)
     if pinned is not None:
@@ -462,6 +471,8 @@ def writable(x: ndarray, reason: str) -> Array:
     if sys.getrefcount(node) > 3:  # the slot, our name and the argument
         value = value.copy(order="K")
         x._node = leaf(value, node.perm)
+    else:
+        residency.forget(node)
     return value
 
 
@@ -490,8 +501,8 @@ def write_region(x: ndarray, layout: Layout, value: Node) -> None:
         old = storage.read()
     else:
         old = x._node  # type: ignore[assignment]
-        if old.value is not None and old.op is not ops.LEAF and sys.getrefcount(old) == 3:
-            old = leaf(old.value, old.perm)
+        if old.op is not ops.LEAF and sys.getrefcount(old) == 3 and is_evaluated(old):
+            old = fresh_leaf(old)
     where = caller()
     if layout is whole(old.shape, old.perm):
         node = _as_whole(old, value, where)

@@ -351,10 +351,6 @@ def _get_ctypes(self: ndarray) -> Any:
     return pointed.ctypes
 
 
-def _set_device(self: ndarray, value: Any) -> None:
-    raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
-
-
 def _get_flat(self: ndarray) -> flatiter:
     if len(shape_of(self)) > 32:
         np.empty((1,) * len(shape_of(self))).flat  # noqa: B018  # raises
@@ -373,7 +369,6 @@ PROPERTIES: dict[str, property] = {
     "base": property(_get_base),
     "ctypes": property(_get_ctypes),
     "data": property(lambda self: export(self).data, _set_data),
-    "device": property(lambda self: "cpu", _set_device),
     "dtype": property(_get_dtype, _set_dtype),
     "flags": property(lambda self: Flags(self) if settle(self) is None else self._small.flags),
     "flat": property(_get_flat, _set_flat),

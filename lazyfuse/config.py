@@ -125,7 +125,30 @@ class Options:
     """
 
     device: str = _option(
-        "", "LAZYFUSE_DEVICE", 'device that kernels run on: cpu, null, raise; "" chooses'
+        "",
+        "LAZYFUSE_DEVICE",
+        "device that kernels run on: cpu, opencl, opencl:1, opencl:NAME, null, raise; "
+        '"" and auto choose',
+    )
+    offload: bool = _option(
+        True, "LAZYFUSE_OFFLOAD", "let measured costs choose between devices, where none is named"
+    )
+    opencl_share: bool = _option(
+        True, "LAZYFUSE_OPENCL_SHARE", "work in place where an OpenCL device shares our memory"
+    )
+    opencl_grid: bool = _option(
+        False, "LAZYFUSE_OPENCL_GRID", "give every OpenCL device the kernels made for GPUs"
+    )
+    opencl_fp64: bool = _option(
+        True, "LAZYFUSE_OPENCL_FP64", "use the double precision that an OpenCL device has"
+    )
+    single_precision: bool = _option(
+        False,
+        "LAZYFUSE_SINGLE_PRECISION",
+        "compute float64 in float32 on devices without float64; off: such kernels run on the CPU",
+    )
+    pipelining: bool = _option(
+        True, "LAZYFUSE_PIPELINING", "let launches run while we go on; off waits for each of them"
     )
     cache: bool = _option(True, "LAZYFUSE_CACHE", "keep compiled programs on disk")
     cache_dir: str = _option(
@@ -133,6 +156,17 @@ class Options:
     )
     cache_limit: int = _option(
         256 << 20, "LAZYFUSE_CACHE_LIMIT", "bytes that the program cache may take on disk", "bytes"
+    )
+    # plans take a few kilobytes each; a program that has more structures is not looping
+    plan_limit: int = _option(
+        1024, "LAZYFUSE_PLAN_LIMIT", "plans kept for the next graph of their structure; 0 none"
+    )
+    program_limit: int = _option(
+        512, "LAZYFUSE_PROGRAM_LIMIT", "compiled programs kept in memory; 0 none"
+    )
+    # one entry per shape and layout that the kernel meets
+    ready_limit: int = _option(
+        64, "LAZYFUSE_READY_LIMIT", "sizes and strides for which a kernel stays prepared; 0 none"
     )
     eager_below: int = _option(
         16384, "LAZYFUSE_EAGER_BELOW", "arrays with fewer elements run at once; 0 records all"
@@ -161,7 +195,16 @@ class Options:
         "256MB, or a tenth of memory",
     )
     pool_limit: int = _option(
-        1 << 30, "LAZYFUSE_POOL_LIMIT", "bytes of free buffers kept for the next result", "bytes"
+        1 << 30,
+        "LAZYFUSE_POOL_LIMIT",
+        "bytes of free buffers kept for the next result; 0 none",
+        "bytes",
+    )
+    lineage_limit: int = _option(
+        64 << 20,
+        "LAZYFUSE_LINEAGE_LIMIT",
+        "bytes of operands kept to compute a result again if its device is lost; 0 none",
+        "bytes",
     )
     validate: bool = _option(
         False, "LAZYFUSE_VALIDATE", "check every stage of the compiler as it runs (slow)"

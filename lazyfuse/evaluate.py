@@ -10,26 +10,28 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
-from lazyfuse import config, floating, hardware, report
+from lazyfuse import config, floating, hardware, outcomes, report, residency, tracing
 from lazyfuse.codegen import interpret
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Node, source_line, topological
 from lazyfuse.codegen.linearize import Recording, linearize
+from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import Plan, make_plan
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices.base import Device
+from lazyfuse.discrete import DiscreteRun
 from lazyfuse.errors import EvaluationError
-from lazyfuse.execute import Run, explain_failure
+from lazyfuse.execute import Run
 from lazyfuse.flush import Pending
+from lazyfuse.values import Abandoned, explain_failure
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-# Plans are a few kilobytes each; a program that has more structures than this is not looping.
-PLAN_LIMIT = 1024
 
 # So few operations, one of them with many elements but fewer than this, are over in NumPy before a
 # plan would have been looked up.
@@ -41,6 +43,12 @@ DIRECT_ELEMENTS = 1 << 18
 lock = threading.RLock()
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
+epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
+
+
+def held() -> AbstractContextManager[Any]:
+    """The lock; while somebody listens, events wait until it is open again."""
+    return tracing.Watched(lock) if tracing.listeners else lock
 
 
 def evaluate(nodes: Sequence[Node], reason: str) -> None:
@@ -48,10 +56,38 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     pending = [node for node in nodes if node.value is None]
     if not pending:
         return
-    with lock:
+    with held():
         pending = [node for node in pending if node.value is None]
         if pending:
-            _evaluate(pending, reason)
+            _evaluate(pending, reason, pending)
+            _gather(pending, reason)
+
+
+def compute(nodes: Sequence[Node], reason: str) -> None:
+    """Evaluate every node. What a device with memory of its own computes stays there."""
+    with held():
+        _evaluate(nodes, reason, ())
+
+
+def _gather(nodes: list[Node], reason: str) -> None:
+    """Fetch the values that lie in the memory of devices, and tell the conditions on the way."""
+    away = [node for node in nodes if node.value is None]
+    if not away:
+        return
+    devices = {node.resident.device for node in away}
+    found = [each for device in devices for each in outcomes.settle(device)]
+    for node in away:
+        residency.gather(node, reason)
+    for flags, operations in found:
+        floating.warn_for(flags, operations)
+
+
+def tell(devices: Sequence[Device]) -> None:
+    """Wait for devices, and warn of the conditions that arose on them."""
+    with held():
+        found = [each for device in devices for each in outcomes.settle(device)]
+    for flags, operations in found:
+        floating.warn_for(flags, operations)
 
 
 # A child forked in the middle of an evaluation would wait for ever, on tables half changed.
@@ -60,40 +96,111 @@ if hasattr(os, "register_at_fork"):
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
     )
 
-_recorded = Pending(evaluate)
+_recorded = Pending(compute)
 note_recorded = _recorded.note
+tracing.on_change(_recorded.listen)
 
 
-def _evaluate(pending: list[Node], reason: str) -> None:
-    device = hardware.current()
-    if not device.traits.languages:
-        op, where = pending[0].op.name, source_line(pending[0].where)
-        what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
-        raise EvaluationError(what, op=op, file=where[0], line=where[1], function=where[2])
-    counters["evaluations"] += 1
-    few = _few(pending[0], device) if len(pending) == 1 else None
-    if few is not None:
-        _run_directly(few)
+def recorded() -> list[ref[Node]]:
+    """What has been recorded and not run."""
+    return list(_recorded.nodes)
+
+
+def finish(before: Sequence[ref[Node]], reason: str) -> None:
+    """Evaluate what was recorded since `recorded()` gave `before`."""
+    known = {id(each) for each in before}
+    with held():
+        _evaluate(_recorded.frontier(before=known), reason, ())
+
+
+def uses() -> dict[int, int]:
+    """How many recorded operations that were not run read each node (by id)."""
+    found: dict[int, int] = {}
+    for each in list(_recorded.nodes):
+        node = each()
+        if node is not None and node.value is None and node.resident is None:
+            for source in node.src:
+                found[id(source)] = found.get(id(source), 0) + 1
+    return found
+
+
+def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> None:
+    pending = [node for node in nodes if node.value is None and node.resident is None]
+    if not pending:
+        return
+    device = _device(pending[0], reason)
+    found = few(pending[0], device) if len(pending) == 1 else None
+    if found is not None:
+        _run_directly(found)
         return
     recording = linearize(pending)
-    plan = plan_for(recording)
-    run = Run(plan, recording, device)
-    report.flushed(reason, plan, recording)
     try:
-        run.execute()
+        raised = run_plan(plan_for(recording), recording, reason, wanted)
     finally:
         _recorded.settle()
-    for flags, operations in run.raised:
+    for flags, operations in raised:
         floating.warn_for(flags, operations)
 
 
-def _few(node: Node, device: Device) -> list[Node] | None:
+def _device(node: Node, reason: str) -> Device:
+    """The device in use; an error that names a node and the reason if it runs nothing."""
+    device = hardware.current()
+    if not device.traits.languages:
+        where = source_line(node.where)
+        what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
+        raise EvaluationError(
+            what, op=node.op.name, file=where[0], line=where[1], function=where[2]
+        )
+    counters["evaluations"] += 1
+    return device
+
+
+def run_plan(
+    plan: Plan, recording: Recording, reason: str, wanted: Sequence[Node] | None = None
+) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """Run a plan for a recording, the lock being held; the conditions that arose, and where.
+
+    `wanted`: the nodes whose values the host is waiting for (None: all results).
+    """
+    device = hardware.for_plan(plan, recording, wanted)
+    run = (Run if hardware.memory_of(device) is None else DiscreteRun)(plan, recording, device)
+    report.flushed(reason, plan, recording)
+    try:
+        run.execute()
+    except Abandoned as error:
+        report.fell_back(None, [], str(error), device.traits.name, "cpu")
+        raised = run.raised
+        del run  # its values would count as readers
+        return raised + _resume(plan, recording)
+    return run.raised
+
+
+def _resume(plan: Plan, recording: Recording) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """Let the CPU do what a failed device left undone."""
+    origins = {plan.graph.values[index].origin for index in plan.outputs}
+    left = [recording.nodes[at] for at in origins]
+    left = [node for node in left if node.value is None and node.resident is None]
+    rest = linearize(left)
+    run = Run(plan_for(rest), rest, hardware.cpu())
+    run.execute()
+    return run.raised
+
+
+def run_again(
+    plan: Plan, recording: Recording, reason: str
+) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """As `run_plan`, for a recording that was made before, on the device in use now."""
+    _device(recording.nodes[-1], reason)
+    return run_plan(plan, recording, reason)
+
+
+def few(node: Node, device: Device) -> list[Node] | None:
     """The pending operations below a node, if NumPy should simply do them, one after the other.
 
     So it is where they are few and exact and only one of them has many elements: fusing would save
     nothing, and the bits are those of every tier.
     """
-    if device.traits.kind != "cpu" or config.options.validate or not config.options.fusion:
+    if device is not hardware.cpu() or config.options.validate or not config.options.fusion:
         return None
     found = [node]
     heavy = 0
@@ -102,7 +209,11 @@ def _few(node: Node, device: Device) -> list[Node] | None:
         if size < 0 or size >= DIRECT_ELEMENTS:
             return None
         heavy += size >= HEAVY_ELEMENTS
-        found += [source for source in each.src if source.value is None]
+        for source in each.src:
+            if source.value is None:
+                if source.resident is not None:
+                    return None
+                found.append(source)
         if heavy > 1 or len(found) > DIRECT_NODES:
             return None
     return found if len(found) == 1 else topological(found[:1])
@@ -154,25 +265,31 @@ def plan_for(recording: Recording) -> Plan:
     """The plan of a recording, from the cache where its structure has been seen."""
     options = config.options
     key = (recording.key, options.fusion, options.fusion_max_length)
-    plan = _plans.get(key)
+    plan = _plans.get(key) if options.plan_limit else None
     if plan is not None:
         counters["plan hits"] += 1
+        if not (options.ready_limit and options.program_limit):
+            plan.forget(programs=not options.program_limit)
+        report.planned(plan, True)
         return plan
     counters["plan misses"] += 1
     plan = make_plan(recording.graph(), Limits(options.fusion, options.fusion_max_length))
     plan.sizes = recording.sizes
     _plans[key] = plan
-    if len(_plans) > PLAN_LIMIT:
+    while len(_plans) > options.plan_limit:
         _plans.popitem(last=False)
+    report.planned(plan, False)
     return plan
 
 
 def plan_cache_info() -> dict[str, int]:
     """Entries, limit and counters of the plan cache."""
-    return {"entries": len(_plans), "limit": PLAN_LIMIT, **counters}
+    return {"entries": len(_plans), "limit": config.options.plan_limit, **counters}
 
 
 def clear_plans() -> None:
     """Forget every plan."""
+    global epoch
     with lock:
         _plans.clear()
+        epoch += 1

@@ -1,4 +1,4 @@
-"""`lazyfuse.explain(x)`: what evaluating x would do, and why, without evaluating it.
+"""`lazyfuse.explain(x)`: what evaluating x would do, where, and why, without evaluating it.
 
 Owns the description of plans. Reads the plan that evaluation would use; launches nothing.
 """
@@ -6,37 +6,37 @@ Owns the description of plans. Reads the plan that evaluation would use; launche
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lazyfuse import evaluate
+from lazyfuse import config, evaluate, hardware, offload, programs
 from lazyfuse.array import ndarray, node_of
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, specialised
 from lazyfuse.codegen.graph import Node, source_line
-from lazyfuse.codegen.linearize import Recording, linearize, memory_strides
-from lazyfuse.codegen.lower import lower
+from lazyfuse.codegen.kernel import KernelError
+from lazyfuse.codegen.linearize import Recording, linearize
 from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep
-from lazyfuse.codegen.shapes import size_of
+from lazyfuse.devices.base import Device
+from lazyfuse.geometry import LANGUAGES, Geometry
+from lazyfuse.offload import Choice
+from lazyfuse.tracing import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One recorded operation and where the user wrote it."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    file: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        return f"{self.name} -> {self.dtype}{list(self.shape)}  {self.file}:{self.line}"
+HOST = "host"
+NOTHING = ("no", "at all")  # where a device has no language, or none that can say the kernel
+DIRECTLY = (
+    "in NumPy, one operation after the other: so few, exact ones on fewer than "
+    f"{evaluate.DIRECT_ELEMENTS:,} elements are done before a plan is looked up; with more:"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """One kernel that would be launched. Sizes in bytes."""
+    """One kernel that would be launched. Sizes in bytes.
+
+    `device`, `language` and `name` are those of the program that it runs as; "numba" programs of
+    exact kernels run as "numpy" until they are compiled. `residency`: where each operand lies.
+    """
 
     operations: tuple[Operation, ...]
     domain: tuple[int, ...]
@@ -45,38 +45,71 @@ class KernelInfo:
     bytes_read: int
     bytes_written: int
     bytes_unfused: int
-    texts: dict[str, str] = field(repr=False)
+    device: str
+    language: str
+    name: str
+    residency: tuple[str, ...]
+    _geometry: Geometry = field(repr=False, compare=False)
+    _step: KernelStep = field(repr=False, compare=False)
 
     def source(self, language: str = "numba") -> str:
-        """The generated text."""
-        return self.texts[language]
+        """The generated text in one of `LANGUAGES`, as it is for results densely in memory."""
+        return self._geometry.source(self._step, language).text
+
+    @property
+    def left_out(self) -> str:
+        """Why a specialised program that was registered for this kernel is not used; or empty."""
+        form = self._geometry.lowered(self._step, self.language).form
+        return specialised.why_not(self._step.kernel, form, self.language)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The generated text in every language."""
+        return {language: self.source(language) for language in LANGUAGES}
 
     def __str__(self) -> str:
         moved = self.bytes_read + self.bytes_written
-        head = (
+        lines = [
             f"{len(self.operations)} operations over {list(self.domain)}: {self.inputs} arrays in, "
-            f"{self.outputs} out, {_size(moved)} instead of {_size(self.bytes_unfused)}"
-        )
-        return "\n".join([head, *(f"    {each}" for each in self.operations)])
+            f"{self.outputs} out, {_size(moved)} instead of {_size(self.bytes_unfused)}",
+            f"    on {self.device} as {self.language} program {self.name}",
+        ]
+        if any(place != HOST for place in self.residency):
+            lines.append(f"    operands in: {', '.join(self.residency)}")
+        if self.left_out:
+            lines.append(f"    not used: {self.left_out}")
+        return "\n".join([*lines, *(f"    {each}" for each in self.operations)])
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What would run. `str()` is the report."""
+    """What would run. `str()` is the report.
+
+    `choice` is the device with the reason and the estimates of those that were compared.
+    `directly`: whether NumPy does the operations at once; the plan is that for larger arrays then.
+    `place`: where the values are, if nothing has to run.
+    """
 
     kernels: list[KernelInfo]
     alone: list[Operation]
     refusals: list[str]
     recorded: int
     planned: int
+    choice: Choice | None = None
+    directly: bool = False
+    place: str = HOST
 
     def __str__(self) -> str:
         if not self.recorded:
-            return "nothing to do: the value is there"
+            return "nothing to do: the value is there" + f", on {self.place}" * (self.place != HOST)
         lines = [
             f"{self.recorded} recorded operations, {self.planned} after planning, "
             f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
         ]
+        if self.directly:
+            lines.insert(0, DIRECTLY)
+        if self.choice is not None:
+            lines.append(f"device {self.choice}")
         for number, kernel in enumerate(self.kernels):
             lines.append(f"kernel {number}: {kernel}")
         lines += [f"in NumPy: {each}" for each in self.alone]
@@ -95,12 +128,14 @@ def _size(count: int) -> str:
 
 def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     """The explanation of evaluating these nodes."""
-    pending = [node for node in nodes if node.value is None]
+    pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
-        return Explanation([], [], [], 0, 0)
+        places = sorted({_place(node) for node in nodes} - {HOST})
+        return Explanation([], [], [], 0, 0, place=", ".join(places) or HOST)
     recording = linearize(pending)
     plan = evaluate.plan_for(recording)
-    describe = _Describer(plan, recording)
+    device, choice = _choice(plan, recording)
+    describe = _Describer(plan, recording, device)
     kernels = [describe.kernel(step) for step in plan.steps if type(step) is KernelStep]
     alone = [
         describe.operation(step.index)
@@ -108,73 +143,89 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         if type(step) is SingleStep and plan.graph.values[step.index].op is not ops.VIEW
     ]
     planned = sum(v.op not in (ops.LEAF, ops.SCALAR) for v in plan.graph.values)
-    refusals = [describe.refusal(*each) for each in plan.refusals]
-    return Explanation(kernels, alone, list(dict.fromkeys(refusals)), plan.recorded, planned)
+    refusals = list(dict.fromkeys(describe.refusal(*each) for each in plan.refusals))
+    directly = len(pending) == 1 and evaluate.few(pending[0], device) is not None
+    return Explanation(kernels, alone, refusals, plan.recorded, planned, choice, directly)
+
+
+def _choice(plan: Plan, recording: Recording) -> tuple[Device, Choice]:
+    """The device that evaluation would take, and why."""
+    device = hardware.pinned()
+    if device is None:
+        choice = offload.preview(plan, recording)
+        return hardware.named(choice.device), choice
+    name = config.options.device
+    by_option = name not in hardware.CHOOSE and hardware.named(name) is device
+    return device, Choice(device.traits.name, offload.pinned_by(name if by_option else ""))
+
+
+def _place(node: Node) -> str:
+    """Where an evaluated value lies."""
+    if node.resident is None:
+        return HOST
+    name: str = node.resident.device.traits.name
+    return f"{HOST} and {name}" if node.value is not None else name
 
 
 class _Describer:
-    def __init__(self, plan: Plan, recording: Recording) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
+        self.geometry = Geometry(plan, recording)
         self.nodes = recording.nodes
         self.values = plan.graph.values
-        self.resized = dict(zip(plan.sizes, recording.sizes, strict=True))
-
-    def shape(self, index: int) -> tuple[int, ...]:
-        return tuple(self.resized[size] for size in self.values[index].shape)
-
-    def nbytes(self, index: int) -> int:
-        return size_of(self.shape(index)) * self.values[index].dtype.itemsize
+        self.device = device
 
     def operation(self, index: int) -> Operation:
         value = self.values[index]
         node = self.nodes[value.origin]
         name = node.arg.name if value.op is ops.HOST else value.op.name
-        return Operation(name, value.dtype.name, self.shape(index), *source_line(node.where))
+        shape = self.geometry.shape(index)
+        return Operation(name, value.dtype.name, shape, *source_line(node.where))
 
     def refusal(self, producer: int, consumer: int, why: str) -> str:
         first, second = self.operation(producer), self.operation(consumer)
         return f"{first.name} (line {first.line}) into {second.name} (line {second.line}): {why}"
 
     def kernel(self, step: KernelStep) -> KernelInfo:
+        nbytes = self.geometry.nbytes
         indices = sorted((*step.members, *step.reductions))
         outputs = (*step.stores, *step.reductions)
         unfused = sum(
-            self.nbytes(index) + sum(self.nbytes(s) for s in self.values[index].src)
-            for index in indices
+            nbytes(index) + sum(nbytes(s) for s in self.values[index].src) for index in indices
         )
+        language, name = self.program(step)
         return KernelInfo(
             tuple(self.operation(index) for index in indices),
-            self.shape(step.domain_of),
+            self.geometry.shape(step.domain_of),
             len(step.inputs),
             len(outputs),
-            sum(self.nbytes(index) for index in step.inputs),
-            sum(self.nbytes(index) for index in outputs),
+            sum(nbytes(index) for index in step.inputs),
+            sum(nbytes(index) for index in outputs),
             unfused,
-            self.texts(step),
+            self.device.traits.name,
+            language,
+            name,
+            tuple(self.residency(index) for index in step.inputs),
+            self.geometry,
+            step,
         )
 
-    def texts(self, step: KernelStep) -> dict[str, str]:
-        """Generated text, as it is for results that lie densely in memory."""
-        domain = self.shape(step.domain_of)
-        loads = tuple(self.strides(index, domain) for index in step.inputs)
-        stores = tuple(self.strides(index, domain) for index in step.stores)
-        reduced = step.kernel.reduced
-        kept = tuple(size for size, flag in zip(domain, reduced, strict=False) if not flag)
-        steps = iter(memory_strides(kept, None))
-        totals = tuple(0 if flag else next(steps) for flag in reduced)
-        lowered = lower(step.kernel, domain, loads, stores + (totals,) * len(step.reductions))
-        return {name: lowered.source(name).text for name in ("numba", "numpy")}
+    def program(self, step: KernelStep) -> tuple[str, str]:
+        """The language and name of the program that the executor takes."""
+        languages = self.device.traits.languages
+        additions = self.geometry.size(step.domain_of) * max(step.cost, 1.0)
+        if additions < programs.COMPILE_ELEMENTS and "numpy" in languages:
+            languages = ("numpy",)
+        for language in languages:
+            with suppress(KernelError):
+                return language, self.geometry.source(step, language).name
+        return NOTHING
 
-    def strides(self, index: int, domain: tuple[int, ...]) -> tuple[int, ...]:
-        value = self.values[index]
-        shape = self.shape(index)
-        array = self.nodes[value.origin].value if value.op is ops.LEAF else None
-        if array is not None and array.shape == shape:
-            own = tuple(stride // array.itemsize for stride in array.strides)
-        else:
-            own = memory_strides(shape, value.perm)
-        spread = tuple(0 if size == 1 else stride for size, stride in zip(shape, own, strict=True))
-        return (0,) * (len(domain) - len(shape)) + spread
+    def residency(self, index: int) -> str:
+        """Where an operand lies; what the plan computes is where its kernels run."""
+        node = self.nodes[self.values[index].origin]
+        if node.value is not None or node.resident is not None:
+            return _place(node)
+        return HOST if self.device.traits.shares_memory else self.device.traits.name
 
 
 def explain(*arrays: Any) -> Explanation:

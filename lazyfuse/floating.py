@@ -23,6 +23,8 @@ CONDITIONS = (
     (4, "under", "underflow"),
     (8, "invalid", "invalid value"),
 )
+UNDER = 4
+ALL = 15
 # Python shows a warning once per location and module: one registry for each file.
 _registries: dict[str, dict[Any, Any]] = {}
 

@@ -6,10 +6,10 @@ Owns the rules and their reason codes. Knows nodes, not arrays; what runs them i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from weakref import ref
 
-from lazyfuse import composite, config
+from lazyfuse import composite, config, parameters, tracing
 from lazyfuse.codegen.graph import Node, topological
 
 # A launch costs some ten microseconds: that many element operations are worth one.
@@ -37,6 +37,7 @@ class Pending:
         "looping",
         "nodes",
         "nodes_due",
+        "nodes_planned",
         "rounds",
     )
 
@@ -71,6 +72,10 @@ class Pending:
 
     def check_limits(self, newest: Node) -> None:
         """Look whether the graph or what it keeps alive has grown beyond the budget."""
+        if tracing.records:
+            tracing.recorded(newest)
+            if len(self.nodes) < self.nodes_planned and self.elements < self.elements_due:
+                return
         self.nodes = [each for each in self.nodes if _is_pending(each())]
         options = config.options
         if 0 < options.flush_nodes <= len(self.nodes):
@@ -86,7 +91,13 @@ class Pending:
         self.nodes_due = min(due, options.flush_nodes) if options.flush_nodes else due
         if len(self.nodes) >= self.nodes_due:
             self.nodes_due = due
+        self.nodes_planned = self.nodes_due
         self.elements_due = self.elements + max(options.flush_bytes, 1 << 20) // 8
+        self.listen()
+
+    def listen(self) -> None:
+        """Have every node looked at while somebody listens: others pay nothing for it."""
+        self.nodes_due = 0 if tracing.records else self.nodes_planned
 
     def flush(self, newest: Node, reason: str) -> None:
         """Evaluate every array that is still wanted and was recorded before `newest`."""
@@ -123,16 +134,20 @@ class Pending:
         if not self.looping:
             self.rounds.clear()
 
-    def frontier(self, newest: Node) -> list[Node]:
-        """Pending nodes that are alive and not merely operands of other pending nodes."""
-        found = [each() for each in self.nodes]
-        alive = [n for n in found if n is not None and n.value is None and n is not newest]
+    def frontier(self, newest: Node | None = None, before: Container[int] = ()) -> list[Node]:
+        """Pending nodes that are alive and not merely operands of other pending nodes.
+
+        `before`: ids of the references to nodes that are left out.
+        """
+        found = [each() for each in self.nodes if id(each) not in before]
+        alive = [node for node in found if node is not newest and node is not None]
+        alive = [node for node in alive if _is_pending(node)]
         used = {id(source) for node in alive for source in node.src}
-        return [node for node in alive if id(node) not in used]
+        return [node for node in alive if id(node) not in used and not parameters.waits(node)]
 
 
 def _is_pending(node: Node | None) -> bool:
-    return node is not None and node.value is None
+    return node is not None and node.value is None and node.resident is None
 
 
 def held_bytes(roots: Sequence[Node]) -> int:

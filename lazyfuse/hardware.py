@@ -1,62 +1,177 @@
 """The device in use, with the options of the face applied to it.
 
-Owns the choice of device and what happens when the one asked for cannot be had. Together with
-evaluate.py the only module that sees the devices.
+Owns the choice of device and what happens when the one asked for cannot be had, or is lost.
+Together with evaluate.py and what runs plans the only module that sees the devices.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from lazyfuse import config, report
+from lazyfuse import config, offload, report
+from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.linearize import Recording
+from lazyfuse.codegen.plan import Plan
 from lazyfuse.devices import registry, settings
-from lazyfuse.devices.base import Device
+from lazyfuse.devices.base import Device, DeviceError
 from lazyfuse.devices.disk_cache import DiskCache
 
-_current: Device | None = None
+CHOOSE = ("", "auto")
+"""Names that leave the choice of the device to us."""
+
+_within: ContextVar[str] = ContextVar("device", default="")  # of the innermost block that names one
+_found: dict[str, Device] = {}  # by the name that was asked for
+_lost: dict[Device, str] = {}  # devices that do nothing any more, with the reason
 
 
 def current() -> Device:
-    """The device that kernels run on now."""
-    return _current or _choose()
+    """The device that kernels run on where nothing else decides."""
+    return pinned() or cpu()
 
 
-def _choose() -> Device:
-    """The device asked for, or the CPU with the reason in the report if it is refused."""
-    global _current
-    name = config.options.device or "cpu"
-    refused = [e for e in registry.devices() if e.name == name and not e.available]
-    if refused:
-        report.totals.fallbacks[f"device {name}: {refused[0].reason}"] += 1
-        name = "cpu"
-    _current = device = registry.device(name)
+def pinned() -> Device | None:
+    """The device that the user named, by a block or an option; None if the choice is ours."""
+    name = _within.get() or config.options.device
+    return None if name in CHOOSE else named(name)
+
+
+def cpu() -> Device:
+    """The device that everything falls back to."""
+    return named("cpu")
+
+
+def for_plan(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Device:
+    """The device for a plan: the one that the user named, or what is expected to be fastest."""
+    device = pinned()
+    if device is not None:
+        return device
+    choice = offload.choose(plan, recording, wanted)
+    # without figures work goes where its operands lie
+    return (None if choice.estimates else _home(plan, recording)) or named(choice.device)
+
+
+def _home(plan: Plan, recording: Recording) -> Device | None:
+    """The one device on which operands lie that the host does not have."""
+    found = None
+    for index in plan.bound:
+        node = recording.nodes[plan.graph.values[index].origin]
+        if node.resident is not None and node.value is None:
+            if found is not None and found is not node.resident.device:
+                return None
+            found = node.resident.device
+    return None if found is None or found in _lost else found
+
+
+def named(name: str) -> Device:
+    """The device of that name, or the CPU with the reason in the report if it is refused."""
+    device = _found.get(name) or _find(name)
+    return cpu() if device in _lost else device
+
+
+def _find(name: str) -> Device:
+    try:
+        device = registry.device(name)
+    except DeviceError as error:
+        if not is_known(name):
+            raise
+        report.fell_back(None, [], f"device {name}: {error}", name, "cpu")
+        device = cpu()
+    _found[name] = device
     _apply(device)
     return device
 
 
+def is_known(name: object) -> bool:
+    """Whether a device, usable or not, may have that name."""
+    if not isinstance(name, str):
+        return False
+    families = {entry.name.partition(":")[0] for entry in registry.devices()}
+    return name in _found or name.partition(":")[0] in families
+
+
+@contextmanager
+def within(name: str) -> Iterator[Device]:
+    """Name the device for a block, in this thread and task."""
+    token = _within.set(name)
+    try:
+        yield current()
+    finally:
+        _within.reset(token)
+
+
+def lose(device: Device, why: str) -> None:
+    """From now on the CPU takes the place of a device that does nothing any more."""
+    if device not in _lost:
+        _lost[device] = why
+        name = device.traits.name
+        offload.refuse(name, why)
+        report.fell_back(None, [], f"device {name}: {why}; the CPU goes on", name, "cpu")
+
+
+def is_lost(device: Device) -> bool:
+    """Whether a device does nothing any more."""
+    return device in _lost
+
+
+def is_host(device: Device) -> bool:
+    """Whether launches of a device are over, on host arrays, when they return."""
+    return not hasattr(device, "settle")
+
+
+def memory_of(device: Device) -> Any:
+    """The `DeviceMemory` of a device that cannot read ours, None for every other."""
+    return getattr(device, "memory", None)
+
+
 def _apply(device: Any) -> None:
-    """Hand the options to a device that has the setters."""
-    if not hasattr(device, "set_threads"):
-        return
+    """Hand the options to a device, as far as it has the setters."""
     options = config.options
-    device.set_threads(options.threads)
-    device.set_threads_above(options.threads_above)
-    device.set_pool_limit(options.pool_limit)
-    folder = options.cache_dir
-    folder = os.path.join(os.path.expanduser(folder), "programs") if folder else ""
-    device.set_disk(
-        DiskCache(folder or settings.cache_directory(), options.cache_limit, options.cache)
-    )
+    for name in ("threads", "threads_above", "pool_limit"):
+        setter = getattr(device, f"set_{name}", None)
+        if setter is not None:
+            setter(getattr(options, name))
+    if hasattr(device, "programs"):
+        device.programs.set_limit(options.program_limit)
+    if hasattr(device, "set_disk"):
+        folder = options.cache_dir
+        folder = os.path.join(os.path.expanduser(folder), "programs") if folder else ""
+        device.set_disk(
+            DiskCache(folder or settings.cache_directory(), options.cache_limit, options.cache)
+        )
 
 
 def _forget(_: Any) -> None:
-    global _current
-    _current = None
+    _found.clear()
 
+
+def _reopen(name: str) -> None:
+    """Open OpenCL devices anew whenever a switch changes that they are opened with."""
+    row = next(row for row in config.rows() if row.name == name)
+
+    def change(value: bool) -> None:
+        before = settings.flag(row.variable, row.default)
+        settings.chosen.pop(row.variable, None)
+        if settings.flag(row.variable, row.default) != value:
+            settings.chosen[row.variable] = value
+        if value != before:
+            registry.reopen()
+            _forget(value)
+
+    config.on_change(name, change)
+
+
+for _name in ("opencl_share", "opencl_grid", "opencl_fp64"):
+    _reopen(_name)
 
 # The device is asked for again, and gets the options anew, when one of these changes.
 for _name in (
-    "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache"
+    "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",
+    "program_limit",
 ):  # fmt: skip
     config.on_change(_name, _forget)
+
+offload.open_with(named)

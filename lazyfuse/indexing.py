@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array
+from lazyfuse import array, residency
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -48,7 +48,7 @@ from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
 from lazyfuse.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
 from lazyfuse.standins import blank
-from lazyfuse.storage import leaf
+from lazyfuse.storage import is_evaluated, leaf
 from lazyfuse.views import ORIGIN, Array, address, ghost, keep_order
 
 BASIC = frozenset((int, slice, EllipsisType, type(None)))
@@ -259,6 +259,8 @@ def _live(self: ndarray) -> Array | None:
         # the slots, our names and getrefcount's argument
         if value is None or getrefcount(node) > 3 or getrefcount(value) > 3:
             return None
+        if node.resident is not None:
+            residency.forget(node)
         return value
     storage = self._storage
     assert storage is not None
@@ -268,6 +270,8 @@ def _live(self: ndarray) -> Array | None:
     # the node, the storage, the holder of the flat memory, our name and the argument
     if storage.captured() or getrefcount(value) > 5 or not self._view.flags.writeable:
         return None
+    if storage.node.resident is not None:
+        residency.forget(storage.node)
     return real_view(self)
 
 
@@ -368,7 +372,7 @@ def _at_once(self: ndarray, region: Array, value: Any) -> bool:
     node = storage.node if storage is not None else self._node
     assert node is not None
     if node.value is None:
-        if node.op is ops.FULL:
+        if node.op is ops.FULL and node.resident is None:
             del node
             _fill_now(self)
         elif not _is_loop(node):
@@ -407,8 +411,8 @@ def _is_loop(node: Node) -> bool:
     for _ in range(WRITE_LIMIT):
         if node.op is not ops.UPDATE or size_of(node.arg.shape) >= options.eager_below:
             return False
-        if node.value is not None:
-            return True  # evaluated between two such writes: by a rule for loops
+        if is_evaluated(node):
+            return True  # between two such writes: by a rule for loops
         node = node.src[0]
     return True
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import buffers, fallback, methods, namespaces, overrides, subclassing
+from lazyfuse import buffers, fallback, methods, namespaces, overrides, places, subclassing
 from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
 from lazyfuse.attributes import become
 from lazyfuse.operators import dtype_of
@@ -138,9 +138,12 @@ def array_finalize(self: ndarray, obj: Any, /) -> None:
 
 
 def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
-    """As `numpy.ndarray.to_device`: there is the CPU."""
-    np.empty(0).to_device(device, stream=stream)  # refuses others as NumPy does
-    return self
+    """As `numpy.ndarray.to_device`, for every device in `lazyfuse.devices()`."""
+    return places.moved(self, device, stream)
+
+
+def _set_device(self: ndarray, value: Any) -> None:
+    raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
 
 
 _view = ndarray.view  # type: ignore[attr-defined]
@@ -175,6 +178,7 @@ for _name, _function in METHODS.items():
     _function.__name__ = _name
     _function.__qualname__ = f"ndarray.{_name}"
 methods.install(METHODS)
+ndarray.device = property(places.place_of, _set_device)  # type: ignore[attr-defined]
 ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
 for _name, _method in vars(ndarray).items():

@@ -1,7 +1,8 @@
-"""What ran, where, and why not faster: counters per source line.
+"""What ran, where, and why not faster: counters per source line, and the events of tracing.py.
 
-Owns the counters. Filled by evaluate.py; per-line counting is on only with the option `report`,
-the totals always. Knows steps and nodes, never arrays.
+Owns the counters. Called by evaluate.py, execute.py and hardware.py; per-line counting is on only
+with the option `report`, events are made only while somebody listens, the totals always. Knows
+steps and nodes, never arrays.
 """
 
 from __future__ import annotations
@@ -9,22 +10,28 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config
+from lazyfuse import config, floating, tracing
 from lazyfuse.codegen.graph import Node, source_line
+from lazyfuse.codegen.shapes import size_of
+from lazyfuse.tracing import Operation, operation_of
 
 if TYPE_CHECKING:
     from lazyfuse.codegen.linearize import Recording
     from lazyfuse.codegen.plan import KernelStep, Plan
-    from lazyfuse.devices.base import Source
+    from lazyfuse.devices.base import Device, Program, Source
     from lazyfuse.execute import Run
+    from lazyfuse.residency import Resident
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Line = tuple[str, int]
+Copied = tuple[str, str, str]  # direction, device, purpose
+Found = tuple[str, str, str]  # language, where it was found, why it had to be built
 
 
 @dataclass(slots=True)
@@ -49,6 +56,11 @@ class Totals:
     flushes: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
+    launches: Counter[str] = field(default_factory=Counter)  # by device
+    copies: Counter[Copied] = field(default_factory=Counter)
+    copied: Counter[Copied] = field(default_factory=Counter)  # bytes
+    programs: Counter[Found] = field(default_factory=Counter)  # asked for, and where they were
+    compiling: float = 0.0  # seconds that this took
     lines: dict[Line, LineCounts] = field(default_factory=dict)
     single_lines: Counter[tuple[str, int, str]] = field(default_factory=Counter)
 
@@ -67,15 +79,84 @@ def _debug(level: int, text: str) -> None:
         print(f"lazyfuse: {text}", file=sys.stderr)
 
 
+def planned(plan: Plan, hit: bool) -> None:
+    """A plan is at hand."""
+    if tracing.listeners:
+        passes = () if hit else tuple(plan.times.items())
+        seconds = sum((each for _, each in passes), 0.0)
+        planned = sum(value.op.kind != "source" for value in plan.graph.values)
+        tracing.emit(tracing.Plan(hit, len(plan.kernels), plan.recorded, planned, passes, seconds))
+
+
 def flushed(reason: str, plan: Plan, recording: Recording) -> None:
     """An evaluation begins."""
     totals.flushes[reason] += 1
+    if tracing.listeners:
+        tracing.emit(tracing.Flush(reason, len(recording.nodes), len(plan.kernels)))
     if config.options.debug:
         nodes = len(recording.nodes)
         _debug(1, f"evaluate {nodes} nodes in {len(plan.kernels)} kernels ({reason})")
         if config.options.debug >= 4:
             for name, seconds in plan.times.items():
                 _debug(4, f"  {name} {seconds * 1e6:.0f} us")
+
+
+def compiled(device: Device, source: Source) -> Program:
+    """The program of a source from the device, with where it was found."""
+    pool = getattr(device, "programs", None)
+    before = (pool.built, pool.loaded) if pool else (0, 0)
+    start = time.perf_counter()
+    found, why = "memory", ""
+    try:
+        program = device.compile(source)
+    except Exception as error:
+        found, why = "failed", _first_line(error)
+        raise
+    else:
+        if not pool:
+            found = ""
+        elif pool.built > before[0]:
+            found, why = "built", pool.why_missed(source)
+        elif pool.loaded > before[1]:
+            found = "disk"
+        return program
+    finally:
+        seconds = time.perf_counter() - start
+        totals.compiling += seconds
+        totals.programs[source.language, found, why] += 1
+        if tracing.listeners:
+            name = device.traits.name
+            tracing.emit(tracing.Compile(source.name, source.language, name, found, why, seconds))
+
+
+def _first_line(what: object) -> str:
+    return next(iter(str(what).splitlines()), "no reason given")
+
+
+def kernel_begins(step: KernelStep, run: Run, source: Source) -> None:
+    """A kernel is about to be launched."""
+    if tracing.listeners:
+        if tracing.stages:
+            _time_stages(step, run, source)
+        tracing.emit(tracing.KernelBegin(*_described(step, run, source)))
+
+
+def _described(
+    step: KernelStep, run: Run, source: Source
+) -> tuple[str, str, str, tuple[Operation, ...], int, float]:
+    """The fields that the events of a kernel share."""
+    operations = tuple([operation_of(node) for node in run.nodes_of(step)])
+    elements = size_of(run.shape(step.domain_of))
+    return source.name, source.language, run.device.traits.name, operations, elements, step.cost
+
+
+def _time_stages(step: KernelStep, run: Run, source: Source) -> None:
+    """Run each operation of a kernel alone, before the kernel may overwrite its operands."""
+    seconds: list[float] = []
+    with floating.collecting():
+        run.members(step, seconds)
+    operations = tuple([operation_of(node) for node in run.nodes_of(step)])
+    tracing.emit(tracing.StageTimes(source.name, operations, tuple(seconds)))
 
 
 def ran_kernel(
@@ -85,18 +166,36 @@ def ran_kernel(
     inputs: list[Array],
     outputs: list[Array],
     start: float,
+    under_way: bool = False,
 ) -> None:
-    """A kernel has run."""
+    """A kernel has run, or was launched and is `under_way`."""
     totals.kernels += 1
     count = len(step.members) + len(step.reductions)
     totals.fused += count
     totals.languages[source.language] += 1
+    totals.launches[run.device.traits.name] += 1
     options = config.options
+    if tracing.listeners:
+        seconds = time.perf_counter() - start
+        read = sum(array.nbytes for array in inputs)
+        written = sum(array.nbytes for array in outputs)
+        described = _described(step, run, source)
+        tracing.emit(tracing.KernelEnd(*described, read, written, seconds, under_way))
     if options.debug >= 2:
         _debug(2, f"  kernel {source.name} [{source.language}] {count} operations")
         _debug(3, source.text)
     if options.report:
         _count_line(step, run, source, inputs, outputs, time.perf_counter() - start)
+
+
+def copied(
+    direction: str, nbytes: int, device: str, purpose: str = "", seconds: float = 0.0
+) -> None:
+    """Bytes went to a device ("upload"), came back ("gather"), or moved on it ("copy")."""
+    totals.copies[direction, device, purpose] += 1
+    totals.copied[direction, device, purpose] += nbytes
+    if tracing.listeners:
+        tracing.emit(tracing.Copy(direction, nbytes, device, purpose, seconds))
 
 
 def _count_line(
@@ -134,20 +233,32 @@ def unfused_bytes(run: Run, step: KernelStep) -> int:
 def ran_single(node: Node) -> None:
     """An operation has run alone, in NumPy."""
     totals.singles += 1
+    if tracing.listeners:
+        tracing.emit(tracing.Single(operation_of(node)))
     if config.options.report:
         file, number, _ = source_line(node.where)
         name = node.arg.name if node.op.kind == "host" else node.op.name
         totals.single_lines[file, number, name] += 1
 
 
-def fell_back(step: KernelStep, nodes: list[Node], why: str) -> None:
-    """A kernel could not run where it should have."""
+def fell_back(
+    step: KernelStep | None, nodes: list[Node], why: str, origin: str = "", to: str = "NumPy"
+) -> None:
+    """A kernel could not run on the tier `origin`, where it should have; `to` takes over."""
     names = " -> ".join(node.op.name for node in nodes)
-    totals.fallbacks[f"{names}: {why.splitlines()[0] if why else 'no reason given'}"] += 1
+    reason = _first_line(why)
+    totals.fallbacks[f"{names}: {reason}" if names else reason] += 1
+    if tracing.listeners:
+        operations = tuple([operation_of(node) for node in nodes])
+        tracing.emit(tracing.Fallback(operations, origin, to, reason))
     _debug(1, f"fallback: {names}: {why}")
 
 
-def text(fallback_counts: dict[Any, int] | None = None) -> str:
+def text(
+    fallback_counts: dict[Any, int] | None = None,
+    plans: dict[str, int] | None = None,
+    resident: Sequence[Resident] = (),
+) -> str:
     """The report of `python -m lazyfuse --report`."""
     lines = [
         f"kernels launched  {totals.kernels}, holding {totals.fused} operations",
@@ -155,10 +266,14 @@ def text(fallback_counts: dict[Any, int] | None = None) -> str:
     ]
     for title, counter in (
         ("run as", totals.languages),
+        ("launched on", totals.launches),
         ("evaluations", totals.flushes),
         ("other tier", totals.fallbacks),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
+    lines += _cache_lines(plans or {})
+    lines += [f"{'copied':<17} {_copied_line(key)}" for key in totals.copies]
+    lines += _resident_lines(resident)
     lines += _line_table()
     for (file, number, name), count in totals.single_lines.most_common(_ROWS):
         lines.append(f"in NumPy          {count} {name} at {file}:{number}")
@@ -169,6 +284,36 @@ def text(fallback_counts: dict[Any, int] | None = None) -> str:
 
 # Lines shown per part of the report: the heaviest ones.
 _ROWS = 20
+
+
+def _cache_lines(plans: dict[str, int]) -> list[str]:
+    """Where plans and programs were found, and why programs had to be built."""
+    lines = []
+    if plans.get("plan hits", 0) + plans.get("plan misses", 0):
+        found = f"{plans['plan hits']} found, {plans['plan misses']} made"
+        lines.append(f"{'plans':<17} {found}")
+    for (language, where, why), count in totals.programs.most_common():
+        how = {"disk": "from disk", "memory": "from memory"}.get(where, where or "asked for")
+        lines.append(f"{'programs':<17} {count} {language} {how}{f': {why}' if why else ''}")
+    if totals.programs:
+        lines.append(f"{'compiling took':<17} {totals.compiling:.3f} s")
+    return lines
+
+
+def _copied_line(key: Copied) -> str:
+    direction, device, purpose = key
+    what = f"{totals.copies[key]} {direction} {device}, {totals.copied[key] / 1e6:.1f} MB"
+    return f"{what}: {purpose}" if purpose else what
+
+
+def _resident_lines(resident: Sequence[Resident]) -> list[str]:
+    """How much lies in the memory of which device."""
+    arrays = Counter(each.device.traits.name for each in resident)
+    return [
+        f"{'resident':<17} {count} arrays on {name}, "
+        f"{sum(r.array.nbytes for r in resident if r.device.traits.name == name) / 1e6:.1f} MB"
+        for name, count in arrays.items()
+    ]
 
 
 def _line_table() -> list[str]:

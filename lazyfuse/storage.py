@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import evaluate
+from lazyfuse import evaluate, residency
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Memory, Node
 from lazyfuse.views import Array, DType, Perm, address, held, is_lent, terminal, window
@@ -49,6 +49,25 @@ def leaf(value: Array, perm: Perm) -> Node:
     node.arg = Block(node)
     node.value = value
     return node
+
+
+def is_evaluated(node: Node) -> bool:
+    """Whether a node's values exist, here or in the memory of a device."""
+    return node.value is not None or node.resident is not None
+
+
+def fresh_leaf(node: Node) -> Node:
+    """A leaf in the place of an evaluated node that nobody else holds: updates may reuse it."""
+    resident = node.resident
+    if resident is None or node.value is not None:
+        assert node.value is not None
+        made = leaf(node.value, node.perm)
+    else:
+        made = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.where)
+        made.arg = Block(made)
+    if resident is not None:
+        residency.hand_over(node, made)
+    return made
 
 
 def own_value(node: Node) -> Array:
@@ -183,6 +202,7 @@ class Storage:
         """The flat memory for a write that happens at once."""
         self.force(reason)
         self.detach()
+        residency.forget(self.node)
         flat = self.memory()
         assert flat is not None
         return flat
@@ -212,8 +232,8 @@ class Storage:
     def read(self) -> Node:
         """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
         node = self.node
-        if node.value is not None and node.op is not ops.LEAF and getrefcount(node) == 3:
-            node = self.node = leaf(node.value, node.perm)
+        if node.op is not ops.LEAF and getrefcount(node) == 3 and is_evaluated(node):
+            node = self.node = fresh_leaf(node)
         return node
 
     def replace(self, node: Node) -> None:

@@ -45,6 +45,23 @@ def arrange(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Arr
     return np.lib.stride_tricks.as_strided(source, shape, strides)
 
 
+def arrange_stand_in(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """As `arrange`, by views alone, so that the result still leads to the memory of the source."""
+    kept = [axis for axis in axes if axis >= 0]
+    index: Any = tuple([slice(None) if axis in kept else 0 for axis in range(source.ndim)])
+    view = source[(*index, ...)]  # with `...` nothing is read even where no axis is left
+    ranks = sorted(kept)
+    view = view.transpose([ranks.index(axis) for axis in kept])
+    added: Any = tuple([None if axis < 0 else slice(None) for axis in axes])
+    view = view[(*added, ...)]
+    return view if view.shape == shape else np.broadcast_to(view, shape)
+
+
+def is_dense(array: Array, perm: tuple[int, ...] | None) -> bool:
+    """Whether an array fills its memory without gaps, its axes in memory order `perm`."""
+    return bool((array if perm is None else array.transpose(perm)).flags.c_contiguous)
+
+
 def flat_memory(array: Array, perm: tuple[int, ...] | None) -> Array:
     """A dense array as its flat memory: a view wherever it is dense indeed."""
     return array.ravel() if perm is None else array.transpose(perm).ravel()

@@ -21,6 +21,7 @@ SIZES = {
     "mandelbrot": 200,
     "monte_carlo": 50_000,
     "nbody": 150,
+    "reusable_program": 20_000,
     "shallow_water": 150,
 }
 NUMBER = re.compile(r"[-+]?\d+\.\d+")

@@ -18,9 +18,11 @@ FLOORS = {"lazyfuse": "lazyfuse", "codegen": "lazyfuse.codegen", "devices": "laz
 CONTRACT = "lazyfuse.devices.base"
 
 SEES_DEVICES = {
+    "lazyfuse.calibrate",
     "lazyfuse.evaluate",
     "lazyfuse.execute",
     "lazyfuse.hardware",
+    "lazyfuse.offload",
     "lazyfuse.explain",
     "lazyfuse.report",
 }

@@ -263,7 +263,7 @@ def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(tmp_pa
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"LAZYFUSE_DEVICE": "opencl", "PATH": "", "LAZYFUSE_CACHE_DIR": str(tmp_path)},
+        env={"LAZYFUSE_DEVICE": "opencl:none", "PATH": "", "LAZYFUSE_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from lazyfuse import config, execute
+from lazyfuse import config, programs
 from tests.programs.compare import complain, failure
 from tests.programs.grammar import LARGE, MIDDLE, SMALL, Grammar, Sizes
 
@@ -61,7 +61,7 @@ def test_validated_A6() -> None:
 
 @pytest.mark.parametrize("inexact", [False, True])
 def test_compiled_A6(inexact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
     with config.options(eager_below=0, compile_after=0):
         for seed in range(6 * 10**6, 6 * 10**6 + COUNT // 30):
             check(seed, SMALL, inexact)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, evaluate, execute
+from lazyfuse import config, evaluate, execute, programs
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.graph import Node, topological
 from lazyfuse.devices.base import DeviceError
@@ -70,7 +70,7 @@ def test_random_graphs_equal_the_oracle_when_every_kernel_fails_E2(
 
 
 def test_random_graphs_equal_the_oracle_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
     with config.options(compile_after=0):
         for seed in range(10_000, 10_000 + COUNT // 12):
             check(seed, seed % 2 == 0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
-from lazyfuse import config, execute
+from lazyfuse import config, programs
 from tests.programs.compare import Program, Statement, run
 
 CASES = {
@@ -94,7 +94,7 @@ def test_regressions_A6(case: str, below: int) -> None:
 
 
 def test_clip_compiled_keeps_the_sign_of_a_zero_A6(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execute, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
     lines = ["x = np.array(R0) * -0.0", "a = x.clip(0.0, 3.0)", "b = np.clip(x, x * -1.0, 3.0)"]
     with config.options(eager_below=0, compile_after=0):
         run(Program(inputs, [Statement(line) for line in lines]))

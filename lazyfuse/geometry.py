@@ -1,0 +1,76 @@
+"""Kernels of a plan at the sizes of a recording, as they are where results lie densely in memory.
+
+Owns what explain.py and offload.py have to know about a plan before it runs: shapes, bytes, and the
+lowered kernel. Runs nothing and sees no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.linearize import Recording, memory_strides
+from lazyfuse.codegen.lower import Lowered, lower
+from lazyfuse.codegen.opencl_grid import lower_grid
+from lazyfuse.codegen.opencl_grid_text import LANGUAGE
+from lazyfuse.codegen.plan import KernelStep, Plan
+from lazyfuse.codegen.shapes import size_of
+from lazyfuse.devices.base import Source
+
+LANGUAGES = ("numba", "numpy", "opencl", LANGUAGE)
+
+
+def lowering(language: str) -> Callable[..., Lowered]:
+    """How kernels are decided for a language."""
+    return lower_grid if language == LANGUAGE else lower
+
+
+class Geometry:
+    """A plan with the sizes of one recording."""
+
+    __slots__ = ("nodes", "plan", "resized", "values")
+
+    def __init__(self, plan: Plan, recording: Recording) -> None:
+        self.plan = plan
+        self.nodes = recording.nodes
+        self.values = plan.graph.values
+        self.resized = dict(zip(plan.sizes, recording.sizes, strict=True))
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of a value in this recording."""
+        return tuple([self.resized[size] for size in self.values[index].shape])
+
+    def size(self, index: int) -> int:
+        """The number of its elements."""
+        return size_of(self.shape(index))
+
+    def nbytes(self, index: int) -> int:
+        """The bytes of its elements."""
+        return self.size(index) * self.values[index].dtype.itemsize
+
+    def source(self, step: KernelStep, language: str) -> Source:
+        """The text of a kernel in a language of any device."""
+        return self.lowered(step, language).source(language)
+
+    def lowered(self, step: KernelStep, language: str = "numba") -> Lowered:
+        """The kernel at these sizes; operands that exist have their own strides."""
+        domain = self.shape(step.domain_of)
+        loads = tuple(self._strides(index, domain) for index in step.inputs)
+        stores = tuple(self._strides(index, domain) for index in step.stores)
+        reduced = step.kernel.reduced
+        kept = tuple(size for size, flag in zip(domain, reduced, strict=False) if not flag)
+        steps = iter(memory_strides(kept, None))
+        totals = tuple(0 if flag else next(steps) for flag in reduced)
+        outputs = stores + (totals,) * len(step.reductions)
+        return lowering(language)(step.kernel, domain, loads, outputs)
+
+    def _strides(self, index: int, domain: tuple[int, ...]) -> tuple[int, ...]:
+        value = self.values[index]
+        shape = self.shape(index)
+        array = self.nodes[value.origin].value if value.op is ops.LEAF else None
+        if array is not None and array.shape == shape:
+            own = tuple(stride // array.itemsize for stride in array.strides)
+        else:
+            own = memory_strides(shape, value.perm)
+        spread = tuple(0 if size == 1 else stride for size, stride in zip(shape, own, strict=True))
+        return (0,) * (len(domain) - len(shape)) + spread

@@ -1,0 +1,71 @@
+"""Launches that nobody has waited for: their conditions are told at the next gather.
+
+Owns the list of them per device, for devices with memory of their own. Holds marks of operations,
+not nodes: a node held here would look as if somebody read it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lazyfuse import floating, hardware
+from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.op import Op
+from lazyfuse.devices.base import Device, DeviceError, Later
+
+# Launches remembered: the oldest ones are over by then.
+LIMIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a warning says of a recorded operation."""
+
+    where: Any
+    arg: Any
+
+
+Told = tuple[int, Sequence[tuple[Op, Any]]]
+
+_waiting: dict[Device, deque[tuple[Later, list[tuple[Op, Mark]]]]] = {}
+_early: dict[Device, list[Told]] = {}
+
+
+def add(device: Device, later: Later, operations: Sequence[tuple[Op, Node]]) -> None:
+    """Remember a launch."""
+    marks = [(op, Mark(node.where, node.arg)) for op, node in operations if op.flags]
+    waiting = _waiting.setdefault(device, deque())
+    waiting.append((later, marks))
+    if len(waiting) > LIMIT:
+        _finish(device, 1)
+
+
+def settle(device: Device) -> list[Told]:
+    """Wait for every launch of a device; the conditions that arose and were not told yet."""
+    waiting = _waiting.get(device)
+    if waiting:
+        _finish(device, len(waiting))
+    return _early.pop(device, [])
+
+
+def devices() -> list[Device]:
+    """The devices with launches that nobody has waited for."""
+    return [*{**_waiting, **_early}]
+
+
+def _finish(device: Device, count: int) -> None:
+    waiting = _waiting[device]
+    for _ in range(count):
+        later, marks = waiting.popleft()
+        try:
+            bits = later.flags() & floating.ALL
+        except DeviceError as error:
+            # nobody knows what the launches after it have read
+            hardware.lose(device, str(error))
+            waiting.clear()
+            return
+        if bits and marks:
+            _early.setdefault(device, []).append((bits, marks))
