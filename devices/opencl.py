@@ -6,6 +6,7 @@ and nothing waits for them but `settle` and `Later.flags`.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -53,6 +54,8 @@ class OpenCL:
         disk = disk or DiskCache("", 0, enabled=False)
         self._found = found
         traits = self.traits
+        # first, for a runtime that ends the process does so in a child
+        self.width = self._find_width(disk)
         asked = f"self-test {traits.fp64} {traits.shares_memory}"
         verdict = opencl_selftest.verdict(
             self.queue, disk, self._name(asked), traits.fp64, traits.shares_memory
@@ -60,9 +63,6 @@ class OpenCL:
         if verdict.reason:
             raise DeviceError(f"[device] {found.name}: {verdict.reason}")
         traits.shares_memory = verdict.shares
-        self.width = opencl_selftest.width(
-            self.queue, disk, self._name("width"), found.index, traits.kind
-        )
         self.queue.share_words(verdict.shares)
         self.memory: Blocks | None = None
         find = HostBuffers(self.queue).of
@@ -140,6 +140,15 @@ class OpenCL:
         except DeviceError as error:
             return error
         return None
+
+    def _find_width(self, disk: DiskCache) -> int:
+        found = self._found
+        # PoCL links programs with the system's linker, and aborts where there is none
+        name = self._name(f"width {shutil.which('ld') is not None}")
+        width = opencl_selftest.width(self.queue, disk, name, found.index, self.traits.kind)
+        if not width:
+            raise DeviceError(f"[device] {found.name}: {opencl_selftest.DIES}")
+        return width
 
     def _build_options(self) -> list[str]:
         cl = heavy.module("pyopencl")

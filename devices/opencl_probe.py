@@ -8,8 +8,10 @@ lazyfuse: `python -P opencl_probe.py INDEX BYTES` prints the seconds that a run 
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -64,9 +66,17 @@ def _ask(index: int, width: int) -> float | None:
     """Seconds that a child took; None: it died, hung or gave wrong values."""
     command = [sys.executable, "-P", __file__, str(index), str(width)]
     try:
-        child = subprocess.run(
-            command, capture_output=True, timeout=_PATIENCE, check=True, text=True
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            # PoCL's own cache would hide that it cannot build any more
+            variables = os.environ | {"POCL_CACHE_DIR": folder}
+            child = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=True,
+                text=True,
+                env=variables,
+            )
         return float(child.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return None

@@ -19,6 +19,7 @@ from .opencl_queue import Queue
 
 DEFAULT_WIDTH = 32  # bytes of a vector where nothing could be tried
 NARROW = 16  # what every runtime can do
+DIES = "programs end the process, or compute wrong values, when tried in a child process"
 _COUNT = 1000
 _TEXT = """
 #if DOUBLE
@@ -76,7 +77,10 @@ def examine(queue: Queue, fp64: bool, share: bool) -> Verdict:
 
 
 def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> int:
-    """Bytes of the vectors that programs use: tried out once, where that can be remembered."""
+    """Bytes of the vectors that programs use: tried out once, where that can be remembered.
+
+    0: every trial died or gave wrong values, so nothing may be built in this process.
+    """
     if kind != "cpu":
         return NARROW  # its items are scalars side by side: longer vectors only cost registers
     kept = _remembered(disk, name)
@@ -85,8 +89,9 @@ def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> in
     device = queue.device
     if not device.native_vector_width_double or not disk.can_store():
         return DEFAULT_WIDTH if device.native_vector_width_char >= DEFAULT_WIDTH else NARROW
-    found = opencl_probe.best_width(index) or NARROW
-    disk.put(name, json.dumps({"width": found}).encode())
+    found = opencl_probe.best_width(index)
+    if found:
+        disk.put(name, json.dumps({"width": found}).encode())
     return found
 
 

@@ -60,7 +60,7 @@ def name(kernel: Kernel, **layout: int) -> str:
 
 
 @pytest.mark.parametrize("own", OWN)
-def test_d5_each_text_of_ours_equals_the_general_one(own: str) -> None:
+def test_d5_each_text_of_ours_equals_the_general_one_D5(own: str) -> None:
     kernel, builder = OWN[own]
     special = register(kernel, builder, "numba", own)
     assert check(special, cpu()).ok
@@ -69,7 +69,7 @@ def test_d5_each_text_of_ours_equals_the_general_one(own: str) -> None:
 
 
 @pytest.mark.parametrize("own", OWN)
-def test_d5_each_text_of_ours_gives_numpys_values(own: str) -> None:
+def test_d5_each_text_of_ours_gives_numpys_values_D5(own: str) -> None:
     kernel, builder = OWN[own]
     assert check(register(kernel, builder, "numba", own), cpu()).ok
     rng = np.random.default_rng(3)
@@ -86,7 +86,7 @@ def test_d5_each_text_of_ours_gives_numpys_values(own: str) -> None:
             kernel_tools.assert_same(found[0], kernel_tools.expected(each, shape, [x])[0])
 
 
-def test_d5_a_right_text_is_used_where_it_was_checked() -> None:
+def test_d5_a_right_text_is_used_where_it_was_checked_D5() -> None:
     general = name(DOUBLED)
     special = register(DOUBLED, text("h0 * 2.0"), name="doubled")
     assert name(DOUBLED) == general, "not before it was checked"
@@ -123,7 +123,7 @@ def test_d5_a_right_text_is_used_where_it_was_checked() -> None:
         ),
     ],
 )
-def test_d5_a_wrong_text_is_never_used(kernel: Kernel, wrong: str, why: str) -> None:
+def test_d5_a_wrong_text_is_never_used_D5(kernel: Kernel, wrong: str, why: str) -> None:
     general = name(kernel)
     special = register(kernel, wrong, name="wrong")
     verdict = check(special, cpu())
@@ -136,7 +136,7 @@ def test_d5_a_wrong_text_is_never_used(kernel: Kernel, wrong: str, why: str) -> 
     )
 
 
-def test_d5_a_text_that_cannot_work_in_place_is_refused() -> None:
+def test_d5_a_text_that_cannot_work_in_place_is_refused_D5() -> None:
     backwards = text("h0", "for i in range(n0): p1[i] = p0[i]").replace(
         "p1[i] = h0", "p1[n0 - 1 - i] = p0[n0 - 1 - i] + p0[n0 - 1 - i]"
     )
@@ -145,7 +145,7 @@ def test_d5_a_text_that_cannot_work_in_place_is_refused() -> None:
     assert check(register(DOUBLED, backwards, name="backwards"), cpu()).ok
 
 
-def test_d5_inexact_operations_may_differ_by_their_stated_error() -> None:
+def test_d5_inexact_operations_may_differ_by_their_stated_error_D5() -> None:
     body = (Instruction("exp", (0,), ("f8",), "f8"),)
     kernel = Kernel(1, ("f8",), (), body, (store(1, "f8"),))
     near = text("vm_exp(h0) * 1.0000000000000002")
@@ -154,7 +154,7 @@ def test_d5_inexact_operations_may_differ_by_their_stated_error() -> None:
     assert not check(register(kernel, far, name="far"), cpu()).ok
 
 
-def test_d5_a_builder_is_asked_for_each_form() -> None:
+def test_d5_a_builder_is_asked_for_each_form_D5() -> None:
     asked = []
 
     def build(kernel: Kernel, form: Any) -> str | None:
@@ -169,21 +169,21 @@ def test_d5_a_builder_is_asked_for_each_form() -> None:
     assert check(never, cpu()) == (False, "it serves none of the forms that were tried")
 
 
-def test_d5_a_later_text_takes_the_place_of_an_earlier_one() -> None:
+def test_d5_a_later_text_takes_the_place_of_an_earlier_one_D5() -> None:
     assert check(register(DOUBLED, text("h0 * 2.0"), name="first"), cpu()).ok
     register(DOUBLED, text("2.0 * h0"), name="second")
     assert not name(DOUBLED).startswith(("first", "second"))
     assert [each.name for each in registered()] == ["second"]
 
 
-def test_d5_a_device_that_does_not_speak_the_language_checks_nothing() -> None:
+def test_d5_a_device_that_does_not_speak_the_language_checks_nothing_D5() -> None:
     special = register(DOUBLED, "kernel text", "opencl", "foreign")
     verdict = check(special, cpu())
     assert verdict.why == "it was not checked: device cpu does not run opencl"
     assert str(special) == f"foreign [opencl] not used: {verdict.why}"
 
 
-def test_d5_what_is_no_offer_is_refused() -> None:
+def test_d5_what_is_no_offer_is_refused_D5() -> None:
     with pytest.raises(ValueError, match=r"\[register_kernel\] language: expected one of"):
         register(DOUBLED, text("h0"), "fortran")
     with pytest.raises(ValueError, match=r"\[register_kernel\] name: expected an identifier"):
@@ -210,7 +210,7 @@ __kernel void NAME(__global const long *table, const long chunks,
 
 
 @pytest.mark.parametrize("share", [True, False], ids=["shared memory", "memory of its own"])
-def test_d5_texts_in_opencl_are_checked_on_their_device(share: bool) -> None:
+def test_d5_texts_in_opencl_are_checked_on_their_device_D5(share: bool) -> None:
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     mask = np.random.default_rng(4).random(300_000) < 0.7
     program = lazyfuse.freeze(lambda mask: mask.sum(), mask=mask)
@@ -235,7 +235,7 @@ def _on_the_cpu() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_on_the_cpu")
-def test_d5_users_register_by_example() -> None:
+def test_d5_users_register_by_example_D5() -> None:
     x = np.random.default_rng(1).random(50_000)
     program = lazyfuse.freeze(lambda x: x + x, x=x)
     general = program(x=x)
@@ -250,7 +250,7 @@ def test_d5_users_register_by_example() -> None:
 
 
 @pytest.mark.usefixtures("_on_the_cpu")
-def test_d5_a_failed_check_is_in_the_report() -> None:
+def test_d5_a_failed_check_is_in_the_report_D5() -> None:
     program = lazyfuse.freeze(lambda x: x + x, x=np.ones(50_000))
     program.warm_up()
     special = lazyfuse.register_kernel(program, text("h0 * 3.0"), name="tripled")
@@ -262,7 +262,7 @@ def test_d5_a_failed_check_is_in_the_report() -> None:
 
 
 @pytest.mark.usefixtures("_on_the_cpu")
-def test_d5_texts_of_ours_are_registered_by_name() -> None:
+def test_d5_texts_of_ours_are_registered_by_name_D5() -> None:
     assert lazyfuse.register_kernel("count_true").ok
     mask = np.random.default_rng(2).random(600_000) < 0.4
     program = lazyfuse.freeze(lambda mask: mask.sum(), mask=mask)
@@ -273,7 +273,7 @@ def test_d5_texts_of_ours_are_registered_by_name() -> None:
         lazyfuse.register_kernel("count_false")
 
 
-def test_d5_a_pattern_is_one_kernel() -> None:
+def test_d5_a_pattern_is_one_kernel_D5() -> None:
     two = lazyfuse.freeze(lambda x: x - x.mean(), x=np.ones(50_000))
     with pytest.raises(ValueError, match="expected a program of one kernel, got 2"):
         lazyfuse.register_kernel(two, text("h0"))

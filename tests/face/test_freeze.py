@@ -76,14 +76,14 @@ def same(found: Any, expected: Any) -> None:
 # -------------------------------------------------------------------------------- from functions
 
 
-def test_a4_a_function_is_bound_by_name_and_equals_numpy() -> None:
+def test_a4_a_function_is_bound_by_name_and_equals_numpy_A4() -> None:
     program = lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)
     for t in (0.0, 2.5, -1.0):
         same(program(t=t, y=Y, x=X), polynomial(X, Y, np.float64(t)))
         same(program(x=lazyfuse.asarray(Y), y=Y, t=np.float64(t)), polynomial(Y, Y, np.float64(t)))
 
 
-def test_a4_nested_results_come_back_in_their_containers() -> None:
+def test_a4_nested_results_come_back_in_their_containers_A4() -> None:
     Pair = namedtuple("Pair", "first second")
     program = lazyfuse.freeze(several, x=PLANE, t=1.0)
     same(program(x=PLANE, t=3), several(PLANE, np.float64(3)))
@@ -92,7 +92,7 @@ def test_a4_nested_results_come_back_in_their_containers() -> None:
     same(pair, (X + 1, (X,)))
 
 
-def test_a4_a_program_is_traced_and_planned_once() -> None:
+def test_a4_a_program_is_traced_and_planned_once_A4() -> None:
     calls = []
 
     def counted(x: Any) -> Any:
@@ -108,7 +108,7 @@ def test_a4_a_program_is_traced_and_planned_once() -> None:
     assert evaluate.counters["evaluations"] == before["evaluations"] + 5
 
 
-def test_a4_one_call_is_one_kernel() -> None:
+def test_a4_one_call_is_one_kernel_A4() -> None:
     program = lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)
     kernels = program.explain().kernels
     assert len(kernels) == 1
@@ -116,14 +116,14 @@ def test_a4_one_call_is_one_kernel() -> None:
     assert "def " in program.source("numba")
 
 
-def test_a4_free_sizes_are_bound_per_call() -> None:
+def test_a4_free_sizes_are_bound_per_call_A4() -> None:
     program = lazyfuse.freeze(mean_free, x=("f8", (None, 3)))
     for rows in (4, 9_000, 4, 6_001):  # the divisor of a mean is a size, too
         x = RNG.standard_normal((rows, 3))
         same(program(x=x), mean_free(x))
 
 
-def test_a4_named_sizes_must_agree() -> None:
+def test_a4_named_sizes_must_agree_A4() -> None:
     program = lazyfuse.freeze(
         lambda x, y: x + y, x=("f8", ("n",)), y=lazyfuse.parameter(("n",), "f8")
     )
@@ -137,13 +137,13 @@ def test_a4_named_sizes_must_agree() -> None:
         program(x=X[:5], y=Y[:4])
 
 
-def test_a4_sizes_that_do_not_fit_each_other_raise_numpys_error() -> None:
+def test_a4_sizes_that_do_not_fit_each_other_raise_numpys_error_A4() -> None:
     program = lazyfuse.freeze(lambda x, y: x + y, x=("f8", (None,)), y=("f8", (None,)))
     with pytest.raises(ValueError, match="could not be broadcast together"):
         program(x=X[:5], y=Y[:4])
 
 
-def test_a4_templates_are_limited() -> None:
+def test_a4_templates_are_limited_A4() -> None:
     program = lazyfuse.freeze(lambda x: x + 1, x=("f8", (None,)))
     for size in range(1, TEMPLATE_LIMIT + 20):
         same(program(x=X[:size]), X[:size] + 1)
@@ -151,7 +151,7 @@ def test_a4_templates_are_limited() -> None:
 
 
 @pytest.mark.parametrize("arrange", [np.asfortranarray, lambda x: x[::-1], lambda x: x[:, ::3]])
-def test_a4_memory_orders_are_followed(arrange: Any) -> None:
+def test_a4_memory_orders_are_followed_A4(arrange: Any) -> None:
     x = arrange(RNG.standard_normal((130, 171)))
     program = lazyfuse.freeze(lambda x: (x * 2, x.sum(axis=0)), x=("f8", (None, None)))
     packed = x.copy(order="K")
@@ -159,13 +159,13 @@ def test_a4_memory_orders_are_followed(arrange: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["b1", "u1", "i2", "i8", "f4", "f8", "c8", "c16"])
-def test_a4_dtypes(dtype: str) -> None:
+def test_a4_dtypes_A4(dtype: str) -> None:
     x = (RNG.random(N) * 100).astype(dtype)
     program = lazyfuse.freeze(lambda x: (x + x, x.sum()), x=x)
     same(program(x=x), (x + x, x.sum()))
 
 
-def test_a4_loops_inside_a_function_are_not_evaluated_while_it_is_traced() -> None:
+def test_a4_loops_inside_a_function_are_not_evaluated_while_it_is_traced_A4() -> None:
     def horner(x: Any) -> Any:
         total = x
         for number in range(40):
@@ -176,7 +176,7 @@ def test_a4_loops_inside_a_function_are_not_evaluated_while_it_is_traced() -> No
     same(lazyfuse.freeze(horner, x=x)(x=x), horner(x))
 
 
-def test_a4_recorded_work_elsewhere_is_flushed_around_parameters() -> None:
+def test_a4_recorded_work_elsewhere_is_flushed_around_parameters_A4() -> None:
     waiting = lazyfuse.parameter("x", (300_000,), "f8") * 2
     total = lazyfuse.zeros(300_000)
     for number in range(30):
@@ -188,7 +188,7 @@ def test_a4_recorded_work_elsewhere_is_flushed_around_parameters() -> None:
 # -------------------------------------------------------------------------------- from expressions
 
 
-def test_a4_parameters_of_an_expression_are_found_by_name() -> None:
+def test_a4_parameters_of_an_expression_are_found_by_name_A4() -> None:
     x = lazyfuse.parameter("x", (N,), "f8")
     t = lazyfuse.parameter("t")
     program = lazyfuse.freeze({"all": x * 2 + t, "sum": (x * t).sum()})
@@ -196,7 +196,7 @@ def test_a4_parameters_of_an_expression_are_found_by_name() -> None:
     same(program(x=X, t=3), {"all": X * 2 + 3.0, "sum": (X * 3.0).sum()})
 
 
-def test_a4_equal_parameters_are_one() -> None:
+def test_a4_equal_parameters_are_one_A4() -> None:
     first, second = (lazyfuse.parameter("x", (N,), "f8") for _ in range(2))
     same(lazyfuse.freeze(first + second)(x=X), X + X)
     other = lazyfuse.parameter("x", (N,), "f4")
@@ -204,7 +204,7 @@ def test_a4_equal_parameters_are_one() -> None:
         lazyfuse.freeze(first + other)
 
 
-def test_a4_an_expression_has_fixed_sizes() -> None:
+def test_a4_an_expression_has_fixed_sizes_A4() -> None:
     with pytest.raises(ValueError, match=r"\[freeze\] parameter 'x': sizes of an expression"):
         lazyfuse.parameter("x", (None, 3))
     with pytest.raises(TypeError, match=r"\[freeze\] y: expected no parameters beside"):
@@ -214,13 +214,13 @@ def test_a4_an_expression_has_fixed_sizes() -> None:
 @pytest.mark.parametrize(
     "look", [print, np.asarray, str, lambda x: x.tolist(), lambda x: float(x.sum()), bool]
 )
-def test_a4_a_parameter_has_no_value_outside_a_program(look: Any) -> None:
+def test_a4_a_parameter_has_no_value_outside_a_program_A4(look: Any) -> None:
     x = lazyfuse.parameter("speed", (N,), "f8") if look is not bool else lazyfuse.parameter("speed")
     with pytest.raises(EvaluationError, match=r"\[freeze\] parameter 'speed' has no value outside"):
         look(x + 1)
 
 
-def test_a4_small_parameters_and_elements() -> None:
+def test_a4_small_parameters_and_elements_A4() -> None:
     def sides(v: Any) -> Any:
         return v[0] * v[1] - v[2], v[1:] + v[:-1], v[::-1]
 
@@ -255,7 +255,7 @@ def test_a4_small_parameters_and_elements() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("recorded", [False, True])
-def test_a4_bindings_that_do_not_fit_are_named(
+def test_a4_bindings_that_do_not_fit_are_named_A4(
     bindings: Any, kind: type[Exception], text: str, recorded: bool
 ) -> None:
     program = lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)
@@ -269,7 +269,7 @@ def test_a4_bindings_that_do_not_fit_are_named(
     assert str(caught.value).splitlines()[0].replace("str128", "str32") == text
 
 
-def test_a4_casts_follow_numpys_same_kind_rule() -> None:
+def test_a4_casts_follow_numpys_same_kind_rule_A4() -> None:
     narrow = lazyfuse.freeze(lambda x: x + 1, x=("f4", (None,)))
     same(narrow(x=X), X.astype("f4") + np.float32(1))
     same(narrow(x=lazyfuse.asarray(X) * 2), (X * 2).astype("f4") + np.float32(1))
@@ -283,7 +283,7 @@ def test_a4_casts_follow_numpys_same_kind_rule() -> None:
         whole(x=np.arange(4.0), k=1)
 
 
-def test_a4_other_byte_orders_and_sequences_are_converted() -> None:
+def test_a4_other_byte_orders_and_sequences_are_converted_A4() -> None:
     program = lazyfuse.freeze(lambda x: x * 2, x=("f8", (None,)))
     same(program(x=X.astype(">f8")), X * 2)
     same(program(x=[1, 2, 3]), np.array([2.0, 4.0, 6.0]))
@@ -291,7 +291,7 @@ def test_a4_other_byte_orders_and_sequences_are_converted() -> None:
         program(x=[[1], [2, 3]])
 
 
-def test_a4_what_cannot_be_a_parameter_is_refused() -> None:
+def test_a4_what_cannot_be_a_parameter_is_refused_A4() -> None:
     with pytest.raises(TypeError, match=r"\[parameter\] dtype of 'x': expected numbers"):
         lazyfuse.freeze(lambda x: x, x=np.array(["a", "b"]))
     with pytest.raises(ValueError, match=r"\[parameter\] shape of 'x': expected sizes"):
@@ -300,7 +300,7 @@ def test_a4_what_cannot_be_a_parameter_is_refused() -> None:
         lazyfuse.freeze(polynomial, x=X)
 
 
-def test_a4_branching_on_values_names_the_line() -> None:
+def test_a4_branching_on_values_names_the_line_A4() -> None:
     def branching(x: Any) -> Any:
         if x.sum() > 0:  # the line
             return x
@@ -314,7 +314,7 @@ def test_a4_branching_on_values_names_the_line() -> None:
     same(lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)(x=X, y=Y, t=1), polynomial(X, Y, 1.0))
 
 
-def test_a4_a_warning_names_the_line_of_the_function() -> None:
+def test_a4_a_warning_names_the_line_of_the_function_A4() -> None:
     def logarithm(x: Any) -> Any:
         return lazyfuse.log(x * 2)
 
@@ -330,7 +330,7 @@ def test_a4_a_warning_names_the_line_of_the_function() -> None:
 # --------------------------------------------------------------------------------------- memory
 
 
-def test_a4_captured_arrays_are_those_of_the_moment() -> None:
+def test_a4_captured_arrays_are_those_of_the_moment_A4() -> None:
     weight = lazyfuse.asarray(Y.copy()) * 1
     outside = Y.copy()
     taken = lazyfuse.asarray(outside)
@@ -349,7 +349,7 @@ def test_a4_captured_arrays_are_those_of_the_moment() -> None:
     assert float(weight[0]) == 5.0
 
 
-def test_a4_a_program_never_writes_to_what_is_bound() -> None:
+def test_a4_a_program_never_writes_to_what_is_bound_A4() -> None:
     def changing(x: Any, y: Any) -> Any:
         x[2:-2] = x[4:] + y[:-4]
         x += 1
@@ -367,13 +367,13 @@ def test_a4_a_program_never_writes_to_what_is_bound() -> None:
             same((np.asarray(x), np.asarray(y)), before)
 
 
-def test_a4_bindings_that_overlap_are_read_as_they_are() -> None:
+def test_a4_bindings_that_overlap_are_read_as_they_are_A4() -> None:
     x = RNG.random(2 * N)
     program = lazyfuse.freeze(lambda x, y: (x + y, x - y[::-1]), x=X, y=X)
     same(program(x=x[:N], y=x[5 : N + 5]), (x[:N] + x[5 : N + 5], x[:N] - x[5 : N + 5][::-1]))
 
 
-def test_a4_results_are_fresh_and_share_no_memory() -> None:
+def test_a4_results_are_fresh_and_share_no_memory_A4() -> None:
     constant = lazyfuse.asarray(Y) * 3
     program = lazyfuse.freeze(lambda x: (x, x, x[1:], x * 2, constant, x * 2, 1.5), x=X)
     expected = (X, X, X[1:], X * 2, Y * 3, X * 2, 1.5)
@@ -388,7 +388,7 @@ def test_a4_results_are_fresh_and_share_no_memory() -> None:
     same(program(x=X), expected)
 
 
-def test_a4_results_feed_the_next_call() -> None:
+def test_a4_results_feed_the_next_call_A4() -> None:
     program = lazyfuse.freeze(lambda x, v, dt: (x + dt * v, v - dt * x), x=X, v=Y, dt=0.1)
     x, v = X, Y
     xs, vs = X, Y
@@ -399,13 +399,13 @@ def test_a4_results_feed_the_next_call() -> None:
     same((x, v), (xs, vs))
 
 
-def test_a4_recorded_work_may_be_bound() -> None:
+def test_a4_recorded_work_may_be_bound_A4() -> None:
     program = lazyfuse.freeze(lambda x, t: x * t, x=X, t=0.0)
     pending = lazyfuse.asarray(X) + 1
     same(program(x=pending, t=pending.sum()), (X + 1) * (X + 1).sum())
 
 
-def test_a4_calls_leave_nothing_behind() -> None:
+def test_a4_calls_leave_nothing_behind_A4() -> None:
     small = PLANE[:20, :30].copy()
     program = lazyfuse.freeze(several, x=small, t=1.0)
     x = lazyfuse.asarray(small) * 1
@@ -427,7 +427,7 @@ def test_a4_calls_leave_nothing_behind() -> None:
         tracemalloc.stop()
 
 
-def test_a4_what_one_call_leaves_on_a_device_the_next_one_reads_there() -> None:
+def test_a4_what_one_call_leaves_on_a_device_the_next_one_reads_there_A4() -> None:
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     program = lazyfuse.freeze(lambda x, v, dt: (x + dt * v, v - dt * x), x=X, v=Y, dt=0.1)
     with lazyfuse.options(device="opencl", opencl_share=False, validate=False):
@@ -445,7 +445,7 @@ def test_a4_what_one_call_leaves_on_a_device_the_next_one_reads_there() -> None:
     same((x, v), (xs, vs))
 
 
-def test_a4_a_device_that_fails_is_resumed_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a4_a_device_that_fails_is_resumed_on_the_cpu_A4(monkeypatch: pytest.MonkeyPatch) -> None:
     program = lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)
     settle, failures = Run.settle, []
 
@@ -465,7 +465,7 @@ def test_a4_a_device_that_fails_is_resumed_on_the_cpu(monkeypatch: pytest.Monkey
 # ------------------------------------------------------------------------------------- the rest
 
 
-def test_a4_calls_come_from_several_threads() -> None:
+def test_a4_calls_come_from_several_threads_A4() -> None:
     program = lazyfuse.freeze(mean_free, x=("f8", (None, 4)))
     failures: list[BaseException] = []
 
@@ -486,7 +486,7 @@ def test_a4_calls_come_from_several_threads() -> None:
     assert not failures
 
 
-def test_a4_a_program_survives_changed_options_and_emptied_caches() -> None:
+def test_a4_a_program_survives_changed_options_and_emptied_caches_A4() -> None:
     program = lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)
     expected = polynomial(X, Y, 2.0)
     for change in ({"fusion": False}, {"fusion_max_length": 2}, {"threads": 1}):
@@ -496,7 +496,7 @@ def test_a4_a_program_survives_changed_options_and_emptied_caches() -> None:
         same(program(x=X, y=Y, t=2), expected)
 
 
-def test_a4_warm_up_runs_ahead() -> None:
+def test_a4_warm_up_runs_ahead_A4() -> None:
     program = lazyfuse.freeze(polynomial, x=("f8", (None,)), y=("f8", (None,)), t=0.0)
     with pytest.raises(ValueError, match=r"\[polynomial\] sizes of 'x' are not known yet"):
         program.warm_up()
@@ -509,7 +509,7 @@ def test_a4_warm_up_runs_ahead() -> None:
     assert lazyfuse.cache_info()["plans"]["plan misses"] == before
 
 
-def test_a4_programs_of_functions_can_be_pickled() -> None:
+def test_a4_programs_of_functions_can_be_pickled_A4() -> None:
     program = lazyfuse.freeze(polynomial, x=("f8", ("n",)), y=("f8", ("n",)), t=0.0)
     again = pickle.loads(pickle.dumps(program))
     same(again(x=X, y=Y, t=2), polynomial(X, Y, 2.0))
@@ -520,13 +520,13 @@ def test_a4_programs_of_functions_can_be_pickled() -> None:
         pickle.dumps(lazyfuse.freeze(lazyfuse.parameter("x", (N,)) * 2))
 
 
-def test_a4_operations_that_numpy_runs_take_part() -> None:
+def test_a4_operations_that_numpy_runs_take_part_A4() -> None:
     program = lazyfuse.freeze(lambda x: lazyfuse.sort(x * 2)[-5:], x=X)
     same(program(x=X), np.sort(X * 2)[-5:])
     same(program(x=Y), np.sort(Y * 2)[-5:])
 
 
-def test_a4_a_failing_call_leaves_the_program_whole() -> None:
+def test_a4_a_failing_call_leaves_the_program_whole_A4() -> None:
     program = lazyfuse.freeze(lambda x, k: lazyfuse.log(x) / k, x=X, k=1.0)
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         np.asarray(program(x=np.zeros(N), k=1))

@@ -256,14 +256,29 @@ def test_warnings_name_the_line_that_recorded_the_operation_F8() -> None:
     assert caught[0].filename == __file__
 
 
-def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "platforms"),
+    [
+        ("opencl:none", ""),  # no such device
+        ("opencl", ""),  # PoCL aborts the process where there is no linker: a child finds that out
+        ("opencl", "/nowhere"),  # no platform
+    ],
+)
+def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(
+    tmp_path: Path, name: str, platforms: str
+) -> None:
     program = (
         "import lazyfuse as np; print((np.ones(50_000) + 1.0).sum()); "
         "print(sorted(np.cache_info())); print('device opencl' in np.report()); np.cache_clear()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={"LAZYFUSE_DEVICE": "opencl:none", "PATH": "", "LAZYFUSE_CACHE_DIR": str(tmp_path)},
+        env={
+            "LAZYFUSE_DEVICE": name,
+            "PATH": "",
+            "LAZYFUSE_CACHE_DIR": str(tmp_path),
+            "OCL_ICD_VENDORS": platforms,
+        },
         capture_output=True,
         text=True,
         check=False,
