@@ -54,7 +54,8 @@ class Kernel:
     """A fused group over one iteration domain of `rank` axes.
 
     The outputs are the stores, in order, then the reductions, in order. All reductions of a kernel
-    reduce the same axes (`reduced`, one flag per axis of the domain).
+    reduce the same axes (`reduced`, one flag per axis of the domain). `single`: its text must do
+    without double precision, inside operations on smaller numbers too.
     """
 
     rank: int
@@ -64,6 +65,7 @@ class Kernel:
     stores: tuple[Store, ...]
     reductions: tuple[Reduce, ...] = ()
     reduced: tuple[bool, ...] = ()
+    single: bool = False
 
 
 class KernelError(ValueError):
@@ -73,6 +75,7 @@ class KernelError(ValueError):
 # Reductions whose result depends on the order of their operands, where these are inexact.
 _ORDERED = ("add", "multiply")
 _ARGUMENTS = ("argmin", "argmax")
+_DOUBLES = ("f8", "c16")
 
 
 def verify(kernel: Kernel) -> None:
@@ -89,11 +92,24 @@ def verify(kernel: Kernel) -> None:
         _verify_dtype(store.dtype)
         _verify_value(store.value, len(dtypes), "store")
     _verify_reductions(kernel, dtypes)
+    if kernel.single and uses_doubles(kernel):
+        raise KernelError("[verify] single: expected no float64 or complex128, got some")
 
 
 def value_dtypes(kernel: Kernel) -> tuple[str, ...]:
     """The dtype of each numbered value."""
     return (*kernel.inputs, *kernel.scalars, *(each.out for each in kernel.body))
+
+
+def uses_doubles(kernel: Kernel) -> bool:
+    """Whether some value of it is of double precision."""
+    dtypes = (
+        *value_dtypes(kernel),
+        *(dtype for each in kernel.body for dtype in each.ins),
+        *(each.dtype for each in kernel.stores),
+        *(each.accumulator for each in kernel.reductions),
+    )
+    return any(dtype in _DOUBLES for dtype in dtypes)
 
 
 def cost(kernel: Kernel) -> float:
@@ -111,9 +127,9 @@ def is_exact(kernel: Kernel) -> bool:
 def raises_flags(kernel: Kernel) -> bool:
     """Whether some operation can raise an IEEE condition by itself."""
     for each in kernel.body:
-        flags = ops.TABLE[each.op].flags
+        row = ops.TABLE[each.op]
         floating = any(dtype[0] in "fc" for dtype in (*each.ins, each.out))
-        if "divide" in flags or (flags and floating):  # integers can be divided by zero
+        if row.integer_flags or (row.flags and floating):  # integers can be divided by zero
             return True
     return any(is_ordered(each) for each in kernel.reductions)
 

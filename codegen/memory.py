@@ -118,8 +118,19 @@ def _versions(graph: Graph, fresh: set[int]) -> tuple[list[Any], list[int]]:
 def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays may share an element, other than being the same view of it."""
     if _same_view(first, second):
-        return False
+        return crosses_itself(first)
     return np.may_share_memory(first, second)
+
+
+def crosses_itself(array: np.ndarray[Any, Any]) -> bool:
+    """Whether two places of an array may be one element, as in sliding windows."""
+    reach = 0
+    for stride, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
 
 
 def _same_view(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:

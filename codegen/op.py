@@ -49,7 +49,8 @@ class Op:
     `expressions` maps a language to expressions over `{0} {1} {2}`, looked up by `expression` from
     the most exact key to the least: "f8>i4", "f>i" (all inputs by kind, then the result), "i8,u8"
     (all inputs), "f8" (the first input), "f" (its kind), "*" (any). Those of "numba" are scalar
-    Python, those of "opencl" templates of C for scalars and vectors (see opencl_helpers.py).
+    Python, those of "opencl" templates of C for scalars and vectors (see opencl_helpers.py), those
+    of "opencl-single" the same for devices without doubles.
     """
 
     name: str
@@ -108,8 +109,11 @@ class Op:
 
 
 def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fields: Any) -> Op:
-    """A map row for the NumPy ufunc `name`. A plain text serves the kinds in `kinds`."""
-    kinds = fields.pop("kinds", "iufc")
+    """A map row for the NumPy ufunc `name`. A plain text serves the kinds in `kinds`.
+
+    `single`: texts for devices without doubles, where those of `opencl` compute in doubles.
+    """
+    kinds, single = fields.pop("kinds", "iufc"), fields.pop("single", {})
     ufunc = getattr(np, name)
     fields.setdefault("doc", first_line(ufunc))
     return Op(
@@ -118,7 +122,7 @@ def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fie
         nin=ufunc.nin,
         ufunc=ufunc,
         reference=ufunc,
-        expressions=_expressions(numba, opencl, kinds),
+        expressions=_expressions(numba, opencl, kinds, single),
         **fields,
     )
 
@@ -126,16 +130,18 @@ def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fie
 def special(name: str, reference: Callable[..., Any], rule: Rule | None, **fields: Any) -> Op:
     """A map row that is not a ufunc of NumPy's own."""
     numba, opencl = fields.pop("numba", ""), fields.pop("opencl", None)
-    expressions = _expressions(numba, opencl, fields.pop("kinds", "biufc"))
+    kinds, single = fields.pop("kinds", "biufc"), fields.pop("single", "")
+    expressions = _expressions(numba, opencl, kinds, single)
     return Op(name, "map", reference=reference, rule=rule, expressions=expressions, **fields)
 
 
-def _expressions(numba: Texts, opencl: Texts | None, kinds: str) -> Expressions:
-    """The texts of both languages: where C reads the text for numba alike, it need not be given."""
+def _expressions(numba: Texts, opencl: Texts | None, kinds: str, single: Texts = "") -> Expressions:
+    """The texts of all languages: where C reads the text for numba alike, it need not be given."""
     texts = spread(numba, kinds)
     in_c = {key: _as_c(text) for key, text in texts.items()}
     in_c.update(spread(opencl or {}, kinds))
-    return {"numba": texts, "opencl": {key: text for key, text in in_c.items() if text}}
+    in_c = {key: text for key, text in in_c.items() if text}
+    return {"numba": texts, "opencl": in_c, "opencl-single": in_c | spread(single, kinds)}
 
 
 _CHOICE = re.compile(r"\((.*) if (.*) else (.*)\)")

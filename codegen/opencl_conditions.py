@@ -203,6 +203,8 @@ def _cast_lines(each: Operation, vector: bool) -> list[str]:
     """Whether a number to be truncated is out of range: first roughly, then exactly."""
     low, high = _RANGES.get(each.out, _RANGES["i4"])
     kind = _part_type(each.ins[0])
+    if kind == "F4":
+        low, high = f"{low}f", f"{high}f"
     number = _parts(each.args[0], each.ins[0])[0]
     whole = f"trunc({number})"
     large = f"!(fabs({number}) < ({kind})({low.removeprefix('-')}))"

@@ -10,10 +10,11 @@ and argmax, how far each loop moves the position.
 from __future__ import annotations
 
 from lazyfuse.codegen.form import value_target
-from lazyfuse.codegen.kernel import Kernel, Reduce, is_argument, is_ordered
+from lazyfuse.codegen.kernel import Kernel, Reduce, is_argument
 from lazyfuse.codegen.opencl_grid_sizes import EXTRA
 from lazyfuse.codegen.opencl_grid_text import GridForm, GridText, leaf_size, tree_lanes
-from lazyfuse.codegen.opencl_text import SUSPICION, assign, element
+from lazyfuse.codegen.opencl_joining import joined, not_finite
+from lazyfuse.codegen.opencl_text import assign, element
 from lazyfuse.codegen.opencl_values import best, c_type, combined, identity
 from lazyfuse.devices.base import Source
 
@@ -51,6 +52,9 @@ class ReductionPrinter(GridText):
 
     def reduction(self, r: int) -> Reduce:
         return self.kernel.reductions[r]
+
+    def stepped(self, r: int, first: str, second: str) -> str:
+        return joined(self.reduction(r), first, second, "&raised_before")
 
     def kind(self, r: int) -> str:
         return c_type(self.kernel.reductions[r].accumulator)
@@ -183,7 +187,7 @@ class ReductionPrinter(GridText):
             self.line(f"{best_place} = {place};")
             self.close()
         else:
-            self.line(f"{best_value} = {combined(each, best_value, value)};")
+            self.line(f"{best_value} = {self.stepped(r, best_value, value)};")
 
     # Lanes
 
@@ -212,11 +216,20 @@ class ReductionPrinter(GridText):
             self.barrier()
             self.open("if (lane == 0)")
             self.line(f"const {self.index} left = min(count - base, ({self.index}){lanes});")
-            self.open(f"for ({self.index} k = 0; k < left; k++)")
-            self.take(r, f"{self.buffer(r)}[{self.slot('k')}]", "", f"acc{r}", "")
-            self.close()
+            self.combine_chain(r, f"{self.buffer(r)}[{self.slot('k')}]")
             self.close()
             self.barrier()
+        self.close()
+
+    def combine_chain(self, r: int, value: str) -> None:
+        """Elements one after the other; if that is not finite, again to hear the conditions."""
+        each = self.reduction(r)
+        self.line(f"{self.kind(r)} slow = acc{r};")
+        self.line(f"for ({self.index} k = 0; k < left; k++)")
+        self.line(f"    acc{r} = {combined(each, f'acc{r}', value)};")
+        self.open(f"if ({not_finite(f'acc{r}', each.accumulator)})")
+        self.line(f"for ({self.index} k = 0; k < left; k++)")
+        self.line(f"    slow = {self.stepped(r, 'slow', value)};")
         self.close()
 
     def join_lanes(self, r: int) -> None:
@@ -308,7 +321,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
             self.combine(r)
         self.open("if (j < whole)")
         for r in self.trees:
-            self.line(f"sum{r} = {combined(self.reduction(r), f'sum{r}', f'q{r}')};")
+            self.line(f"sum{r} = {self.stepped(r, f'sum{r}', f'q{r}')};")
         self.depth -= 1
         self.open("} else")
         for r in self.trees:
@@ -327,12 +340,12 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         terms = [f"{t}[item + {lane}]" for lane in range(self.leaf_lanes)]
         while len(terms) > 1:
             pairs = zip(terms[::2], terms[1::2], strict=True)
-            terms = [combined(each, first, second) for first, second in pairs]
+            terms = [self.stepped(r, first, second) for first, second in pairs]
         self.line(f"{self.kind(r)} total = {terms[0]};")
         self.open(f"for ({self.index} k = whole; k < size; k++)")
-        self.line(f"total = {combined(each, 'total', f'{u}[item + k - whole]')};")
+        self.line(f"total = {self.stepped(r, 'total', f'{u}[item + k - whole]')};")
         self.close()
-        self.line(f"leaf{r} = part ? {combined(each, f'leaf{r}', 'total')} : total;")
+        self.line(f"leaf{r} = part ? {self.stepped(r, f'leaf{r}', 'total')} : total;")
         self.close()
         self.barrier()
 
@@ -347,7 +360,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         self.line(f"const int left = (team << {depth}) + (path << (levels - level));")
         self.line("const int right = left + (1 << (levels - 1 - level));")
         for r in self.trees:
-            total = combined(self.reduction(r), f"lead{r}[left]", f"lead{r}[right]")
+            total = self.stepped(r, f"lead{r}[left]", f"lead{r}[right]")
             self.line(f"lead{r}[left] = {total};")
         self.close()
         self.close()
@@ -377,7 +390,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
             self.barrier()
             self.open(f"for (int width = 1; width < {lanes}; width *= 2)")
             self.open("if (lane % (2 * width) == 0)")
-            joined = combined(self.reduction(r), f"{t}[item]", f"{t}[item + width]")
+            joined = self.stepped(r, f"{t}[item]", f"{t}[item + width]")
             self.line(f"{t}[item] = {joined};")
             self.close()
             self.barrier()
@@ -393,17 +406,17 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
 
     def join_rounds(self, r: int) -> None:
         """The levels of a regular tree above what all lanes join at once."""
-        each, lanes, rounds = self.reduction(r), self.form.lanes, self.rounds
+        lanes, rounds = self.form.lanes, self.rounds
         self.open(f"for (int width = 1; width < {rounds}; width *= 2)")
         step = f"{lanes} * 2 * width"
         self.open(f"for (int k = lane * 2 * width; k < {rounds}; k += {step})")
-        total = combined(each, f"lead{r}[k]", f"lead{r}[k + width]")
+        total = self.stepped(r, f"lead{r}[k]", f"lead{r}[k + width]")
         self.line(f"lead{r}[k] = {total};")  # one team alone has several rounds
         self.close()
         self.barrier()
         self.close()
         self.open("if (lane == 0 && base < count)")
-        self.line(f"acc{r} = {combined(each, f'acc{r}', f'lead{r}[team * {rounds}]')};")
+        self.line(f"acc{r} = {self.stepped(r, f'acc{r}', f'lead{r}[team * {rounds}]')};")
         self.close()
 
     # Results
@@ -412,20 +425,9 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         each, k = self.reduction(r), self.first_target + r
         value = f"acc{r}"
         if r in self.trees:
-            value = combined(each, identity(each), f"lead{r}[team << {self.form.depth}]")
+            value = self.stepped(r, identity(each), f"lead{r}[team << {self.form.depth}]")
         if is_argument(each):
             v = value_target(self.kernel, r)
             self.line(assign(f"p{v}", f"w{v}", value, each.accumulator))
             value = f"pos{r}"
-        if is_ordered(each):
-            self.line(f"const {self.kind(r)} total{r} = {value};")
-            value = f"total{r}"
-            self.suspect(value, each.accumulator)
         self.line(assign(f"p{k}", f"w{k}", value, each.dtype))
-
-    def suspect(self, value: str, dtype: str) -> None:
-        """Remember that an ordered reduction has left the finite numbers."""
-        finite = f"isfinite({value})"
-        if dtype[0] == "c":
-            finite = f"isfinite({value}.x) && isfinite({value}.y)"
-        self.line(f"raised_before |= {finite} ? 0 : {SUSPICION};")

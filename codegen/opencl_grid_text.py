@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lazyfuse.codegen import opencl_values
+from lazyfuse.codegen import opencl_joining, opencl_values
 from lazyfuse.codegen.form import program_arrays
 from lazyfuse.codegen.kernel import Kernel, is_exact, raises_flags
 from lazyfuse.codegen.opencl_text import memory_type
@@ -92,7 +92,7 @@ class GridText:
     def source(self, rank: int) -> Source:
         """The finished text, named by its contents."""
         body = "\n".join(self.lines)
-        element = self.element_function() + self.helpers()
+        element = self.element_function() + self.helpers() + opencl_joining.helpers(body)
         size = opencl_values.itemsize(self.kernel)
         above = opencl_values.preamble(element + body, size)
         text = f"{above}\n{element}\n{self.signature()}\n{{\n{body}\n}}\n"

@@ -259,6 +259,42 @@ T ldexp_T(T x, I exponent) {
 }
 """)
 
+# The same three for float alone: the ones above take floats as doubles.
+_define("""
+T frexp_mantissa_single_T(T x) {
+    I bits = as_I(x);
+    bits = (bits & (I)(0x7F800000)) == (I)(0) ? as_I(x * 33554432.0) : bits;
+    T mantissa = as_T((bits & (I)(-2139095041)) | (I)(0x3F000000));
+    return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? x : mantissa;
+}
+
+I frexp_exponent_single_T(T x) {
+    I biased = (as_I(x) >> (I)(23)) & (I)(0xFF);
+    I small = ((as_I(x * 33554432.0) >> (I)(23)) & (I)(0xFF)) - (I)(25);
+    biased = (biased == (I)(0) ? small : biased) - (I)(126);
+    return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? (I)(0) : biased;
+}
+
+T ldexp_single_T(T x, I8 exponent) {
+    exponent = exponent > (I8)(-600) ? exponent : (I8)(-600);
+    exponent = exponent < (I8)(600) ? exponent : (I8)(600);
+    I bits = as_I(x);
+    I biased = (bits >> (I)(23)) & (I)(0xFF);
+    I is_small = biased == (I)(0);
+    bits = is_small ? as_I(x * 33554432.0) : bits;
+    biased = is_small ? ((bits >> (I)(23)) & (I)(0xFF)) - (I)(25) : biased;
+    biased = biased + to_I(exponent);
+    bits = bits & (I)(-2139095041);
+    I inside = biased > (I)(0);
+    I lifted = (inside ? biased : biased + (I)(25)) & (I)(0xFF);
+    T scaled = as_T(bits | (lifted << (I)(23)));
+    scaled = inside ? scaled : scaled * 2.98023223876953125e-08;
+    scaled = biased > (I)(254) ? copysign((T)(INFINITY), x) : scaled;
+    scaled = biased < (I)(-24) ? copysign((T)(0.0), x) : scaled;
+    return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? x : scaled;
+}
+""")
+
 _define(
     """
 T divide_complex_T(T a, T b) {
@@ -348,6 +384,8 @@ T {_name}_T(T x) {{
     return is_small ? {_small} : result;
 }}
 """)
+    # so that no other element is in the vector; the others take floats as doubles
+    _define(f"T {_name}_alone_T(T x) {{\n    return {_name}_T(x);\n}}", scalar_only=True)
 
 _TOKEN = re.compile(r"\b(to_|as_)?([TRNIUMPV]|[FIUBC]\d+)\b")
 _GENERIC = re.compile(r"(?<!\bto)(?<!\bas)_([TP])\b(?=\()")

@@ -2,8 +2,9 @@
 
 Owns `pairwise_f8(pointer, count)` of private buffers, `pairwise_global_f8` of arrays, and the same
 for f4, c8 and c16. The order of additions is NumPy's, so the bits are; its eight accumulators are
-vectors. OpenCL C has no recursion: the halves that wait for their right side stand
-on a stack.
+vectors. OpenCL C has no recursion: the halves that wait for their right side stand on a stack.
+What additions raise is asked once per leaf: if its sum is not finite, it is summed again step by
+step.
 """
 
 from __future__ import annotations
@@ -16,8 +17,32 @@ _FOUR = """
 typedef {item}4 four_{item} __attribute__((aligned({size})));
 """
 
+_AGAIN = """
+static void again_{name}(const {space} {item} *p, long count, int *raised)
+{{
+    {item} sums[8];
+    long i = 8 / {parts};
+    if (count < i)
+        i = 1;
+    for (int k = 0; k < {parts} * i; k++)
+        sums[k] = p[k];
+    if (i > 1) {{
+        for (; i + 8 / {parts} <= count; i += 8 / {parts})
+            for (int k = 0; k < 8; k++)
+                sums[k] = {joined}(sums[k], p[{parts} * i + k], raised);
+        for (int width = {parts}; width < 8; width *= 2)
+            for (int k = 0; k < 8; k += 2 * width)
+                for (int part = k; part < k + {parts}; part++)
+                    sums[part] = {joined}(sums[part], sums[part + width], raised);
+    }}
+    for (; i < count; i++)
+        for (int k = 0; k < {parts}; k++)
+            sums[k] = {joined}(sums[k], p[{parts} * i + k], raised);
+}}
+"""
+
 _FLOAT = """
-static inline {item} leaf_{name}(const {space} {item} *p, long count)
+static inline {item} leaf_{name}(const {space} {item} *p, long count, int *raised)
 {{
     {item} total = {zero};
     long i = 0;
@@ -31,12 +56,14 @@ static inline {item} leaf_{name}(const {space} {item} *p, long count)
     }}
     for (; i < count; i++)
         total += p[i];
+    if (!isfinite(total))
+        again_{name}(p, count, raised);
     return total;
 }}
 """
 
 _COMPLEX = """
-static inline {item}2 leaf_{name}(const {space} {item} *p, long count)
+static inline {item}2 leaf_{name}(const {space} {item} *p, long count, int *raised)
 {{
     {item}2 total = {zero};
     long i = 0;
@@ -50,12 +77,14 @@ static inline {item}2 leaf_{name}(const {space} {item} *p, long count)
     }}
     for (; i < count; i++)
         total += ({item}2)(p[2 * i], p[2 * i + 1]);
+    if (!isfinite(total.x) || !isfinite(total.y))
+        again_{name}(p, count, raised);
     return total;
 }}
 """
 
 _TREE = """
-static inline {result} pairwise_{name}(const {space} {item} *p, long count)
+static inline {result} pairwise_{name}(const {space} {item} *p, long count, int *raised)
 {{
     {result} left[64];
     long right[64];
@@ -66,10 +95,10 @@ static inline {result} pairwise_{name}(const {space} {item} *p, long count)
             right[top++] = count - first;
             count = first;
         }}
-        {result} total = leaf_{name}(p, count);
+        {result} total = leaf_{name}(p, count, raised);
         p += {step};
         while (top > 0 && right[top - 1] == 0)
-            total = left[--top] + total;
+            total = {joined_result}(left[--top], total, raised);
         if (top == 0)
             return total;
         left[top - 1] = total;
@@ -87,7 +116,7 @@ def half(complex_values: bool) -> str:
 
 def call(dtype: str, pointer: str, is_global: bool) -> str:
     """The expression for the sum of `count` elements from a pointer on."""
-    return f"pairwise_{'global_' if is_global else ''}{dtype}({pointer}, count)"
+    return f"pairwise_{'global_' if is_global else ''}{dtype}({pointer}, count, &raised_here)"
 
 
 def helpers(body: str) -> str:
@@ -114,5 +143,9 @@ def _functions(name: str) -> str:
         "block": str(BLOCK // parts),
         "half": half(parts == 2),
         "step": "count" if parts == 1 else "2 * count",
+        "parts": str(parts),
+        "joined": "joined_add_" + ("f4" if item == "float" else "f8"),
+        "joined_result": "joined_add_" + name.removeprefix("global_"),
     }
-    return (_FLOAT if parts == 1 else _COMPLEX).format(**words) + _TREE.format(**words)
+    leaf = _FLOAT if parts == 1 else _COMPLEX
+    return "".join(text.format(**words) for text in (_AGAIN, leaf, _TREE))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from lazyfuse.codegen import opencl_pairwise
 from lazyfuse.codegen.form import RUN_BLOCK, value_target
-from lazyfuse.codegen.kernel import Reduce, is_argument, is_ordered
+from lazyfuse.codegen.kernel import Reduce, is_argument
+from lazyfuse.codegen.opencl_joining import joined, not_finite
 from lazyfuse.codegen.opencl_text import (
     Text,
     assign,
@@ -99,9 +100,7 @@ class Rows(Text):
                 self.line(f"acc{r} = {combined(each, identity(each), f'acc{r}')};")
             elif self.needs_start() and self.form.methods[r] != "chain":
                 before = element(pointer, "0", each.dtype)
-                self.line(f"acc{r} = {combined(each, before, f'acc{r}')};")
-            if is_ordered(each):
-                self.suspect(f"acc{r}", each.dtype)
+                self.line(f"acc{r} = {self.joined(r, before, f'acc{r}')};")
             self.line(assign(pointer, "0", f"acc{r}", each.dtype))
 
     def end_argument(self, r: int, pointer: str) -> None:
@@ -115,6 +114,9 @@ class Rows(Text):
         self.line(f"{pointer}[0] = pos{r};")
         if self.needs_start():
             self.close()
+
+    def joined(self, r: int, first: str, second: str) -> str:
+        return joined(self.kernel.reductions[r], first, second, "&raised_here")
 
     # Runs, block by block
 
@@ -167,7 +169,7 @@ class Rows(Text):
         self.open("while (top > 0 && right[top - 1] == 0)")
         self.line("top--;")
         for r in trees:
-            self.line(f"acc{r} = left{r}[top] + acc{r};")
+            self.line(f"acc{r} = {self.joined(r, f'left{r}[top]', f'acc{r}')};")
         self.close()
         self.line("if (top == 0)")
         self.line("    break;")
@@ -316,7 +318,15 @@ class Rows(Text):
         self.line(f"acc{r} = {total};")
 
     def combine_chain(self, r: int) -> None:
+        """One after the other; if the result is not finite, again to hear the conditions."""
         each = self.kernel.reductions[r]
         value = element(self.block_pointer(r), "i", each.accumulator)
+        self.open("")
+        self.line(f"{c_type(each.accumulator)} slow = acc{r};")
         self.line("for (long i = 0; i < count; i++)")
         self.line(f"    acc{r} = {combined(each, f'acc{r}', value)};")
+        self.open(f"if ({not_finite(f'acc{r}', each.accumulator)})")
+        self.line("for (long i = 0; i < count; i++)")
+        self.line(f"    slow = {self.joined(r, 'slow', value)};")
+        self.close()
+        self.close()

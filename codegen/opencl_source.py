@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from lazyfuse.codegen import opencl_pairwise
+from lazyfuse.codegen import opencl_joining, opencl_pairwise
 from lazyfuse.codegen.form import Form, value_target
-from lazyfuse.codegen.kernel import Kernel, is_argument, is_exact, is_ordered
+from lazyfuse.codegen.kernel import Kernel, Reduce, is_argument, is_exact, is_ordered
+from lazyfuse.codegen.opencl_conditions import flag_statements
+from lazyfuse.codegen.opencl_joining import not_finite
 from lazyfuse.codegen.opencl_rows import Rows
 from lazyfuse.codegen.opencl_text import (
     assign,
@@ -32,7 +34,9 @@ def print_source(kernel: Kernel, form: Form) -> Source:
     printer = _Printer(kernel, form)
     printer.entry()
     body = f"__kernel void NAME({printer.signature()})\n{{\n" + "\n".join(printer.lines) + "\n}\n"
-    text = closure(body, kernel, (opencl_pairwise.helpers(body), lane_helpers(body)))
+    sums = opencl_pairwise.helpers(body)
+    helpers = opencl_joining.helpers(sums + body), sums, lane_helpers(body)
+    text = closure(body, kernel, helpers)
     name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
     return Source(
         "opencl",
@@ -65,11 +69,17 @@ class _Printer(Rows):
         self.arguments()
         if self.flags:
             self.line("int raised_here = 0;")
+        if self.runs_again():
+            self.open("for (int again = 0; again < 2; again++)")
         if self.needs_start():
             self.over_targets(self.start_target)
         self.loops(0)
-        if self.form.core == "column" and any(is_ordered(r) for r in self.kernel.reductions):
+        if self.runs_again():
+            self.line("int strange = 0;")
             self.over_targets(self.suspect_target)
+            self.line("if (again || !strange)")
+            self.line("    break;")
+            self.close()
         if self.flags:
             self.line("if (raised_here)")
             self.line("    atomic_or(raised, raised_here);")
@@ -156,16 +166,6 @@ class _Printer(Rows):
             place = self.place(k) if self.form.core == "column" else "0"
             self.line(assign(f"a{k}_{self.outer}", place, identity(each, True), each.accumulator))
 
-    def suspect_target(self, r: int, place: str) -> None:
-        each = self.kernel.reductions[r]
-        if is_ordered(each):
-            pointer = f"a{self.first_target + r}_{self.outer}"
-            self.open("")
-            value = element(pointer, place, each.dtype)
-            self.line(f"const {c_type(each.dtype)} total = {value};")
-            self.suspect("total", each.dtype)
-            self.close()
-
     # The innermost loop of maps and columns
 
     def flat(self) -> None:
@@ -183,7 +183,11 @@ class _Printer(Rows):
             if not is_argument(each):
                 kind = c_type(each.dtype, self.vector)
                 self.line(f"const {kind} before{r} = {self.read(k, f'p{k}')};")
-                self.write(k, f"p{k}", combined(each, f"before{r}", value, self.vector))
+                after = combined(each, f"before{r}", value, self.vector)
+                self.line(f"const {kind} after{r} = {after};")
+                if is_ordered(each):
+                    self.tell_step(each, f"before{r}", value, f"after{r}")
+                self.write(k, f"p{k}", f"after{r}")
             elif self.vector:
                 lane = self.lanes(f"lanes{r}", value, each.accumulator)
                 self.open("for (int k = 0; k < W && k < left; k++)")
@@ -193,6 +197,29 @@ class _Printer(Rows):
                 self.open("")
                 self.improve(r, value, "i")
                 self.close()
+
+    def tell_step(self, each: Reduce, before: str, value: str, after: str) -> None:
+        """What one addition or multiplication raised."""
+        if self.runs_again():
+            self.open("if (again)")
+        for text in flag_statements([opencl_joining.step(each, before, value, after)], self.vector):
+            self.line(text)
+        if self.runs_again():
+            self.close()
+
+    def runs_again(self) -> bool:
+        """Whether sums in memory tell their conditions in a second run, if they are not finite.
+
+        A store could have overwritten an operand by then, so there must be none.
+        """
+        ordered = any(is_ordered(each) for each in self.kernel.reductions)
+        return self.form.core == "column" and ordered and not self.kernel.stores
+
+    def suspect_target(self, r: int, place: str) -> None:
+        each = self.kernel.reductions[r]
+        if is_ordered(each):
+            value = element(f"a{self.first_target + r}_{self.outer}", place, each.dtype)
+            self.line(f"strange |= {not_finite(value, each.dtype)};")
 
     def improve(self, r: int, value: str, counter: str) -> None:
         """Replace a target's best value and position if a value is better."""

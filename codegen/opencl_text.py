@@ -17,9 +17,6 @@ from lazyfuse.codegen.form import Form, program_arrays
 from lazyfuse.codegen.kernel import Kernel, is_argument, raises_flags, value_dtypes
 from lazyfuse.codegen.opencl_values import Values, c_type
 
-# A condition that values cannot tell from an input that was infinite or NaN already.
-SUSPICION = 16
-
 _TAKE = """
 static inline {vector} take_{code}(__global const {item} *p, long step, long left)
 {{
@@ -235,13 +232,6 @@ class Text:
         self.line(f"{item} {name}[W];")
         self.line(f"{near(dtype, name, '')} = {value};")
         return element(name, "k", dtype)
-
-    def suspect(self, value: str, dtype: str) -> None:
-        """Remember that an ordered reduction has left the finite numbers."""
-        finite = f"isfinite({value})"
-        if dtype[0] == "c":
-            finite = f"isfinite({value}.x) && isfinite({value}.y)"
-        self.line(f"raised_here |= {finite} ? 0 : {SUSPICION};")
 
 
 def closure(body: str, kernel: Kernel, helpers: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from lazyfuse.codegen.opencl_conditions import Operation
 from lazyfuse.codegen.opencl_helpers import C_TYPES, resolve
 
 LANGUAGE = "opencl"
+SINGLE = "opencl-single"  # the op table's name for what devices without doubles read
 # Bytes. Of PoCL 3.0's functions on wider vectors fmod does not return, and pow is wrong at poles.
 WIDEST_VECTOR = 32
 _LAST_POSITION = "9223372036854775807L"
@@ -99,19 +100,24 @@ def store(pointer: str, place: str, text: str, dtype: str, vector: bool = False)
     return f"{pointer}[{place}] = {value};"
 
 
-def template(op: str, ins: tuple[str, ...], out: str, vector: bool) -> str:
+def template(op: str, ins: tuple[str, ...], out: str, vector: bool, single: bool = False) -> str:
     """The op table's expression over `{0} {1} {2}` with its types spelled out."""
-    text = ops.TABLE[op].expression(LANGUAGE, ins, out)
+    text = ops.TABLE[op].expression(SINGLE if single else LANGUAGE, ins, out)
     if text is None:
         raise KernelError(f"[print] {op}: no {LANGUAGE} expression for {','.join(ins)}>{out}")
     return resolve(text, ins[0], out, vector)
 
 
 def expression(
-    op: str, ins: tuple[str, ...], out: str, args: tuple[str, ...], vector: bool = False
+    op: str,
+    ins: tuple[str, ...],
+    out: str,
+    args: tuple[str, ...],
+    vector: bool = False,
+    single: bool = False,
 ) -> str:
     """The op table's expression, cast to its result dtype."""
-    return typed(template(op, ins, out, vector).format(*args), out, vector)
+    return typed(template(op, ins, out, vector, single).format(*args), out, vector)
 
 
 def converted(text: str, source: str, target: str, vector: bool = False) -> str:
@@ -193,16 +199,16 @@ def _least(dtype: str) -> str:
     return "0" if kind in "bu" else "-INFINITY"
 
 
-def has_vector_form(op: str, ins: tuple[str, ...], out: str) -> bool:
+def has_vector_form(op: str, ins: tuple[str, ...], out: str, single: bool = False) -> bool:
     """Whether an operation, its implicit casts apart, can be written for vectors."""
     if any(dtype[0] == "c" for dtype in (*ins, out)):
         return False
-    return opencl_helpers.are_vectors(template(op, ins, out, True))
+    return opencl_helpers.are_vectors(template(op, ins, out, True, single))
 
 
 def vectorisable(kernel: Kernel) -> bool:
     """Whether every instruction and cast of the kernel's maps has a vector form."""
-    return all(has_vector_form(*each) for each in _operations(kernel))
+    return all(has_vector_form(*each, kernel.single) for each in _operations(kernel))
 
 
 def itemsize(kernel: Kernel) -> int:
@@ -213,7 +219,8 @@ def itemsize(kernel: Kernel) -> int:
     for op, ins, out in _operations(kernel):
         sizes += [int(dtype[1:]) for dtype in (*ins, out)]
         if out[0] != "c" and ins[0][0] != "c":
-            sizes.append(opencl_helpers.largest_item(template(op, ins, out, True)))
+            text = template(op, ins, out, True, kernel.single)
+            sizes.append(opencl_helpers.largest_item(text))
     return max(sizes)
 
 
@@ -260,7 +267,7 @@ class Values:
 
     def instruction(self, each: Instruction) -> str:
         args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
-        return expression(each.op, each.ins, each.out, args, self.vector)
+        return expression(each.op, each.ins, each.out, args, self.vector, self.kernel.single)
 
     def flag_statements(self) -> list[str]:
         """Statements that add to `int raised_here` what instructions and casts of stores raised."""

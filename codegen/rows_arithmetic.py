@@ -66,6 +66,11 @@ def _integer_division(name: str) -> dict[str, str]:
     }
 
 
+def _whole_division(name: str) -> dict[str, str]:
+    """As integers, where there are no doubles."""
+    return {"iu": f"{name}_T({{0}}, {{1}})"}
+
+
 def _wrapping(sign: str) -> dict[str, str]:
     """Integer arithmetic that wraps around: in C that of signed numbers must not overflow."""
     return {"iu": f"(to_N({{0}}) {sign} to_N({{1}}))"}
@@ -124,6 +129,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "f4": "floor_divide_f4({0}, {1})",
         },
         _integer_division("floor_divide") | {"f": "floor_divide_float_T({0}, {1})"},
+        single=_whole_division("floor_divide"),
         exact="iuf",
         cost=12.0,
         flags=_DIVISION,
@@ -140,6 +146,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "f4": "remainder_f4({0}, {1})",
         },
         _integer_division("remainder") | {"f": "remainder_float_T({0}, {1})"},
+        single=_whole_division("remainder"),
         exact="iuf",
         cost=12.0,
         flags=("invalid",),
@@ -156,6 +163,7 @@ ARITHMETIC: tuple[Op, ...] = (
             "f": "np.fmod({0}, {1})",
         },
         _integer_division("fmod") | {"f": "fmod({0}, {1})"},
+        single=_whole_division("fmod"),
         exact="iuf",
         cost=12.0,
         flags=("invalid",),
@@ -181,6 +189,7 @@ ARITHMETIC: tuple[Op, ...] = (
         "float_power",
         {"f8": "vm_pow({0}, {1})"},
         {"f8": "pow_T({0}, {1})"},
+        single={"f4": "pow_T({0}, {1})"},
         cost=30.0,
         flags=_DIVISION,
         domain=((0.0, 50.0), (-5.0, 5.0)),

@@ -33,6 +33,7 @@ def _function(
     in_c = {"f8": f"{vector_name}_T({arguments})", "f4": f"{vector_name}_T({arguments})"}
     if name in _PERIODIC:
         in_c["f4"] = f"to_F4({vector_name}_f8(to_F8({arguments})))"
+        fields["single"] = {"f4": f"{vector_name}_alone_T({arguments})"}
     return elementwise(name, texts, in_c, cost=cost, domain=domain, ulps=4, **fields)
 
 
@@ -202,6 +203,7 @@ FLOATING: tuple[Op, ...] = (
             "f8": "ldexp_T({0}, to_I8({1}))",
             "f4": "ldexp_f8(to_F8({0}), to_I8({1}))",
         },
+        single={"f4": "ldexp_single_T({0}, to_I8({1}))"},
         exact="f",
         cost=10.0,
         flags=_RANGE,

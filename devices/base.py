@@ -66,6 +66,7 @@ class Traits:
     driver: str = ""
     fp64: bool = True
     fp16: bool = False
+    narrows: bool = False  # without fp64 its memory keeps float64 as float32: programs say "f4"
     shares_memory: bool = True  # programs work on host arrays themselves
     local_bytes: int = 0  # memory of a work-group
     memory_bytes: int = 0
@@ -95,7 +96,9 @@ class DeviceMemory(Protocol):
 
     A stand-in is a numpy array with true shape, strides and dtype at an address where there is no
     memory: views of it, and questions whether two overlap, are NumPy's own; touching an element of
-    it crashes. Every view of a stand-in leads back to its block on the device.
+    it crashes. Every view of a stand-in leads back to its block on the device. A device that
+    `narrows` keeps what was made as float64 or complex128 as float32 or complex64 there: uploads
+    round, and `gather` gives the dtype of the stand-in.
     """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

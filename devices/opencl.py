@@ -18,9 +18,10 @@ from .base import Array, DeviceError, DeviceLost, Program, Source, Traits
 from .buffer_pool import BufferPool
 from .disk_cache import DiskCache
 from .opencl_failures import faults
+from .opencl_library import Library
 from .opencl_memory import Blocks, HostBuffers
 from .opencl_platforms import Found
-from .opencl_programs import OpenCLBuilder, Tables
+from .opencl_programs import Find, OpenCLBuilder, Tables
 from .opencl_queue import Queue
 from .program_pool import ProgramPool
 
@@ -67,11 +68,14 @@ class OpenCL:
         self.memory: Blocks | None = None
         find = HostBuffers(self.queue).of
         if not verdict.shares:
-            self.memory = Blocks(self.queue, self.buffers, pool_limit)
+            self.memory = Blocks(self.queue, self.buffers, pool_limit, self.traits.narrows)
             find = self.memory.find
         self.tables = Tables(self.queue)
         self.options = self._build_options()
         builder = OpenCLBuilder(self.queue, self.options, self.traits.fp64, self.tables, find)
+        empty = self.buffers.empty if self.memory is None else self.memory.empty
+        plain = find if traits.fp64 else _plain(find)
+        self.library = Library(self.queue, plain, empty, verdict.shares, traits.name)
         environment = opencl_platforms.digest(found, self.options)
         self.programs = ProgramPool(
             dict.fromkeys(LANGUAGES, builder), disk, lambda: environment, parallel=True
@@ -154,6 +158,8 @@ class OpenCL:
         cl = heavy.module("pyopencl")
         device = self._found.device
         options = ["-cl-std=CL1.2", "-w", f"-DLF_BYTES={self.width}"]
+        if not self.traits.fp64:
+            options.append("-cl-single-precision-constant")
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         return options
@@ -161,3 +167,14 @@ class OpenCL:
     def _name(self, asked: str) -> str:
         """What an examination of this device is called on disk."""
         return f"device-{opencl_platforms.digest(self._found, [asked])}"
+
+
+def _plain(find: Find) -> Find:
+    """For programs that are not ours, which compute in the dtype that an array says."""
+
+    def checked(array: Array) -> tuple[Any, int]:
+        if array.dtype in (np.float64, np.complex128):
+            raise DeviceError(f"[library] {array.dtype}: the device lacks float64; NumPy does it")
+        return find(array)
+
+    return checked

@@ -25,6 +25,7 @@ from .opencl_queue import Queue
 _START = 1 << 62  # far above any address that a process has, and positive as a signed number
 _PAGE = 4096
 _KINDS = "biufcmM"  # dtypes that a type string describes completely
+_DOUBLES = (np.dtype("f8"), np.dtype("c16"))
 _SHARE = 4  # free blocks may take a fourth of the device's memory by default
 
 _addresses = itertools.count(_START // _PAGE)
@@ -99,12 +100,15 @@ class Transfers:
 class _Block:
     """The last base of a stand-in and of all its views: when it dies, the block is free."""
 
-    __slots__ = ("__array_interface__", "address", "buffer", "memory", "size")
+    __slots__ = ("__array_interface__", "address", "buffer", "memory", "narrow", "size")
 
-    def __init__(self, memory: Blocks, buffer: Any, size: int, interface: dict[str, Any]) -> None:
+    def __init__(
+        self, memory: Blocks, buffer: Any, size: int, narrow: int, interface: dict[str, Any]
+    ) -> None:
         self.memory = memory
         self.buffer = buffer
         self.size = size
+        self.narrow = narrow  # 1: its bytes are half as many on the device, floats for doubles
         self.address = _new_address(size)
         interface["data"] = (self.address + interface.pop("start"), False)
         self.__array_interface__ = {"version": 3, **interface}
@@ -118,12 +122,16 @@ class Blocks:
 
     Blocks die wherever the garbage collector runs, so dying takes no lock: they go to `dead`, from
     where the next allocation or question gives them back. The queue runs in order, so a block may
-    be handed out again while a launch that used it is still under way.
+    be handed out again while a launch that used it is still under way. Where it `narrows`, blocks
+    of float64 and complex128 hold float32: whatever looks at one as another dtype is refused.
     """
 
-    def __init__(self, queue: Queue, buffers: BufferPool, limit: int = -1) -> None:
+    def __init__(
+        self, queue: Queue, buffers: BufferPool, limit: int = -1, narrows: bool = False
+    ) -> None:
         cl = heavy.module("pyopencl")
         self.queue = queue
+        self.narrows = narrows
         self.host = buffers
         self.transfers = Transfers()
         self.dead: deque[Any] = deque()
@@ -152,6 +160,16 @@ class Blocks:
 
     def find(self, array: Array) -> tuple[Any, int]:
         """The buffer of a stand-in and the byte where its first element is in it."""
+        block, start = self._place(array)
+        if self.narrows and block.narrow != (array.dtype in _DOUBLES):
+            raise DeviceError(
+                f"[launch] arrays: this device keeps float64 as float32, which has other bits:"
+                f" cannot look at it as {array.dtype}"
+            )
+        return block.buffer, start >> block.narrow
+
+    def _place(self, array: Array) -> tuple[_Block, int]:
+        """The block of a stand-in and the byte of the stand-in's memory where it begins."""
         block = _last_base(array)
         if not isinstance(block, _Block) or block.memory is not self:
             raise DeviceError(
@@ -159,7 +177,7 @@ class Blocks:
                 " upload it first"
             )
         address: int = array.__array_interface__["data"][0]
-        return block.buffer, address - block.address
+        return block, address - block.address
 
     def upload(self, array: Array) -> Array:
         """As `base.DeviceMemory.upload`. Returns when the host may write `array` again."""
@@ -169,25 +187,39 @@ class Blocks:
         if size:
             after = self.queue.marker() if recycled else None
             flat = _flat(array)
+            if self._is_narrow(array.dtype):
+                flat = _narrowed(flat)
             self._transfer("upload", self._uploads, buffer, flat, wait_for=after)
+            self.transfers.uploaded_bytes += flat.nbytes
         self.transfers.uploads += 1
-        self.transfers.uploaded_bytes += size
         return made
 
     def gather(self, array: Array) -> Array:
         """As `base.DeviceMemory.gather`."""
-        buffer, start = self.find(array)
+        block, start = self._place(array)
         low, size = _extent(array) if array.size else (0, 0)
         _check_packed(array, "gather")
         order = _order(array)
         dense = self.host.empty(tuple(array.shape[axis] for axis in order), array.dtype)
         if size:
-            flat = dense.reshape(-1).view(np.uint8)
-            self._transfer("gather", self.queue.commands, flat, buffer, src_offset=start + low)
+            self._fetch(block, start + low, dense.reshape(-1).view(np.uint8))
         self.transfers.gathers += 1
-        self.transfers.gathered_bytes += size
         found: Array = dense.transpose(np.argsort(order))[_upwards(array)]
         return found
+
+    def _fetch(self, block: _Block, start: int, flat: Array) -> None:
+        """Fill host bytes from those of a stand-in's memory."""
+        commands, stop = self.queue.commands, start + flat.nbytes
+        if not block.narrow:
+            self._transfer("gather", commands, flat, block.buffer, src_offset=start)
+            self.transfers.gathered_bytes += flat.nbytes
+            return
+        first, last = start // 8, -(-stop // 8)
+        floats = np.empty(last - first, np.float32)
+        self._transfer("gather", commands, floats, block.buffer, src_offset=first * 4)
+        self.transfers.gathered_bytes += floats.nbytes
+        doubles = floats.astype(np.float64).view(np.uint8)
+        flat[...] = doubles[start - first * 8 : stop - first * 8]
 
     def copy(self, source: Array, target: Array) -> None:
         """As `base.DeviceMemory.copy`."""
@@ -201,6 +233,8 @@ class Blocks:
                 f" and {target.shape} {target.strides}"
             )
         _check_packed(source, "copy")
+        narrow = int(self._is_narrow(source.dtype))
+        low, size = low >> narrow, size >> narrow
         self._transfer(
             "copy", self.queue.commands, write, read,
             byte_count=size, src_offset=first + low, dst_offset=second + low,
@@ -252,14 +286,19 @@ class Blocks:
         """A stand-in over a new block, its buffer, and whether the block had an owner before."""
         if dtype.kind not in _KINDS:
             raise DeviceError(f"[empty] dtype: expected numbers, got {dtype}")
+        narrow = int(self._is_narrow(dtype))
         with self._lock:
             self.queue.check()
             self._bury()
             before = self._pool.managed_bytes
-            buffer = self._allocate(max(size, 1))
+            buffer = self._allocate(max(size >> narrow, 1))
             recycled = self._pool.managed_bytes == before
         interface = {"shape": shape, "strides": strides, "typestr": dtype.str, "start": start}
-        return np.asarray(_Block(self, buffer, size, interface)), buffer, recycled
+        return np.asarray(_Block(self, buffer, size, narrow, interface)), buffer, recycled
+
+    def _is_narrow(self, dtype: np.dtype[Any]) -> bool:
+        """Whether blocks of a dtype hold floats for doubles."""
+        return self.narrows and dtype in _DOUBLES
 
     def _allocate(self, size: int) -> Any:
         try:
@@ -316,6 +355,12 @@ def _order(array: Array) -> Any:
 def _upwards(array: Array) -> tuple[Any, ...]:
     """The index that turns axes of negative stride round."""
     return (*[slice(None, None, -1 if step < 0 else 1) for step in array.strides], ...)
+
+
+def _narrowed(flat: Array) -> Array:
+    """The bytes of floats for those of doubles; what is too large becomes infinite."""
+    with np.errstate(all="ignore"):
+        return flat.view(np.float64).astype(np.float32).view(np.uint8)
 
 
 def _flat(array: Array) -> Array:

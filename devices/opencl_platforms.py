@@ -20,6 +20,7 @@ from .base import DeviceError, Traits
 MISSING = "pyopencl is not installed: pip install lazyfuse[opencl]"
 NONE = "no OpenCL platform found: install a driver, or pip install pocl-binary-distribution"
 NO_FP64 = "no fp64: programs with float64 run on the CPU"
+NARROWS = "no fp64: float64 is kept and computed in float32, as single_precision asks"
 
 _CPUINFO = "/proc/cpuinfo"
 _HEAD = 8192  # bytes of it: the first core's flags
@@ -76,19 +77,21 @@ def traits(found: Found) -> Traits:
     device = found.device
     kind = "cpu" if device.type & cl.device_type.CPU else "gpu"
     fp64 = "cl_khr_fp64" in device.extensions and settings.flag("LAZYFUSE_OPENCL_FP64", True)
+    narrows = not fp64 and settings.flag("LAZYFUSE_SINGLE_PRECISION", False)
     grid = kind == "gpu" or settings.flag("LAZYFUSE_OPENCL_GRID", False)
     return Traits(
         found.name,
         kind,
         device.max_compute_units,
         ("opencl-grid", "opencl") if grid else ("opencl",),
-        () if fp64 else (NO_FP64,),
+        () if fp64 else (NARROWS if narrows else NO_FP64,),
         model=device.name.strip(),
         platform=device.platform.name.strip(),
         driver=device.driver_version.strip(),
         fp64=fp64,
         fp16="cl_khr_fp16" in device.extensions,
-        shares_memory=may_share(device),
+        narrows=narrows,
+        shares_memory=may_share(device) and not narrows,
         local_bytes=device.local_mem_size,
         memory_bytes=device.global_mem_size,
     )

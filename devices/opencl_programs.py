@@ -146,11 +146,14 @@ _whole = struct.Struct("=q").pack
 
 def _bytes(pack: Callable[..., bytes], kind: str, value: Any) -> bytes:
     """A scalar argument as the program takes it."""
-    if kind == "f":
-        return pack(value)
-    if kind == "c":
-        return pack(value.real, value.imag)
-    return pack(int(value))
+    if kind not in "fc":
+        return pack(int(value))
+    parts = (value,) if kind == "f" else (value.real, value.imag)
+    try:
+        return pack(*parts)
+    except OverflowError:  # the program takes it as a smaller float
+        with np.errstate(over="ignore"):
+            return pack(*[np.float32(x) for x in parts])
 
 
 class OpenCLBuilder:

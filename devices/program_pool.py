@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from . import forking
-from .base import DeviceError, Later, Source
+from .base import DeviceError, DeviceLost, Later, Source
 from .disk_cache import DiskCache
 from .object_code import Loaded, load
 
@@ -169,6 +169,8 @@ class ProgramPool:
             return None, problem
         try:
             program = builder.load(source, code)
+        except DeviceLost:
+            raise
         except DeviceError as error:
             self.disk.trouble = str(error)
             self.disk.remove(name)

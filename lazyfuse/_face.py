@@ -18,6 +18,7 @@ from lazyfuse import (  # noqa: F401  # each registers its functions
     array,
     computed,
     creation,
+    device_functions,
     errstate,
     fallback,
     namespaces,

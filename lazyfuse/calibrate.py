@@ -17,6 +17,7 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, cost
+from lazyfuse.codegen.single import single
 from lazyfuse.devices import registry, settings
 from lazyfuse.devices.base import Array, Device, DeviceError, Launch
 from lazyfuse.devices.cost import FILE_LIMIT, CostFile, Costs, Probe, measure
@@ -123,6 +124,7 @@ def _measure(name: str, known: dict[str, Costs]) -> Costs | None:
 def probes(device: Device, sizes: Sequence[int] = ()) -> list[Probe]:
     """The programs that are timed on a device: in the CPU's languages, or in the first of others.
 
+    They compute in float64, or in float32 where the device lacks it.
     What another device cannot say in its first language is rare, and estimated as if it could.
     """
     sizes = sizes or (GPU_SIZES if device.traits.kind == "gpu" else CPU_SIZES)
@@ -146,13 +148,14 @@ class _Arrays:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._dtype = np.dtype("f8" if device.traits.fp64 else "f4")
         self._found: dict[Any, Array] = {}
 
     def __call__(self, role: Any, shape: tuple[int, ...]) -> Array:
         key = (role, shape)
         array = self._found.get(key)
         if array is None:
-            array = self._found[key] = self._device.empty(shape, np.dtype("f8"))
+            array = self._found[key] = self._device.empty(shape, self._dtype)
             array[...] = 0.5
         return array
 
@@ -160,6 +163,7 @@ class _Arrays:
 def _probe(
     device: Device, arrays: _Arrays, kind: str, kernel: Kernel, language: str, size: int
 ) -> Probe:
+    kernel = kernel if device.traits.fp64 else single(kernel)
     operands = [arrays(k, (size,)) for k in range(len(kernel.inputs))]
     operands += [arrays("out", (size,)) for _ in kernel.stores]
     operands += [arrays("total", ()) for _ in kernel.reductions]
@@ -171,7 +175,7 @@ def _probe(
     def launch(placed: Sequence[Array]) -> Launch:
         return lowered.launch(language, placed, ())
 
-    moved = 8 * size * (len(kernel.inputs) + len(kernel.stores))
+    moved = sum(array.nbytes for array in operands[: split + len(kernel.stores)])
     source = lowered.source(language)
     return Probe(kind, source, tuple(operands), split, launch, moved, size * cost(kernel))
 

@@ -139,6 +139,11 @@ class Options:
     opencl_grid: bool = _option(
         False, "LAZYFUSE_OPENCL_GRID", "give every OpenCL device the kernels made for GPUs"
     )
+    opencl_library: str = _option(
+        "auto",
+        "LAZYFUSE_OPENCL_LIBRARY",
+        "sorts, scans, masks, products, transforms by a device's libraries: auto (GPUs), on, off",
+    )
     opencl_fp64: bool = _option(
         True, "LAZYFUSE_OPENCL_FP64", "use the double precision that an OpenCL device has"
     )

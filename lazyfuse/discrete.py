@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lazyfuse import config, floating, hardware, outcomes, programs, report, residency
+from lazyfuse import config, floating, hardware, outcomes, precision, programs, report, residency
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.lower import Lowered
-from lazyfuse.codegen.memory import overlap
+from lazyfuse.codegen.memory import crosses_itself, overlap
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, DeviceMemory, Later
 from lazyfuse.execute import Run
@@ -52,12 +52,16 @@ class DiscreteRun(Run):
         self.combined: dict[int, Array] = {}
         self.home = device
         super().__init__(plan, recording, device)
-        self.wanted = _wanted(plan)
+        self.wanted = _wanted(plan, device)
 
     def bound(self, node: Node) -> Array:
-        """The stand-in of a value that is on this device; from another one it is gathered."""
+        """The stand-in of a value that is on this device; from another one it is gathered.
+
+        So is one that no program of this device can touch.
+        """
         resident = node.resident
-        if resident.device is not self.home or resident.spoiled:
+        elsewhere = resident.device is not self.home or resident.spoiled
+        if elsewhere or precision.lacks(node.dtype, self.home.traits):
             return residency.gather(node, "operand")
         resident.uses += self.recording.edges.get(id(node), 0)
         return residency.upload(node, self.home, "operand")
@@ -120,7 +124,7 @@ class DiscreteRun(Run):
         ]
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
-        """None: the oracle would have to wait for the device, and to copy everything back."""
+        """None: what the device tells needs no second opinion."""
         return super().sources_of(step) if self.here else None
 
     def take(self, node: Node) -> None:
@@ -203,6 +207,8 @@ class DiscreteRun(Run):
         """Copy a value, which broadcasts to it, into a part of an array, both on the device."""
         if not part.size:
             return
+        if crosses_itself(part):
+            raise DeviceError("[update] target: expected places of their own, got some that meet")
         if overlap(source, part):
             apart = self.memory.empty(source.shape, source.dtype)
             self.put(source, apart)
@@ -307,12 +313,14 @@ class DiscreteRun(Run):
         return found
 
 
-def _wanted(plan: Plan) -> set[int]:
-    """The values that kernels read, with the views and updates below them."""
+def _wanted(plan: Plan, device: Device) -> set[int]:
+    """The values that kernels of the device read, with the views and updates below them."""
     values = plan.graph.values
     found: set[int] = set()
     for step in reversed(plan.steps):
         if isinstance(step, KernelStep):
+            if precision.why_not(step.kernel, device.traits):
+                continue  # the CPU runs it
             found.update(step.inputs)
             found.update([values[index].src[0] for index in step.targets.values()])
         elif step.index in found and values[step.index].op in (ops.VIEW, ops.UPDATE):

@@ -14,12 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import check_step, config, floating, hardware, programs, report
+from lazyfuse import (
+    check_step,
+    config,
+    device_calls,
+    floating,
+    hardware,
+    precision,
+    programs,
+    report,
+)
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
-from lazyfuse.codegen.memory import overlap
+from lazyfuse.codegen.memory import crosses_itself, overlap
 from lazyfuse.codegen.opencl_grid_lowered import GridLowered
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
@@ -65,6 +74,9 @@ class Run(Values):
         if value.op is ops.VIEW:
             self.env[index] = self.view(index)
             return
+        if self.away and (done := device_calls.run(self, index)) is not None:
+            self.env[index] = done
+            return
         self.settle()
         try:
             if value.op is ops.UPDATE:
@@ -94,7 +106,8 @@ class Run(Values):
 
     def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:
         """Run a kernel where it can run: at home, else on the CPU, else by the oracle."""
-        expected = check_step.before(self, step) if config.options.validate else None
+        validate = config.options.validate and not self.narrowed(step)
+        expected = check_step.before(self, step) if validate else None
         if self.away:
             outputs = self.descend(step, last)
         else:
@@ -106,9 +119,8 @@ class Run(Values):
     def descend(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
         """At home or, if that fails, on the CPU; the arrays that were written."""
         home = self.home.traits.name
-        if floating.is_wanted(floating.UNDER) and self.may_raise(step, "under"):
-            why = "the device does not tell of underflow, which the error state asks for"
-        else:
+        why = self.unfit(step)
+        if not why:
             try:
                 return self.attempt(step, last)
             except (DeviceError, KernelError) as error:
@@ -123,6 +135,16 @@ class Run(Values):
         finally:
             self.device = self.home
 
+    def unfit(self, step: KernelStep) -> str:
+        """Why the device need not be asked to run a kernel; empty if it may."""
+        if floating.is_wanted(floating.UNDER) and self.may_raise(step, "under"):
+            return "the device does not tell of underflow, which the error state asks for"
+        return precision.why_not(step.kernel, self.home.traits)
+
+    def narrowed(self, step: KernelStep) -> bool:
+        """Whether the device computes a kernel in float32, so that the oracle cannot judge it."""
+        return precision.is_narrowed(step.kernel, self.home.traits)
+
     def may_raise(self, step: KernelStep, condition: str) -> bool:
         return any(condition in op.flags for op, _ in self.operations(step))
 
@@ -136,10 +158,9 @@ class Run(Values):
         if self.overwrites:
             self.settle()  # while everything that is under way can be run again
         spoiled = bool(donors or step.targets)
-        sources = self.sources_of(step) if self.away and not spoiled else None
         flags = self.started(step, shape, inputs, outputs)
         if not isinstance(flags, int):
-            self.waiting.append(Waiting(flags, step, sources))
+            self.waiting.append(Waiting(flags, step))
             self.made += [index for index, _ in made]
             flags = 0
             if pending or self.overwrites or not config.options.pipelining:
@@ -149,7 +170,7 @@ class Run(Values):
         for index, array in made:
             self.env[index] = array
         if flags:
-            self.tell(step, flags, sources or (None if spoiled else self.sources_of(step)))
+            self.tell(step, flags, None if spoiled else self.sources_of(step))
         return outputs
 
     def started(
@@ -243,7 +264,11 @@ class Run(Values):
                 continue
             part, whole = self.target(targets[position])
             made.append((targets[position], whole))
-            if any(overlap(part, loaded) for loaded in inputs) or _crowded(part, outputs):
+            if (
+                any(overlap(part, loaded) for loaded in inputs)
+                or _crowded(part, outputs)
+                or crosses_itself(part)  # the last write counts, in NumPy's order
+            ):
                 temporary = self.empty(part.shape, part.dtype)
                 pending.append((part, temporary))
                 outputs.append(temporary)

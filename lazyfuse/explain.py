@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lazyfuse import config, evaluate, hardware, offload, programs
+from lazyfuse import config, device_calls, evaluate, hardware, offload, precision, programs
 from lazyfuse.array import ndarray, node_of
 from lazyfuse.codegen import ops, specialised
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.linearize import Recording, linearize
 from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep
-from lazyfuse.devices.base import Device
+from lazyfuse.devices.base import Device, Traits
 from lazyfuse.geometry import LANGUAGES, Geometry
 from lazyfuse.offload import Choice
 from lazyfuse.tracing import Operation
@@ -36,6 +36,7 @@ class KernelInfo:
 
     `device`, `language` and `name` are those of the program that it runs as; "numba" programs of
     exact kernels run as "numpy" until they are compiled. `residency`: where each operand lies.
+    `note`: what the device makes of it for want of float64, if anything.
     """
 
     operations: tuple[Operation, ...]
@@ -49,12 +50,15 @@ class KernelInfo:
     language: str
     name: str
     residency: tuple[str, ...]
+    note: str
+    _traits: Traits = field(repr=False, compare=False)
     _geometry: Geometry = field(repr=False, compare=False)
     _step: KernelStep = field(repr=False, compare=False)
 
     def source(self, language: str = "numba") -> str:
         """The generated text in one of `LANGUAGES`, as it is for results densely in memory."""
-        return self._geometry.source(self._step, language).text
+        traits = self._traits if language in self._traits.languages else None
+        return self._geometry.source(self._step, language, traits).text
 
     @property
     def left_out(self) -> str:
@@ -74,6 +78,8 @@ class KernelInfo:
             f"{self.outputs} out, {_size(moved)} instead of {_size(self.bytes_unfused)}",
             f"    on {self.device} as {self.language} program {self.name}",
         ]
+        if self.note:
+            lines.append(f"    {self.note}")
         if any(place != HOST for place in self.residency):
             lines.append(f"    operands in: {', '.join(self.residency)}")
         if self.left_out:
@@ -87,7 +93,8 @@ class Explanation:
 
     `choice` is the device with the reason and the estimates of those that were compared.
     `directly`: whether NumPy does the operations at once; the plan is that for larger arrays then.
-    `place`: where the values are, if nothing has to run.
+    `place`: where the values are, if nothing has to run. `library`: what the device's own
+    libraries do; they may refuse it, and NumPy does it then.
     """
 
     kernels: list[KernelInfo]
@@ -98,6 +105,7 @@ class Explanation:
     choice: Choice | None = None
     directly: bool = False
     place: str = HOST
+    library: list[Operation] = field(default_factory=list)
 
     def __str__(self) -> str:
         if not self.recorded:
@@ -112,6 +120,7 @@ class Explanation:
             lines.append(f"device {self.choice}")
         for number, kernel in enumerate(self.kernels):
             lines.append(f"kernel {number}: {kernel}")
+        lines += [f"by a library of the device: {each}" for each in self.library]
         lines += [f"in NumPy: {each}" for each in self.alone]
         lines += [f"not fused: {each}" for each in self.refusals]
         return "\n".join(lines)
@@ -137,15 +146,18 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     device, choice = _choice(plan, recording)
     describe = _Describer(plan, recording, device)
     kernels = [describe.kernel(step) for step in plan.steps if type(step) is KernelStep]
-    alone = [
-        describe.operation(step.index)
-        for step in plan.steps
-        if type(step) is SingleStep and plan.graph.values[step.index].op is not ops.VIEW
-    ]
+    alone: list[Operation] = []
+    library: list[Operation] = []
+    for step in plan.steps:
+        if type(step) is SingleStep and plan.graph.values[step.index].op is not ops.VIEW:
+            there = describe.has_library(step.index)
+            (library if there else alone).append(describe.operation(step.index))
     planned = sum(v.op not in (ops.LEAF, ops.SCALAR) for v in plan.graph.values)
     refusals = list(dict.fromkeys(describe.refusal(*each) for each in plan.refusals))
     directly = len(pending) == 1 and evaluate.few(pending[0], device) is not None
-    return Explanation(kernels, alone, refusals, plan.recorded, planned, choice, directly)
+    return Explanation(
+        kernels, alone, refusals, plan.recorded, planned, choice, directly, library=library
+    )
 
 
 def _choice(plan: Plan, recording: Recording) -> tuple[Device, Choice]:
@@ -181,6 +193,12 @@ class _Describer:
         shape = self.geometry.shape(index)
         return Operation(name, value.dtype.name, shape, *source_line(node.where))
 
+    def has_library(self, index: int) -> bool:
+        """Whether a library of the device is asked to do an operation, operands being there."""
+        if not device_calls.is_wanted(self.device):
+            return False
+        return device_calls.work_of(self.nodes[self.values[index].origin]) is not None
+
     def refusal(self, producer: int, consumer: int, why: str) -> str:
         first, second = self.operation(producer), self.operation(consumer)
         return f"{first.name} (line {first.line}) into {second.name} (line {second.line}): {why}"
@@ -192,7 +210,9 @@ class _Describer:
         unfused = sum(
             nbytes(index) + sum(nbytes(s) for s in self.values[index].src) for index in indices
         )
-        language, name = self.program(step)
+        why = precision.why_not(step.kernel, self.device.traits)
+        device = hardware.cpu() if why else self.device
+        language, name = self.program(step, device)
         return KernelInfo(
             tuple(self.operation(index) for index in indices),
             self.geometry.shape(step.domain_of),
@@ -201,23 +221,31 @@ class _Describer:
             sum(nbytes(index) for index in step.inputs),
             sum(nbytes(index) for index in outputs),
             unfused,
-            self.device.traits.name,
+            device.traits.name,
             language,
             name,
             tuple(self.residency(index) for index in step.inputs),
+            self.note(step, why),
+            device.traits,
             self.geometry,
             step,
         )
 
-    def program(self, step: KernelStep) -> tuple[str, str]:
+    def note(self, step: KernelStep, why: str) -> str:
+        """What the device makes of a kernel for want of float64."""
+        if why:
+            return f"not on {self.device.traits.name}: {why}"
+        return precision.NARROWED if precision.is_narrowed(step.kernel, self.device.traits) else ""
+
+    def program(self, step: KernelStep, device: Device) -> tuple[str, str]:
         """The language and name of the program that the executor takes."""
-        languages = self.device.traits.languages
+        languages = device.traits.languages
         additions = self.geometry.size(step.domain_of) * max(step.cost, 1.0)
         if additions < programs.COMPILE_ELEMENTS and "numpy" in languages:
             languages = ("numpy",)
         for language in languages:
             with suppress(KernelError):
-                return language, self.geometry.source(step, language).name
+                return language, self.geometry.source(step, language, device.traits).name
         return NOTHING
 
     def residency(self, index: int) -> str:

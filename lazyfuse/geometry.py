@@ -1,13 +1,14 @@
 """Kernels of a plan at the sizes of a recording, as they are where results lie densely in memory.
 
 Owns what explain.py and offload.py have to know about a plan before it runs: shapes, bytes, and the
-lowered kernel. Runs nothing and sees no device.
+lowered kernel. Runs nothing and knows a device by its traits only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from lazyfuse import precision
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.linearize import Recording, memory_strides
 from lazyfuse.codegen.lower import Lowered, lower
@@ -15,7 +16,7 @@ from lazyfuse.codegen.opencl_grid import lower_grid
 from lazyfuse.codegen.opencl_grid_text import LANGUAGE
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.codegen.shapes import size_of
-from lazyfuse.devices.base import Source
+from lazyfuse.devices.base import Source, Traits
 
 LANGUAGES = ("numba", "numpy", "opencl", LANGUAGE)
 
@@ -48,21 +49,27 @@ class Geometry:
         """The bytes of its elements."""
         return self.size(index) * self.values[index].dtype.itemsize
 
-    def source(self, step: KernelStep, language: str) -> Source:
-        """The text of a kernel in a language of any device."""
-        return self.lowered(step, language).source(language)
+    def source(self, step: KernelStep, language: str, traits: Traits | None = None) -> Source:
+        """The text of a kernel in a language of any device; see `lowered`."""
+        return self.lowered(step, language, traits).source(language)
 
-    def lowered(self, step: KernelStep, language: str = "numba") -> Lowered:
-        """The kernel at these sizes; operands that exist have their own strides."""
+    def lowered(
+        self, step: KernelStep, language: str = "numba", traits: Traits | None = None
+    ) -> Lowered:
+        """The kernel at these sizes; operands that exist have their own strides.
+
+        With traits, the kernel as that device runs it: a `DeviceError` if it cannot.
+        """
+        kernel = step.kernel if traits is None else precision.fitted(step.kernel, traits)
         domain = self.shape(step.domain_of)
         loads = tuple(self._strides(index, domain) for index in step.inputs)
         stores = tuple(self._strides(index, domain) for index in step.stores)
-        reduced = step.kernel.reduced
+        reduced = kernel.reduced
         kept = tuple(size for size, flag in zip(domain, reduced, strict=False) if not flag)
         steps = iter(memory_strides(kept, None))
         totals = tuple(0 if flag else next(steps) for flag in reduced)
         outputs = stores + (totals,) * len(step.reductions)
-        return lowering(language)(step.kernel, domain, loads, outputs)
+        return lowering(language)(kernel, domain, loads, outputs)
 
     def _strides(self, index: int, domain: tuple[int, ...]) -> tuple[int, ...]:
         value = self.values[index]

@@ -164,7 +164,7 @@ def _reopen(name: str) -> None:
     config.on_change(name, change)
 
 
-for _name in ("opencl_share", "opencl_grid", "opencl_fp64"):
+for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
     _reopen(_name)
 
 # The device is asked for again, and gets the options anew, when one of these changes.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, residency
+from lazyfuse import array, device_reads, residency
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -139,6 +139,9 @@ def _part(self: ndarray, value: Array) -> ndarray:
 
 def _read(self: ndarray, key: Any) -> Any:
     if not is_basic(key):
+        found = device_reads.select(self, key)
+        if found is not None:
+            return found
         key = real_key(key)
         if not is_basic(key):
             return _read_advanced(self, key)

@@ -16,7 +16,7 @@ from typing import Any
 from lazyfuse import calibrate, config
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Node
-from lazyfuse.codegen.kernel import Kernel, KernelError
+from lazyfuse.codegen.kernel import Kernel, KernelError, uses_doubles
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep
 from lazyfuse.devices import cost, registry
@@ -175,8 +175,8 @@ def _building(geometry: Geometry, device: Device, costs: Costs) -> float:
     language, tier = next(iter(costs.tiers.items()))
     total = 0.0
     for step in geometry.plan.kernels:
-        with suppress(KernelError):  # the kernel runs on the CPU, whatever the device
-            source = geometry.source(step, language)
+        with suppress(KernelError, DeviceError):  # it runs on the CPU, whatever the device
+            source = geometry.source(step, language, device.traits)
             total += tier.load if device.cached(source) else tier.compile
     return total
 
@@ -382,12 +382,7 @@ def _ratio(waiting: Choice) -> float:
 
 def _needs_fp64(plan: Plan) -> bool:
     """Whether some kernel computes in double precision."""
-    for step in plan.kernels:
-        kernel = step.kernel
-        for dtype in (*kernel.inputs, *kernel.scalars, *(each.out for each in kernel.body)):
-            if dtype in ("f8", "c16"):
-                return True
-    return False
+    return any(uses_doubles(step.kernel) for step in plan.kernels)
 
 
 # State
@@ -492,8 +487,8 @@ def refused() -> dict[str, str]:
 
 
 _state: _State | None = None
-for _name in ("device", "offload", "cache", "cache_dir", "threads", "single_precision"):
+for _name in ("device", "offload", "cache", "cache_dir", "threads"):
     config.on_change(_name, renew)
-for _name in ("opencl_share", "opencl_grid", "opencl_fp64"):
+for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
     config.on_change(_name, _close)
 calibrate.on_change(renew)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config, report
+from lazyfuse import config, precision, report
 from lazyfuse.codegen.kernel import Instruction, Kernel, KernelError, Store
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.ops import COPY
@@ -91,7 +91,8 @@ def ready(
     )
     found: Ready | None = step.ready.get(key)
     if found is None:
-        decide = partial(_lowered, step, shape, inputs, outputs, order)
+        kernel = precision.fitted(step.kernel, device.traits)
+        decide = partial(_lowered, kernel, shape, inputs, outputs, order)
         if "numpy" in device.traits.languages:
             found = decide("numpy"), None
         else:
@@ -115,7 +116,7 @@ def ready(
 
 
 def _lowered(
-    step: KernelStep,
+    kernel: Kernel,
     shape: tuple[int, ...],
     inputs: list[Array],
     outputs: list[Array],
@@ -127,13 +128,13 @@ def _lowered(
         if any(stride % array.itemsize for stride in array.strides):
             raise DeviceError("[launch] strides: expected whole elements")
     in_strides = tuple([strides_over(array, shape, rank) for array in inputs])
-    stores = len(step.stores)
+    stores = len(kernel.stores)
     out_strides = tuple(
         [strides_over(array, shape, rank) for array in outputs[:stores]]
-        + [strides_kept(array, step.kernel.reduced, rank) for array in outputs[stores:]]
+        + [strides_kept(array, kernel.reduced, rank) for array in outputs[stores:]]
     )
     decide = lowering(language)
-    return decide(step.kernel, shape, in_strides, out_strides, order)
+    return decide(kernel, shape, in_strides, out_strides, order)
 
 
 def _is_final(program: Program, lowered: Lowered) -> bool:
@@ -207,6 +208,7 @@ def copying(
     dtype = into.dtype.str[1:]
     body = (Instruction(COPY.name, (0,), (dtype,), dtype),)
     kernel = Kernel(rank, (dtype,), (), body, (Store(1, dtype),))
+    kernel = precision.fitted(kernel, device.traits)
     strides = (strides_over(array, shape, rank),), (strides_over(into, shape, rank),)
     reasons = []
     for language in device.traits.languages:

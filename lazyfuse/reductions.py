@@ -7,6 +7,7 @@ refuse or warn about at the call run in NumPy at once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -475,7 +476,8 @@ def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: An
         shape = (size_of(shape),)
     axis = None if axis is None else axes[0]
     # the name in NumPy's warnings
-    return host("accumulate", lambda value: theirs(value, axis, asked), (x,), shape, probe.dtype)
+    function = functools.partial(theirs, axis=axis, dtype=asked)
+    return host("accumulate", function, (x,), shape, probe.dtype)
 
 
 cumsum = _scan("cumsum", np.cumsum, _ADD)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, floating, tracing
+from lazyfuse import config, floating, precision, tracing
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.tracing import Operation, operation_of
@@ -57,6 +57,7 @@ class Totals:
     languages: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
+    narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
     programs: Counter[Found] = field(default_factory=Counter)  # asked for, and where they were
@@ -174,6 +175,8 @@ def ran_kernel(
     totals.fused += count
     totals.languages[source.language] += 1
     totals.launches[run.device.traits.name] += 1
+    if run.narrowed(step) and run.device is run.home:
+        totals.narrowed[run.device.traits.name] += 1
     options = config.options
     if tracing.listeners:
         seconds = time.perf_counter() - start
@@ -230,8 +233,14 @@ def unfused_bytes(run: Run, step: KernelStep) -> int:
     return total
 
 
-def ran_single(node: Node) -> None:
-    """An operation has run alone, in NumPy."""
+def ran_single(node: Node, device: str = "") -> None:
+    """An operation has run alone: in NumPy, or by a library of a device."""
+    if device:
+        totals.launches[device] += 1
+        totals.languages["library"] += 1
+        if tracing.listeners:
+            tracing.emit(tracing.Single(operation_of(node), device))
+        return
     totals.singles += 1
     if tracing.listeners:
         tracing.emit(tracing.Single(operation_of(node)))
@@ -271,6 +280,8 @@ def text(
         ("other tier", totals.fallbacks),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
+    for name, count in totals.narrowed.items():
+        lines.append(f"{'single precision':<17} {count} kernels on {name}: {precision.NARROWED}")
     lines += _cache_lines(plans or {})
     lines += [f"{'copied':<17} {_copied_line(key)}" for key in totals.copies]
     lines += _resident_lines(resident)

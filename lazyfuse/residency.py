@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyfuse import config, hardware, report
+from lazyfuse import config, hardware, precision, report
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.graph import HostCall, Node, source_line
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost
@@ -210,7 +210,8 @@ def gather(node: Node, purpose: str) -> Array:
 def _check(node: Node, resident: Resident) -> None:
     """With `validate`: an upload that is used again must equal the host values."""
     found = hardware.memory_of(resident.device).gather(resident.array)
-    if found.tobytes() != np.asarray(node.value).tobytes():
+    expected = precision.kept(np.asarray(node.value), resident.device.traits)
+    if found.tobytes() != expected.tobytes():
         file, line, function = source_line(node.where)
         what = "the copy on the device is out of date: a writer of host memory did not say so"
         raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)

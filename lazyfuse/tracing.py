@@ -169,9 +169,10 @@ class StageTimes(Event):
 
 @dataclass(frozen=True, slots=True)
 class Single(Event):
-    """One operation has run alone, in NumPy."""
+    """One operation has run alone: in NumPy, or by a library of `device`."""
 
     operation: Operation
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,12 @@ from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
-from lazyfuse.windows import arrange, dense, flat_memory, window
+from lazyfuse.windows import arrange, dense, flat_memory, is_dense, window
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # How often the oracle is asked whether a kernel's floating-point conditions are real.
 RECHECKS = 4
-# A bit that programs may raise beside NumPy's: they cannot tell, the oracle can.
-SUSPICION = 16
 
 
 class Abandoned(Exception):
@@ -37,11 +35,10 @@ class Abandoned(Exception):
 
 @dataclass(slots=True)
 class Waiting:
-    """A launch under way, and what asking the oracle about its conditions would take."""
+    """A launch under way."""
 
     later: Later
     step: KernelStep
-    sources: dict[int, Array] | None  # None: the operands are gone or overwritten
 
 
 class Values:
@@ -132,6 +129,8 @@ class Values:
 
     def number(self, index: int) -> Any:
         """A value without axes as a number."""
+        if self.waiting and self.plan.graph.values[index].op not in (ops.SCALAR, ops.LEAF):
+            self.settle()  # a launch under way may be about to write it
         return self.env[index][()]  # type: ignore[index]
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -152,7 +151,13 @@ class Values:
             return arrange(source, value.axes, self.shape(index))
         perm = self.plan.graph.values[value.src[0]].perm
         layout = self.nodes[value.origin].arg
-        return window(flat_memory(source, perm), layout)
+        return window(self.packed(source, perm), layout)
+
+    def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
+        """The flat memory of an array: its own if it is dense, else a copy."""
+        if not is_dense(array, perm):
+            self.settle()
+        return flat_memory(array, perm)
 
     def target(self, index: int) -> tuple[Array, Array]:
         """Where update `index` writes, and the whole array that it leaves behind.
@@ -163,7 +168,7 @@ class Values:
         before = value.src[0]
         old = self.array(before)
         layout = self.nodes[value.origin].arg
-        flat = flat_memory(old, value.perm)
+        flat = self.packed(old, value.perm)
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
         self.settle()
@@ -208,7 +213,7 @@ class Values:
             self.abandon(error)
         self.made.clear()
         for each, bits in found:
-            self.tell(each.step, bits, each.sources)
+            self.tell(each.step, bits, None)
 
     def abandon(self, error: DeviceError) -> NoReturn:
         """Forget what a failed device was given since the last wait."""
@@ -221,7 +226,7 @@ class Values:
 
     def tell(self, step: KernelStep, bits: int, sources: dict[int, Array] | None) -> None:
         """Note the conditions of a kernel that the user wants to hear of."""
-        if bits and (bits & SUSPICION or floating.is_wanted(bits)):
+        if bits and floating.is_wanted(bits):
             bits = self.confirmed(step, bits, sources)
             if bits:
                 self.raised.append((bits, self.operations(step)))
@@ -231,29 +236,24 @@ class Values:
 
         Vector comparisons of NaN and the arms of selects raise flags of their own, which NumPy
         clears. Where a kernel has such operations the oracle is asked, a few times per kernel.
-        A program that works its conditions out from values raises SUSPICION where it cannot tell.
+        Other devices have no such flags: their programs work conditions out from values.
         """
-        known = 0
-        if self.away:
-            known = flags & ~SUSPICION
-            if known == flags:
-                return known
-            flags = floating.ALL
-        elif not any(floating.misreports(op) for op, _ in self.operations(step)):
+        works_out = self.away and self.device is self.home
+        if works_out or not any(floating.misreports(op) for op, _ in self.operations(step)):
             return flags
         if sources is None or step.rechecks >= RECHECKS:
-            return known | (flags & step.seen)
+            return flags & step.seen
         step.rechecks += 1
         with floating.collecting() as found:
             self.members(step, sources=sources)
         step.seen |= found.bits
-        return known | (flags & found.bits)
+        return flags & found.bits
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
         """The operands of a kernel, if the oracle may have to be asked when it has run."""
         if not any(floating.misreports(op) for op, _ in self.operations(step)):
             return None
-        return {index: self.array(index) for index in step.reads}
+        return {index: self.operand(index) for index in step.reads}
 
     def members(
         self,

@@ -54,15 +54,15 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
     geometry = Geometry(plan, recording)
     names = []
     for step in plan.kernels:
-        source = _source(step, geometry, device)
-        if source is None:
-            continue
         try:
+            source = _source(step, geometry, device)
+            if source is None:
+                continue
             names.append(report.compiled(device, source).source.name)
         except DeviceError as error:
             indices = sorted((*step.members, *step.reductions))
             nodes = [recording.nodes[plan.graph.values[index].origin] for index in indices]
-            report.fell_back(step, nodes, str(error), source.language, "numpy")
+            report.fell_back(step, nodes, str(error), device.traits.languages[0], "numpy")
     return names
 
 
@@ -72,8 +72,7 @@ def _source(step: KernelStep, geometry: Geometry, device: Device) -> Source | No
     small = geometry.size(step.domain_of) * max(step.cost, 1.0) < COMPILE_ELEMENTS
     if not languages or (small and "numpy" in device.traits.languages):
         return None
-    lowered = geometry.lowered(step)
     for language in languages:
         with suppress(KernelError):  # the language has no words for it
-            return lowered.source(language)
+            return geometry.source(step, language, device.traits)
     return None

@@ -28,6 +28,13 @@ like `256MB`.
 |---|---|---|---|---|
 """
 
+NOTES = """
+With `single_precision` a device without float64 keeps and computes float64 as float32, and
+complex128 as complex64: what goes there is rounded, and what is beyond 3.4e38 becomes infinite.
+Results are float64 arrays with the accuracy of float32. Kernels that ran so are counted in
+`lazyfuse.report()`, and `lazyfuse.explain` marks them. Devices with float64 are not concerned.
+"""
+
 
 def text() -> str:
     """The whole page."""
@@ -41,7 +48,7 @@ def text() -> str:
             row.help,
         )
         lines.append("| " + " | ".join(cells) + " |\n")
-    return INTRODUCTION + "".join(lines)
+    return INTRODUCTION + "".join(lines) + NOTES
 
 
 if __name__ == "__main__":

@@ -159,11 +159,16 @@ def test_launches_follow_the_amount_of_work() -> None:
         assert least <= low.tasks <= 2 * 1024
 
 
-def test_a_sum_that_is_not_finite_asks_for_a_second_look() -> None:
+@pytest.mark.parametrize("places", [(12_345, 12_353), (5, 29_999)])
+def test_a_sum_tells_what_its_additions_raise(places: tuple[int, int]) -> None:
+    """A11: an infinity among the elements raises nothing, two of different signs do."""
     value = np.ones(30_000)
-    assert run_with_flags(reduction("add", "f8"), value.shape, [value])[1] == 0
-    value[12_345] = np.inf
-    assert run_with_flags(reduction("add", "f8"), value.shape, [value])[1] == 16
+    inf, big = np.inf, 1.7e308
+    for first, second, raised in (
+        (1.0, 1.0, 0), (inf, inf, 0), (np.nan, inf, 0), (big, big, 2), (inf, -inf, 8),
+    ):  # fmt: skip
+        value[list(places)] = first, second
+        assert run_with_flags(reduction("add", "f8"), value.shape, [value])[1] == raised
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i8", "b1", "f4"])

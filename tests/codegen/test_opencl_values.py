@@ -6,6 +6,7 @@ The cases of equal input dtypes are compiled into one program each.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,12 @@ def compute(
     return values, raised
 
 
-def check(queue: Any, cases: list[Case], options: list[str]) -> None:
+def check(
+    queue: Any,
+    cases: list[Case],
+    options: list[str],
+    kernel_of: Callable[[list[Case]], Kernel] = kernel_of,
+) -> None:
     """Each case on its own arguments, all in one program."""
     values = [arguments(row, loop) for row, loop in cases]
     ends = np.cumsum([len(each[0]) for each in values])

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
+from lazyfuse import hardware
 from lazyfuse.array import export, gather, node_of, wrap, wrap_shared
 from tests.face.states import STATES, Make, recording_all, state
 
@@ -59,6 +60,18 @@ def plain(result: Any) -> Any:
     if isinstance(result, (np.ndarray, np.generic)):
         return ("array", result.dtype.str, result.shape, repr(result.tolist()))
     return result
+
+
+def agree(function: Any, found: Any, wanted: Any) -> bool:
+    """Whether two outcomes are equal; powers of floats may err by 4 units on other devices."""
+    if function not in (operator.pow, operator.ipow) or hardware.current() is hardware.cpu():
+        return bool(found == wanted)
+    if found[0] != "array" or found[:3] != wanted[:3]:
+        return bool(found == wanted)
+    names = {"inf": np.inf, "nan": np.nan, "infj": np.inf * 1j, "nanj": np.nan * 1j}
+    one, other = (np.array(eval(each[3], names), each[1]) for each in (found, wanted))
+    tolerance = 4 * np.finfo(one.dtype).eps if one.dtype.kind in "fc" else 0
+    return bool(np.allclose(one, other, tolerance, 0, equal_nan=True))
 
 
 def test_every_name_of_numpy_exists() -> None:
@@ -214,10 +227,13 @@ def test_operators(make: Make, name: str, operand: str) -> None:
     value, other = VALUES[name], OPERANDS[operand]
     x = make(value)
     for function in BINARY:
-        assert outcome(function, x, other) == outcome(function, value, other), function
+        found, wanted = outcome(function, x, other), outcome(function, value, other)
+        assert agree(function, found[0], wanted[0]), function
+        assert found[1] == wanted[1], function
         if not isinstance(other, np.ndarray):
             found, wanted = outcome(function, other, x), outcome(function, other, value)
-            assert found == wanted, function
+            assert agree(function, found[0], wanted[0]), function
+            assert found[1] == wanted[1], function
 
 
 @pytest.mark.parametrize("operand", list(OPERANDS))
@@ -232,8 +248,8 @@ def test_in_place_operators(make: Make, name: str, operand: str) -> None:
         x = make(value)
         wanted = outcome(function, value, other)
         # a warning may come at another line, and name another operation of the same kernel
-        assert outcome(function, x, other)[0] == wanted[0], function
-        assert plain(x) == plain(value), function
+        assert agree(function, outcome(function, x, other)[0], wanted[0]), function
+        assert agree(function, plain(x), plain(value)), function
 
 
 @pytest.mark.parametrize("operand", list(OPERANDS))

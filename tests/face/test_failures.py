@@ -164,3 +164,14 @@ def test_a_device_that_fails_while_it_writes_over_its_operands_says_so_E2() -> N
             numpy.testing.assert_array_equal(x.to_numpy(), a + 1.0)
             return
         assert not device.faults["finish"]
+
+
+def test_what_the_cpu_does_instead_warns_as_numpy_does_A11_C12(device: FarAway) -> None:
+    a = values()
+    a[::3] = numpy.nan
+    x = np.array(a)
+    device.faults["launch"] = fails(9)
+    with np.options(compile_after=0):  # vectors of compiled code call a comparison of NaN invalid
+        found = np.where(x < 1.5, x * 2.0, np.floor(x)).to_numpy()
+    numpy.testing.assert_array_equal(found, numpy.where(a < 1.5, a * 2.0, numpy.floor(a)))
+    assert "planned" in told()

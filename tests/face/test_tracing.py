@@ -202,7 +202,7 @@ def test_fallbacks_tell_tiers_reason_and_operations_C12_D6(monkeypatch: Any) -> 
     numpy.testing.assert_array_equal(value, real * 7.0 - (real + 1))
     event = next(each for each in events if type(each) is Fallback)
     assert [each.name for each in event.operations] == ["multiply", "subtract"]
-    assert event.reason == "[compile] not today"
+    assert event.reason.endswith("[compile] not today")
     assert event.to
     assert "not today" in np.report()
 

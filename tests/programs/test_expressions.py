@@ -11,6 +11,7 @@ from tests.programs.compare import complain, failure
 from tests.programs.grammar import LARGE, MIDDLE, SMALL, Grammar, Sizes
 
 COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
+pytestmark = pytest.mark.timeout(900)  # on OpenCL every new structure is built, 0.2 s each
 
 
 def check(seed: int, sizes: Sizes, inexact: bool) -> None:

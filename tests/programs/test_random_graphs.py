@@ -16,6 +16,7 @@ from lazyfuse.devices.base import DeviceError
 from tests.codegen.random_graphs import random_graph
 
 COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
+pytestmark = pytest.mark.timeout(900)  # on OpenCL every new structure is built, 0.2 s each
 
 
 def check(seed: int, keep: bool) -> None:

@@ -1,0 +1,47 @@
+"""An OpenCL device opened anew for a test, in the mode that it asks for. Holds no test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import lazyfuse as np
+from lazyfuse import config, hardware, outcomes, report
+from lazyfuse.devices import registry
+from lazyfuse.devices.base import DeviceError
+from lazyfuse.devices.opencl import OpenCL
+from lazyfuse.devices.opencl_failures import faults
+
+
+@contextmanager
+def in_use(share: bool, grid: bool = False) -> Iterator[OpenCL]:
+    """The first OpenCL device as the one in use, in a state of its own; a skip where none is.
+
+    `share`: with memory that it shares with the host, or with memory of its own. `grid`: with the
+    kernels made for GPUs.
+    """
+    pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+    with np.options(device="opencl", opencl_share=share, opencl_grid=grid):
+        _open_anew()
+        try:
+            found = registry.device("opencl")
+        except DeviceError as error:
+            pytest.skip(str(error))
+        assert isinstance(found, OpenCL)
+        if (found.memory is None) != share:
+            pytest.skip(f"{found.traits.model} has memory of its own")
+        report.reset()
+        try:
+            yield found
+        finally:
+            faults.clear()
+            outcomes.settle(found)
+            _open_anew()  # it may be lost
+
+
+def _open_anew() -> None:
+    registry.reopen()
+    with config.options(device="cpu"):
+        hardware.current()  # the change of the option makes the face ask for the device again
