@@ -146,7 +146,7 @@ class Run(Values):
         return precision.is_narrowed(step.kernel, self.home.traits)
 
     def may_raise(self, step: KernelStep, condition: str) -> bool:
-        return any(condition in op.flags for op, _ in self.operations(step))
+        return any(condition in floating.raises(op, node.arg) for op, node in self.operations(step))
 
     def attempt(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
         """Run a kernel on the present device; the arrays that it wrote."""
@@ -157,7 +157,7 @@ class Run(Values):
         outputs, pending, made = self.outputs(step, shape, inputs, donors)
         if self.overwrites:
             self.settle()  # while everything that is under way can be run again
-        spoiled = bool(donors or step.targets)
+        spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
         flags = self.started(step, shape, inputs, outputs)
         if not isinstance(flags, int):
             self.waiting.append(Waiting(flags, step))

@@ -88,9 +88,14 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
         warnings.warn_explicit(words, RuntimeWarning, file, line, registry=registry)
 
 
+def raises(op: Op, arg: Any) -> tuple[str, ...]:
+    """The conditions that an operation can raise, on integers other ones than on floats."""
+    return op.raises(arg.ins[0]) if op.kind == "map" and arg.ins else op.flags
+
+
 def _culprit(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
     """The first operation that can raise the condition by itself; the last one if none says so."""
     for op, node in operations:
-        if name in op.flags:
+        if name in raises(op, node.arg):
             return op, node
     return operations[-1]

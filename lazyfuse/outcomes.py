@@ -36,7 +36,9 @@ _early: dict[Device, list[Told]] = {}
 
 def add(device: Device, later: Later, operations: Sequence[tuple[Op, Node]]) -> None:
     """Remember a launch."""
-    marks = [(op, Mark(node.where, node.arg)) for op, node in operations if op.flags]
+    marks = [
+        (op, Mark(node.where, node.arg)) for op, node in operations if op.flags or op.integer_flags
+    ]
     waiting = _waiting.setdefault(device, deque())
     waiting.append((later, marks))
     if len(waiting) > LIMIT:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
+import lazyfuse
 from lazyfuse import config, programs
 from tests.programs.compare import Program, Statement, run
 
@@ -98,3 +99,30 @@ def test_clip_compiled_keeps_the_sign_of_a_zero_A6(monkeypatch: pytest.MonkeyPat
     lines = ["x = np.array(R0) * -0.0", "a = x.clip(0.0, 3.0)", "b = np.clip(x, x * -1.0, 3.0)"]
     with config.options(eager_below=0, compile_after=0):
         run(Program(inputs, [Statement(line) for line in lines]))
+
+
+@pytest.mark.parametrize("size", [8, 40_000])
+def test_windows_that_meet_are_written_in_numpys_order_A6(size: int) -> None:
+    def call(xp: Any) -> Any:
+        x = xp.array(numpy.random.default_rng(0).uniform(0, 2, (size, 3))) + 0.5
+        windows = xp.lib.stride_tricks.sliding_window_view(x, 2, 0, writeable=True)
+        windows += 1
+        windows *= windows * 2.0 + windows
+        windows[...] = windows * 0.5 + xp.arange(2)
+        return x
+
+    with config.options(eager_below=0, compile_after=0):
+        numpy.testing.assert_array_equal(numpy.asarray(call(lazyfuse)), call(numpy))
+
+
+@pytest.mark.parametrize("function", ["floor_divide", "remainder", "fmod"])
+@pytest.mark.parametrize("dtype", ["i4", "u8", "i8"])
+def test_compiled_integer_division_by_zero_warns_A6(
+    function: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    with config.options(eager_below=0, compile_after=0):
+        x = lazyfuse.arange(300_000).astype(dtype)
+        found = getattr(lazyfuse, function)(x * 2 + 1, x) + 1
+        with pytest.warns(RuntimeWarning, match=f"divide by zero encountered in {function}"):
+            found.to_numpy()
