@@ -40,6 +40,21 @@ class Form:
         return len(self.outer) + self.run
 
     @property
+    def suffix(self) -> int:
+        """The first of the loops, all reduced, around a row: its accumulators live so long."""
+        at = len(self.outer)
+        while at > 0 and self.outer[at - 1]:
+            at -= 1
+        return at
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether a target is visited more than once, and so must be given a value first."""
+        if self.core == "map":
+            return False
+        return self.core == "column" or any(self.outer[: self.suffix])
+
+    @property
     def ragged(self) -> bool:
         """Whether a chunk is a stretch of the run that may begin and end within its loops."""
         return self.run > 1

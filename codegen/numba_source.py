@@ -87,7 +87,7 @@ class _Printer:
         flags = raises_flags(self.kernel)
         if flags:
             self.line("clear_flags()")
-        if self.needs_start():
+        if self.form.needs_start:
             self.start_targets()
         self.loops(0)
         self.line(f"return {'test_flags()' if flags else 'int32(0)'}")
@@ -130,7 +130,7 @@ class _Printer:
 
     def loops(self, at: int) -> None:
         """The loops around the core, from number `at` inwards, and the core."""
-        if self.form.core == "row" and at == self.suffix:
+        if self.form.core == "row" and at == self.form.suffix:
             self.start_row()
         if at < self.outer:
             self.open(f"for i{at} in range(n{at}):")
@@ -139,7 +139,7 @@ class _Printer:
             self.close()
         else:
             {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
-        if self.form.core == "row" and at == self.suffix:
+        if self.form.core == "row" and at == self.form.suffix:
             self.end_row()
 
     def advance(self, at: int, arrays: range) -> None:
@@ -150,20 +150,6 @@ class _Printer:
             self.line(f"where_{at + 1} = where_{at} + i{at} * sw_{at}")
 
     # Targets that accumulate in memory
-
-    @property
-    def suffix(self) -> int:
-        """The first of the loops, all reduced, around a row: its accumulators live so long."""
-        at = self.outer
-        while at > 0 and self.form.outer[at - 1]:
-            at -= 1
-        return at
-
-    def needs_start(self) -> bool:
-        """Whether a target is visited more than once, and so must be given a value first."""
-        if self.form.core == "map":
-            return False
-        return self.form.core == "column" or any(self.form.outer[: self.suffix])
 
     def start_targets(self) -> None:
         depth = self.depth
@@ -279,8 +265,8 @@ class _Printer:
             if self.form.methods[r] == "tree":
                 continue
             k = self.first_target + r
-            if self.form.methods[r] == "chain" and self.needs_start():
-                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.suffix})")
+            if self.form.methods[r] == "chain" and self.form.needs_start:
+                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.form.suffix})")
                 self.line(f"acc{r} = {load(f'p{k}', '0', each.dtype)}")
             elif is_argument(each):
                 self.line(f"acc{r} = {identity(each, True)}")
@@ -291,27 +277,27 @@ class _Printer:
     def end_row(self) -> None:
         for r, each in enumerate(self.kernel.reductions):
             k = self.first_target + r
-            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.suffix})")
+            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.form.suffix})")
             if is_argument(each):
                 self.end_argument(r, k)
                 continue
             value = f"acc{r}"
             if self.form.methods[r] == "tree":
                 value = combined(each, identity(each), value)
-            elif self.needs_start() and self.form.methods[r] != "chain":
+            elif self.form.needs_start and self.form.methods[r] != "chain":
                 value = combined(each, load(f"p{k}", "0", each.dtype), value)
             self.line(f"p{k}[0] = {stored(value, each.dtype)}")
 
     def end_argument(self, r: int, k: int) -> None:
         each = self.kernel.reductions[r]
         v = value_target(self.kernel, r)
-        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.suffix})")
-        if self.needs_start():
+        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.form.suffix})")
+        if self.form.needs_start:
             self.line(f"take{r} = {best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}")
             self.open(f"if take{r}:")
         self.line(f"p{v}[0] = acc{r}")
         self.line(f"p{k}[0] = pos{r}")
-        if self.needs_start():
+        if self.form.needs_start:
             self.close()
 
     def row(self) -> None:

@@ -27,20 +27,6 @@ class Rows(Text):
 
     # The frame of a row
 
-    @property
-    def suffix(self) -> int:
-        """The first of the loops, all reduced, around a row: its accumulators live so long."""
-        at = self.outer
-        while at > 0 and self.form.outer[at - 1]:
-            at -= 1
-        return at
-
-    def needs_start(self) -> bool:
-        """Whether a target is visited more than once, and so must be given a value first."""
-        if self.form.core == "map":
-            return False
-        return self.form.core == "column" or any(self.form.outer[: self.suffix])
-
     def buffers(self) -> None:
         """The private memory of a work-item; whole vectors are written to it."""
         for r, each in enumerate(self.kernel.reductions):
@@ -84,35 +70,35 @@ class Rows(Text):
         for r, each in enumerate(self.kernel.reductions):
             kind = c_type(each.accumulator)
             start = identity(each, is_argument(each))
-            if self.form.methods[r] == "chain" and self.needs_start():
-                start = element(f"a{self.first_target + r}_{self.suffix}", "0", each.dtype)
+            if self.form.methods[r] == "chain" and self.form.needs_start:
+                start = element(f"a{self.first_target + r}_{self.form.suffix}", "0", each.dtype)
             self.line(f"{kind} acc{r} = {start};")
             if is_argument(each):
                 self.line(f"long pos{r} = {identity(each)};")
 
     def end_row(self) -> None:
         for r, each in enumerate(self.kernel.reductions):
-            pointer = f"a{self.first_target + r}_{self.suffix}"
+            pointer = f"a{self.first_target + r}_{self.form.suffix}"
             if is_argument(each):
                 self.end_argument(r, pointer)
                 continue
             if self.form.methods[r] == "tree":
                 self.line(f"acc{r} = {combined(each, identity(each), f'acc{r}')};")
-            elif self.needs_start() and self.form.methods[r] != "chain":
+            elif self.form.needs_start and self.form.methods[r] != "chain":
                 before = element(pointer, "0", each.dtype)
                 self.line(f"acc{r} = {self.joined(r, before, f'acc{r}')};")
             self.line(assign(pointer, "0", f"acc{r}", each.dtype))
 
     def end_argument(self, r: int, pointer: str) -> None:
         each = self.kernel.reductions[r]
-        values = f"a{value_target(self.kernel, r)}_{self.suffix}"
-        if self.needs_start():
+        values = f"a{value_target(self.kernel, r)}_{self.form.suffix}"
+        if self.form.needs_start:
             before = element(values, "0", each.accumulator)
             self.line(f"const {c_type(each.accumulator)} best{r} = {before};")
             self.open(f"if ({best(each, f'acc{r}', f'pos{r}', f'best{r}', f'{pointer}[0]')})")
         self.line(assign(values, "0", f"acc{r}", each.accumulator))
         self.line(f"{pointer}[0] = pos{r};")
-        if self.needs_start():
+        if self.form.needs_start:
             self.close()
 
     def joined(self, r: int, first: str, second: str) -> str:

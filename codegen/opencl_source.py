@@ -71,7 +71,7 @@ class _Printer(Rows):
             self.line("int raised_here = 0;")
         if self.runs_again():
             self.open("for (int again = 0; again < 2; again++)")
-        if self.needs_start():
+        if self.form.needs_start:
             self.over_targets(self.start_target)
         self.loops(0)
         if self.runs_again():
@@ -116,7 +116,7 @@ class _Printer(Rows):
 
     def loops(self, at: int) -> None:
         """The loops around the core, from number `at` inwards, and the core."""
-        if self.form.core == "row" and at == self.suffix:
+        if self.form.core == "row" and at == self.form.suffix:
             self.start_row()
         if at < self.outer:
             self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
@@ -125,7 +125,7 @@ class _Printer(Rows):
             self.close()
         else:
             {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
-        if self.form.core == "row" and at == self.suffix:
+        if self.form.core == "row" and at == self.form.suffix:
             self.end_row()
 
     def advance(self, at: int) -> None:

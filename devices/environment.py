@@ -48,7 +48,7 @@ def facts() -> list[str]:
         f"cpu {llvm.get_host_cpu_name()} {features}",
         f"libmvec {vector_math.libmvec() is not None} {_libc()}",
         f"settings {[os.environ.get('NUMBA_' + name) for name in _SETTINGS.split()]}",
-        f"runtime {_runtime()}",
+        f"runtime {runtime(_RUNTIME)}",
     ]
 
 
@@ -73,11 +73,11 @@ def _libc() -> str:
         return ""
 
 
-def _runtime() -> str:
-    """A digest of the files that give generated text its meaning."""
+def runtime(names: str) -> str:
+    """A digest of the files of this package that give generated text its meaning."""
     here = os.path.dirname(__file__)
     total = hashlib.sha256()
-    for name in _RUNTIME.split():
+    for name in names.split():
         with open(os.path.join(here, name + ".py"), "rb") as file:
             total.update(file.read())
     return total.hexdigest()

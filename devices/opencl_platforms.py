@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import heavy, opencl_probe, settings
+from . import environment, heavy, opencl_probe, settings
 from .base import DeviceError, Traits
 
 MISSING = "pyopencl is not installed: pip install lazyfuse[opencl]"
@@ -119,7 +119,7 @@ def facts(found: Found) -> list[str]:
         f"extensions {device.extensions}",
         f"cpu {_cpu_flags()}",
         f"options {os.environ.get('PYOPENCL_BUILD_OPTIONS', '')}",
-        f"runtime {_runtime()}",
+        f"runtime {environment.runtime(_RUNTIME)}",
     ]
 
 
@@ -143,13 +143,3 @@ def _cpu_flags() -> str:
     except OSError:  # not Linux
         return ""
     return " ".join(line.decode() for line in lines if line.startswith((b"flags", b"Features")))
-
-
-def _runtime() -> str:
-    """A digest of the files that give generated text its meaning."""
-    here = os.path.dirname(__file__)
-    total = hashlib.sha256()
-    for name in _RUNTIME.split():
-        with open(os.path.join(here, name + ".py"), "rb") as file:
-            total.update(file.read())
-    return total.hexdigest()
