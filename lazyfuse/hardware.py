@@ -148,6 +148,13 @@ def _forget(_: Any) -> None:
     _found.clear()
 
 
+def reopen() -> None:
+    """Open OpenCL devices anew when they are next asked for, lost ones too."""
+    registry.reopen()
+    offload.readmit()
+    _found.clear()
+
+
 def _reopen(name: str) -> None:
     """Open OpenCL devices anew whenever a switch changes that they are opened with."""
     row = next(row for row in config.rows() if row.name == name)
@@ -158,8 +165,7 @@ def _reopen(name: str) -> None:
         if settings.flag(row.variable, row.default) != value:
             settings.chosen[row.variable] = value
         if value != before:
-            registry.reopen()
-            _forget(value)
+            reopen()
 
     config.on_change(name, change)
 

@@ -398,6 +398,12 @@ def refuse(device: str, reason: str) -> None:
     renew()
 
 
+def readmit() -> None:
+    """Choose every device again: those that were refused have been opened anew."""
+    _refused.clear()
+    renew()
+
+
 def _open(name: str, state: _State) -> None:
     """Make a device ready, if it is still the one that was measured."""
     try:

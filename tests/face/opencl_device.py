@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import lazyfuse as np
-from lazyfuse import config, hardware, outcomes, report
+from lazyfuse import hardware, outcomes, report
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.opencl import OpenCL
@@ -24,7 +24,8 @@ def in_use(share: bool, grid: bool = False) -> Iterator[OpenCL]:
     """
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     with np.options(device="opencl", opencl_share=share, opencl_grid=grid):
-        _open_anew()
+        hardware.reopen()
+        np.synchronize()  # what tests before have left under way elsewhere
         try:
             found = registry.device("opencl")
         except DeviceError as error:
@@ -38,10 +39,4 @@ def in_use(share: bool, grid: bool = False) -> Iterator[OpenCL]:
         finally:
             faults.clear()
             outcomes.settle(found)
-            _open_anew()  # it may be lost
-
-
-def _open_anew() -> None:
-    registry.reopen()
-    with config.options(device="cpu"):
-        hardware.current()  # the change of the option makes the face ask for the device again
+            hardware.reopen()  # it may be lost
