@@ -241,6 +241,7 @@ class Lineages:
         self.alone = alone
         self.room = config.options.lineage_limit
         self.copies: dict[int, Lineage | None] = {}
+        self.twins: list[Node] = []  # so that their ids stay theirs
 
     def of(self, root: Node) -> Lineage | None:
         """The lineage of a node that has just been run; None if it is too long or not known."""
@@ -283,9 +284,22 @@ class Lineages:
         value = node.value
         if value is None:
             return None
-        if resident is None:  # a step on the host read it: nothing would say that it is written to
-            return None if id(node) not in self.alone else self._host(node, Seal(), value.nbytes)
-        return self._host(node, resident.seal, value.nbytes)
+        if resident is not None:
+            return self._host(node, resident.seal, value.nbytes)
+        # a step on the host read it: nothing would say that it is written to
+        own = node if id(node) in self.alone else self._twin(node)
+        return self._host(own, Seal(), value.nbytes)
+
+    def _twin(self, node: Node) -> Node:
+        """A leaf of our own with a copy of host values, if there is room for one."""
+        value = node.value
+        assert value is not None
+        twin = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.where)
+        if value.nbytes <= self.room:
+            twin.value = value.copy(order="K")
+            self.alone.add(id(twin))
+            self.twins.append(twin)
+        return twin
 
     def _host(self, node: Node, seal: Seal, size: int) -> Lineage:
         keeps = id(node) in self.alone and size <= self.room
