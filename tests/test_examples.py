@@ -27,16 +27,22 @@ SIZES = {
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
 
 
-def output(*arguments: str, **variables: str) -> str:
-    """What a command prints, in the repository's root; it must print no warnings."""
+def run(*arguments: str, **variables: str) -> tuple[str, str]:
+    """What a command prints to its two outputs, in the repository's root; warnings are errors."""
     command = [sys.executable, "-W", "error", *arguments]
     environment = os.environ | variables
     result = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100
     )
     assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
-    return result.stdout
+    return result.stdout, result.stderr
+
+
+def output(*arguments: str, **variables: str) -> str:
+    """What a command prints; it must print no warnings."""
+    text, complaints = run(*arguments, **variables)
+    assert complaints == ""
+    return text
 
 
 def test_every_example_is_tested() -> None:
@@ -55,3 +61,16 @@ def test_example_prints_the_same(name: str, eager_below: str) -> None:
         # printed figures may differ in their last digit, by rounding
         last = 10.0 ** -len(theirs.partition(".")[2])
         assert float(mine) == pytest.approx(float(theirs), rel=1e-6, abs=1.001 * last)
+
+
+@pytest.mark.skipif(
+    os.environ.get("LAZYFUSE_DEVICE") != "opencl", reason="for runs with LAZYFUSE_DEVICE=opencl"
+)
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_the_report_tells_that_opencl_ran_every_kernel_U3_D6(name: str) -> None:
+    program = [f"examples/{name}.py", str(SIZES[name])]
+    _, text = run("-m", "lazyfuse", "--report", *program, LAZYFUSE_EAGER_BELOW="0")
+    kernels = re.search(r"kernels launched +(\d+),", text)
+    assert kernels is not None
+    assert re.search(rf"run as +{kernels[1]} opencl\n", text)
+    assert re.search(rf"launched on +{kernels[1]} opencl:0\n", text)
