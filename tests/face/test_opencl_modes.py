@@ -24,7 +24,7 @@ from tests.programs import test_random_graphs as graphs
 from tests.programs.compare import complain, failure
 from tests.programs.grammar import MIDDLE, Grammar
 
-COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300")) // 50
+COUNT = max(int(os.environ.get("LAZYFUSE_FUZZ", "300")), 300) // 50
 N = 50_000
 MODES = {"discrete": (False, False), "grid": (True, True), "discrete grid": (False, True)}
 
