@@ -358,13 +358,6 @@ def _ends(root: Node) -> list[Node] | None:
     return found
 
 
-def line_of(resident: Resident) -> tuple[str, int]:
-    """File and line that recorded a resident value."""
-    node = resident.node()
-    file, line, _ = source_line(node.where if node is not None else None)
-    return file, line
-
-
 def name_of(node: Node) -> str:
     """The operation that made a value, in words."""
     return node.arg.name if isinstance(node.arg, HostCall) else node.op.name
