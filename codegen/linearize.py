@@ -17,6 +17,7 @@ import numpy as np
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.ops import Op
+from lazyfuse.codegen.shapes import crosses_itself
 
 # References to a node while `linearize` looks at it: the order list, the loop variable and the
 # argument of getrefcount. Whatever is beyond these and the graph's own edges is a holder outside.
@@ -218,6 +219,8 @@ def _arrangement(node: Node) -> object:
     base = node.src[0]
     if node.op is ops.VIEW:
         return view_axes(node.arg, base.shape, base.perm)
+    if crosses_itself(node.arg.shape, node.arg.strides):
+        return None
     return _covers(node.arg, base)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, shapes
 from lazyfuse.codegen.graph import Memory
 from lazyfuse.codegen.linearize import Graph
 
@@ -124,13 +124,7 @@ def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
 
 def crosses_itself(array: np.ndarray[Any, Any]) -> bool:
     """Whether two places of an array may be one element, as in sliding windows."""
-    reach = 0
-    for stride, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
-        if size > 1:
-            if stride <= reach:
-                return True
-            reach += stride * (size - 1)
-    return False
+    return shapes.crosses_itself(array.shape, array.strides)
 
 
 def _same_view(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:

@@ -9,6 +9,9 @@ uint64 literal is spelled `uint64(1)`; a float literal is float64, so f4 code sp
 Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
 LLVM cannot drop: 64-bit forms test for zero with `abs(1.0 / b) > 1.0`; the `_small` forms divide as
 doubles, which is exact up to 32 bits and vectorises, and find the zero in a quotient not finite.
+In the same way the one quotient that is too large raises overflow, by a product that only then is,
+and a float that no integer can hold raises invalid, by zero times infinity (as does the least
+integer itself: the oracle is asked before anybody is told).
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ def floor_divide_signed(a, b):
     if abs(1.0 / float64(b)) > 1.0:
         return int64(0)
     if b == -1:
+        if a == -a and a != 0:
+            return a if abs(float64(a) * 1e300) > 1.0 else int64(0)
         return -a
     return a // b
 
@@ -34,6 +39,12 @@ def floor_divide_unsigned(a, b):
 def floor_divide_small(a, b):
     quotient = np.floor(a / b)
     return int64(quotient if abs(quotient) < 1e10 else 0.0)
+
+
+def floor_divide_narrow(a, b, limit):
+    quotient = np.floor(a / b)
+    scaled = (quotient + limit) * (1.7976931348623157e308 / (2.0 * limit - 0.5))
+    return int64(quotient if (abs(quotient) < 1e10) & (scaled > -1.0) else 0.0)
 
 
 def remainder_small(a, b):
@@ -117,20 +128,29 @@ def count_bits(x):
     return (x * uint64(0x0101010101010101)) >> uint64(56)
 
 
+def is_below(x, limit):
+    room = limit - abs(x)
+    return (room + abs(room)) * np.inf > 0.0
+
+
 def truncate_i4(x):
-    inside = (x > -2147483649.0) & (x < 2147483648.0)
-    return int32(x) if inside else int32(-2147483648)
+    return int32(x) if is_below(float64(x), 2147483648.0) else int32(-2147483648)
 
 
 def truncate_i8(x):
+    inside = is_below(float64(x), 9223372036854775808.0)
+    return int64(x) if inside else int64(-9223372036854775808)
+
+
+def truncate_half(x):
     inside = (x >= -9223372036854775808.0) & (x < 9223372036854775808.0)
     return int64(x) if inside else int64(-9223372036854775808)
 
 
 def truncate_u8(x):
     if x >= 9223372036854775808.0:
-        return uint64(truncate_i8(x - 9223372036854775808.0)) ^ uint64(0x8000000000000000)
-    return uint64(truncate_i8(x))
+        return uint64(truncate_half(x - 9223372036854775808.0)) ^ uint64(0x8000000000000000)
+    return uint64(truncate_half(x))
 """
 
 # Once for f8; the f4 forms are made by replacing the names of the types.
@@ -174,7 +194,10 @@ def nextafter_f8(x, y):
     if x == 0:
         return np.copysign(from_bits_f8(int64(1)), y)
     if (x < y) == (x > 0):
-        return from_bits_f8(int64(bits_f8(x) + 1))
+        beyond = from_bits_f8(int64(bits_f8(x) + 1))
+        if abs(beyond) == float64(np.inf):  # as a sum, whose overflow is to be told
+            return x + (x - from_bits_f8(int64(bits_f8(x) - 1)))
+        return beyond
     return from_bits_f8(int64(bits_f8(x) - 1))
 
 
@@ -183,6 +206,9 @@ def spacing_f8(x):
         return float64(np.nan)
     if x == 0:
         return from_bits_f8(int64(1))
+    beyond = x + (x - from_bits_f8(int64(bits_f8(x) - 1)))
+    if abs(beyond) == float64(np.inf):  # x is the largest number: its overflow is to be told
+        return beyond
     return from_bits_f8(int64(bits_f8(x) + 1)) - x
 
 

@@ -71,7 +71,8 @@ class Op:
     identity: Any = None  # reduce rows: NumPy's identity, None if there is none
     reorderable: bool = True  # reduce rows: may NumPy combine in any order of axes
     domain: tuple[tuple[float, float], ...] = ()  # per input: where generated tests sample floats
-    ulps: int = 0  # stated error against NumPy where the op is not exact
+    ulps: int = 0  # where not exact: units in the last place from the truth, in every tier
+    unit: str = ""  # whose last place, if not the result's own: "operand", "sine" (see exactness)
     pure: bool = True
     apart: bool = False  # a twin of a row, for marked nodes: it shares no kernel
     doc: str = ""

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import re
 
+from lazyfuse.codegen.opencl_tangent import TANGENT
+
 C_TYPES = {
     "b1": "uchar",
     "i1": "char",
@@ -368,13 +370,27 @@ T fmin_complex_T(T a, T b) {
 
 # Functions of the device's library. One element is one lane of a vector: the library's vector
 # versions are the faster ones for a single element too.
-_LIBRARY = (
-    "exp exp2 expm1 log log2 log10 log1p asin acos atan sinh cosh tanh asinh acosh atanh cbrt"
-)
+_LIBRARY = "exp2 expm1 log log2 log10 asin acos atan sinh cosh tanh asinh acosh atanh cbrt"
 for _name in _LIBRARY.split():
     _define(f"T {_name}_T(T x) {{\n    return ONE({_name}((V)(x)));\n}}")
 for _name in ("atan2", "hypot", "pow"):
     _define(f"T {_name}_T(T x, T y) {{\n    return ONE({_name}((V)(x), (V)(y)));\n}}")
+# PoCL's is infinite for the largest number with a finite result. The second constant is the
+# exponential of the first to 1e-5 of its last place.
+_define("""
+T exp_T(T x) {
+    T below = x > (T)(709.7) ? x - (T)(0x1.0000000909ap+0) : x;
+    T result = ONE(exp((V)(below)));
+    return x > (T)(709.7) ? result * (T)(0x1.5bf0a8bd8e017p+1) : result;
+}
+""")
+# PoCL's makes zeros, without their sign, of the smallest subnormal numbers.
+_define("""
+T log1p_T(T x) {
+    T result = ONE(log1p((V)(x)));
+    return fabs(x) < (T)(1e-30) ? x : result;
+}
+""")
 # PoCL's vector functions go wrong for subnormal floats beside large ones in the same vector.
 for _name, _small in (("sin", "x"), ("cos", "(T)(1.0)"), ("tan", "x")):
     _define(f"""
@@ -386,6 +402,7 @@ T {_name}_T(T x) {{
 """)
     # so that no other element is in the vector; the others take floats as doubles
     _define(f"T {_name}_alone_T(T x) {{\n    return {_name}_T(x);\n}}", scalar_only=True)
+_define(TANGENT)
 
 _TOKEN = re.compile(r"\b(to_|as_)?([TRNIUMPV]|[FIUBC]\d+)\b")
 _GENERIC = re.compile(r"(?<!\bto)(?<!\bas)_([TP])\b(?=\()")

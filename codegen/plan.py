@@ -39,6 +39,7 @@ class KernelStep:
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
     rechecks: int = 0  # how often the oracle confirmed floating-point conditions
     seen: int = 0  # the conditions that it confirmed
+    culprits: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
     uses: int = 0  # as blocked NumPy, of a size worth compiling
 
     @property

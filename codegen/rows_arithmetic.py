@@ -122,7 +122,10 @@ ARITHMETIC: tuple[Op, ...] = (
     elementwise(
         "floor_divide",
         {
-            "iu": "floor_divide_small(float64({0}), float64({1}))",
+            "i1": "floor_divide_narrow(float64({0}), float64({1}), 128.0)",
+            "i2": "floor_divide_narrow(float64({0}), float64({1}), 32768.0)",
+            "i4": "floor_divide_narrow(float64({0}), float64({1}), 2147483648.0)",
+            "u": "floor_divide_small(float64({0}), float64({1}))",
             "i8": "floor_divide_signed({0}, {1})",
             "u8": "floor_divide_unsigned({0}, {1})",
             "f8": "floor_divide_f8({0}, {1})",

@@ -32,8 +32,11 @@ def _function(
     texts = {"f8": f"vm_{vector_name}({arguments})", "f4": f"vmf_{vector_name}({arguments})"}
     in_c = {"f8": f"{vector_name}_T({arguments})", "f4": f"{vector_name}_T({arguments})"}
     if name in _PERIODIC:
-        in_c["f4"] = f"to_F4({vector_name}_f8(to_F8({arguments})))"
+        of_doubles = "tangent" if name == "tan" else name
+        in_c["f8"] = f"{of_doubles}_T({arguments})"
+        in_c["f4"] = f"to_F4({of_doubles}_f8(to_F8({arguments})))"
         fields["single"] = {"f4": f"{vector_name}_alone_T({arguments})"}
+        fields["unit"] = "" if name == "tan" else "sine"
     return elementwise(name, texts, in_c, cost=cost, domain=domain, ulps=4, **fields)
 
 
@@ -78,6 +81,7 @@ TRANSCENDENTAL: tuple[Op, ...] = (
         cost=40.0,
         domain=_POSITIVE,
         ulps=8,
+        unit="operand",
         flags=("invalid", "over", "under"),
     ),
     elementwise(
@@ -87,6 +91,7 @@ TRANSCENDENTAL: tuple[Op, ...] = (
         cost=40.0,
         domain=_POSITIVE,
         ulps=8,
+        unit="operand",
         flags=("invalid", "over", "under"),
     ),
 )

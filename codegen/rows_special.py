@@ -31,7 +31,9 @@ def _same(dtypes: tuple[Any, ...]) -> Resolved:
 
 def _clipped(x: Array, low: Array, high: Array) -> Array:
     """The loop for bounds that are the same everywhere."""
-    if np.size(low) == 1 == np.size(high) or x.dtype == np.float16:  # that has a loop of its own
+    if np.size(low) == 1 == np.size(high):  # as numbers: NumPy steps along arrays of one element
+        return np.asarray(np.clip(x, np.reshape(low, ()), np.reshape(high, ())))
+    if x.dtype == np.float16:  # that has a loop of its own
         return np.asarray(np.clip(x, low, high))
     raised = np.where((x < low) | (low != low), low, x)
     return np.where((raised > high) | (high != high), high, raised)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lazyfuse.codegen.linearize import Value
+from lazyfuse.codegen.shapes import crosses_itself
 
 Rule = Callable[[Value, Sequence[Value]], "int | None"]
 
@@ -71,7 +72,9 @@ def read_back(value: Value, graph: Sequence[Value]) -> int | None:
         return None
     written = graph[update.src[1]]
     same = written.shape == value.shape and written.dtype == value.dtype
-    return update.src[1] if same else None
+    # where places meet, the last write counts
+    alone = not crosses_itself(value.arg.shape, value.arg.strides)
+    return update.src[1] if same and alone else None
 
 
 RULES: tuple[Rule, ...] = (same_type_cast, involution, double_not, identity_view, read_back)

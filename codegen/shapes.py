@@ -111,3 +111,15 @@ def contiguous_strides(shape: Shape, perm: tuple[int, ...] | None = None) -> tup
         strides[axis] = step
         step *= max(shape[axis], 1)
     return tuple(strides)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def crosses_itself(shape: Shape, strides: tuple[int, ...]) -> bool:
+    """Whether two places of an array may be one element, as in sliding windows."""
+    reach = 0
+    for stride, size in sorted(zip(map(abs, strides), shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False

@@ -25,7 +25,7 @@ from lazyfuse.config import options as options
 __all__ = [*_numpy.__all__, *_face.ADDED]  # NumPy's list is of strings
 
 __version__ = _numpy.__version__  # programs ask which NumPy they have; ours is lazyfuse_version
-__array_api_version__ = _numpy.__array_api_version__
+__array_api_version__ = "2025.12"  # NumPy's may be older; docs/array_api.md says what differs
 
 
 def __getattr__(name: str) -> Any:

@@ -16,14 +16,18 @@ import numpy as np
 
 from lazyfuse import (  # noqa: F401  # each registers its functions
     array,
+    borders,
     computed,
     creation,
     device_functions,
     errstate,
     fallback,
+    inquiry,
+    locations,
     namespaces,
     products,
     protocols,
+    ranges,
     recipes,
     reductions,
     scalars,
@@ -63,7 +67,7 @@ ADDED = (
 )
 """What the main namespace has beyond NumPy's."""
 
-REAL = ("linalg", "fft", "random")
+REAL = ("array_api", "linalg", "fft", "random")
 """Submodules with a file of their own; the rest are made by namespaces.py."""
 
 
@@ -98,7 +102,12 @@ def _residents() -> list[Any]:
 
 def _evaluate(module: Any, *arrays: Any) -> None:
     """Compute the arrays now, together."""
-    module.compute([array.node_of(x) for x in arrays], "lazyfuse.evaluate")
+    module.compute([array.node_of(x) for x in _main(arrays)], "lazyfuse.evaluate")
+
+
+def _main(arrays: tuple[Any, ...]) -> list[Any]:
+    """Arrays of the main namespace in the place of those of `lazyfuse.array_api`."""
+    return [getattr(x, "_array", x) for x in arrays]
 
 
 def _devices(module: Any) -> Any:
@@ -109,7 +118,7 @@ def _devices(module: Any) -> Any:
 _CALLS: dict[str, Callable[..., Any]] = {
     "lazyfuse.accelerate": lambda module, function: module.accelerate(function),
     "lazyfuse.calibrate": lambda module, *args, **named: module.calibrate(*args, **named),
-    "lazyfuse.explain": lambda module, *arrays: module.explain(*arrays),
+    "lazyfuse.explain": lambda module, *arrays: module.explain(*_main(arrays)),
     "lazyfuse.freeze": lambda module, what, /, **named: module.freeze(what, **named),
     "lazyfuse.report": _report,
     "lazyfuse.evaluate": _evaluate,
@@ -208,3 +217,5 @@ def complete(package: dict[str, Any]) -> None:
     for path in namespaces.MODULES:
         if "." not in path and path not in REAL:
             package[path] = sys.modules[f"lazyfuse.{path}"]
+    borders.watch()
+    locations.install()

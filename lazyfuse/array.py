@@ -40,7 +40,7 @@ from lazyfuse.storage import (
     leaf,
     own_value,
 )
-from lazyfuse.subclassing import Kind
+from lazyfuse.subclassing import Kind, kind_for_others
 from lazyfuse.views import (
     ORIGIN,
     Array,
@@ -97,6 +97,7 @@ class ndarray(metaclass=Kind):  # noqa: N801  # NumPy's spelling
     _view: Array
 
     _origin = ORIGIN  # where every `_view` starts
+    __class__ = property(kind_for_others)
     __hash__ = None  # type: ignore[assignment]
 
 

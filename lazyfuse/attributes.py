@@ -110,7 +110,7 @@ class Flags:
 
     def __getattr__(self, name: str) -> Any:
         if name == "owndata":
-            return self._array._base is None
+            return _get_base(self._array) is None
         return getattr(self._real(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -184,17 +184,17 @@ class flatiter:  # noqa: N801  # NumPy's spelling
         return wrap(gather(self._array).flat[real_operand(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        value = real_operand(value)
-        writable(self._array, "flat").flat[real_operand(key)] = value
+        real = writable(self._array, "flat")  # first, so that a value in this memory stays there
+        real.flat[real_operand(key)] = real_operand(value)
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError("Cannot delete iterator elements")
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: Any = None, /, *, copy: Any = None) -> Array:
         flat = export(self._array).flat.__array__()
         return flat if dtype is None else flat.astype(dtype)
 
-    def copy(self) -> Any:
+    def copy(self, /) -> Any:
         """A flat copy of the array."""
         return self._array.flatten()  # type: ignore[attr-defined]
 
@@ -221,6 +221,20 @@ class flatiter:  # noqa: N801  # NumPy's spelling
 
     __hash__ = None  # type: ignore[assignment]
 
+
+def document(ours: type, theirs: type) -> None:
+    """Give the attributes and methods of a class of ours the documentation of NumPy's class."""
+    for name, found in list(vars(ours).items()):
+        if name.startswith("_") or not hasattr(theirs, name):
+            continue
+        text = getattr(theirs, name).__doc__
+        if isinstance(found, property):
+            setattr(ours, name, property(found.fget, found.fset, found.fdel, text))
+        else:
+            found.__doc__ = text
+
+
+document(flatiter, np.flatiter)
 
 # ------------------------------------------------------------------------------------ geometry
 
@@ -296,7 +310,7 @@ def _part(self: ndarray, name: str) -> Any:
 
 
 def _set_real(self: ndarray, value: Any) -> None:
-    _get_real(self)[...] = value
+    _get_real(self)[...] = _as_array(value)
 
 
 def _set_imag(self: ndarray, value: Any) -> None:
@@ -305,7 +319,12 @@ def _set_imag(self: ndarray, value: Any) -> None:
     if dtype_of(self).kind == "O":
         pinned(self).imag = real_operand(value)
     else:
-        _get_imag(self)[...] = value
+        _get_imag(self)[...] = _as_array(value)
+
+
+def _as_array(value: Any) -> Any:
+    """Numbers and lists as arrays, which convert where a Python number would be refused."""
+    return value if isinstance(value, ndarray) else np.asarray(real_operand(value))
 
 
 def _get_base(self: ndarray) -> Any:
@@ -319,7 +338,7 @@ def _get_base(self: ndarray) -> Any:
     elif storage is not None and storage.shared() and storage.roots is not None:
         # memory that is somebody's for good: a buffer, a file
         base = next((root.array.base for root in storage.roots if root.own < 0), None)
-    return wrap_shared(base) if isinstance(base, np.ndarray) else base
+    return wrap_shared(base) if type(base) is np.ndarray else base
 
 
 def _set_flat(self: ndarray, value: Any) -> None:

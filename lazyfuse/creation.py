@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, overrides
+from lazyfuse import fallback, overrides, places
 from lazyfuse.array import (
     alone,
     full_node,
@@ -35,12 +35,35 @@ _NoValue = np._NoValue
 _SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
 
 
-def _plain_object(value: Any) -> Any:
-    """A list as NumPy should see it: with real arrays in the place of ours."""
+def _plain_object(value: Any, dtype: Any) -> Any:
+    """A list as NumPy should see it: with real arrays in the place of ours.
+
+    An array of objects keeps the arrays themselves; the numbers in it are never lazy.
+    """
     kind = type(value)
     if (kind is list or kind is tuple) and len(value) <= _SCANNED:
-        return value if PLAIN.issuperset(map(type, value)) else fallback.gathered(value)
+        if PLAIN.issuperset(map(type, value)):
+            return value
+        try:
+            keeps = dtype is not None and np.dtype(dtype).hasobject
+            return _real_items(value, scalar if keeps else ndarray)
+        except RecursionError:  # a list that contains itself: NumPy has a limit of its own
+            return value
     return value
+
+
+def _real_items(value: Any, kind: type) -> Any:
+    """Nested lists with real values in the place of lazy scalars, and of arrays if that is `kind`.
+
+    Other objects are the elements of the array to be, and remain what they are.
+    """
+    own = type(value)
+    if own is list or own is tuple:
+        items = [_real_items(x, kind) for x in value]
+        if all(new is old for new, old in zip(items, value, strict=False)):
+            return value  # it may be an element itself
+        return items if own is list else tuple(items)
+    return fallback.gathered(value) if own is scalar or own is kind else value
 
 
 def _finish(value: Any, source: Any) -> Any:
@@ -77,7 +100,7 @@ def array(
     """As `numpy.array`."""
     usual = copy is True and order == "K" and not ndmin and like is None and not subok
     if usual and type(object) is list and ndmax is _NoValue and len(object) <= _SCANNED:
-        return wrap(fallback.call(np.array, [_plain_object(object), dtype], {}))
+        return wrap(fallback.call(np.array, [_plain_object(object, dtype), dtype], {}))
     if _overrides(like):
         named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, "like": like}
         return overrides.call_function(np.array, (object, dtype), named)
@@ -90,7 +113,7 @@ def array(
         named["ndmax"] = ndmax
     if kind is ndarray or kind is scalar:
         return fallback.run(np.array, "array", (object, dtype), named)
-    return _finish(fallback.call(np.array, [_plain_object(object), dtype], named), object)
+    return _finish(fallback.call(np.array, [_plain_object(object, dtype), dtype], named), object)
 
 
 def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
@@ -118,6 +141,8 @@ def asarray(
     kind = type(a)
     if kind is ndarray and dtype is None and order is None and not copy and device is None:
         return a
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(asarray, device, a, dtype, order, copy=copy, like=like)
     return _as_array(np.asarray, a, dtype, order, device, copy, like)
 
 
@@ -135,6 +160,8 @@ def asanyarray(
     kind = type(a)
     if kind is ndarray and dtype is None and order is None and not copy and device is None:
         return a
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(asanyarray, device, a, dtype, order, copy=copy, like=like)
     return _as_array(np.asanyarray, a, dtype, order, device, copy, like)
 
 
@@ -150,7 +177,7 @@ def _as_array(
         if getattr(a, "_small", None) is None and copy is not False and device in (None, "cpu"):
             return _converted(a, dtype, order, bool(copy), 0)
         return fallback.run(function, "asarray", (a, dtype, order), named)
-    return _finish(fallback.call(function, [_plain_object(a), dtype, order], named), a)
+    return _finish(fallback.call(function, [_plain_object(a, dtype), dtype, order], named), a)
 
 
 @implements(np.ascontiguousarray)
@@ -210,6 +237,8 @@ def empty(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.empty`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(empty, device, shape, dtype, order, like=like)
     if _overrides(like):
         named = {"device": device, "like": like}
         return overrides.call_function(np.empty, (shape, dtype, order), named)
@@ -231,6 +260,8 @@ def zeros(
     if like is None and device is None and (kind is tuple or kind is int):
         model = np.zeros(shape, dtype, order)
         return _filled(model, 0) if _is_recorded(model) else wrap(model)
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(zeros, device, shape, dtype, order, like=like)
     if _overrides(like):
         named = {"device": device, "like": like}
         return overrides.call_function(np.zeros, (shape, dtype, order), named)
@@ -245,6 +276,8 @@ def ones(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.ones`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(ones, device, shape, dtype, order, like=like)
     if _overrides(like):
         named = {"device": device, "like": like}
         return overrides.call_function(np.ones, (shape, dtype, order), named)
@@ -262,6 +295,8 @@ def full(
     like: Any = None,
 ) -> Any:
     """As `numpy.full`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(full, device, shape, fill_value, dtype, order, like=like)
     if _overrides(like):
         named = {"dtype": dtype, "order": order, "device": device, "like": like}
         return overrides.call_function(np.full, (shape, fill_value), named)
@@ -305,6 +340,8 @@ def empty_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.empty_like`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(empty_like, device, prototype, dtype, order, subok, shape)
     return wrap(_model(prototype, dtype, order, subok, shape, device))
 
 
@@ -319,6 +356,8 @@ def zeros_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.zeros_like`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(zeros_like, device, a, dtype, order, subok, shape)
     model = _model(a, dtype, order, subok, shape, device)
     return _filled(model, np.zeros(1, model.dtype)[0])
 
@@ -334,6 +373,8 @@ def ones_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.ones_like`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(ones_like, device, a, dtype, order, subok, shape)
     return _filled(_model(a, dtype, order, subok, shape, device), 1)
 
 
@@ -349,4 +390,6 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.full_like`."""
+    if device is not None and places.is_elsewhere(device):
+        return places.placed(full_like, device, a, fill_value, dtype, order, subok, shape)
     return _filled_with(_model(a, dtype, order, subok, shape, device), fill_value)

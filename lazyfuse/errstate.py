@@ -1,7 +1,7 @@
 """NumPy's floating-point error state, and what it means for recording.
 
 Owns the wrappers of `seterr` and `errstate`, and how an operation that is recorded while a
-condition is ignored says so: its place in the source (`Node.where`) is a `Quiet` one. Recording is
+condition is ignored says so: its place in the source (`Node.where`) is a `Place`. Recording is
 allowed while every condition is "warn" or "ignore"; with "raise", "call", "print" or "log" an
 operation has to run where it stands.
 """
@@ -9,7 +9,7 @@ operation has to run where it stands.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -22,21 +22,52 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAIN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 BITS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}  # as NumPy's and the kernels' flags
 
+plain = True
+"""Whether the state that was set through lazyfuse is NumPy's default."""
+
 _entered: list[Any] = []  # of all threads: only without any is everybody's state the default
 _listeners: list[Callable[[bool], None]] = []
+_finishers: list[Callable[[], None]] = []
 
 
-class Quiet(tuple[CodeType, int]):
-    """A place in the source at which some conditions were ignored: never warn of them later."""
+class Place(tuple[CodeType, int]):
+    """A place in the source, and what to know there when a condition is told later.
 
-    ignored: int
+    `ignored`: the bits of the conditions that were ignored there: never warn of them. `filters`:
+    Python's filters of warnings, if others than usual were in force. `name`: NumPy's name for what
+    was recorded there as several operations, which tell each condition (`told`) once.
+    """
+
+    ignored = 0
+    filters: Sequence[tuple[Any, ...]] = ()
+    name = ""
+    told = 0
 
     @classmethod
-    def at(cls, where: tuple[CodeType, int], ignored: int) -> Quiet:
-        """`where`, with the bits of the conditions that are ignored there."""
+    def like(cls, where: tuple[CodeType, int], **facts: Any) -> Place:
+        """`where` with more `facts` about it."""
         place = cls(where)
-        place.ignored = ignored
+        place.__dict__.update(getattr(where, "__dict__", {}), **facts)
         return place
+
+    def is_silent(self, words: str, module: str, line: int) -> bool:
+        """Whether the filters here ignore a RuntimeWarning with these words."""
+        for action, message, category, source, number in self.filters:
+            if (
+                _fits(message, words)
+                and issubclass(RuntimeWarning, category)
+                and _fits(source, module)
+                and number in (0, line)
+            ):
+                return bool(action == "ignore")
+        return False
+
+
+def _fits(pattern: Any, text: str) -> bool:
+    """Whether a part of a filter (None, a text or a pattern) allows `text`."""
+    if pattern is None or type(pattern) is str:
+        return pattern is None or pattern == text
+    return pattern.match(text) is not None
 
 
 def ignored_bits() -> int:
@@ -60,8 +91,22 @@ def on_change(listener: Callable[[bool], None]) -> None:
     _listeners.append(listener)
 
 
+def on_handling(finisher: Callable[[], None]) -> None:
+    """Call `finisher()` before conditions are handled in another way than by warning of them."""
+    _finishers.append(finisher)
+
+
+def _finish_before(state: Mapping[str, Any]) -> None:
+    """What was recorded in another `state` is told of as there, not by an exception here."""
+    if must_run_at_once():
+        with np.errstate(**state):
+            for finisher in _finishers:
+                finisher()
+
+
 def changed() -> None:
     """Tell the listeners whether the state of this and every other thread is NumPy's default."""
+    global plain
     plain = not _entered and np.geterr() == PLAIN
     for listener in _listeners:
         listener(plain)
@@ -71,6 +116,7 @@ def changed() -> None:
 def seterr(*args: Any, **kwargs: Any) -> dict[str, str]:
     """As `numpy.seterr`."""
     before: dict[str, str] = np.seterr(*args, **kwargs)  # type: ignore[assignment]
+    _finish_before(before)
     changed()
     return before
 
@@ -79,7 +125,13 @@ class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
     """As `numpy.errstate`."""
 
     def __enter__(self) -> None:
+        before = np.geterr()
         super().__enter__()
+        try:
+            _finish_before(before)
+        except BaseException:  # a warning that the user has made an error
+            super().__exit__(None, None, None)
+            raise
         _entered.append(self)
         changed()
 

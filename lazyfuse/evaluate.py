@@ -6,6 +6,7 @@ Never imports the array type: it speaks of nodes and numpy arrays.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from weakref import ref
 
 import numpy as np
 
-from lazyfuse import config, floating, hardware, outcomes, report, residency, tracing
+from lazyfuse import config, errstate, floating, hardware, outcomes, report, residency, tracing
 from lazyfuse.codegen import interpret
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Node, source_line, topological
@@ -111,6 +112,9 @@ def finish(before: Sequence[ref[Node]], reason: str) -> None:
     known = {id(each) for each in before}
     with held():
         _evaluate(_recorded.frontier(before=known), reason, ())
+
+
+errstate.on_handling(functools.partial(finish, (), "errstate"))
 
 
 def uses() -> dict[int, int]:

@@ -153,7 +153,9 @@ class Run(Values):
         shape = self.shape(step.domain_of)
         self.overwrites = False
         inputs = [self.operand(index) for index in step.inputs]
-        donors = self.donors(step, last, shape) if step.may_reuse and last else None
+        # not the first time: the oracle may want to see what raised conditions
+        reuses = step.may_reuse and last and step.ready
+        donors = self.donors(step, last, shape) if reuses else None
         outputs, pending, made = self.outputs(step, shape, inputs, donors)
         if self.overwrites:
             self.settle()  # while everything that is under way can be run again
@@ -170,7 +172,7 @@ class Run(Values):
         for index, array in made:
             self.env[index] = array
         if flags:
-            self.tell(step, flags, None if spoiled else self.sources_of(step))
+            self.tell(step, flags, None if spoiled else self.sources_of(step), outputs)
         return outputs
 
     def started(
@@ -299,6 +301,8 @@ class Run(Values):
         if lowered.temporaries:
             arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
+        if program.source.language == "numpy" and isinstance(flags, int):
+            step.seen |= flags  # what NumPy itself has told needs no confirmation
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)

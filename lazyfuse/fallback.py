@@ -6,6 +6,7 @@ Arrays that NumPy writes into (`out=`, `copyto`, `put`, ...) are written through
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import sys
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import overrides
-from lazyfuse.array import direct, gather, ndarray, wrap, wrap_shared, writable
+from lazyfuse import indexing, overrides
+from lazyfuse.array import direct, export, gather, ndarray, wrap, wrap_shared, writable
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
@@ -313,7 +314,25 @@ def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) 
     kept: Kept = []
     named = {name: _with_real_array(value, kept) for name, value in kwargs.items()}
     result = function(*[_with_real_array(value, kept) for value in args], **named)
+    if type(result) is np.ndarray and result.dtype.kind == "O":
+        _unveil(result)
     return next((ours for real, ours in kept if real is result), result)
+
+
+def _assign_foreign(real: Any, key: Any, value: Any) -> None:
+    real[key] = _with_real_array(value, [])
+    if real.dtype.kind == "O":
+        _unveil(real)
+
+
+indexing.assign_foreign = _assign_foreign
+
+
+def _unveil(objects: Any) -> None:
+    """Put the objects themselves in the place of what NumPy was shown of them."""
+    for index in np.ndindex(objects.shape):
+        if type(objects[index]) is _Foreign:
+            objects[index] = objects[index]._value
 
 
 def _with_real_array(value: Any, kept: Kept) -> Any:
@@ -335,7 +354,21 @@ class _Foreign:
         return to_numpy(self._value.__array__(*args, **kwargs), self._kept)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._value, name)
+        found = getattr(self._value, name)
+        return _wrapping(found) if name == "__array_wrap__" else found
+
+
+def _wrapping(method: Callable[..., Any]) -> Callable[..., Any]:
+    """An `__array_wrap__` as NumPy may call it: it sees our arrays, our ufunc, its own object."""
+
+    def array_wrap(result: Any, context: Any = None, *rest: Any) -> Any:
+        if context is not None:
+            function, args, place = context
+            shown = [x._value if type(x) is _Foreign else from_numpy(x, []) for x in args]
+            context = OURS.get(function, function), tuple(shown), place
+        return method(from_numpy(result, []), context, *rest)
+
+    return array_wrap
 
 
 def _dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -368,7 +401,37 @@ def run(
         kept = loans + kept
     if any(type(ours) is ndarray and ours._small is None for _real, ours in kept):
         count(name, sys._getframe(1))
+        if type(result) not in _WRAP and isinstance(result, _HOLDERS) and _holds(result, kept):
+            return function(*_lent(args), **_lent(kwargs))
     return from_numpy(result, kept)
+
+
+_HOLDERS = (np.ndarray, ctypes.Array)
+"""Results that remain NumPy's own: subclasses of its array, and what is made for C."""
+
+
+def _holds(result: Any, kept: Kept) -> bool:
+    """Whether a result that stays NumPy's looks at the memory of an array of ours."""
+    if not isinstance(result, np.ndarray):
+        return True
+    parts = [part for part in (result, getattr(result, "_mask", None)) if part is not None]
+    return any(
+        type(ours) is ndarray and np.may_share_memory(part, real)
+        for part in parts
+        for real, ours in kept
+    )
+
+
+def _lent(value: Any) -> Any:
+    """`value` with the memory of our arrays in it as somebody outside may keep it."""
+    kind = type(value)
+    if kind is ndarray:
+        return export(value)
+    if kind in (list, tuple):
+        return kind([_lent(item) for item in value])
+    if kind is dict:
+        return {key: _lent(item) for key, item in value.items()}
+    return gathered(value)
 
 
 def run_writing(
@@ -389,6 +452,8 @@ def run_writing(
         key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
         for key, value in kwargs.items()
     }
+    if overrides.of_functions.find(args) and hasattr(function, "_implementation"):
+        return overrides.call_function(function, args, kwargs)
     result = function(*real_args, **named)
     count(name, sys._getframe(1))
     return from_numpy(result, loans + kept)

@@ -141,6 +141,7 @@ _SIGNS = {
 SCOPE: dict[str, Any] = {
     "__package__": "lazyfuse",
     "__name__": __name__,
+    "__warningregistry__": None,  # as in every module: see locations.py
     "CANONICAL": CANONICAL,
     "INSIDE": INSIDE,
     "Node": Node,

@@ -6,6 +6,7 @@ and the user's line that recorded it. Imports nothing of arrays or devices.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import errstate
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.op import Op
+from lazyfuse.errstate import Place
 
 # NumPy's bits, which the devices use too, with the name of the errstate key and NumPy's wording.
 CONDITIONS = (
@@ -23,7 +26,7 @@ CONDITIONS = (
     (4, "under", "underflow"),
     (8, "invalid", "invalid value"),
 )
-UNDER = 4
+DIVIDE, OVER, UNDER, INVALID = 1, 2, 4, 8
 ALL = 15
 # Python shows a warning once per location and module: one registry for each file.
 _registries: dict[str, dict[Any, Any]] = {}
@@ -50,42 +53,128 @@ def collecting() -> Iterator[Flags]:
 
 
 def is_wanted(bits: int) -> bool:
-    """Whether any condition in `bits` is to be told in the present context."""
+    """Whether any condition in `bits` may have to be told in the present context."""
     state: dict[str, Any] = dict(np.geterr())
-    return any(bits & bit and state[name] != "ignore" for bit, name, _ in CONDITIONS)
+    return any(bits & bit and not _is_ignored(bit, state[name], ()) for bit, name, _ in CONDITIONS)
+
+
+def _is_ignored(bit: int, state: str, where: Any) -> bool:
+    """Whether a condition was ignored where it was recorded, or is now by others' error states.
+
+    What was recorded before an `errstate` of ours began is told as if NumPy had computed it there.
+    """
+    if getattr(where, "ignored", 0) & bit:
+        return True
+    return state == "ignore" and (bit == UNDER or errstate.plain or where is None)
 
 
 # Their vector forms raise "invalid" for quiet NaN, or run an arm whose result is thrown away.
-_MISREPORTING = frozenset(
+_COMPARING = frozenset(
     "less less_equal greater greater_equal maximum minimum fmax fmin clip clip_each where sign "
-    "rint cast floor_divide remainder fmod power float_power nextafter heaviside logaddexp "
-    "logaddexp2 hypot arctan2 copysign isfinite isnan isinf".split()
+    "heaviside isfinite isnan isinf".split()
 )
+_MISREPORTING = _COMPARING.union(
+    "rint cast floor_divide remainder fmod power float_power nextafter logaddexp "
+    "logaddexp2 hypot arctan2 copysign spacing".split()
+)
+_OF_PARTS = ("divide", "reciprocal")  # misreported of complex numbers only
 
 
-def misreports(op: Op) -> bool:
+def misreports(op: Op, node: Node) -> bool:
     """Whether an operation can raise hardware flags that NumPy does not report."""
     name = op.name.removesuffix(".reduce")
+    if name in _OF_PARTS:
+        return bool(node.dtype.kind == "c")
     return name in _MISREPORTING or (op.kind == "map" and not op.exact)
+
+
+def is_ambiguous(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
+    """Whether more than one operation of a kernel may have raised its flags."""
+    names = {name for bit, name, _ in CONDITIONS if bits & bit}
+    return sum(not names.isdisjoint(raises(op, node.arg)) for op, node in operations) > 1
+
+
+def attributed(
+    bits: int, operations: list[tuple[Op, Node]], known: Sequence[int]
+) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """A kernel's conditions, each with the operations that are `known` to raise it (if none: all).
+
+    What one operation raises is told after what the operations before it raise, as in NumPy.
+    """
+    pairs = list(zip(operations, known, strict=True))
+    found = [(bits & seen, [each]) for each, seen in pairs if bits & seen]
+    for _, seen in pairs:
+        bits &= ~seen
+    return [*found, (bits, operations)] if bits else found
+
+
+def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
+    """The conditions that results bear out, of those that the operations can raise.
+
+    After a comparison a NaN says nothing. Integers bear out all: they raise no more than NumPy's.
+    """
+    names = {name for op, node in operations for name in raises(op, node.arg)}
+    possible = sum(bit for bit, name, _ in CONDITIONS if name in names)
+    quiet = not any(op.name.removesuffix(".reduce") in _COMPARING for op, _ in operations)
+    bits = UNDER
+    for array in outputs:
+        if array.dtype.kind not in "fc":
+            bits |= ALL
+        elif not np.isfinite(array).all():
+            bits |= DIVIDE | OVER if np.isinf(array).any() else 0
+            bits |= INVALID if quiet and np.isnan(array).any() else 0
+    return bits & possible
 
 
 def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
     """Warn of each condition in `bits` as the error state of the present context asks."""
     state: dict[str, Any] = dict(np.geterr())
     for bit, name, text in CONDITIONS:
-        if not bits & bit or state[name] == "ignore":
+        if not bits & bit:
             continue
         op, node = _culprit(name, operations)
-        if getattr(node.where, "ignored", 0) & bit:
-            continue  # recorded where this condition was ignored
+        if _is_ignored(bit, state[name], node.where):
+            continue
         file, line, _ = source_line(node.where)
-        spelled = node.arg.name if op.kind == "host" else op.name
-        spelled = "reduce" if op.kind == "reduce" else spelled
-        words = f"{text} encountered in {spelled}"
-        if state[name] == "raise":
-            raise FloatingPointError(words)
+        words = f"{text} encountered in {_spelled(op, node)}"
+        if isinstance(node.where, Place):
+            place = node.where
+            if place.told & bit or place.is_silent(words, _module(file), line):
+                continue
+            place.told |= bit if place.name else 0
+        if _is_handled(state[name], bit, text, words):
+            continue
         registry = _registries.setdefault(file, {})
         warnings.warn_explicit(words, RuntimeWarning, file, line, registry=registry)
+
+
+def _is_handled(state: str, bit: int, text: str, words: str) -> bool:
+    """Do as NumPy does in an error state that asks for more than a warning."""
+    if state == "raise":
+        raise FloatingPointError(words)
+    handler: Any = np.geterrcall()
+    if state == "call":
+        handler(text, bit)
+    elif state == "log":
+        handler.write(f"Warning: {words}\n")
+    elif state == "print":
+        sys.stderr.write(f"Warning: {words}\n")
+    return state in ("call", "log", "print")
+
+
+def _spelled(op: Op, node: Node) -> str:
+    """NumPy's name for an operation."""
+    if isinstance(node.where, Place) and node.where.name:
+        return node.where.name
+    if op.kind == "host":
+        name: str = node.arg.name
+        return name
+    return "reduce" if op.kind == "reduce" else op.name
+
+
+def _module(file: str) -> str:
+    """The module that `warnings.warn_explicit` takes a file for."""
+    return file.removesuffix(".py") or "<unknown>"
 
 
 def raises(op: Op, arg: Any) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ Owns the rules and their reason codes. Knows nodes, not arrays; what runs them i
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Container, Sequence
 from weakref import ref
 
 from lazyfuse import composite, config, parameters, tracing
 from lazyfuse.codegen.graph import Node, topological
+from lazyfuse.errstate import Place
 
 # A launch costs some ten microseconds: that many element operations are worth one.
 WORTH_A_LAUNCH = 1 << 18
@@ -32,17 +34,21 @@ class Pending:
         "elements",
         "elements_due",
         "evaluate",
+        "filters",
         "last",
         "lines",
         "looping",
         "nodes",
         "nodes_due",
         "nodes_planned",
+        "place",
         "rounds",
     )
 
     def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
         self.evaluate = evaluate
+        self.filters = warnings.filters  # those that are usual: contexts have lists of their own
+        self.place = Place()  # the last one that was marked
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # that came since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each came since the last sink
@@ -55,6 +61,8 @@ class Pending:
         """Called once for each recorded node; may evaluate what was recorded before it."""
         where = node.where
         if where is not None:
+            if warnings.filters is not self.filters:
+                self.mark(node)
             line = (id(where[0]) << 20) + where[1]  # hashing a code object hashes its text
             if not composite.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
@@ -69,6 +77,17 @@ class Pending:
         self.elements += size
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
             self.check_limits(node)
+
+    def mark(self, node: Node) -> None:
+        """Unusual filters of warnings are in force: the node's place in the source keeps them."""
+        where = node.where
+        assert where is not None
+        if isinstance(where, Place):
+            where.filters = warnings.filters
+            return
+        if self.place != where or self.place.filters is not warnings.filters:
+            self.place = Place.like(where, filters=warnings.filters)
+        node.where = self.place
 
     def check_limits(self, newest: Node) -> None:
         """Look whether the graph or what it keeps alive has grown beyond the budget."""

@@ -127,6 +127,19 @@ def memory_of(device: Device) -> Any:
     return getattr(device, "memory", None)
 
 
+def with_memory() -> list[str]:
+    """The names of the devices whose memory is not ours, as far as that shows unopened."""
+    lost = {device.traits.name for device in _lost}
+    return [
+        entry.name
+        for entry in registry.devices()
+        if entry.available
+        and entry.traits is not None
+        and not entry.traits.shares_memory
+        and entry.name not in lost
+    ]
+
+
 def _apply(device: Any) -> None:
     """Hand the options to a device, as far as it has the setters."""
     options = config.options

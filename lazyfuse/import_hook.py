@@ -58,6 +58,14 @@ class _Rewriter(ast.NodeTransformer):
             node.module = counterpart(node.module) or node.module
         return node
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """NumPy's compiled code takes nothing but its own array from a class's `__array__`."""
+        self.generic_visit(node)
+        for item in node.body:
+            if isinstance(item, ast.FunctionDef) and item.name == "__array__":
+                item.decorator_list.insert(0, ast.copy_location(_answering(), item))
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """`importlib.import_module("numpy")` and `__import__("numpy")`, names spelled out."""
         self.generic_visit(node)
@@ -74,10 +82,16 @@ def _alias(like: ast.alias, name: str, bound: str) -> ast.alias:
     return ast.copy_location(ast.alias(name, bound), like)
 
 
+def _answering() -> ast.expr:
+    """The decorator that makes NumPy's arrays of what a method returns."""
+    return ast.parse("__import__('lazyfuse.borders').borders.answering", mode="eval").body
+
+
 def compile_rewritten(source: bytes | str, path: str) -> CodeType:
     """Compile a program's source with NumPy replaced."""
     tree = ast.parse(source, path)
-    code: CodeType = compile(_Rewriter().visit(tree), path, "exec", dont_inherit=True)
+    tree = ast.fix_missing_locations(_Rewriter().visit(tree))
+    code: CodeType = compile(tree, path, "exec", dont_inherit=True)
     return code
 
 

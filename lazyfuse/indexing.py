@@ -77,7 +77,7 @@ def is_basic(key: Any) -> bool:
 
 def real_key(key: Any) -> Any:
     """A key as NumPy may have it: our arrays evaluated, NumPy's integers as Python's."""
-    if isinstance(key, tuple):
+    if issubclass(type(key), tuple):
         return tuple([_real_part(part) for part in key])
     return _real_part(key)
 
@@ -86,11 +86,11 @@ def _real_part(part: Any) -> Any:
     kind = type(part)
     if kind in BASIC:
         return part
-    if isinstance(part, np.integer):
-        return int(part)
-    if type(part) in OURS:
+    if kind in OURS:
         value = real_operand(part)
         return int(value) if isinstance(value, np.integer) else value
+    if issubclass(kind, np.integer):
+        return int(part)
     if kind is list or kind is tuple:
         return real_list(part)
     if kind not in PLAIN and kind is not Real and hasattr(kind, "__array__"):
@@ -181,6 +181,11 @@ def _is_pick(key: Any, rank: int) -> bool:
     return type(key) is tuple and len(key) == rank and all(type(part) is int for part in key)
 
 
+def _holds(small: Array, key: Any, value: Any) -> bool:
+    """Whether a write keeps the very object: an array as an element of an array of objects."""
+    return type(value) is ndarray and small.dtype.kind == "O" and _is_pick(key, small.ndim)
+
+
 def _open(key: Any) -> Any:
     """A basic key that never reads memory: with `...`, NumPy gives a 0-d view, not a scalar."""
     if type(key) is not tuple:
@@ -230,11 +235,28 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                 return
         _write(self, key, value)
         return
-    if type(value) in OURS:
-        value = real_operand(value)
     if type(key) is not int and type(key) is not slice and not is_basic(key):
         key = real_key(key)
-    small[key] = value
+    if type(value) in OURS and not (small.dtype.hasobject and _holds(small, key, value)):
+        value = real_operand(value)
+    try:
+        small[key] = value
+    except ValueError as error:
+        _store_foreign(error, small, key, value)
+
+
+def _store_foreign(error: ValueError, real: Array, key: Any, value: Any) -> None:
+    """Write `value` after all, if NumPy refused it only since its `__array__` gives ours."""
+    if not str(error).startswith("object __array__ method not producing an array"):
+        raise error
+    assign_foreign(real, key, value)
+
+
+def _no_foreign(real: Array, key: Any, value: Any) -> None:
+    raise NotImplementedError("lazyfuse.fallback was not imported")
+
+
+assign_foreign = _no_foreign  # for objects whose `__array__` gives one of our arrays: fallback.py
 
 
 def _write(self: ndarray, key: Any, value: Any) -> None:
@@ -299,7 +321,10 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
     if type(value) in OURS:
         value = real_operand(value)
     real = writable(self, "indexed assignment")
-    real[key] = value
+    try:
+        real[key] = value
+    except ValueError as error:
+        _store_foreign(error, real, key, value)
 
 
 def _write_region(self: ndarray, key: Any, value: Any) -> None:
@@ -340,9 +365,13 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
 
 def _converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
     """A list, a text or anything else as an array of the dtype that it is written to."""
-    own = np.shape(value)
-    converted = np.empty(own if _fits(own, shape) else shape, dtype)
-    converted[...] = value  # raises
+    try:
+        own = np.shape(value)
+        converted = np.empty(own if _fits(own, shape) else shape, dtype)
+        converted[...] = value  # raises
+    except ValueError as error:
+        converted = np.empty(shape, dtype)
+        _store_foreign(error, converted, ..., value)
     return converted
 
 

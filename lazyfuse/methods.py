@@ -17,7 +17,7 @@ from weakref import getweakrefcount
 
 import numpy as np
 
-from lazyfuse import evaluate
+from lazyfuse import evaluate, subclassing
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -154,7 +154,7 @@ def view(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
         return result if dtype is not None else view(self)
     if kind is ndarray:
         return view(result)
-    return export(result).view(kind)
+    return subclassing.own(export(result), result).view(kind)
 
 
 def _view_dtype(self: ndarray, /, dtype: Any) -> Any:
@@ -231,8 +231,8 @@ def astype(
     target = np.dtype(dtype)
     source = dtype_of(self)
     if isinstance(copy, np._CopyMode):
-        copy = copy is np._CopyMode.ALWAYS
-    if target not in CANONICAL:
+        np.empty(0).astype(target, copy=copy)  # refused
+    if target not in CANONICAL or casting == "same_value":  # which depends on the values
         return wrap(gather(self).astype(dtype, order, casting, subok, copy))
     if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):
         some = np.ones((1,) * min(1, len(shape_of(self))), source)
@@ -350,16 +350,17 @@ def __iter__(self: ndarray, /) -> Iterator[Any]:
         raise TypeError("iteration over a 0-d array")
     if small is not None and len(shape) == 1:
         return iter(small)
-    gather(self)
     return _elements(self) if len(shape) == 1 else _rows(self, shape[0])
 
 
 def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
+    gather(self)
     for index in range(count):
         yield self[index]  # type: ignore[index]
 
 
 def _elements(self: ndarray, /) -> Iterator[Any]:
+    gather(self)
     node = self._node
     count = shape_of(self)[0]
     if node is None or node.value is None:

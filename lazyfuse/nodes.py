@@ -32,7 +32,7 @@ def caller() -> Where:
             break
         frame = back
     where = (frame.f_code, frame.f_lasti)
-    return where if _plain else errstate.Quiet.at(where, errstate.ignored_bits())
+    return where if _plain else errstate.Place.like(where, ignored=errstate.ignored_bits())
 
 
 def captured_copy(value: Array) -> Node:

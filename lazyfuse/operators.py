@@ -38,6 +38,8 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import TABLE as TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
+from lazyfuse.naming import are_scalars, name_steps
+from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
 from lazyfuse.views import Array, DType, keep_order, result_order
 
@@ -45,6 +47,8 @@ WEAK = frozenset((int, float, complex))
 STRONG = {np.dtype(char).type: CANONICAL[np.dtype(char)] for char in "?bBhHiIlLqQefdgFDG"}
 PLAIN = WEAK | {bool} | set(STRONG)
 STRONG[bool] = np.dtype(bool)
+
+_SEQUENCES = (str, bytes, bytearray, list, tuple)
 
 _CONSTANT_LIMIT = 1024
 _constants: dict[tuple[Any, DType], Node] = {}
@@ -151,15 +155,38 @@ def _grows(left: Any, right: Any) -> bool:
 
 def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` for operands that are neither arrays nor numbers."""
+    if type(self) is not ndarray and isinstance(other, _SEQUENCES):
+        return run_now(spec, self, other, swapped)  # a number repeats a sequence, for example
     if type(other) in (list, tuple):
         return binary(spec, self, as_real(other), swapped)
     function = override(other, spec.op.ufunc)
     if function is not None:
         return function(other, self) if swapped else function(self, other)
-    if getattr(type(other), "__array_ufunc__", True) is None:
+    if _defers(other, "" if spec.compares else spec.names[1], swapped):
         return NotImplemented
     name = spec.names[1] if swapped else spec.names[0]
-    return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
+    try:
+        return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
+    except ValueError as error:
+        if not str(error).startswith("object __array__ method not producing an array"):
+            raise
+    # our ufunc knows objects that give arrays of ours
+    function = registry.OURS.get(spec.op.ufunc, spec.op.ufunc)
+    return function(other, self) if swapped else function(self, other)
+
+
+def _defers(other: Any, reflected: str, swapped: bool) -> bool:
+    """Whether Python shall ask `other`, which has the method `reflected` ("": it compares).
+
+    NumPy leaves the work to whoever wants nothing to do with ufuncs; and Python asks a subclass of
+    NumPy's array before the array on its left.
+    """
+    kind = type(other)
+    if getattr(kind, "__array_ufunc__", True) is None:
+        return True
+    if swapped or not isinstance(other, np.ndarray):
+        return False
+    return not reflected or getattr(kind, reflected) is not getattr(np.ndarray, reflected)
 
 
 def override(other: Any, ufunc: Any) -> Any:
@@ -242,6 +269,8 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     op = _checked_power(first, second, loop) if spec.op is _POWER else spec.op
     if op is None:
         return run_now(spec, self, other, swapped)
+    if not shape and are_scalars(self, other):
+        return from_node(scalar_node_of(spec.function, op, nodes, loop))
     perm = order_of(shape, first, second)
     return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
 
@@ -438,13 +467,18 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
     lazy = ready(self) is None or (type(other) in OURS and ready(other) is None)
     if known and lazy and _divides(self, other, swapped):
-        first = binary(SPECS["floor_divide"], self, other, swapped)
-        return first, binary(SPECS["remainder"], self, other, swapped)
+        quotient = binary(SPECS["floor_divide"], self, other, swapped)
+        rest = binary(SPECS["remainder"], self, other, swapped)
+        name = "scalar divmod" if are_scalars(self, other) else "divmod"
+        name_steps(name, (quotient._node, rest._node))
+        return quotient, rest
     if type(other) in (list, tuple):
         return divide_with_rest(self, as_real(other), swapped)
     function = None if known else override(other, np.divmod)
     if function is not None:
         return function(other, self) if swapped else function(self, other)
+    if not known and _defers(other, "__rdivmod__", swapped):
+        return NotImplemented
     name = "__rdivmod__" if swapped else "__divmod__"
     pair = getattr(np.ndarray, name)(np.asarray(real_operand(self)), real_operand(other))
     return pair if pair is NotImplemented else (wrap(pair[0]), wrap(pair[1]))
@@ -461,18 +495,39 @@ _ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
 
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
+    known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
+    asks = not known and override(other, np.matmul) is None
+    if asks and _defers(other, "__rmatmul__", swapped):
+        return NotImplemented
+    if _knows_better(other):
+        name = "__rmatmul__" if swapped else "__matmul__"
+        return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
     if type(other) in PLAIN or not any(hasattr(other, name) for name in _ARRAY_LIKE):
         name = "__rmatmul__" if swapped else "__matmul__"
         return getattr(np.ndarray, name)(standin(self, (1,) * min(1, len(shape_of(self)))), other)
     return _matmul(other, self) if swapped else _matmul(self, other)
 
 
+def _knows_better(other: Any) -> bool:
+    """Whether `other` may do the work: subclasses, and sparse matrices by their priority."""
+    kind = type(other)
+    if kind in OURS or kind in (np.ndarray, list, tuple) or not hasattr(other, "shape"):
+        return False
+    return kind not in PLAIN and override(other, np.matmul) is None
+
+
 def contract_in_place(self: ndarray, other: Any) -> Any:
     """`self @= other`."""
+    known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
+    function: Any = None if known else override(other, np.matmul)
+    if function is not None:
+        own = (-2, -1) if len(shape_of(self)) > 1 else (-1,)
+        axes = [own, (-2, -1), own]
+        return function(self, other, axes=axes, out=(self,))
     real = writable(self, "in-place operation")
-    function: Callable[..., Any] = operator.imatmul
-    function(real, real_operand(other))
-    return self
+    function = operator.imatmul
+    result = function(real, real_operand(other))
+    return self if result is real else wrap(result)
 
 
 def _numpy_matmul(first: Any, second: Any) -> Any:

@@ -7,14 +7,17 @@ place of the overriding objects and of our arrays: a probe is asked first and pa
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.array import ndarray
+from lazyfuse.array import ndarray, wrap_shared
+from lazyfuse.borders import outside
 from lazyfuse.operators import PLAIN
-from lazyfuse.registry import OURS
+from lazyfuse.registry import OURS, THEIRS
 
 _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
 _CACHED_TYPES = 512  # more classes than this means that somebody makes them in a loop
@@ -27,6 +30,23 @@ class _Question:
         self.name = name
         self.default = getattr(np.ndarray, name)
         self.known: dict[type, bool] = {}
+        self.foreign: dict[type, bool] = {}
+
+    def of_numpy(self, kind: type) -> bool:
+        """Whether the method was written for NumPy alone, as far as its module shows.
+
+        Such methods look functions up by identity and arrays by class: they get NumPy's.
+        """
+        answer = self.foreign.get(kind)
+        if answer is None:
+            method = inspect.unwrap(getattr(kind, self.name))
+            names = getattr(method, "__globals__", {}).values()
+            ours = sys.modules["lazyfuse"]
+            answer = any(x is np for x in names) and not any(x is ours for x in names)
+            if len(self.foreign) >= _CACHED_TYPES:
+                self.foreign.clear()
+            self.foreign[kind] = answer
+        return answer
 
     def __call__(self, kind: type) -> bool:
         answer = self.known.get(kind)
@@ -104,8 +124,39 @@ def call_ufunc(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
 
 def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A function of NumPy's, some of whose arguments override."""
+    args, kwargs = _as_written(function, args, kwargs)
     named = {name: _veiled(value, of_functions) for name, value in kwargs.items()}
     return function(*[_veiled(value, of_functions) for value in args], **named)
+
+
+def _as_written(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """A call without the defaults that our own functions fill in: whoever overrides sees none.
+
+    What follows a default is passed by its name.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return args, kwargs
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return args, kwargs
+    taken = list(zip(parameters, args, strict=False))
+    first = next((i for i, pair in enumerate(taken) if _is_default(*pair)), len(args))
+    later = [pair for pair in taken[first:] if not _is_default(*pair)]
+    if any(parameter.kind is parameter.POSITIONAL_ONLY for parameter, _ in later):
+        return args, kwargs
+    named = {parameter.name: value for parameter, value in later}
+    if "like" in kwargs:  # our functions that make arrays fill in every keyword
+        known = {each.name: each for each in parameters}
+        kwargs = {k: x for k, x in kwargs.items() if k == "like" or not _is_default(known[k], x)}
+    return args[:first], {**named, **kwargs}
+
+
+def _is_default(parameter: inspect.Parameter, value: Any) -> bool:
+    default = parameter.default
+    return value is default or (type(value) in (bool, int, str) and value == default)
 
 
 def _ask_ufuncs(
@@ -116,7 +167,10 @@ def _ask_ufuncs(
             name = type(operand).__name__
             raise TypeError(f"operand '{name}' does not support ufuncs (__array_ufunc__=None)")
     for operand in asked:
-        result = operand.__array_ufunc__(ufunc, method, *args, **kwargs)
+        if of_ufuncs.of_numpy(type(operand)):
+            result = _ask_numpys(operand, THEIRS.get(ufunc, ufunc), method, args, kwargs)
+        else:
+            result = operand.__array_ufunc__(ufunc, method, *args, **kwargs)
         if result is not NotImplemented:
             return result
     parts = [repr(arg) for arg in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
@@ -125,6 +179,18 @@ def _ask_ufuncs(
         "operand type(s) all returned NotImplemented from "
         f"__array_ufunc__({ufunc!r}, {method!r}, {', '.join(parts)}): {kinds}"
     )
+
+
+def _ask_numpys(
+    operand: Any, ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A ufunc override that was written for NumPy: it gets NumPy's ufunc and NumPy's arrays."""
+    real = {name: outside(value) for name, value in kwargs.items()}
+    result = operand.__array_ufunc__(ufunc, method, *outside(tuple(args)), **real)
+    for ours, theirs in zip(kwargs.get("out", ()), real.get("out", ()), strict=True):
+        if result is theirs:
+            return ours
+    return wrap_shared(result) if type(result) is np.ndarray else result
 
 
 def _flat(values: Iterable[Any]) -> Iterable[Any]:
@@ -144,7 +210,13 @@ def _ask_functions(
     if any(type(x) is ndarray for x in values):
         kinds.append(ndarray)
     for value in asked:
-        result = value.__array_function__(ours, tuple(kinds), args, kwargs)
+        if of_functions.of_numpy(type(value)):
+            known = [np.ndarray if kind is ndarray else kind for kind in kinds]
+            real = outside(args), outside(kwargs)
+            result = value.__array_function__(theirs, tuple(known), *real)
+            result = wrap_shared(result) if type(result) is np.ndarray else result
+        else:
+            result = value.__array_function__(ours, tuple(kinds), args, kwargs)
         if result is not NotImplemented:
             return result
     name = f"{theirs.__module__ or 'numpy'}.{theirs.__name__}"

@@ -1,11 +1,13 @@
 """Where work runs and data lies, as users see and choose it.
 
-Owns `lazyfuse.device`, `lazyfuse.resident`, `lazyfuse.synchronize`, and what `x.device` and
-`x.to_device` do. Which device a plan gets is hardware.py's.
+Owns `lazyfuse.device`, `lazyfuse.resident`, `lazyfuse.synchronize`, and what `x.device`,
+`x.to_device` and the keyword `device` of NumPy's functions mean. Which device a plan gets is
+hardware.py's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -120,6 +122,21 @@ def place_of(x: ndarray) -> str:
         return HOST
     name: str = node.resident.device.traits.name
     return name
+
+
+def names() -> list[str]:
+    """Where arrays can lie: the host, and the devices that have a memory of their own."""
+    return [HOST, *hardware.with_memory()]
+
+
+def is_elsewhere(name: Any) -> bool:
+    """Whether `device=name` asks for a device other than the host; NumPy refuses the others."""
+    return name is not None and name != HOST and hardware.is_known(name)
+
+
+def placed(function: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a function makes on the host, moved to a device."""
+    return moved(function(*args, **kwargs), name, None)
 
 
 def _node(x: ndarray) -> Node | None:

@@ -5,13 +5,23 @@ Importing this module completes the array type.
 
 from __future__ import annotations
 
+import operator
 import sys
 import types
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import buffers, fallback, methods, namespaces, overrides, places, subclassing
+from lazyfuse import (
+    buffers,
+    errstate,
+    fallback,
+    methods,
+    namespaces,
+    overrides,
+    places,
+    subclassing,
+)
 from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
 from lazyfuse.attributes import become
 from lazyfuse.operators import dtype_of
@@ -65,7 +75,8 @@ def array_wrap(self: ndarray, arr: Any, context: Any = None, return_scalar: bool
 
 def array_namespace(self: ndarray, *, api_version: Any = None) -> Any:
     """Lazyfuse itself (array API)."""
-    np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
+    if api_version != sys.modules["lazyfuse"].__array_api_version__:
+        np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
     return sys.modules["lazyfuse"]
 
 
@@ -81,12 +92,51 @@ def dlpack_device(self: ndarray) -> Any:
 
 def buffer(self: ndarray, flags: int, /) -> memoryview:
     """The memory, for `memoryview` and its kin (Python 3.12)."""
-    return memoryview(export(self))  # type: ignore[arg-type]  # before Python 3.12
+    return memoryview(_buffer(self))
+
+
+def _is_unmarked(dtype: Any) -> bool:
+    """Whether a dtype carries no metadata, which neither buffers nor interfaces can tell."""
+    if dtype.metadata:
+        return False
+    if dtype.subdtype is not None:
+        return _is_unmarked(dtype.base)
+    return all(_is_unmarked(field[0]) for field in (dtype.fields or {}).values())
+
+
+def _read_back(dtype: Any) -> Any:
+    """The dtype that NumPy makes of the format of a buffer; None where there is no such buffer."""
+    try:
+        view: Any = memoryview(np.empty(0, dtype))  # type: ignore[arg-type]  # before Python 3.12
+    except (ValueError, BufferError):
+        return None
+    try:
+        return np.asarray(view).dtype
+    except (ValueError, TypeError, RuntimeError):
+        return np.dtype("V")
+
+
+def _buffer(self: ndarray) -> Any:
+    """The memory, unless NumPy, which prefers buffers, would take it for something else."""
+    node = self._node if self._storage is None else self._storage.node
+    if node is not None and node.value is None and errstate.must_run_at_once():
+        # before Python 3.12 an error would be lost on its way; NumPy asks `__array_struct__` next
+        raise BufferError("[buffer] values: expected evaluated ones, got pending ones; look first")
+    dtype = dtype_of(self)
+    if dtype.kind not in "biufc" or dtype.metadata:
+        found = _read_back(dtype)
+        if found is not None and (found != dtype or not _is_unmarked(dtype)):
+            raise BufferError(
+                "[buffer] dtype: expected one that the format of a buffer can tell, "
+                f"got {dtype}; use numpy.asarray first"
+            )
+    return export(self)
 
 
 def _array_struct(self: ndarray) -> Any:
-    # NumPy asks for this first, and reads strings and records wrongly through it
-    if dtype_of(self).kind not in "biufcO":
+    # NumPy asks for this before `__array__`, and reads strings and records wrongly through it
+    dtype = dtype_of(self)
+    if dtype.kind not in "biufcO" or dtype.metadata:
         raise AttributeError("__array_struct__")
     return export(self).__array_struct__
 
@@ -94,21 +144,16 @@ def _array_struct(self: ndarray) -> Any:
 def _array_interface(self: ndarray) -> Any:
     interface = export(self).__array_interface__
     dtype = dtype_of(self)
-    if dtype.kind == "V" or dtype.type.__module__ != "numpy":
-        try:
-            same = np.dtype(interface["descr"]) == dtype
-        except (TypeError, ValueError):
-            same = False
-        if not same:  # a layout that the interface cannot express: NumPy has to ask `__array__`
-            raise AttributeError("__array_interface__")
+    described = interface["descr"]
+    plain = described == [("", interface["typestr"])]
+    try:
+        told = np.dtype(interface["typestr"] if plain else described)
+    except (TypeError, ValueError):
+        told = None
+    told_right = told == dtype or (dtype.kind == "V" and _read_back(dtype) == dtype)
+    if not told_right or not _is_unmarked(dtype):
+        raise AttributeError("__array_interface__")  # NumPy has to ask `__array__`
     return interface
-
-
-def _buffer(self: ndarray) -> Any:
-    """The memory of an array of numbers; NumPy reads the others wrongly through a buffer."""
-    if dtype_of(self).kind not in "biufc":
-        raise BufferError("[buffer] dtype: expected numbers; use numpy.asarray first")
-    return export(self)
 
 
 def rebuild(value: Any) -> Any:
@@ -122,8 +167,8 @@ def reduce(self: ndarray) -> Any:
 
 
 def reduce_ex(self: ndarray, protocol: Any, /) -> Any:
-    """Pickle by NumPy's own array, whose own protocol decides on buffers."""
-    return rebuild, (gather(self),)
+    """Pickle by NumPy's own array, whose own protocol decides on buffers: those are shared."""
+    return rebuild, (export(self) if operator.index(protocol) >= 5 else gather(self),)
 
 
 def setstate(self: ndarray, state: Any, /) -> None:

@@ -1,12 +1,13 @@
 """As `numpy.random`: NumPy's own streams, byte for byte; the arrays are ours.
 
-Owns `Generator` and `RandomState` (subclasses of NumPy's) and `default_rng`; every other name is
-looked up in NumPy's module.
+Owns `Generator`, `RandomState`, the bit generators and `SeedSequence` (subclasses of NumPy's) and
+`default_rng`; every other name is looked up in NumPy's module.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from lazyfuse import fallback, namespaces
 from lazyfuse.array import ndarray, wrap, writable
-from lazyfuse.registry import implements, pair
+from lazyfuse.registry import THEIRS, implements, pair
 
 IN_PLACE = {"shuffle": (0,)}
 _PASS_ON = ("bit_generator", "spawn", "get_state", "set_state", "seed", "bytes")
@@ -45,7 +46,19 @@ def _methods(cls: type) -> dict[str, Callable[..., Any]]:
     }
 
 
-class Generator(np.random.Generator):
+class _Kind(type):
+    """Objects of NumPy's own class, unpickled or made by others, are instances of ours, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        theirs = THEIRS.get(cls)
+        return (
+            type.__instancecheck__(cls, instance)
+            if theirs is None
+            else isinstance(instance, theirs)
+        )
+
+
+class Generator(np.random.Generator, metaclass=_Kind):
     """As `numpy.random.Generator`."""
 
     def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
@@ -57,10 +70,25 @@ class Generator(np.random.Generator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the bit generator, as NumPy does."""
-        return type(self), (self.bit_generator,)
+        return _generator, (self.bit_generator,), None
 
 
-class RandomState(np.random.RandomState):
+def _unpickled(name: str, bit_generator: Any) -> Any:
+    return getattr(importlib.import_module("numpy.random._pickle"), name)(bit_generator)
+
+
+def _generator(bit_generator: Any = "MT19937") -> Generator:
+    """Unpickle; old pickles have only the name of the bit generator."""
+    made = _unpickled("__generator_ctor", bit_generator)
+    return Generator(made.bit_generator)
+
+
+def _random_state(bit_generator: Any = "MT19937") -> RandomState:
+    made = _unpickled("__randomstate_ctor", bit_generator)
+    return RandomState(made._bit_generator)
+
+
+class RandomState(np.random.RandomState, metaclass=_Kind):
     """As `numpy.random.RandomState`."""
 
     def get_state(self, legacy: Any = True) -> Any:
@@ -78,8 +106,23 @@ class RandomState(np.random.RandomState):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the bit generator and its state, as NumPy does."""
         _maker, args, state = super().__reduce__()
-        return type(self), args, state
+        return _random_state, args, state
 
+
+def _seeded(theirs: type) -> type:
+    """NumPy's class of seeds or bit generators, which takes our arrays as seeds."""
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> None:
+        made: Any = vars(theirs)["__init__"]
+        made(self, *fallback.gathered(args), **fallback.gathered(kwargs))
+
+    scope = {"__init__": start, "__doc__": theirs.__doc__, "__module__": __name__}
+    return _Kind(theirs.__name__, (theirs,), scope)
+
+
+for _name in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence"):
+    globals()[_name] = _seeded(getattr(np.random, _name))
+    pair(getattr(np.random, _name), globals()[_name])
 
 for _theirs, _ours in ((np.random.Generator, Generator), (np.random.RandomState, RandomState)):
     for _name, _function in _methods(_theirs).items():
@@ -92,7 +135,7 @@ for _theirs, _ours in ((np.random.Generator, Generator), (np.random.RandomState,
 def default_rng(seed: Any = None) -> Any:
     """As `numpy.random.default_rng`."""
     if isinstance(seed, np.random.Generator):
-        return seed if isinstance(seed, Generator) else Generator(seed.bit_generator)
+        return seed if type(seed) is Generator else Generator(seed.bit_generator)
     made = np.random.default_rng(fallback.gathered(seed))
     return made if made is seed else Generator(made.bit_generator)
 

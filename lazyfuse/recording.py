@@ -191,6 +191,8 @@ def reduce_node(
         return None
     if accumulator not in CANONICAL or result not in CANONICAL:
         return None
+    if source.dtype.kind == "c" and result.kind in "iuf" and requested is not None:
+        return None  # NumPy warns of it
     shape = reduced_shape(source.shape, axes, keepdims)
     # what has no ufunc (argmin, argmax) comes in C order
     perm = _reduced_order(source.perm, axes, keepdims) if op.ufunc is not None else None

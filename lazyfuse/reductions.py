@@ -442,10 +442,10 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 @as_one
 def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
-    x = _source(a)
+    x: Any = _source(a)
     axes = _axes(axis, len(shape_of(x)))
-    truth = cast_node(node_of(x), np.dtype(bool))
-    return from_node(_reduced(_ADD, truth, axes, _flag(keepdims), _INTP))
+    truth = x.astype(bool, copy=False)  # in the memory order of x, as NumPy's is
+    return from_node(_reduced(_ADD, node_of(truth), axes, _flag(keepdims), _INTP))
 
 
 # ------------------------------------------------------------------------ scans
@@ -466,7 +466,7 @@ def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: An
     x = _source(a, out)
     shape = shape_of(x)
     axes = _axes(axis, len(shape))
-    if not is_packed(x) or (axis is not None and len(axes) != 1):
+    if not is_packed(x) or (axis is not None and len(axes) != 1) or type(axis) is tuple:
         raise _Refused
     asked = _requested(dtype)
     probe = reduce_node(row, node_of(x), axes, False, asked)

@@ -81,3 +81,14 @@ def implements(*theirs: Any) -> Callable[[F], F]:
         return made
 
     return register
+
+
+def extends(*theirs: Any) -> Callable[[F], F]:
+    """As `implements`, for a function that takes more than NumPy's: it shows its own signature."""
+
+    def register(ours: F) -> F:
+        made = implements(*theirs)(ours)
+        del ours.__wrapped__  # type: ignore[attr-defined]  # where `inspect` would look
+        return made
+
+    return register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast_all, size_of
 from lazyfuse.composite import as_one
-from lazyfuse.operators import WEAK, dtype_of, operand_key, operand_node
+from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.recording import (
     is_operand,
     map_node,
@@ -38,6 +39,7 @@ from lazyfuse.recording import (
 )
 from lazyfuse.registry import implements
 from lazyfuse.storage import CANONICAL
+from lazyfuse.views import result_order
 
 _NoValue = np._NoValue
 
@@ -97,6 +99,19 @@ def clip(
     return fallback.run(np.clip, "clip", (a,), {**named, **fallback.given(out=out), **kwargs})
 
 
+def _clip_signature() -> inspect.Signature:
+    """The bounds by the names that the array API gives them; NumPy's old names are keywords."""
+    usual, last = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    shown = [inspect.Parameter("a", usual)]
+    shown += [inspect.Parameter(name, usual, default=_NoValue) for name in ("min", "max")]
+    shown.append(inspect.Parameter("out", usual, default=None))
+    shown += [inspect.Parameter(name, last, default=_NoValue) for name in ("a_min", "a_max")]
+    return inspect.Signature([*shown, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
+
+
+clip.__signature__ = _clip_signature()  # type: ignore[attr-defined]
+
+
 def _clip(a: ndarray, low: Any, high: Any) -> Any:
     """The steps of NumPy's `_clip`."""
     dtype = dtype_of(a)
@@ -111,12 +126,56 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
         return _recorded("minimum", (a, high))
     if high is None:
         return _recorded("maximum", (a, low))
-    alone_here = size_of(shape_of(a)) == 1
-    same = [
-        size_of(shape) == 1 and not (alone_here and len(shape) == 1)
-        for shape in (shape_of(low), shape_of(high))
-    ]
-    return _recorded("clip" if all(same) else "clip_each", (a, low, high))
+    low, high = _as_operand(low), _as_operand(high)
+    return _recorded("clip_each" if _steps(a, low, high) else "clip", (a, low, high))
+
+
+def _steps(a: ndarray, low: Any, high: Any) -> bool:
+    """Whether NumPy's inner loop steps from bound to bound: then zeros get the bounds' signs."""
+    if type(low) in PLAIN and type(high) in PLAIN:
+        return False
+    arrays = [_shown(x) for x in (a, low, high)]
+    try:
+        shape = broadcast_all([x.shape for x in arrays])
+    except ValueError:
+        return False  # NumPy says what is wrong
+    if size_of(shape) == 1:  # no axis to step along: NumPy loops over plain arrays as they are
+        plain = len({x.ndim for x in arrays if x.ndim}) == 1
+        return plain and any(x.ndim > 1 or x.strides[0] != 0 for x in arrays[1:] if x.ndim)
+    run = 1  # elements, one after the other, with the same bounds
+    fast: list[int] = []
+    for axis in reversed(result_order(shape, arrays) or range(len(shape))):
+        if any(_moves(x, axis - len(shape)) for x in arrays[1:]):
+            # rows that fit into a buffer together are copied there, if that saves enough loops
+            rows = min(shape[axis], _BUFFER // run)
+            copied = [x for x in arrays if _is_uneven(x, axis - len(shape), fast)]
+            return run == 1 or rows > len(copied)
+        if shape[axis] != 1:
+            run *= shape[axis]
+            fast.append(axis - len(shape))
+    return False
+
+
+_BUFFER = 8192  # elements: NumPy's default for ufuncs
+
+
+def _moves(x: Any, axis: int) -> bool:
+    """Whether an operand has other elements along an axis (counted from the last)."""
+    if x.ndim < -axis:
+        return False
+    return bool(x.shape[axis] != 1 and x.strides[axis] != 0)
+
+
+def _is_uneven(x: Any, axis: int, fast: list[int]) -> bool:
+    """Whether an operand repeats elements along an axis or along faster ones, but not both."""
+    return _moves(x, axis) != any(_moves(x, each) for each in fast)
+
+
+def _shown(x: Any) -> Any:
+    """The geometry of an operand."""
+    if isinstance(x, ndarray):
+        return geometry(x)
+    return x if type(x) is np.ndarray else np.empty(())
 
 
 @implements(np.round)
@@ -154,15 +213,18 @@ def _round(a: ndarray, decimals: int) -> Any:
 
 
 @implements(np.copyto)
-def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """As `numpy.copyto`."""
     if type(dst) is ndarray and settle(dst) is None:
         value = _value_to_copy(dst, _as_operand(src), casting, _as_operand(where))
         if value is not None:
             write_node(dst, value)
-            return
-    named = {"casting": casting, "where": where}
-    fallback.run_writing(np.copyto, "copyto", (dst, src), named, (0,))
+            return None
+    named: dict[str, Any] = {} if casting == "same_kind" else {"casting": casting}
+    if where is not True:
+        named["where"] = where
+    # None, unless the array is of a class with an `__array_function__` of its own
+    return fallback.run_writing(np.copyto, "copyto", (dst, src), named, (0,))
 
 
 def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | None:
@@ -198,5 +260,6 @@ def _casts(key: Any, dtype: Any, casting: Any) -> bool:
         return False
     if key in WEAK:  # by kind; what fits is found when the number is converted
         order = {int: "iufc", float: "fc", complex: "c"}[key]
-        return casting == "unsafe" or dtype.kind in order
+        # by the other rules it depends on the dtype that NumPy finds for the number
+        return casting == "unsafe" or (casting in ("safe", "same_kind") and dtype.kind in order)
     return bool(np.can_cast(key, dtype, casting))

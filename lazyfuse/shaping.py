@@ -18,7 +18,7 @@ from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, shape_of
 from lazyfuse.registry import implements
 from lazyfuse.storage import CANONICAL
-from lazyfuse.views import result_order
+from lazyfuse.views import joined_order
 
 
 def _as_array(x: Any) -> Any:
@@ -70,7 +70,10 @@ def _joined(arrays: Any, axis: Any) -> Any:
     first = shapes[0]
     length = sum(shape[place] for shape in shapes)
     shape = (*first[:place], length, *first[place + 1 :])
-    perm = result_order(shape, [geometry(x) for x in operands])
+    # a real array as it lies, not as its copy does
+    perm = joined_order(
+        [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
+    )
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
 
 

@@ -35,7 +35,7 @@ FUNCTIONS_BY_METHOD = {
     "argsort": frozenset(("axis",)),
 }
 FUNCTIONS = (
-    "where", "clip", "dot", "matmul", "inner", "outer", "vdot", "sort", "round", "around", "diff",
+    "where", "clip", "dot", "matmul", "inner", "outer", "vdot", "round", "around", "diff",
     "count_nonzero", "median", "isclose", "allclose", "array_equal", "bincount", "histogram",
     "searchsorted", "nansum", "nanmean", "nanmax", "nanmin", "roll", "take", "repeat", "tile",
 )  # fmt: skip

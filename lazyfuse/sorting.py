@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import ndarray, ready, write_node
+from lazyfuse.array import ndarray, ready, wrap, write_node
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, host_node, is_packed, may_write, shape_of
-from lazyfuse.registry import implements
+from lazyfuse.registry import extends, implements
 from lazyfuse.storage import CANONICAL
+from lazyfuse.views import Array
 
 _INTP = np.dtype(np.intp)
 _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
@@ -57,28 +58,66 @@ def _sorted(theirs: Callable[..., Any], a: ndarray, axis: Any, kind: Any, stable
     return functools.partial(theirs, axis=place, **named), shape
 
 
-@implements(np.sort)
-def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """As `numpy.sort`."""
+def sort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
+    """`numpy.sort`, the largest first; where sorting is stable, equal elements keep their order."""
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    turned = np.flip(a, axis)
+    return np.flip(np.sort(turned, axis, **named), axis).copy()
+
+
+def argsort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
+    """`numpy.argsort`, the largest first; equal elements keep their order where it is stable."""
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    found = np.flip(np.argsort(np.flip(a, axis), axis, **named), axis)
+    return (max(a.shape[axis] - 1, 0) if a.ndim else 0) - found
+
+
+@extends(np.sort)
+def sort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
+) -> Any:
+    """As `numpy.sort`; `descending=True` sorts the largest first (array API)."""
+    if type(a) is ndarray and a._small is not None and not descending and type(axis) is int:
+        return wrap(np.sort(a._small, axis, kind, order, stable=stable))
+    theirs: Callable[..., Any] = sort_down if descending else np.sort
     if _is_recorded(a, kind, order, stable):
-        call = _sorted(np.sort, a, axis, kind, stable)
+        call = _sorted(theirs, a, axis, kind, stable)
         if call is not None:
             return host("sort", call[0], (a,), call[1], dtype_of(a))
     named = fallback.given(kind=kind, order=order, stable=stable)
-    return fallback.run(np.sort, "sort", (a, axis), named)
+    return fallback.run(theirs, "sort", (_as_array(a) if descending else a, axis), named)
 
 
-@implements(np.argsort)
+@extends(np.argsort)
 def argsort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
 ) -> Any:
-    """As `numpy.argsort`."""
+    """As `numpy.argsort`; `descending=True` puts the largest first (array API)."""
+    theirs: Callable[..., Any] = argsort_down if descending else np.argsort
     if _is_recorded(a, kind, order, stable):
-        call = _sorted(np.argsort, a, axis, kind, stable)
+        call = _sorted(theirs, a, axis, kind, stable)
         if call is not None:
             return host("argsort", call[0], (a,), call[1], _INTP)
     named = fallback.given(kind=kind, order=order, stable=stable)
-    return fallback.run(np.argsort, "argsort", (a, axis), named)
+    return fallback.run(theirs, "argsort", (_as_array(a) if descending else a, axis), named)
+
+
+def _as_array(a: Any) -> Any:
+    return a if isinstance(a, (ndarray, np.ndarray)) else np.asarray(fallback.gathered(a))
 
 
 def sort_method(

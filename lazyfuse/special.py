@@ -5,6 +5,7 @@ Owns REPLACEMENTS: (NumPy module, name) -> a function that makes what lazyfuse h
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 
 from lazyfuse import fallback
 from lazyfuse.array import geometry, ndarray, wrap, wrap_shared
-from lazyfuse.attributes import flatiter
+from lazyfuse.array_api_info import Information
+from lazyfuse.attributes import document, flatiter
 from lazyfuse.creation import asanyarray
 from lazyfuse.errstate import errstate
 from lazyfuse.registry import implements
@@ -29,6 +31,9 @@ class IndexTrick:
         self.__doc__ = theirs.__doc__
 
     def __getitem__(self, key: Any) -> Any:
+        if type(key) is str and hasattr(self._theirs, "makemat"):  # names of the caller's arrays
+            frame = sys._getframe(1)
+            return bmat(key, frame.f_locals, frame.f_globals)
         return fallback.run(self._theirs.__getitem__, type(self._theirs).__name__, (key,), {})
 
     def __len__(self) -> int:
@@ -99,7 +104,7 @@ class broadcast:  # noqa: N801  # NumPy's spelling
     def __next__(self) -> Any:
         return next(self._iterator())
 
-    def reset(self) -> None:
+    def reset(self, /) -> None:
         """As `numpy.broadcast.reset`."""
         self._iterator().reset()
 
@@ -115,6 +120,8 @@ def _of_geometry(name: str) -> property:
 
 for _name in ("nd", "ndim", "numiter", "shape", "size"):
     setattr(broadcast, _name, _of_geometry(_name))
+broadcast.__signature__ = inspect.signature(np.broadcast)  # type: ignore[attr-defined]
+document(broadcast, np.broadcast)
 
 
 class NpzFile(np.lib.npyio.NpzFile):
@@ -135,11 +142,13 @@ def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
 
 @implements(np.load)
 def load(*args: Any, **kwargs: Any) -> Any:
-    """As `numpy.load`; the arrays of an archive are ours, too."""
+    """As `numpy.load`; the arrays of an archive are ours, too, and files opened for reading."""
     result = np.load(*args, **kwargs)
     if type(result) is np.lib.npyio.NpzFile:
         result.__class__ = NpzFile
         return result
+    if isinstance(result, np.memmap) and result.mode != "r":
+        return result  # whose changes are for the file: programs call its `flush`
     return wrap(result)
 
 
@@ -155,6 +164,7 @@ REPLACEMENTS: dict[tuple[str, str], Callable[[], Any]] = {
     ("numpy", "vectorize"): lambda: vectorize,
     ("numpy", "broadcast"): lambda: broadcast,
     ("numpy", "flatiter"): lambda: flatiter,
+    ("numpy", "__array_namespace_info__"): lambda: Information,
     ("numpy", "errstate"): lambda: errstate,
     ("numpy.lib.npyio", "NpzFile"): lambda: NpzFile,
 }

@@ -1,7 +1,9 @@
 """What `ndarray` is to others: NumPy's arrays are instances of it.
 
-Its arrays do not pass for NumPy's: compiled code that asks (pandas, Cython) would then reach for
-memory that is not there. Such code gets real arrays from `__array__`.
+Its arrays pass for NumPy's in NumPy's own Python code alone, which asks and then uses nothing but
+what every array has (`numpy.testing`, `numpy.ctypeslib`, `numpy.ma`, `numpy.matrix`). Elsewhere
+they do not: pandas, for one, hands whatever passes to compiled code that reaches for memory that
+is not there. Such code gets real arrays from `__array__`.
 
 A class that a user derives from our `ndarray` is made a subclass of NumPy's: NumPy alone knows
 `__array_finalize__`, `__array_wrap__`, views and pickles of subclasses, and such arrays run at
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import sys
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,12 @@ INSIDE = ("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices")
 def _asked_by_us() -> bool:
     """Whether the question comes from lazyfuse itself, where `ndarray` means ours and no other."""
     return sys._getframe(2).f_globals.get("__package__") in INSIDE
+
+
+def kind_for_others(self: Any) -> type:
+    """What `isinstance` hears of an array where its type alone says no."""
+    asking = str(sys._getframe(1).f_globals.get("__name__"))
+    return np.ndarray if asking.startswith("numpy.") else type(self)
 
 
 class Kind(type):
@@ -65,6 +74,26 @@ def _share(value: Any) -> Any:
 share = _share  # protocols.py puts `wrap_shared` here
 
 
+_owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+
+
+def own(real: Any, ours: Any) -> Any:
+    """`real`, of which our array `ours` is to be the owner in the eyes of its subclass views."""
+    key = id(real)
+    _owners[key] = weakref.ref(real, lambda _: _owners.pop(key, None)), weakref.ref(ours)
+    return real
+
+
+def _owner(real: Any) -> Any:
+    """The array of ours that `real` stands for; a new one if it is gone."""
+    entry = _owners.get(id(real))
+    ours = entry[1]() if entry is not None and entry[0]() is real else None
+    if ours is None:
+        ours = share(real)
+        own(real, ours)
+    return ours
+
+
 def _real(x: Any) -> Any:
     return np.asarray(x) if hasattr(x, "_small") else x
 
@@ -83,6 +112,16 @@ class Bridge(np.ndarray):
         named = {k: THEIRS.get(x, x) if isinstance(x, type) else x for k, x in kwargs.items()}
         result = super().view(*real, **named)
         return share(result) if type(result) is np.ndarray else result
+
+    @property
+    def base(self) -> Any:
+        """As `numpy.ndarray.base`."""
+        found: Any = super().base
+        return _owner(found) if type(found) is np.ndarray else found
+
+    def nonzero(self) -> Any:
+        """As `numpy.ndarray.nonzero`."""
+        return tuple([share(indices) for indices in super().nonzero()])
 
 
 class UfuncBridge(Bridge):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, evaluate, fallback, overrides
+from lazyfuse import array, borders, evaluate, fallback, overrides
 from lazyfuse.array import (
     INSIDE,
     alone,
@@ -33,8 +33,11 @@ from lazyfuse.codegen.dtypes import Loop
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
-from lazyfuse.operators import PLAIN, WEAK, constant, dtype_of, operand_key
+from lazyfuse.complexes import COMPLETED
+from lazyfuse.naming import name_steps
+from lazyfuse.operators import PLAIN, WEAK, constant, dtype_of, operand_key, order_of
 from lazyfuse.recording import (
+    host,
     is_operand,
     map_node,
     may_record,
@@ -47,6 +50,12 @@ from lazyfuse.registry import OURS, pair
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
 """Keywords with which a call may still be recorded."""
+
+_WARN_OF_A_THIRD = (np.maximum, np.minimum)
+"""Whose third operand people take for a value: NumPy warns that it is the output."""
+
+_COMPLEX = frozenset((complex, np.dtype("c8"), np.dtype("c16")))
+"""Keys of operands for which some ufuncs are completed."""
 
 
 class _Kind(type):
@@ -79,15 +88,27 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)
 
-    __slots__ = ("__dict__", "_call", "_loops", "_reduction", "_rows", "nin", "nout", "recorder")
+    __slots__ = (
+        "__dict__",
+        "_call",
+        "_compute",
+        "_loops",
+        "_reduction",
+        "_rows",
+        "nin",
+        "nout",
+        "recorder",
+    )
 
     def __init__(self, theirs: np.ufunc) -> None:
         self._call = theirs
+        self._compute = theirs  # or what completes it, see complexes.py
         self.nin = theirs.nin
         self.nout = theirs.nout
         self._rows = _rows_of(theirs)
         self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
         self._loops: dict[Any, Loop] = {}
+        self.__dict__.update(vars(theirs))  # how NumPy describes it, and what users have added
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +119,7 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
                 if type(x) is ndarray:
                     small = x._small
                     if small is not None and not x._thin:
-                        result = self._call(small)
+                        result = self._compute(small)
                         if type(result) is Real:
                             y: ndarray = new(ndarray)
                             y._small = result
@@ -107,7 +128,7 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
                             return y
                         return _wrap_small(result)
                 elif type(x) in PLAIN:
-                    return self._call(x)
+                    return self._compute(x)
             elif nin == 2 and len(args) == 2:
                 left, right = args
                 kind = type(left)
@@ -183,14 +204,19 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
         """The call in NumPy, at once."""
         if overrides.of_ufuncs.find(args):
             return overrides.call_ufunc(self._call, args, {})
-        return run(self._call, self._call, args, {})
+        return run(self._call, self._compute, args, {})
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that the fast path leaves: overrides, recording, keywords, errors."""
         if overrides.of_ufuncs.find(_operands(args, kwargs)):
             return overrides.call_ufunc(self._call, args, kwargs)
         nin = self.nin
-        if len(args) > nin and "out" not in kwargs and len(args) <= nin + self.nout:
+        if (
+            len(args) > nin
+            and "out" not in kwargs
+            and len(args) <= nin + self.nout
+            and self._call not in _WARN_OF_A_THIRD
+        ):
             outs = args[nin:]
             if any(out is ... for out in outs):
                 return self._call(*fallback.gathered(args))  # refused
@@ -204,7 +230,7 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
             result = self._recorded(args, kwargs, outs)
             if result is not None:
                 return result
-        return run(self._call, self._call, args, kwargs)
+        return run(self._call, self._compute, args, kwargs)
 
     def _recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Any, ...]
@@ -218,6 +244,8 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
             return None
         if self._rows[0].kind == "contract":
             return self.recorder(*operands) if not kwargs and self.recorder else None
+        if self._compute is not self._call and operand_key(operands[0]) in _COMPLEX:
+            return self._completed(operands[0]) if not kwargs else None
         signature = None
         dtype = kwargs.get("dtype")
         if dtype is not None:
@@ -236,6 +264,8 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
             if node is None:
                 return None
             nodes.append(node)
+        if len(nodes) > 1:
+            name_steps(self.__name__, nodes)
         if len(outs) == 1 and outs[0] is ...:  # an array, please, even if it has no axes
             return None if nodes[0].shape == () else from_node(nodes[0])
         if outs:
@@ -244,6 +274,11 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
             self._remember(operands, nodes[0])
         results = [from_node(node) for node in nodes]
         return results[0] if self.nout == 1 else tuple(results)
+
+    def _completed(self, x: Any) -> Any:
+        """A function of complex numbers that NumPy's ufunc does not do alone."""
+        shape = shape_of(x)
+        return host(self.__name__, self._compute, (x,), shape, x.dtype, order_of(shape, x))
 
     # -- methods ---------------------------------------------------------------------------
 
@@ -301,7 +336,10 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
     def __getattr__(self, name: str) -> Any:
         if name == "_call":  # while being unpickled
             raise AttributeError(name)
-        return getattr(self._call, name)
+        found = getattr(self._call, name)
+        if name == "__signature__":  # made when it is first asked for, and kept, as NumPy does
+            self.__dict__[name] = found
+        return found
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(type(self)), *dir(self._call)})
@@ -375,6 +413,8 @@ def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
         return None
     if not all(_takes(out, node, casting) for out, node in zip(outs, nodes, strict=True)):
         return None
+    if len(outs) > 1 and len({id(array.storage_of(out)) for out in outs}) < len(outs):
+        return None  # they may share memory: NumPy's order of writing decides
     for out, node in zip(outs, nodes, strict=True):
         write_node(out, cast(node, out.dtype))
     return outs[0] if len(outs) == 1 else outs
@@ -471,10 +511,13 @@ def ufunc_of(theirs: np.ufunc) -> ufunc:
         ours = ufunc(theirs)
         if getattr(np, theirs.__name__, None) is theirs:  # a user's own may come and go
             pair(theirs, ours)
+            ours._compute = COMPLETED.get(theirs.__name__, theirs)
     return ours
 
 
 pair(np.ufunc, ufunc)
 fallback.register_type(ufunc, lambda value, kept: value._call)
 fallback.register_type(type(ufunc))
+borders.register_type(ufunc)
+borders.register_type(type(ufunc))
 fallback.register_result(np.ufunc, lambda value, kept: ufunc_of(value))

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,6 +30,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # How often the oracle is asked whether a kernel's floating-point conditions are real.
 RECHECKS = 4
+# Of kernels of at least this many additions per element (of which looking at the results is a small
+# part) it is asked more often, up to a limit, where the results show something new.
+COSTLY = 10.0
+NEWS_LIMIT = 64
 
 
 class Abandoned(Exception):
@@ -224,35 +231,63 @@ class Values:
             self.env[index] = None
         raise Abandoned(str(error)) from error
 
-    def tell(self, step: KernelStep, bits: int, sources: dict[int, Array] | None) -> None:
+    def tell(
+        self,
+        step: KernelStep,
+        bits: int,
+        sources: dict[int, Array] | None,
+        outputs: Sequence[Array] = (),
+    ) -> None:
         """Note the conditions of a kernel that the user wants to hear of."""
         if bits and floating.is_wanted(bits):
-            bits = self.confirmed(step, bits, sources)
-            if bits:
-                self.raised.append((bits, self.operations(step)))
+            bits = self.confirmed(step, bits, sources, outputs)
+            self.raised += floating.attributed(bits, self.operations(step), self.culprits(step))
 
-    def confirmed(self, step: KernelStep, flags: int, sources: dict[int, Array] | None) -> int:
+    def confirmed(
+        self,
+        step: KernelStep,
+        flags: int,
+        sources: dict[int, Array] | None,
+        outputs: Sequence[Array] = (),
+    ) -> int:
         """The conditions that NumPy would report too.
 
         Vector comparisons of NaN and the arms of selects raise flags of their own, which NumPy
-        clears. Where a kernel has such operations the oracle is asked, a few times per kernel.
+        clears, and a kernel's flags are those of all its operations. Where a kernel has such
+        operations, or several that may be meant, the oracle is asked, a few times per kernel.
         Other devices have no such flags: their programs work conditions out from values.
         """
-        works_out = self.away and self.device is self.home
-        if works_out or not any(floating.misreports(op) for op, _ in self.operations(step)):
+        if self.away and self.device is self.home:
             return flags
-        if sources is None or step.rechecks >= RECHECKS:
-            return flags & step.seen
+        operations = self.operations(step)
+        believed = not any(floating.misreports(*each) for each in operations)
+        asks = sources is not None and step.rechecks < RECHECKS
+        if believed and not (asks and floating.is_ambiguous(flags, operations)):
+            return flags
+        if sources is None:  # written over: the oracle cannot be asked, the results can
+            return flags & (step.seen | floating.shown(outputs, operations))
+        if step.rechecks >= RECHECKS:
+            known = flags & step.seen
+            if step.cost < COSTLY:
+                return known
+            shown = floating.shown(outputs, operations)
+            if not flags & shown & ~known or step.rechecks >= NEWS_LIMIT:
+                return known & shown if len(operations) == 1 else known
         step.rechecks += 1
-        with floating.collecting() as found:
-            self.members(step, sources=sources)
-        step.seen |= found.bits
-        return flags & found.bits
+        found: dict[int, int] = {}
+        self.members(step, sources=sources, conditions=found)
+        step.culprits = found
+        for raised in found.values():
+            step.seen |= raised
+        return flags & reduce(or_, found.values(), 0)
+
+    def culprits(self, step: KernelStep) -> list[int]:
+        """The conditions that each operation of a kernel is known to have raised."""
+        indices = sorted((*step.members, *step.reductions))
+        return [step.culprits.get(index, 0) for index in indices]
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
-        """The operands of a kernel, if the oracle may have to be asked when it has run."""
-        if not any(floating.misreports(op) for op, _ in self.operations(step)):
-            return None
+        """The operands of a kernel, if the oracle can be asked when it has run."""
         return {index: self.operand(index) for index in step.reads}
 
     def members(
@@ -260,8 +295,12 @@ class Values:
         step: KernelStep,
         seconds: list[float] | None = None,
         sources: dict[int, Array] | None = None,
+        conditions: dict[int, int] | None = None,
     ) -> dict[int, Array]:
-        """What each operation of a kernel gives, by the oracle; appends how long each one took."""
+        """What each operation of a kernel gives, by the oracle.
+
+        Appends how long each one took to `seconds`; `conditions` gets what each of them raised.
+        """
         values = self.plan.graph.values
         known = sources if sources is not None else {s: self.host(s) for s in step.reads}
         found: dict[int, Array] = {}
@@ -270,15 +309,22 @@ class Values:
             operands = [found[s] if s in found else known[s] for s in value.src]
             perms = [values[s].perm for s in value.src]
             start = time.perf_counter()
+            collecting: AbstractContextManager[floating.Flags | None] = nullcontext()
+            if conditions is not None:
+                collecting = floating.collecting()
             try:
-                found[index] = interpret.run_node(
-                    value.op, value.arg, self.shape(index), value.dtype, value.perm, operands, perms
-                )
+                with collecting as flags:
+                    found[index] = interpret.run_node(
+                        value.op, value.arg, self.shape(index), value.dtype, value.perm, operands,
+                        perms,
+                    )  # fmt: skip
             except Exception as error:
                 explain_failure(error, self.nodes_of(step), self.nodes[value.origin])
                 raise
             if seconds is not None:
                 seconds.append(time.perf_counter() - start)
+            if conditions is not None and flags is not None:
+                conditions[index] = flags.bits
         return found
 
     def commit(self, indices: Sequence[int]) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib import stride_tricks
 
 from lazyfuse import fallback
-from lazyfuse.array import ndarray, writable
-from lazyfuse.attributes import base_view, derive
+from lazyfuse.array import ndarray, options, writable
+from lazyfuse.attributes import base_view, derive, pinned
+from lazyfuse.codegen.shapes import size_of
 from lazyfuse.creation import asarray
 from lazyfuse.registry import dress, implements, pair
+from lazyfuse.views import affine
 
 VIEWS = (
     "array_split broadcast_to diagonal dsplit expand_dims flip fliplr flipud hsplit "
     "matrix_transpose moveaxis permute_dims rollaxis rot90 split squeeze swapaxes transpose "
-    "unstack vsplit"
+    "vsplit"
 ).split()
 """Functions of the main namespace that only ever look at memory in another way."""
 
@@ -45,6 +47,9 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             result = theirs(whole, *rest, **fallback.gathered(kwargs))
             if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
                 return args[0][()]  # type: ignore[index]
+            if type(result) is np.ndarray and not affine(result) and args[0]._small is None:
+                pinned(args[0])  # parts of elements: nothing that is recorded can look at them
+                return call(*args, **kwargs)
             if type(result) is not np.ndarray or result.dtype == whole.dtype:
                 return _as_views(args[0], result, whole)
         return fallback.run(theirs, name, args, kwargs)
@@ -54,15 +59,33 @@ def view_function(theirs: Any) -> Callable[..., Any]:
     return call
 
 
+@implements(np.unstack)
+def unstack(x: Any, /, *, axis: int = 0) -> Any:
+    """As `numpy.unstack`: scalars of an array with one axis."""
+    if type(x) is ndarray and base_view(x).ndim:
+        rows: Any = np.moveaxis(x, axis, 0)  # type: ignore[type-var]
+        return tuple(rows)
+    return fallback.run(np.unstack, "unstack", (x,), {"axis": axis})
+
+
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """As `numpy.broadcast_arrays`."""
-    big = any(type(x) is ndarray and x._small is None for x in args)
+    ours = [x for x in args if type(x) is ndarray]
+    big = any(x._small is None for x in ours) or (bool(ours) and _is_large(args))
     if not big or any(isinstance(x, np.ndarray) and type(x) is not np.ndarray for x in args):
         return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
     arrays = [asarray(x) for x in args]
     shape = np.broadcast_shapes(*[x.shape for x in arrays])
     return tuple([x if x.shape == shape else _widened(x, shape) for x in arrays])
+
+
+def _is_large(arrays: Sequence[Any]) -> bool:
+    """Whether arrays have so many elements together that those of ours are recorded."""
+    try:
+        return size_of(np.broadcast_shapes(*map(np.shape, arrays))) >= options.eager_below
+    except ValueError:
+        return False
 
 
 def _widened(x: ndarray, shape: tuple[int, ...]) -> ndarray:

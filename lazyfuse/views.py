@@ -8,7 +8,7 @@ Owns no state. Must not import arrays or nodes' evaluation.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,8 @@ def _fast_address(array: Array) -> int:
     # 100 ns against 800 for __array_interface__
     return _POINTER(id(array) + _DATA_FIELD).value or 0
 
+
+SILENT = -1  # stands for the stride of an axis that has no say in a memory order
 
 _agrees = all(_fast_address(each) == _slow_address(each) for each in (_PAGE, _PAGE[5:9], _PAGE[:0]))
 address = _fast_address if _agrees else _slow_address
@@ -164,36 +166,53 @@ def _sorted_order(shape: Shape, operands: Sequence[Array]) -> Perm:
         fortran = fortran and flags.f_contiguous and (array.shape == shape or not array.ndim)
         missing = rank - array.ndim
         sizes = zip(array.strides, array.shape, strict=True)
-        columns.append((0,) * missing + tuple(abs(step) if n != 1 else 0 for step, n in sizes))
+        steps = tuple(abs(step) if n != 1 and step else SILENT for step, n in sizes)
+        columns.append((SILENT,) * missing + steps)
     if plain:
         return None
     return tuple(range(rank - 1, -1, -1)) if fortran else sorted_axes(tuple(columns), rank)
 
 
+def joined_order(operands: Sequence[Array]) -> Perm:
+    """The memory order that NumPy gives to what `concatenate` joins: repeated axes count, too."""
+    columns = [
+        tuple(abs(step) if n != 1 else SILENT for step, n in zip(x.strides, x.shape, strict=True))
+        for x in operands
+    ]
+    order = list(range(operands[0].ndim))
+    _insert(order, lambda axis, before: _prefers(columns, before, axis))
+    return None if order == sorted(order) else tuple(order)
+
+
 @lru_cache(maxsize=4096)
 def sorted_axes(columns: tuple[tuple[int, ...], ...], rank: int) -> Perm:
-    """NumPy's iteration order (slowest axis first) for operands with these absolute strides."""
+    """NumPy's iteration order (slowest axis first) for operands with these strides (or SILENT)."""
     order = list(range(rank - 1, -1, -1))  # fastest axis first, as in NumPy's source
-    for position in range(1, rank):
+    _insert(order, lambda axis, before: _prefers(columns, axis, before))
+    order.reverse()
+    return None if order == list(range(rank)) else tuple(order)
+
+
+def _insert(order: list[int], swaps: Callable[[int, int], bool | None]) -> None:
+    """NumPy's insertion sort of axes; what `swaps` says None about decides nothing."""
+    for position in range(1, len(order)):
         axis = order[position]
         target = position
         for other in range(position - 1, -1, -1):
-            verdict = _prefers(columns, axis, order[other])
+            verdict = swaps(axis, order[other])
             if verdict is None:
                 continue
             if not verdict:
                 break
             target = other
         order.insert(target, order.pop(position))
-    order.reverse()
-    return None if order == list(range(rank)) else tuple(order)
 
 
 def _prefers(columns: Sequence[Sequence[int]], slow: int, fast: int) -> bool | None:
     """Whether `slow` should run faster than `fast`; None where no operand says anything."""
     swap = None
     for strides in columns:
-        if strides[slow] and strides[fast]:
+        if strides[slow] != SILENT and strides[fast] != SILENT:
             if strides[fast] <= strides[slow]:
                 swap = False
             elif swap is None:

@@ -307,3 +307,17 @@ def test_conditions_of_chains_are_numpys(dtype: str, queue: Any) -> None:
         for options in ([], VECTOR):
             _, raised = compute(queue, kernels, inputs, options)
             np.testing.assert_array_equal(np.bitwise_or.reduce(raised, axis=1), want)
+
+
+def test_exp_up_to_the_largest_number_with_a_finite_result(queue: Any) -> None:
+    for dtype, last in (("f4", "0x1.62e42ep+6"), ("f8", "0x1.62e42fefa39efp+9")):
+        values = np.array([float.fromhex(last)] * 2 + [np.inf, -np.inf, 1.0, 709.8], dtype)
+        values[1] = np.nextafter(values[0], np.inf, dtype=dtype)
+        body = (Instruction("exp", (0,), (dtype,), dtype),)
+        kernel = Kernel(1, (dtype,), (), body, (Store(1, dtype),))
+        with np.errstate(over="ignore"):
+            expected = np.exp(values)
+        assert np.isfinite(expected[0])
+        for width in ([], VECTOR):
+            results, _ = compute(queue, [kernel], [values], width)
+            np.testing.assert_allclose(results[0], expected, 4 * np.finfo(dtype).eps)

@@ -60,8 +60,9 @@ IMPORTS = """
     }
 
     def is_ours(thing):
-        name = getattr(thing, "__name__", "")
-        return name.startswith("lazyfuse") or thing.__module__.startswith("lazyfuse")
+        names = [getattr(thing, name, "") for name in ("__name__", "__module__")]
+        names.append(type(thing).__module__)  # ufuncs themselves say what NumPy's say
+        return any(each.startswith("lazyfuse") for each in names)
 """
 
 

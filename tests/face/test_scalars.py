@@ -198,3 +198,34 @@ def test_attributes_are_not_computed_for() -> None:
     assert (s.shape, s.ndim, s.size, s.dtype) == ((), 0, 1, np.dtype("f8"))
     assert s.T is s
     assert node_of(s).value is None
+
+
+@pytest.mark.parametrize(
+    "other", ["ab", b"ab", [1, 2], (1, 2), bytearray(b"x"), "", [], [[1], [2]]]
+)
+def test_numbers_and_sequences(other: Any) -> None:
+    """A lazy count repeats, adds, compares and refuses sequences as NumPy's numbers do."""
+    functions = [
+        lambda n: n * other,
+        lambda n: other * n,
+        lambda n: n + other,
+        lambda n: other + n,
+        lambda n: n == other,
+        lambda n: n < other,
+        lambda n: (n * 1.0) * other,
+        lambda n: other // n,
+    ]
+    for function in functions:
+        results = []
+        for xp in (np, lf):
+            count = (xp.arange(30000) < 3).sum()
+            try:
+                results.append(function(count))
+            except TypeError as error:
+                results.append((type(error), str(error)))
+        theirs, ours = results
+        if isinstance(theirs, np.ndarray):
+            assert np.array_equal(ours, theirs)
+        else:
+            assert type(ours) is type(theirs)
+            assert ours == theirs

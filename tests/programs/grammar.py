@@ -41,8 +41,10 @@ LARGE = Sizes((1, 130, 131, 150), ranks=(1, 2, 2, 2), vectors=(1, 16400, 20000, 
 class Grammar:
     """One random program in the making."""
 
-    def __init__(self, seed: int, sizes: Sizes, inexact: bool = False) -> None:
-        self.rng = random.Random(seed)
+    def __init__(
+        self, seed: int, sizes: Sizes, inexact: bool = False, rng: random.Random | None = None
+    ) -> None:
+        self.rng = rng or random.Random(seed)
         self.seed = seed
         self.inexact = inexact
         self.sizes = sizes
