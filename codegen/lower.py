@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen import numba_source, numpy_source, opencl_source, specialised
+from lazyfuse.codegen import languages, specialised
 from lazyfuse.codegen.chunks import Table, box_table, stretch_table
 from lazyfuse.codegen.form import RUN_BLOCK, Form, program_arrays
 from lazyfuse.codegen.kernel import (
@@ -59,11 +59,6 @@ STRETCH = 1 << 16
 # With so many independent results, reduced loops need not be cut for parallelism.
 ENOUGH_RESULTS = 64
 
-_PRINTERS = {
-    "numba": numba_source.print_source,
-    "numpy": numpy_source.print_source,
-    "opencl": opencl_source.print_source,
-}
 _TABLES = {"opencl": "numba"}  # languages whose chunks are those of another
 _SOURCES: dict[tuple[Kernel, Form, str], Source] = {}
 _SOURCES_LIMIT = 4096  # texts of a few kilobytes
@@ -114,6 +109,10 @@ class Lowered:
         """Whether reductions wait for `finish`."""
         return self._combination is not None
 
+    def second(self) -> Any:
+        """A second program that combines partial results on the device; None: `finish` does."""
+        return None
+
     def finish(self, arrays: Sequence[Array]) -> None:
         """Combine partial results into the reduction outputs, in a fixed order, with NumPy."""
         if self._combination is not None:
@@ -126,7 +125,7 @@ def _print(kernel: Kernel, form: Form, language: str) -> Source:
     if source is None:
         if len(_SOURCES) >= _SOURCES_LIMIT:
             _SOURCES.clear()
-        source = _SOURCES[key] = _PRINTERS[language](kernel, form)
+        source = _SOURCES[key] = languages.printer(language)(kernel, form)
     return specialised.choose(kernel, form, source)
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from lazyfuse.codegen import opencl_joining, opencl_values
 from lazyfuse.codegen.form import program_arrays
 from lazyfuse.codegen.kernel import Kernel, is_exact, raises_flags
+from lazyfuse.codegen.languages import GRID
 from lazyfuse.codegen.opencl_text import memory_type
 from lazyfuse.codegen.opencl_values import Values, c_type
 from lazyfuse.devices.base import Source
 
-LANGUAGE = "opencl-grid"
+LANGUAGE = GRID
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def _evaluate(module: Any, *arrays: Any) -> None:
 
 def _main(arrays: tuple[Any, ...]) -> list[Any]:
     """Arrays of the main namespace in the place of those of `lazyfuse.array_api`."""
-    return [getattr(x, "_array", x) for x in arrays]
+    return [x._array if hasattr(type(x), "_array") else x for x in arrays]
 
 
 def _devices(module: Any) -> Any:

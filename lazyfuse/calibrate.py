@@ -17,12 +17,13 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, cost
+from lazyfuse.codegen.languages import lowering
+from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.single import single
 from lazyfuse.devices import registry, settings
 from lazyfuse.devices.base import Array, Device, DeviceError, Launch
 from lazyfuse.devices.cost import FILE_LIMIT, CostFile, Costs, Probe, measure
 from lazyfuse.devices.disk_cache import DiskCache
-from lazyfuse.geometry import lowering
 
 # Operands in the L2 cache, in the L3 cache, in memory; what blocked NumPy gets is small.
 SIZES = {"numpy": (1 << 15, 1 << 17)}
@@ -169,7 +170,7 @@ def _probe(
     operands += [arrays("total", ()) for _ in kernel.reductions]
     strides = [(1,)] * (len(kernel.inputs) + len(kernel.stores)) + [(0,)] * len(kernel.reductions)
     split = len(kernel.inputs)
-    lowered = lowering(language)(kernel, (size,), strides[:split], strides[split:])
+    lowered: Lowered = lowering(language)(kernel, (size,), strides[:split], strides[split:])
     operands += [arrays(k, shape) for k, (shape, _) in enumerate(lowered.temporaries, 100)]
 
     def launch(placed: Sequence[Array]) -> Launch:

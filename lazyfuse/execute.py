@@ -29,7 +29,6 @@ from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.memory import crosses_itself, overlap
-from lazyfuse.codegen.opencl_grid_lowered import GridLowered
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
@@ -317,7 +316,7 @@ class Run(Values):
         self, step: KernelStep, lowered: Lowered, arrays: list[Array], flags: int | Later
     ) -> int | Later:
         """Combine partial results: on the device where it can, else when they are there."""
-        second = lowered.second() if isinstance(lowered, GridLowered) else None
+        second = lowered.second()
         if second is not None:
             source, launch = second
             program = programs.compiled(step, source, self.device)

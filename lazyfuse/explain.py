@@ -15,10 +15,11 @@ from lazyfuse.array import ndarray, node_of
 from lazyfuse.codegen import ops, specialised
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.kernel import KernelError
+from lazyfuse.codegen.languages import LANGUAGES
 from lazyfuse.codegen.linearize import Recording, linearize
 from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep
 from lazyfuse.devices.base import Device, Traits
-from lazyfuse.geometry import LANGUAGES, Geometry
+from lazyfuse.geometry import Geometry
 from lazyfuse.offload import Choice
 from lazyfuse.tracing import Operation
 

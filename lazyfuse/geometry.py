@@ -6,24 +6,14 @@ lowered kernel. Runs nothing and knows a device by its traits only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lazyfuse import precision
 from lazyfuse.codegen import ops
+from lazyfuse.codegen.languages import lowering
 from lazyfuse.codegen.linearize import Recording, memory_strides
-from lazyfuse.codegen.lower import Lowered, lower
-from lazyfuse.codegen.opencl_grid import lower_grid
-from lazyfuse.codegen.opencl_grid_text import LANGUAGE
+from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices.base import Source, Traits
-
-LANGUAGES = ("numba", "numpy", "opencl", LANGUAGE)
-
-
-def lowering(language: str) -> Callable[..., Lowered]:
-    """How kernels are decided for a language."""
-    return lower_grid if language == LANGUAGE else lower
 
 
 class Geometry:
@@ -69,7 +59,8 @@ class Geometry:
         steps = iter(memory_strides(kept, None))
         totals = tuple(0 if flag else next(steps) for flag in reduced)
         outputs = stores + (totals,) * len(step.reductions)
-        return lowering(language)(kernel, domain, loads, outputs)
+        lowered: Lowered = lowering(language)(kernel, domain, loads, outputs)
+        return lowered
 
     def _strides(self, index: int, domain: tuple[int, ...]) -> tuple[int, ...]:
         value = self.values[index]

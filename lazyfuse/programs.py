@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse import config, precision, report
 from lazyfuse.codegen.kernel import Instruction, Kernel, KernelError, Store
+from lazyfuse.codegen.languages import lowering
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.ops import COPY
 from lazyfuse.codegen.plan import KernelStep
@@ -28,7 +29,6 @@ from lazyfuse.devices.base import (
     Program,
     Source,
 )
-from lazyfuse.geometry import lowering
 from lazyfuse.windows import strides_kept, strides_over
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -133,8 +133,8 @@ def _lowered(
         [strides_over(array, shape, rank) for array in outputs[:stores]]
         + [strides_kept(array, kernel.reduced, rank) for array in outputs[stores:]]
     )
-    decide = lowering(language)
-    return decide(kernel, shape, in_strides, out_strides, order)
+    lowered: Lowered = lowering(language)(kernel, shape, in_strides, out_strides, order)
+    return lowered
 
 
 def _is_final(program: Program, lowered: Lowered) -> bool:

@@ -116,10 +116,14 @@ def _read_back(dtype: Any) -> Any:
         return np.dtype("V")
 
 
+def _is_pending(self: ndarray) -> bool:
+    node = self._node if self._storage is None else self._storage.node
+    return node is not None and node.value is None
+
+
 def _buffer(self: ndarray) -> Any:
     """The memory, unless NumPy, which prefers buffers, would take it for something else."""
-    node = self._node if self._storage is None else self._storage.node
-    if node is not None and node.value is None and errstate.must_run_at_once():
+    if errstate.must_run_at_once() and _is_pending(self):
         # before Python 3.12 an error would be lost on its way; NumPy asks `__array_struct__` next
         raise BufferError("[buffer] values: expected evaluated ones, got pending ones; look first")
     dtype = dtype_of(self)

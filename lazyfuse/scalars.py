@@ -73,6 +73,8 @@ _SINKS: dict[str, Callable[..., Any]] = {
     "__repr__": repr,
     "__str__": str,
     "__format__": format,
+    "__len__": len,  # a `Sized` to whoever asks, but refused in NumPy's words
+    "__contains__": operator.contains,
     "__getitem__": operator.getitem,
     "__setitem__": operator.setitem,
     "__delitem__": operator.delitem,
@@ -160,10 +162,8 @@ _OWN: dict[str, Any] = {
     "__deepcopy__": _itself,
     "__reduce__": _reduce,
     "__reduce_ex__": _reduce,
-    # None is how Python says that there is none: a number is not `Iterable`, `Sized`, `Container`
+    # None is how Python says that there is none: a number is not `Iterable`
     "__iter__": None,
-    "__len__": None,
-    "__contains__": None,
     "astype": astype,
     "base": property(lambda self: None),
     "conj": _conjugate,

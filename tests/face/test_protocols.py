@@ -7,6 +7,7 @@ import copy
 import ctypes
 import hashlib
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,22 @@ def test_pickles(protocol: int) -> None:
         assert again.tolist() == x.tolist()
     number = pickle.loads(pickle.dumps(pending().sum(), protocol))
     assert type(number) is np.float64
+
+
+@pytest.mark.parametrize("take", [np.asarray, memoryview, lambda x: x.to_numpy()])
+def test_handing_out_copies_nothing(take: Any) -> None:
+    size = 2_000_000
+    start = lazyfuse.arange(float(size))
+    for _ in range(3):  # a program, and a buffer that comes back to its pool
+        take(start + 1)
+    tracemalloc.start()
+    try:
+        handed = take(start + 1)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(handed) == size
+    assert taken < 8 * size / 2
 
 
 def test_copies() -> None:

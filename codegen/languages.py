@@ -1,0 +1,35 @@
+"""The languages that kernels are printed in, and which modules know them.
+
+Owns their names. A printer is imported when its language is first used: a run on the CPU reads no
+printer of OpenCL.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+GRID = "opencl-grid"
+_PRINTERS = {"numba": "numba_source", "numpy": "numpy_source", "opencl": "opencl_source"}
+LANGUAGES = (*_PRINTERS, GRID)
+
+
+@functools.cache
+def printer(language: str) -> Callable[..., Any]:
+    """The function that prints a kernel and its form (`print_source`)."""
+    printing: Callable[..., Any] = _module(_PRINTERS[language]).print_source
+    return printing
+
+
+@functools.cache
+def lowering(language: str) -> Callable[..., Any]:
+    """The function that decides how kernels run (see `lower.lower`), for a language."""
+    deciding: Callable[..., Any]
+    deciding = _module("opencl_grid").lower_grid if language == GRID else _module("lower").lower
+    return deciding
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"lazyfuse.codegen.{name}")
