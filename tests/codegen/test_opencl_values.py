@@ -321,3 +321,19 @@ def test_exp_up_to_the_largest_number_with_a_finite_result(queue: Any) -> None:
         for width in ([], VECTOR):
             results, _ = compute(queue, [kernel], [values], width)
             np.testing.assert_allclose(results[0], expected, 4 * np.finfo(dtype).eps)
+
+
+def test_the_tangent_of_doubles_is_within_a_unit(queue: Any) -> None:
+    random = np.random.default_rng(5)
+    poles = np.arange(-2000, 2000) * (np.pi / 2)
+    spread = [random.uniform(-size, size, 3000) for size in (1.0, 2.0, 100.0, 3e7)]
+    odd = [0.0, -0.0, 1.0, -1.0, 5e-324, 1e-31, np.nan, np.inf, -np.inf]
+    values = np.concatenate([*spread, poles, np.nextafter(poles, 0), odd])
+    kernel = Kernel(1, ("f8",), (), (Instruction("tan", (0,), ("f8",), "f8"),), (Store(1, "f8"),))
+    with np.errstate(invalid="ignore"):
+        expected = np.tan(values)
+    for width in ([], VECTOR):
+        got = compute(queue, [kernel], [values], width)[0][0]
+        np.testing.assert_array_max_ulp(got[:-3], expected[:-3], 1)
+        np.testing.assert_array_equal(np.signbit(got[:-3]), np.signbit(expected[:-3]))
+        assert np.isnan(got[-3:]).all()
