@@ -152,8 +152,8 @@ class Run(Values):
         shape = self.shape(step.domain_of)
         self.overwrites = False
         inputs = [self.operand(index) for index in step.inputs]
-        # not the first time: the oracle may want to see what raised conditions
-        reuses = step.may_reuse and last and step.ready
+        # not the first time, where the oracle may want to see what raised conditions
+        reuses = step.may_reuse and last and (step.ready or not self.may_ask(step))
         donors = self.donors(step, last, shape) if reuses else None
         outputs, pending, made = self.outputs(step, shape, inputs, donors)
         if self.overwrites:

@@ -243,6 +243,19 @@ class Values:
             bits = self.confirmed(step, bits, sources, outputs)
             self.raised += floating.attributed(bits, self.operations(step), self.culprits(step))
 
+    @property
+    def works_out(self) -> bool:
+        """Whether programs work conditions out from values, so that nobody need be asked."""
+        return self.away and self.device is self.home
+
+    def may_ask(self, step: KernelStep) -> bool:
+        """Whether the oracle may be asked about a kernel's conditions."""
+        if self.works_out:
+            return False
+        operations = self.operations(step)
+        misreports = any(floating.misreports(*each) for each in operations)
+        return misreports or floating.is_ambiguous(floating.ALL, operations)
+
     def confirmed(
         self,
         step: KernelStep,
@@ -257,7 +270,7 @@ class Values:
         operations, or several that may be meant, the oracle is asked, a few times per kernel.
         Other devices have no such flags: their programs work conditions out from values.
         """
-        if self.away and self.device is self.home:
+        if self.works_out:
             return flags
         operations = self.operations(step)
         believed = not any(floating.misreports(*each) for each in operations)
