@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import errstate
+from lazyfuse.codegen.dtypes import Loop
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.op import Op
 from lazyfuse.errstate import Place
@@ -179,7 +180,9 @@ def _module(file: str) -> str:
 
 def raises(op: Op, arg: Any) -> tuple[str, ...]:
     """The conditions that an operation can raise, on integers other ones than on floats."""
-    return op.raises(arg.ins[0]) if op.kind == "map" and arg.ins else op.flags
+    # a pass may have put another operation in the place of the one that was recorded
+    loop = arg if op.kind == "map" and isinstance(arg, Loop) else None
+    return op.raises(loop.ins[0]) if loop is not None and loop.ins else op.flags
 
 
 def _culprit(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
