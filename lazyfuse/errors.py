@@ -26,6 +26,7 @@ __all__ = [
     "LazyfuseError",
     "UnsupportedError",
     "message",
+    "refuses_ours",
 ]
 
 
@@ -99,3 +100,8 @@ class EvaluationError(LazyfuseError, RuntimeError):
 
 def _rebuild(kind: type[EvaluationError], what: str, details: dict[str, Any]) -> EvaluationError:
     return kind(what, **details)
+
+
+def refuses_ours(error: ValueError) -> bool:
+    """Whether NumPy refused an object only since its `__array__` gives an array of ours."""
+    return str(error).startswith("object __array__ method not producing an array")

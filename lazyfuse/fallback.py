@@ -20,6 +20,7 @@ from lazyfuse import indexing, overrides
 from lazyfuse.array import direct, export, gather, ndarray, wrap, wrap_shared, writable
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.codegen.graph import source_line
+from lazyfuse.errors import refuses_ours
 from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
 from lazyfuse.scalars import scalar
 from lazyfuse.views import ORIGIN, address, ghost_at
@@ -309,7 +310,7 @@ def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) 
     try:
         return function(*args, **kwargs)
     except ValueError as error:
-        if not str(error).startswith("object __array__ method not producing an array"):
+        if not refuses_ours(error):
             raise
     kept: Kept = []
     named = {name: _with_real_array(value, kept) for name, value in kwargs.items()}

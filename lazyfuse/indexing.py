@@ -46,6 +46,7 @@ from lazyfuse.array import (
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
+from lazyfuse.errors import refuses_ours
 from lazyfuse.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
 from lazyfuse.standins import blank
 from lazyfuse.storage import is_evaluated, leaf
@@ -247,7 +248,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
 
 def _store_foreign(error: ValueError, real: Array, key: Any, value: Any) -> None:
     """Write `value` after all, if NumPy refused it only since its `__array__` gives ours."""
-    if not str(error).startswith("object __array__ method not producing an array"):
+    if not refuses_ours(error):
         raise error
     assign_foreign(real, key, value)
 

@@ -38,6 +38,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import TABLE as TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
+from lazyfuse.errors import refuses_ours
 from lazyfuse.naming import are_scalars, name_steps
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
@@ -168,7 +169,7 @@ def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     try:
         return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
     except ValueError as error:
-        if not str(error).startswith("object __array__ method not producing an array"):
+        if not refuses_ours(error):
             raise
     # our ufunc knows objects that give arrays of ours
     function = registry.OURS.get(spec.op.ufunc, spec.op.ufunc)

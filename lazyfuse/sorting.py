@@ -87,13 +87,7 @@ def sort(
     """As `numpy.sort`; `descending=True` sorts the largest first (array API)."""
     if type(a) is ndarray and a._small is not None and not descending and type(axis) is int:
         return wrap(np.sort(a._small, axis, kind, order, stable=stable))
-    theirs: Callable[..., Any] = sort_down if descending else np.sort
-    if _is_recorded(a, kind, order, stable):
-        call = _sorted(theirs, a, axis, kind, stable)
-        if call is not None:
-            return host("sort", call[0], (a,), call[1], dtype_of(a))
-    named = fallback.given(kind=kind, order=order, stable=stable)
-    return fallback.run(theirs, "sort", (_as_array(a) if descending else a, axis), named)
+    return _ordered("sort", sort_down if descending else np.sort, a, axis, kind, order, stable)
 
 
 @extends(np.argsort)
@@ -107,13 +101,22 @@ def argsort(
     descending: bool = False,
 ) -> Any:
     """As `numpy.argsort`; `descending=True` puts the largest first (array API)."""
-    theirs: Callable[..., Any] = argsort_down if descending else np.argsort
+    theirs = argsort_down if descending else np.argsort
+    return _ordered("argsort", theirs, a, axis, kind, order, stable)
+
+
+def _ordered(
+    name: str, theirs: Callable[..., Any], a: Any, axis: Any, kind: Any, order: Any, stable: Any
+) -> Any:
+    """`theirs`, NumPy's or ours for the largest first, recorded where it can be."""
     if _is_recorded(a, kind, order, stable):
         call = _sorted(theirs, a, axis, kind, stable)
         if call is not None:
-            return host("argsort", call[0], (a,), call[1], _INTP)
+            return host(name, call[0], (a,), call[1], dtype_of(a) if name == "sort" else _INTP)
+    if theirs in (sort_down, argsort_down):
+        a = _as_array(a)
     named = fallback.given(kind=kind, order=order, stable=stable)
-    return fallback.run(theirs, "argsort", (_as_array(a) if descending else a, axis), named)
+    return fallback.run(theirs, name, (a, axis), named)
 
 
 def _as_array(a: Any) -> Any:
