@@ -3,6 +3,7 @@
     python -m lazyfuse [--report] [--trace FILE] script.py [arguments]
     python -m lazyfuse [--report] [--trace FILE] -m module [arguments]
     python -m lazyfuse --options
+    python -m lazyfuse --version
     python -m lazyfuse --calibrate
 
 The program and its own modules (files below the script's folder, or below the current one for
@@ -10,7 +11,8 @@ The program and its own modules (files below the script's folder, or below the c
 is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
 `--report` prints what ran where when the program ends; `--trace` writes a timeline of it to FILE,
 for a browser's tracing page. `--calibrate` measures once what work costs on each device, from
-which the device of each plan follows, and prints it.
+which the device of each plan follows, and prints it. `--version` says what runs here, and whether
+its record path is machine code.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
-from lazyfuse import _face, calibrate, config, import_hook, report, tracing
+from lazyfuse import _face, building, calibrate, config, import_hook, report, tracing
 
 _FRAMES = (__file__, import_hook.__file__, "<frozen runpy>")
 _USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
@@ -60,6 +62,9 @@ def _switch(option: str) -> None:
         config.options.report = True
     elif option == "--options":
         print(config.options)
+        raise SystemExit(0)
+    elif option == "--version":
+        print(building.text())
         raise SystemExit(0)
     elif option == "--calibrate":
         calibrate.calibrate(verbose=True)

@@ -18,6 +18,8 @@ from lazyfuse import (  # noqa: F401  # each registers its functions
     array,
     borders,
     computed,
+    contractions,
+    counting,
     creation,
     device_functions,
     errstate,
@@ -25,17 +27,22 @@ from lazyfuse import (  # noqa: F401  # each registers its functions
     inquiry,
     locations,
     namespaces,
+    ordering,
     products,
     protocols,
     ranges,
     recipes,
     reductions,
     scalars,
+    scans,
+    searching,
     selection,
     shaping,
     sorting,
     special,
+    taking,
     ufunc,
+    uniques,
     viewing,
 )
 
@@ -44,6 +51,7 @@ from lazyfuse import shortcuts  # noqa: F401  # after all: it wraps what they re
 
 ADDED = (
     "accelerate",
+    "build_info",
     "cache_clear",
     "cache_info",
     "calibrate",
@@ -128,6 +136,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 _FUNCTIONS = {
+    "build_info": "building",
     "parameter": "freeze",
     "device": "places",
     "register_kernel": "specialise",

@@ -4,24 +4,30 @@ Owns `ndarray` (its states; operators, indexing and methods are installed by the
 them: operators.py, indexing.py, attributes.py, methods.py) and the functions everybody builds on.
 Imports nothing above storage.py and evaluate.py.
 
-An array is in one of three states:
+An array is in one of four states:
 - direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
   real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
 - alone: `_node` stands for its values, pending or not; no other array shares its memory.
 - on a storage: `_storage` holds the values of a block, `_view` is a ghost: the geometry of this
   array in it. `_reals` and `_ticket` find the real array in the storage (see `real_view`).
+- deferred: none of the three is set, `_deferred` knows the values and the mask of a selection
+  whose size nobody has asked for (deferred.py). `settle` ends this state.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, errstate, evaluate, residency
+from lazyfuse import config, core, errstate, evaluate, residency
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
+from lazyfuse.core import SLOW, Core
+from lazyfuse.core import is_thin as is_thin
 from lazyfuse.nodes import INSIDE as INSIDE
 from lazyfuse.nodes import caller as caller
 from lazyfuse.nodes import captured_copy as captured_copy
@@ -65,75 +71,53 @@ ERRSTATE_PLAIN = True
 """Whether NumPy's floating-point error state is its default: only then is recording plain."""
 
 options = config.options
-new = object.__new__
+new: Any = Core.__new__
 
 
-class ndarray(metaclass=Kind):  # noqa: N801  # NumPy's spelling
+class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
     """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
 
-    __slots__ = (
-        "__weakref__",
-        "_base",
-        "_layout",
-        "_node",
-        "_picks",
-        "_reals",
-        "_small",
-        "_storage",
-        "_thin",
-        "_ticket",
-        "_view",
-    )
+    __slots__ = ("__weakref__",)
 
-    _base: ndarray | None  # the array that a view was made from
-    _layout: Any  # of a view on a storage: its graph.Layout, once asked for
-    _node: Node | None
-    _picks: int  # of an array that is alone: how often an element was read while it was pending
-    _reals: dict[int, Array] | None
-    _small: Array | None
-    _storage: Storage | None
-    _ticket: int
-    _thin: bool  # direct, but not for the operators' fast path: may broadcast to something big
-    _view: Array
+    if TYPE_CHECKING:  # the slots are in core.py, where nothing is known of what they hold
+        _base: ndarray | None  # the array that a view was made from
+        _deferred: Any  # of a selection: its deferred.Deferred, until it has values; else not set
+        _layout: Any  # of a view on a storage: its graph.Layout, once asked for
+        _node: Node | None
+        _picks: int  # of an array that is alone: how often an element was read while pending
+        _reals: dict[int, Array] | None
+        _small: Array | None
+        _storage: Storage | None
+        _ticket: int
+        _thin: bool  # direct, but not for the quick ways: may broadcast to something big
+        _view: Array
 
     _origin = ORIGIN  # where every `_view` starts
     __class__ = property(kind_for_others)
     __hash__ = None  # type: ignore[assignment]
 
 
+SLOW.array = ndarray
+
+direct: Callable[..., ndarray] = core.direct
+alone: Callable[[Node], ndarray] = core.alone
+
 OURS: set[type] = {ndarray}
 """The types of our values: arrays, and the lazy scalars that scalars.py adds."""
 
 
+DEFERRED: list[weakref.ref[ndarray]] = []
+"""Selections that may still be deferred: empty in programs that make none."""
+
+
+def _unfinished(x: ndarray) -> Any:
+    raise NotImplementedError("lazyfuse.deferred was not imported")
+
+
+resolve: Callable[[ndarray], Array | None] = _unfinished  # deferred.py puts the real one here
+
+
 # ------------------------------------------------------------------------------------- making
-
-
-def direct(value: Array, base: ndarray | None = None) -> ndarray:
-    """An array that runs everything at once on `value`, whoever else holds it."""
-    x: ndarray = new(ndarray)
-    x._small = value
-    x._thin = is_thin(value)
-    x._node = None
-    x._storage = None
-    x._base = base
-    return x
-
-
-def is_thin(value: Array) -> bool:
-    """Whether an operation on a direct array might give, or already has, many elements."""
-    if value.size >= options.eager_below:
-        return True
-    return value.ndim > 1 and value.size > 1 and 1 in value.shape
-
-
-def alone(node: Node) -> ndarray:
-    """An array whose values are those of `node`, in memory of its own."""
-    x: ndarray = new(ndarray)
-    x._small = None
-    x._node = node
-    x._storage = None
-    x._base = None
-    return x
 
 
 def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None) -> ndarray:
@@ -175,6 +159,9 @@ def wrap(value: Any) -> Any:
         return direct(value)
     flat, origin = found
     return on_storage(Storage(leaf(flat, None)), value, origin, None)
+
+
+SLOW.wrap = wrap
 
 
 def wrap_shared(value: Any) -> Any:
@@ -266,8 +253,8 @@ def settle(x: ndarray) -> Array | None:
         x._storage = None
         return value
     node = x._node
-    if node is None:  # another thread has moved the array on since we looked
-        return x._small
+    if node is None:  # deferred, or another thread has moved the array on since we looked
+        return x._small if x._small is not None or x._storage is not None else resolve(x)
     found = node.value
     if found is None or found.size >= options.eager_below or type(x) is not ndarray:
         return None
@@ -305,7 +292,8 @@ def node_of(x: ndarray) -> Node:
     if small is not None:
         return captured_copy(small)
     storage = x._storage
-    assert storage is not None
+    if storage is None:  # it was deferred
+        return node_of(x)
     if not x._view.size:
         return captured_copy(np.empty(x._view.shape, x._view.dtype))
     if storage.shared():
@@ -375,7 +363,8 @@ def gather(x: ndarray) -> Array:
         LENT[id(terminal(value))] = x
         return value
     storage = x._storage
-    if storage is None:  # another thread has moved the array on since we looked
+    if storage is None:  # deferred, or another thread has moved the array on since we looked
+        settle(x)
         return gather(x)
     flat = storage.force("gather")
     LENT[id(terminal(flat))] = storage
@@ -407,6 +396,9 @@ def geometry(x: ndarray) -> Array:
     node = x._node
     if node is not None:
         return ghost(node.shape, node.dtype, node.perm)
+    if x._storage is None:
+        settle(x)  # it was deferred
+        return geometry(x)
     return x._view
 
 
@@ -417,6 +409,9 @@ def storage_of(x: ndarray) -> Storage:
         return storage
     with evaluate.lock:
         node = x._node
+        if node is None and x._storage is None:
+            settle(x)  # it was deferred
+            node = x._node
         if node is not None:
             x._view = ghost(node.shape, node.dtype, node.perm)
             x._layout = x._reals = None
@@ -437,6 +432,8 @@ def pin(storage: Storage) -> None:
 def export(x: ndarray) -> Array:
     """The memory of `x` as a numpy array that anybody may keep and write to."""
     small = x._small
+    if small is None and x._node is None and x._storage is None:
+        small = settle(x)  # it was deferred
     if small is not None:
         return small.view()
     if type(x) is not ndarray:  # a scalar: immutable

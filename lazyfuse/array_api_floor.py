@@ -52,5 +52,5 @@ def floor_divide_in_place(x: ndarray, other: Any) -> Any:
     if found.dtype != x.dtype or found.shape != x.shape:  # type: ignore[attr-defined]
         divide: Callable[..., Any] = operator.ifloordiv
         return divide(x, other)
-    x[...] = found  # type: ignore[index]
+    x[...] = found
     return x

@@ -27,7 +27,9 @@ from lazyfuse.array import (
     wrap_shared,
     writable,
 )
+from lazyfuse.core import SLOW
 from lazyfuse.operators import dtype_of, real_operand, shape_of
+from lazyfuse.quick_geometry import get_dtype, get_ndim, get_shape, get_size, get_transposed
 from lazyfuse.views import ORIGIN, Array
 
 
@@ -64,6 +66,7 @@ def pinned(self: ndarray) -> Array:
 
 def become(self: ndarray, other: ndarray) -> None:
     """Let `self` be what `other`, which nobody else holds, was."""
+    self._deferred = None
     self._small = other._small
     self._node = other._node
     self._storage = other._storage
@@ -239,14 +242,6 @@ document(flatiter, np.flatiter)
 # ------------------------------------------------------------------------------------ geometry
 
 
-def _get_shape(self: ndarray) -> tuple[int, ...]:
-    small = self._small
-    node = self._node
-    found: Any = small if small is not None else node if node is not None else self._view
-    shape: tuple[int, ...] = found.shape
-    return shape
-
-
 def _set_shape(self: ndarray, shape: Any) -> None:
     base_view(self)
     view = geometry(self)[...]
@@ -261,14 +256,6 @@ def _set_view(self: ndarray, view: Array) -> None:
     else:
         self._view = view
         self._layout = self._reals = None
-
-
-def _get_dtype(self: ndarray) -> Any:
-    small = self._small
-    if small is not None:
-        return small.dtype
-    node = self._node
-    return node.dtype if node is not None else self._view.dtype
 
 
 def _set_dtype(self: ndarray, dtype: Any) -> None:
@@ -348,9 +335,6 @@ def _set_flat(self: ndarray, value: Any) -> None:
 
 
 def _transposed(self: ndarray) -> Any:
-    small = self._small
-    if small is not None:
-        return direct(small.T, root_of(self))
     return derive(self, base_view(self).T)
 
 
@@ -383,21 +367,21 @@ def _set_data(self: ndarray, value: Any) -> None:
 
 
 PROPERTIES: dict[str, property] = {
-    "T": property(_transposed),
+    "T": property(get_transposed),
     "mT": property(_matrix_transposed),
     "base": property(_get_base),
     "ctypes": property(_get_ctypes),
     "data": property(lambda self: export(self).data, _set_data),
-    "dtype": property(_get_dtype, _set_dtype),
+    "dtype": property(get_dtype, _set_dtype),
     "flags": property(lambda self: Flags(self) if settle(self) is None else self._small.flags),
     "flat": property(_get_flat, _set_flat),
     "imag": property(_get_imag, _set_imag),
-    "itemsize": property(lambda self: _get_dtype(self).itemsize),
+    "itemsize": property(lambda self: get_dtype(self).itemsize),
     "nbytes": property(lambda self: geometry(self).nbytes),
-    "ndim": property(lambda self: len(_get_shape(self))),
+    "ndim": property(get_ndim),
     "real": property(_get_real, _set_real),
-    "shape": property(_get_shape, _set_shape),
-    "size": property(lambda self: geometry(self).size),
+    "shape": property(get_shape, _set_shape),
+    "size": property(get_size),
     "strides": property(_get_strides, _set_strides),
     "__array_interface__": property(lambda self: export(self).__array_interface__),
     "__array_struct__": property(lambda self: export(self).__array_struct__),
@@ -409,5 +393,7 @@ def _documented(name: str, found: property) -> property:
     return property(found.fget, found.fset, found.fdel, doc)
 
 
+SLOW.dtype, SLOW.geometry, SLOW.shape = dtype_of, geometry, shape_of
+SLOW.transposed = _transposed
 for _name, _property in PROPERTIES.items():
     setattr(ndarray, _name, _documented(_name, _property))

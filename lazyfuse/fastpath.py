@@ -1,7 +1,8 @@
-"""The operators' fast paths, printed as text with everything bound, and put on `ndarray`.
+"""The operators' fast paths for Python, printed as text with all names bound, put on `ndarray`.
 
 Two cases are worth it: direct operands run in NumPy and the result is wrapped; plain recorded
-operands become a node. All else goes to operators.py. Importing this module installs them.
+operands become a node. All else goes to operators.py. Importing this module installs them; where
+core.py was compiled, its operators do the same, and only what they need is told to them here.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import errstate, evaluate, operators
+from lazyfuse import core, errstate, evaluate, operators
 from lazyfuse.array import CANONICAL, INSIDE, caller, ndarray, new, options, wrap
+from lazyfuse.beside import NUMBERS, constant
 from lazyfuse.codegen.graph import Node
-from lazyfuse.operators import PLAIN, SPECS, WEAK, Spec, constant
+from lazyfuse.operators import PLAIN, SPECS, WEAK, Spec
 
 _RETURN_DIRECT = """
 if type(result) is Real:
@@ -36,6 +38,15 @@ else:
     where = (frame.f_code, frame.f_lasti)
 """
 
+_FIND_NUMBER = """
+right = other
+numbers = NUMBERS.get(small.dtype)
+if numbers is not None and numbers.dtype is small.dtype:
+    right = (numbers.floats if kind is float else numbers.ints).get(other)
+    if right is None:
+        right = numbers.make(other, kind)
+"""
+
 _BINARY = """
 def {name}(self, other):
     small = self._small
@@ -46,7 +57,11 @@ def {name}(self, other):
                 right = other._small
                 if right is None or other._thin:
                     return slow(spec, self, other, {swapped})
-            elif kind is float or kind is int or kind in PLAIN:
+            elif kind is float or kind is int:
+                {FIND_NUMBER}
+                result = {call}
+                {RETURN_DIRECT}
+            elif kind in PLAIN:
                 right = other
             else:
                 return slow(spec, self, other, {swapped})
@@ -93,8 +108,12 @@ def {name}(self, other):
         if kind is ndarray:
             right = other._small
             if right is not None:
-                small {sign}= right
+                call(small, right, small)
                 return self
+        elif kind is float or kind is int:
+            {FIND_NUMBER}
+            call(small, right, small)
+            return self
         elif kind in PLAIN:
             small {sign}= other
             return self
@@ -144,6 +163,7 @@ SCOPE: dict[str, Any] = {
     "__warningregistry__": None,  # as in every module: see locations.py
     "CANONICAL": CANONICAL,
     "INSIDE": INSIDE,
+    "NUMBERS": NUMBERS,
     "Node": Node,
     "PLAIN": PLAIN,
     "PLAIN_STATE": True,
@@ -161,11 +181,18 @@ SCOPE: dict[str, Any] = {
 """The globals of every printed operator."""
 
 
+_BLOCKS = {
+    "{FIND_LINE}": _FIND_LINE,
+    "{FIND_NUMBER}": _FIND_NUMBER,
+    "{RETURN_DIRECT}": _RETURN_DIRECT,
+}
+
+
 def _filled(template: str, **words: Any) -> str:
     """The text of an operator; blocks (in capitals) take the indentation of their place."""
     lines = []
     for line in template.splitlines():
-        block = {"{RETURN_DIRECT}": _RETURN_DIRECT, "{FIND_LINE}": _FIND_LINE}.get(line.strip())
+        block = _BLOCKS.get(line.strip())
         indent = line[: len(line) - len(line.lstrip())]
         lines.append(textwrap.indent(block, indent) if block else line.format(**words))
     return "\n".join(lines)
@@ -191,24 +218,30 @@ def _listen(plain: bool) -> None:
         scope["PLAIN_STATE"] = plain
 
 
+def _bound(spec: Spec) -> dict[str, Any]:
+    """What the text of an operator of two operands speaks of."""
+    return {"spec": spec, "op": spec.op, "loops": spec.loops, "call": spec.op.ufunc}
+
+
 def _binary(spec: Spec, name: str, swapped: bool) -> Callable[..., Any]:
     sign = _SIGNS[spec.op.name]
     text = _filled(
         _BINARY,
         name=name,
         swapped=swapped,
+        call="call(right, small)" if swapped else "call(small, right)",
         expression=f"right {sign} small" if swapped else f"small {sign} right",
         keys_array="(right.dtype, dtype)" if swapped else "(dtype, right.dtype)",
         keys_weak="(kind, dtype)" if swapped else "(dtype, kind)",
         position=0 if swapped else 1,
         nodes="(right, node)" if swapped else "(node, right)",
     )
-    return _compiled(name, text, spec=spec, op=spec.op, loops=spec.loops, slow=operators.binary)
+    return _compiled(name, text, slow=operators.binary, **_bound(spec))
 
 
 def _inplace(spec: Spec, name: str) -> Callable[..., Any]:
     text = _filled(_INPLACE, name=name, sign=_SIGNS[spec.op.name])
-    return _compiled(name, text, spec=spec, op=spec.op, loops=spec.loops, slow=operators.inplace)
+    return _compiled(name, text, slow=operators.inplace, **_bound(spec))
 
 
 def _unary(spec: Spec, name: str) -> Callable[..., Any]:
@@ -230,8 +263,21 @@ def _later(name: str, make: Callable[..., Any], *arguments: Any) -> None:
     setattr(ndarray, name, first)
 
 
+def _tell(spec: Spec) -> bool:
+    """Whether `Core` has the operator as machine code; it is told what it needs for that."""
+    found = core.OPERATORS.get(spec.op.name) if core.COMPILED else None
+    if found is None:
+        return False
+    found.spec, found.op, found.loops = spec, spec.op, spec.loops
+    found.slow = operators.unary if spec.op.nin == 1 else operators.binary
+    found.slow_inplace = operators.inplace
+    return True
+
+
 def _install() -> None:
     for spec in SPECS.values():
+        if _tell(spec) or spec.op.name == "power":  # which has methods of its own, below
+            continue
         names = spec.names
         if spec.op.nin == 1:
             _later(names[0], _unary, spec, names[0])
@@ -244,8 +290,17 @@ def _install() -> None:
     errstate.on_change(_listen)
 
 
+_OF_CORE = ("__pow__", "__rpow__", "__matmul__", "__rmatmul__")
+
+
 def _install_special() -> None:
     spec = SPECS["power"]
+    core.SLOW.matmul = operators.contract
+
+    def slow_power(self: ndarray, other: Any, modulo: Any, swapped: bool) -> Any:
+        return (__rpow__ if swapped else __pow__)(self, other, modulo)
+
+    core.SLOW.power = slow_power
 
     def __pow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
         small = self._small
@@ -278,7 +333,8 @@ def _install_special() -> None:
         __pow__, __rpow__, __ipow__, __divmod__, __rdivmod__, __matmul__, __rmatmul__, __imatmul__,
     ):  # fmt: skip
         function.__qualname__ = f"ndarray.{function.__name__}"
-        setattr(ndarray, function.__name__, function)
+        if not (core.COMPILED and function.__name__ in _OF_CORE):
+            setattr(ndarray, function.__name__, function)
 
 
 _install()

@@ -17,7 +17,7 @@ from weakref import getweakrefcount
 
 import numpy as np
 
-from lazyfuse import evaluate, subclassing
+from lazyfuse import core, evaluate, subclassing
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -39,6 +39,7 @@ from lazyfuse.attributes import base_view, become, check_base, derive, own_view,
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import dtype_of, real_operand, shape_of
+from lazyfuse.quick_geometry import reshaped
 from lazyfuse.storage import LENT
 from lazyfuse.views import Array, Perm, ghost, keep_order, packed_order
 
@@ -70,11 +71,14 @@ def diagonal(self: ndarray, /, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) 
 def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
     """As `numpy.ndarray.reshape`."""
     small = self._small
-    shape = real_arguments(shape)
     if small is not None:
         if order == "C" and copy is None:
-            return _viewed(self, small, small.reshape(*shape))
+            found = reshaped(self, shape)
+            if found is not None:
+                return found
+        shape = real_arguments(shape)
         return _viewed(self, small, small.reshape(*shape, order=order, copy=copy))
+    shape = real_arguments(shape)
     plain = ghost(shape_of(self), np.dtype(np.bool_), None)
     target = plain.reshape(*shape, order="C" if order == "A" else order).shape
     if order == "A":
@@ -294,7 +298,7 @@ def fill(self: ndarray, /, value: Any) -> None:
         none = np.empty(0, dtype_of(self))
         none.flags.writeable = geometry(self).flags.writeable
         none.fill(value)  # raises
-        self[...] = value  # type: ignore[index]
+        self[...] = value
 
 
 def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:
@@ -356,7 +360,7 @@ def __iter__(self: ndarray, /) -> Iterator[Any]:
 def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
     gather(self)
     for index in range(count):
-        yield self[index]  # type: ignore[index]
+        yield self[index]
 
 
 def _elements(self: ndarray, /) -> Iterator[Any]:
@@ -370,7 +374,7 @@ def _elements(self: ndarray, /) -> Iterator[Any]:
     for index, value in enumerate(node.value):
         if self._node is not node:
             for later in range(index, count):
-                yield self[later]  # type: ignore[index]
+                yield self[later]
             return
         yield value
 
@@ -470,13 +474,20 @@ _COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy_
 _PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__, __sizeof__)
 
 
+_BEHIND = {"__len__": "length", "__delitem__": "del_item"}
+"""Methods that `Core` has; compiled, it calls ours for what is not quick."""
+
+
 def install(functions: Mapping[str, Method]) -> None:
     """Make functions whose first parameter is the array its methods of these names."""
     for name, function in functions.items():
         theirs = getattr(np.ndarray, name, None)
         with contextlib.suppress(AttributeError):  # builtins keep their own
             function.__doc__ = getattr(theirs, "__doc__", None) or function.__doc__
-        setattr(ndarray, name, function)
+        if core.COMPILED and name in _BEHIND:
+            setattr(core.SLOW, _BEHIND[name], function)
+        else:
+            setattr(ndarray, name, function)
 
 
 def _named(name: str, function: Method) -> Method:

@@ -81,7 +81,15 @@ def find(module: str, name: str) -> Any:
         return replacement()
     if name.startswith("_") or module in PASSED_ON:
         return theirs
-    return translate(theirs, module)
+    return quicken(theirs, translate(theirs, module))
+
+
+def _as_it_is(theirs: Any, ours: Any) -> Any:
+    return ours
+
+
+quicken: Callable[[Any, Any], Any] = _as_it_is
+"""The quick call in front of our function (shortcuts.py puts the real one here)."""
 
 
 def translate(theirs: Any, module: str = "numpy") -> Any:

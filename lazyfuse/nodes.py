@@ -16,7 +16,10 @@ from lazyfuse.codegen.graph import Node, Shape, Where
 from lazyfuse.storage import CANONICAL, leaf
 from lazyfuse.views import Array, DType, Perm, ghost, packed_order, result_order
 
-INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices"))
+FOLLOWED = "lazyfuse.followed"
+"""The package that NumPy's own code believes to be in where it runs over our arrays."""
+
+INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices", FOLLOWED))
 """Packages whose frames are never a user's source line."""
 
 _getframe = sys._getframe

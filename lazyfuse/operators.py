@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import array, errstate, registry
 from lazyfuse.array import (
     CANONICAL,
+    DEFERRED,
     OURS,
     caller,
     cast_node,
@@ -33,6 +34,9 @@ from lazyfuse.array import (
     writable,
     write_node,
 )
+from lazyfuse.beside import PLAIN as PLAIN
+from lazyfuse.beside import STRONG, constant
+from lazyfuse.beside import WEAK as WEAK
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
@@ -44,15 +48,7 @@ from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
 from lazyfuse.views import Array, DType, keep_order, result_order
 
-WEAK = frozenset((int, float, complex))
-STRONG = {np.dtype(char).type: CANONICAL[np.dtype(char)] for char in "?bBhHiIlLqQefdgFDG"}
-PLAIN = WEAK | {bool} | set(STRONG)
-STRONG[bool] = np.dtype(bool)
-
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
-
-_CONSTANT_LIMIT = 1024
-_constants: dict[tuple[Any, DType], Node] = {}
 
 
 class Spec:
@@ -73,16 +69,15 @@ class Spec:
         return f"<operator {self.names[0]}>"
 
 
-def constant(value: Any, dtype: DType) -> Node:
-    """A node for a Python number, shared by equal ones (a sign of zero makes numbers unequal)."""
-    if not value or type(value) is complex:
-        return scalar_node(value, dtype)
-    node = _constants.get((value, dtype))
-    if node is None:
-        if len(_constants) >= _CONSTANT_LIMIT:
-            _constants.clear()
-        node = _constants[value, dtype] = scalar_node(value, dtype)
-    return node
+def _values_are_needed(*_: Any) -> Any:
+    return None
+
+
+# what goes on with selections without their values; deferred.py puts the real ones here
+deferred_binary: Callable[..., Any] = _values_are_needed
+deferred_unary: Callable[..., Any] = _values_are_needed
+deferred_shape: Callable[[Any], tuple[int, ...]] = _values_are_needed
+deferred_inplace: Callable[..., Any] = _values_are_needed
 
 
 # -------------------------------------------------------------------------------- the slow path
@@ -94,12 +89,22 @@ def dtype_of(x: ndarray) -> DType:
     if node is not None:
         return node.dtype
     small = x._small
+    if small is None and x._storage is None:  # deferred; or it has just got its values
+        found = getattr(x, "_deferred", None)
+        return dtype_of(x) if found is None else found.dtype
     dtype = small.dtype if small is not None else x._view.dtype
     return CANONICAL.get(dtype, dtype)
 
 
 def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` (or the reverse), whatever `other` is."""
+    small = self._small
+    if small is not None and small.size < options.eager_below:
+        value = _beside_thin(self, small, other)
+        if value is not None:
+            return _run(spec, small, value, swapped)
+    if DEFERRED and (found := deferred_binary(spec, self, other, swapped)) is not None:
+        return found
     kind = type(other)
     right: Any
     if kind in PLAIN:
@@ -116,6 +121,25 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
         return run_now(spec, self, other, swapped)
     return record(spec, self, other, swapped)
+
+
+def _beside_thin(self: ndarray, small: Any, other: Any) -> Any:
+    """The other operand of two direct ones, one of them thin, whose result is small, too; None
+    where that takes a closer look.
+
+    An array without axes of length one gives its shape to the result.
+    """
+    if type(other) in PLAIN:
+        return other
+    if type(other) is not ndarray:
+        return None
+    right = other._small
+    if right is None or right.size >= options.eager_below:
+        return None
+    if small.shape == right.shape or small.size * right.size < options.eager_below:
+        return right
+    wide = right.ndim <= small.ndim if not self._thin else small.ndim <= right.ndim
+    return right if wide and not (self._thin and other._thin) else None
 
 
 def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
@@ -286,6 +310,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
     """The shape of any operand."""
     if type(x) in OURS:
         node = x._node
+        if node is None and DEFERRED:
+            return deferred_shape(x)
         x = node if node is not None else geometry(x)
     elif type(x) is not np.ndarray:
         return ()
@@ -334,6 +360,8 @@ def _checked_power(first: Any, second: Any, loop: dtypes.Loop) -> Op | None:
 def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     """`self op= other`, whatever the two are."""
     assert spec.inplace is not None
+    if DEFERRED and (found := deferred_inplace(spec, self, other)) is not None:
+        return found
     if type(other) in (list, tuple):
         other = as_real(other)
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
@@ -395,6 +423,8 @@ def _fits(self: ndarray, other: Any, loop: dtypes.Loop, shape: tuple[int, ...]) 
 
 def unary(spec: Spec, self: ndarray) -> Any:
     """`op self` for anything the fast path leaves."""
+    if DEFERRED and (found := deferred_unary(spec.op, self)) is not None:
+        return found
     value = ready(self)
     if value is not None:
         return wrap(spec.function(value))
@@ -437,6 +467,8 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
     if modulo is not None:
         return NotImplemented
     row = power_row(self, exponent) if type(self) is ndarray else None  # scalars have none
+    if DEFERRED and row is not None and (found := deferred_unary(row, self)) is not None:
+        return found
     if type(self) is not ndarray and dtype_of(self).kind == "b":
         return run_now(spec, self, exponent, False)  # not as an array of booleans
     if row is None or ready(self) is not None:

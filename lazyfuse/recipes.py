@@ -18,6 +18,7 @@ import numpy as np
 from lazyfuse import fallback
 from lazyfuse.array import ndarray
 from lazyfuse.composite import as_one
+from lazyfuse.nodes import FOLLOWED as PACKAGE
 from lazyfuse.registry import OURS, dress, pair
 from lazyfuse.scalars import scalar
 from lazyfuse.ufunc import ufunc_of
@@ -100,7 +101,9 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
     known = _rebound.get(function)
     if known is not None:
         return known
-    scope: dict[str, Any] = {"__builtins__": __builtins__, "__name__": __name__}
+    # the package: whoever looks for the user's line passes over these frames, too
+    inside = {"__name__": __name__, "__package__": PACKAGE}
+    scope: dict[str, Any] = {"__builtins__": __builtins__, **inside}
     copy = types.FunctionType(
         function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
     )

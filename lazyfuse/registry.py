@@ -60,7 +60,7 @@ def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
     """`ours` as it is, or as a builtin if that is what `theirs` is."""
     if not isinstance(theirs, types.BuiltinFunctionType):
         return ours
-    made = builtin(ours)
+    made = builtin(ours.func if type(ours) is builtin else ours)
     made.__name__ = ours.__name__
     made.__doc__ = ours.__doc__
     made.__module__ = ours.__module__

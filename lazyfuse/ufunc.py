@@ -12,30 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, borders, evaluate, fallback, overrides
+from lazyfuse import array, borders, deferred, fallback, gathers, overrides
+from lazyfuse.array import cast_node as cast
 from lazyfuse.array import (
-    INSIDE,
-    alone,
-    caller,
-    direct,
     from_node,
     gather,
     ndarray,
-    options,
     ready,
     wrap,
     wrap_shared,
     writable,
     write_node,
 )
-from lazyfuse.array import cast_node as cast
 from lazyfuse.codegen.dtypes import Loop
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.complexes import COMPLETED
 from lazyfuse.naming import name_steps
-from lazyfuse.operators import PLAIN, WEAK, constant, dtype_of, operand_key, order_of
+from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, order_of
+from lazyfuse.quick_calls import BESIDE, UfuncCore
+from lazyfuse.quick_functions import is_simple
 from lazyfuse.recording import (
     host,
     is_operand,
@@ -80,27 +77,15 @@ class _Documentation:
         del instance.__dict__["__doc__"]
 
 
-Real = np.ndarray
-new = object.__new__
-
-
-class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
+class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)
 
-    __slots__ = (
-        "__dict__",
-        "_call",
-        "_compute",
-        "_loops",
-        "_reduction",
-        "_rows",
-        "nin",
-        "nout",
-        "recorder",
-    )
+    __slots__ = ("__dict__", "recorder")
 
     def __init__(self, theirs: np.ufunc) -> None:
+        known = getattr(np, theirs.__name__, None) is theirs
+        self._beside = known and theirs.__name__ in BESIDE
         self._call = theirs
         self._compute = theirs  # or what completes it, see complexes.py
         self.nin = theirs.nin
@@ -110,88 +95,6 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
         self._loops: dict[Any, Loop] = {}
         self.__dict__.update(vars(theirs))  # how NumPy describes it, and what users have added
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            nin = self.nin
-            if nin == 1 and len(args) == 1:
-                x = args[0]
-                if type(x) is ndarray:
-                    small = x._small
-                    if small is not None and not x._thin:
-                        result = self._compute(small)
-                        if type(result) is Real:
-                            y: ndarray = new(ndarray)
-                            y._small = result
-                            y._node = y._storage = y._base = None
-                            y._thin = False
-                            return y
-                        return _wrap_small(result)
-                elif type(x) in PLAIN:
-                    return self._compute(x)
-            elif nin == 2 and len(args) == 2:
-                left, right = args
-                kind = type(left)
-                if kind is ndarray:
-                    small = left._small
-                    left = None if small is None or left._thin else small
-                elif kind not in PLAIN:
-                    left = None
-                kind = type(right)
-                if kind is ndarray:
-                    small = right._small
-                    right = None if small is None or right._thin else small
-                elif kind not in PLAIN:
-                    right = None
-                if left is not None and right is not None:
-                    result = self._call(left, right)
-                    return direct(result) if type(result) is Real else _wrap_small(result)
-            if len(args) == nin and type(args[0]) is ndarray:
-                recorded = self._quick(args)
-                if recorded is not None:
-                    return recorded
-        return self._general(args, kwargs)
-
-    def _quick(self, args: tuple[Any, ...]) -> ndarray | None:
-        """A call as one met before, on plain recorded arrays; None for everything else."""
-        x: ndarray = args[0]
-        node = x._node
-        if node is None or node.perm is not None or not array.ERRSTATE_PLAIN or not node.shape:
-            return None
-        if node.value is not None and node.value.size < options.eager_below:
-            return None
-        nodes: tuple[Node, ...]
-        if self.nin == 1:
-            loop = self._loops.get(node.dtype)
-            nodes = (node,)
-        else:
-            other = args[1]
-            kind = type(other)
-            if kind is ndarray:
-                right = other._node
-                if right is None or right.perm is not None or right.shape != node.shape:
-                    return None
-                loop = self._loops.get((node.dtype, right.dtype))
-            elif kind in WEAK:
-                loop = self._loops.get((node.dtype, kind))
-                if loop is None:
-                    return None
-                try:
-                    right = constant(other, loop.ins[1])
-                except OverflowError:
-                    return None
-            else:
-                return None
-            nodes = (node, right)
-        if loop is None:
-            return None
-        assert self._rows is not None
-        frame = sys._getframe(2)
-        inside = frame.f_globals.get("__package__") in INSIDE
-        where = caller() if inside else (frame.f_code, frame.f_lasti)
-        result = Node(self._rows[0], nodes, loop, node.shape, loop.out, None, where)
-        evaluate.note_recorded(result)
-        return alone(result)
 
     def _remember(self, operands: Sequence[Any], node: Node) -> None:
         """Let `_quick` know the loop of a call that was recorded."""
@@ -208,6 +111,10 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that the fast path leaves: overrides, recording, keywords, errors."""
+        if array.DEFERRED and self._rows is not None and not kwargs and len(args) == self.nin:
+            found = deferred.mapped(self._rows[0], args) if len(self._rows) == 1 else None
+            if found is not None:
+                return found
         if overrides.of_ufuncs.find(_operands(args, kwargs)):
             return overrides.call_ufunc(self._call, args, kwargs)
         nin = self.nin
@@ -284,10 +191,15 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
 
     def reduce(self, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ufunc.reduce`."""
-        if args and type(args[0]) is ndarray and args[0]._small is None and may_record():
-            reducer = _recorded_reduction(self, args, kwargs)
-            if reducer is not None:
-                return reducer
+        if args and type(args[0]) is ndarray:
+            small = args[0]._small
+            if small is None:
+                reducer = _recorded_reduction(self, args, kwargs) if may_record() else None
+                if reducer is not None:
+                    return reducer
+            elif all(map(is_simple, args[1:])) and all(map(is_simple, kwargs.values())):
+                result = self._call.reduce(small, *args[1:], **kwargs)
+                return wrap(result) if type(result) is np.ndarray else result
         return self._method("reduce", args, kwargs)
 
     def accumulate(self, *args: Any, **kwargs: Any) -> Any:
@@ -319,6 +231,8 @@ class ufunc(metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and docume
         if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
             real = writable(args[0], f"{self.__name__}.at")
             args = (real, *fallback.gathered(args[1:]))
+            if len(args) == 3 and gathers.combine(self.__name__, *args):
+                return None
         return self._method("at", args, {})
 
     def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -390,14 +304,6 @@ def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         return args
     out = kwargs.get("out")
     return (*args, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
-
-
-def _wrap_small(result: Any) -> Any:
-    if type(result) is np.ndarray:
-        return direct(result)
-    if type(result) is tuple:
-        return tuple([wrap(item) for item in result])
-    return result
 
 
 def _as_operand(x: Any) -> Any:

@@ -46,7 +46,7 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             rest = fallback.gathered(args[1:])
             result = theirs(whole, *rest, **fallback.gathered(kwargs))
             if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
-                return args[0][()]  # type: ignore[index]
+                return args[0][()]
             if type(result) is np.ndarray and not affine(result) and args[0]._small is None:
                 pinned(args[0])  # parts of elements: nothing that is recorded can look at them
                 return call(*args, **kwargs)

@@ -19,12 +19,15 @@ CONTRACT = "lazyfuse.devices.base"
 
 SEES_DEVICES = {
     "lazyfuse.calibrate",
+    "lazyfuse.calibrate_cpu",
     "lazyfuse.evaluate",
     "lazyfuse.execute",
     "lazyfuse.hardware",
     "lazyfuse.offload",
+    "lazyfuse.pipelining",
     "lazyfuse.explain",
     "lazyfuse.report",
+    "lazyfuse.schedule",
 }
 """The only modules of the face that may import more of devices than its contract."""
 

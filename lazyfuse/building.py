@@ -1,0 +1,31 @@
+"""How this lazyfuse was built: which versions, and whether its record path is machine code."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+
+import numpy as np
+
+from lazyfuse import _source_tree, core
+
+
+def build_info() -> dict[str, str]:
+    """Versions, and how the record path runs: "compiled", or "pure Python" and why.
+
+    The record path is what every operation goes through: operators, ufuncs, indexing. Installed
+    where a C compiler is there, it is machine code (mypyc); the results are the same.
+    """
+    path = "compiled" if core.COMPILED else f"pure Python ({_source_tree.WHY_PYTHON})"
+    return {
+        "lazyfuse": metadata.version("lazyfuse"),
+        "numpy": np.__version__,
+        "python": f"{platform.python_version()} ({sys.implementation.name})",
+        "record path": path,
+    }
+
+
+def text() -> str:
+    """`build_info`, a line each."""
+    return "\n".join(f"{name:<12} {value}" for name, value in build_info().items())
