@@ -14,12 +14,15 @@ from typing import Any
 GRID = "opencl-grid"
 _PRINTERS = {"numba": "numba_source", "numpy": "numpy_source", "opencl": "opencl_source"}
 LANGUAGES = (*_PRINTERS, GRID)
+# Blocked NumPy with the bits of "numba": not a device's language, its texts are "numpy".
+VECTOR = "numpy-vector"
 
 
 @functools.cache
 def printer(language: str) -> Callable[..., Any]:
     """The function that prints a kernel and its form (`print_source`)."""
-    printing: Callable[..., Any] = _module(_PRINTERS[language]).print_source
+    name = "numpy_vector" if language == VECTOR else _PRINTERS[language]
+    printing: Callable[..., Any] = _module(name).print_source
     return printing
 
 

@@ -27,9 +27,9 @@ from lazyfuse.devices.base import Source
 _HEADER = "import numpy as np\nfrom lazyfuse.codegen import numpy_reductions, ops\n\n\n"
 
 
-def print_source(kernel: Kernel, form: Form) -> Source:
+def print_source(kernel: Kernel, form: Form, printing: type[Printer] | None = None) -> Source:
     """The program text of a kernel in a form."""
-    printer = _Printer(kernel, form)
+    printer = (printing or Printer)(kernel, form)
     printer.entry()
     body = "\n".join("    " + line for line in printer.lines)
     rank = form.loops + form.ragged
@@ -48,7 +48,9 @@ def print_source(kernel: Kernel, form: Form) -> Source:
     )
 
 
-class _Printer:
+class Printer:
+    """The statements of one text."""
+
     def __init__(self, kernel: Kernel, form: Form) -> None:
         self.kernel = kernel
         self.form = form

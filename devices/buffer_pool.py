@@ -6,6 +6,7 @@ limit on free ones. New pages cost more than arithmetic. Imports only base.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import threading
@@ -49,25 +50,20 @@ class _Block:
         self.since = 0.0
 
 
-class _Lease:
-    """The base of an array over a block: when it dies, no array refers to the block any more."""
+class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
+    """The base of an array over a block: when it dies, no array refers to the block any more.
 
-    __slots__ = ("__array_interface__", "_block", "_pool")
+    A buffer over all that follows the block's address; NumPy makes an array over one in 0.3 us.
+    """
 
-    def __init__(
-        self, pool: BufferPool, block: _Block, shape: tuple[int, ...], kind: str | list[Any]
-    ) -> None:
-        self._pool = pool
-        self._block = block
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (block.address, False),
-            "shape": shape,
-            "typestr": kind,
-        }
+    _pool: BufferPool
+    _block: _Block
 
     def __del__(self) -> None:
         self._pool._take_back(self._block)
+
+
+_lease_at = _Lease.from_address
 
 
 class BufferPool:
@@ -103,7 +99,10 @@ class BufferPool:
         else:
             self._free_bytes -= size
             self.reused += 1
-        return np.asarray(_Lease(self, block, shape, dtype.str))
+        lease = _lease_at(block.address)
+        lease._block = block
+        lease._pool = self
+        return np.ndarray(shape, dtype, lease)
 
     def clear(self) -> None:
         """Give every free block back to the system."""

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from . import environment, launching, numba_compiler, object_code, settings
+from . import (
+    environment,
+    launching,
+    native_threads,
+    numba_compiler,
+    object_code,
+    settings,
+    tiling,
+)
 from .base import Array, DeviceError, Program, Source, Traits
 from .buffer_pool import BufferPool
+from .compile_worker import Worker
 from .disk_cache import DiskCache
 from .launching import NumbaProgram, NumpyProgram, Work
 from .program_pool import Builder, Pooled, ProgramPool
 from .threads import ThreadPool, available
+from .vector_loops import VectorLoops
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
@@ -35,6 +47,7 @@ def make() -> CPU:
             settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT),
             settings.cache_enabled(),
         ),
+        ahead=settings.flag("LAZYFUSE_COMPILE_AHEAD", True),
     )
 
 
@@ -47,19 +60,26 @@ class CPU:
         threads_above: int = THREADS_ABOVE,
         pool_limit: int = -1,
         disk: DiskCache | None = None,
+        ahead: bool = False,
     ) -> None:
         self.buffers = BufferPool(pool_limit)
         self.threads = ThreadPool(threads or available())
-        self.work = Work(self.threads, threads_above, self._load_chunks)
-        builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work)}
+        self.work = Work(
+            self.threads, threads_above, self._load_chunks, self._load_tiles, self._load_native
+        )
+        self._vector_loops = VectorLoops(self._load_vector_loop)
+        builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work, self._vector_loops)}
         notes: tuple[str, ...] = ()
         if all(importlib.util.find_spec(name) is not None for name in ("numba", "llvmlite")):
             builders = {"numba": NumbaBuilder(self.work), **builders}
         else:
             notes = ("numba is not installed: kernels run as blocked NumPy",)
+        self._builders = builders
         self.programs = ProgramPool(
             builders, disk or DiskCache("", 0, enabled=False), environment.digest
         )
+        self._worker = Worker(self._look, self._arrived, self.programs.lost)
+        self.set_compile_ahead(ahead)
         self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
 
     def compile(self, source: Source) -> Program:
@@ -69,6 +89,35 @@ class CPU:
     def cached(self, source: Source) -> bool:
         """As `base.Device.cached`."""
         return self.programs.holds(source)
+
+    def soon(self, source: Source) -> Program | None:
+        """The program if it is in memory or on disk; else None, and it is being compiled.
+
+        With a worker process the caller never waits: NumPy goes on with the same bits, and a later
+        call finds the program. Without one (switched off, a forked child, no Python to start) the
+        source is compiled at once. Never raises `DeviceError`: see `why_never`.
+        """
+        return self.programs.soon(source)
+
+    def may_hold(self, source: Source) -> bool:
+        """Whether the program may be in memory or on disk, by a quick look."""
+        return self.programs.may_hold(source)
+
+    def why_never(self, source: Source) -> str:
+        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        return self.programs.why_never(source)
+
+    def compiles_ahead(self) -> bool:
+        """Whether `soon` asks a worker process."""
+        return self.programs.worker is not None and not self._worker.why_not()
+
+    def lost_worker(self) -> str:
+        """Why there will be no worker process any more; empty while there may be one."""
+        return self._worker.trouble if self.programs.worker is not None else ""
+
+    def finish(self, seconds: float | None = None) -> bool:
+        """Wait until all that `soon` has asked for has arrived; False if it has not in time."""
+        return self.programs.wait(None, seconds)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """As `base.Device.empty`."""
@@ -95,7 +144,12 @@ class CPU:
     def set_threads(self, threads: int) -> None:
         """Threads per launch; 0: one per core that we may use."""
         self.threads.resize(threads or available())
+        self.work.native.resize()
         self.traits.threads = self.threads.threads
+
+    def set_native_threads(self, use: bool) -> None:
+        """Whether helpers wait in machine code, where that is possible, or in Python."""
+        self.work.native.use(use)
 
     def set_threads_above(self, elements: int) -> None:
         """Additions' worth of work from which several threads are used."""
@@ -105,14 +159,45 @@ class CPU:
         """Bytes of free buffers that are kept; -1: the default."""
         self.buffers.set_limit(limit)
 
+    def set_compile_ahead(self, ahead: bool) -> None:
+        """Let `soon` ask a worker process, or compile at once."""
+        self.programs.worker = self._worker if ahead and "numba" in self._builders else None
+
     def set_disk(self, disk: DiskCache) -> None:
         """Look for programs in another directory, or (`enabled=False`) in none."""
         self.programs.disk = disk
+
+    def _look(self, source: Source) -> bool:
+        """In the worker's thread: take a program from disk."""
+        if not self.programs.look(source):
+            return False
+        with suppress(DeviceError):
+            self.work.prepare()
+        return True
+
+    def _arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
+        """In the worker's thread: what the program will need first, then the program."""
+        with suppress(DeviceError):
+            self.work.prepare()
+        self.programs.arrived(source, code, why, seconds)
+
+    def _load_vector_loop(self, source: Source, emit: Callable[[str], bytes]) -> object_code.Loaded:
+        return self.programs.code(source, emit, object_code.ENTRY)
 
     def _load_chunks(self) -> object_code.Loaded:
         """The chunk loop, from disk where it is."""
         source = Source("llvm", launching.CHUNKS_ENTRY, launching.CHUNKS_TEXT, 0, (), ())
         return self.programs.code(source, object_code.emit, launching.CHUNKS_ENTRY)
+
+    def _load_native(self, entry: str) -> object_code.Loaded:
+        """One of the loops of helper threads, likewise."""
+        source = Source("llvm", entry, native_threads.TEXT, 0, (), ())
+        return self.programs.code(source, object_code.emit, entry)
+
+    def _load_tiles(self) -> object_code.Loaded:
+        """The loop over tiles, likewise."""
+        source = Source("llvm", tiling.TILES_ENTRY, tiling.TILES_TEXT, 0, (), ())
+        return self.programs.code(source, object_code.emit, tiling.TILES_ENTRY)
 
 
 class NumbaBuilder:
@@ -134,14 +219,17 @@ class NumbaBuilder:
 class NumpyBuilder:
     """Programs of language "numpy": text run by the interpreter; nothing to keep on disk."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, loops: VectorLoops) -> None:
         self.work = work
+        self.loops = loops
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
         """Execute the text."""
         filename = f"<lazyfuse {source.name}>"
         linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
         names: dict[str, Any] = {"np": np}
+        if not source.exact:
+            names.update(self.loops.names(source.text))
         try:
             exec(compile(source.text, filename, "exec"), names)
             function = names[source.name]

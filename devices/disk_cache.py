@@ -77,6 +77,14 @@ class DiskCache:
         """Whether an entry of that name is there (perhaps damaged)."""
         return self._usable() and os.path.exists(self._path(name))
 
+    def may_hold(self, prefix: str) -> bool:
+        """Whether an entry's name begins so; a look at the folder's list alone."""
+        try:
+            names = os.listdir(self.directory) if self.enabled else []
+        except OSError:
+            return False
+        return any(name.startswith(prefix) for name in names)
+
     def can_store(self) -> bool:
         """Whether `put` is likely to work."""
         if not self.enabled:

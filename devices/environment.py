@@ -16,9 +16,12 @@ import numpy as np
 from . import vector_math
 
 # Our files that decide what a text compiles to.
-_RUNTIME = "numba_runtime numba_compiler loop_marks pairwise vector_math launching object_code"
+_RUNTIME = (
+    "numba_runtime numba_compiler loop_marks pairwise vector_math vector_loops launching "
+    "object_code"
+)
 # Settings of numba that change its code.
-_SETTINGS = (
+SETTINGS = (
     "CPU_NAME CPU_FEATURES OPT ENABLE_AVX LOOP_VECTORIZE SLP_VECTORIZE BOUNDSCHECK DEBUGINFO "
     "FULL_TRACEBACKS LLVM_PASS_TIMINGS"
 )
@@ -47,7 +50,7 @@ def facts() -> list[str]:
         f"platform {sys.platform} {vector_math.machine()} {sys.maxsize}",
         f"cpu {llvm.get_host_cpu_name()} {features}",
         f"libmvec {vector_math.libmvec() is not None} {_libc()}",
-        f"settings {[os.environ.get('NUMBA_' + name) for name in _SETTINGS.split()]}",
+        f"settings {[os.environ.get('NUMBA_' + name) for name in SETTINGS.split()]}",
         f"runtime {runtime(_RUNTIME)}",
     ]
 

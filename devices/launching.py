@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from . import forking
+from . import forking, prepared_launch
 from .base import Array, DeviceError, Launch, Source
+from .native_threads import NativeThreads
 from .object_code import Loaded
 from .threads import ThreadPool
 
@@ -63,6 +64,7 @@ no:
 
 _Pointer, _Int64 = ctypes.c_void_p, ctypes.c_int64
 _Entry = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Pointer)
+_Tiles = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Int64)
 _Chunks = ctypes.CFUNCTYPE(
     ctypes.c_int32, _Pointer, _Pointer, _Pointer, _Pointer, _Int64, _Int64, _Int64
 )
@@ -99,13 +101,26 @@ address_of = _address_reader()
 class Work:
     """How a device runs chunks: its threads, from which size on, and the chunk loop."""
 
-    __slots__ = ("__weakref__", "_chunks", "_load", "_lock", "pool", "threads_above")
+    __slots__ = (
+        "__weakref__", "_chunks", "_load", "_load_tiles", "_lock", "_tiles", "native", "pool",
+        "threads_above",
+    )  # fmt: skip
 
-    def __init__(self, pool: ThreadPool, threads_above: int, load: Callable[[], Loaded]) -> None:
+    def __init__(
+        self,
+        pool: ThreadPool,
+        threads_above: int,
+        load: Callable[[], Loaded],
+        load_tiles: Callable[[], Loaded],
+        load_native: Callable[[str], Loaded],
+    ) -> None:
         self.pool = pool
+        self.native = NativeThreads(load_native)
         self.threads_above = threads_above
         self._load = load
+        self._load_tiles = load_tiles
         self._chunks: tuple[Loaded, Callable[..., int]] | None = None
+        self._tiles: tuple[Loaded, Callable[..., int]] | None = None
         self.after_fork()
         forking.register(self)
 
@@ -122,6 +137,12 @@ class Work:
         )  # waking a thread takes the caller's time
         return min(self.pool.threads, chunks, useful) - 1
 
+    def prepare(self) -> None:
+        """Have the loops ready before they are needed."""
+        self.chunks()
+        self.tiles()
+        self.native.prepare()
+
     def chunks(self) -> Callable[..., int]:
         """The chunk loop, loaded when first needed."""
         if self._chunks is None:
@@ -130,6 +151,27 @@ class Work:
                     loaded = self._load()
                     self._chunks = loaded, _Chunks(loaded.address)
         return self._chunks[1]
+
+    def chunks_address(self) -> int:
+        """The chunk loop as the native threads take it."""
+        self.chunks()
+        assert self._chunks is not None, "loaded just now"
+        return self._chunks[0].address
+
+    def tiles(self) -> Callable[..., int]:
+        """The loop over tiles (see tiling.py), loaded when first needed."""
+        if self._tiles is None:
+            with self._lock:
+                if self._tiles is None:
+                    loaded = self._load_tiles()
+                    self._tiles = loaded, _Tiles(loaded.address)
+        return self._tiles[1]
+
+    def tiles_address(self) -> int:
+        """The loop over tiles as the native threads take it."""
+        self.tiles()
+        assert self._tiles is not None, "loaded just now"
+        return self._tiles[0].address
 
 
 class NumbaProgram:
@@ -163,7 +205,7 @@ class NumbaProgram:
 
     def launch(self, launch: Launch) -> int:
         """Run every chunk; the union of the IEEE flags."""
-        scalars = self._pack(launch.scalars)
+        scalars = self.pack(launch.scalars)
         count = len(launch.sizes)
         if count == 0:
             return 0
@@ -175,7 +217,34 @@ class NumbaProgram:
             raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
         return flags
 
-    def _pack(self, scalars: tuple[Any, ...]) -> bytes:
+    def prepare(self, launch: Launch) -> prepared_launch.Run:
+        """Runs over other arrays of the same geometry, with only what changes filled in."""
+        if len(launch.sizes) == 1:
+            return prepared_launch.one_row(launch, self._call, self.pack, address_of)
+        return prepared_launch.many_rows(
+            launch, self._width, _WORDS, self._rows, self.pack, address_of
+        )
+
+    def prepare_addresses(self, launch: Launch) -> prepared_launch.Run:
+        """As `prepare`, for runs over addresses in the place of arrays."""
+        if len(launch.sizes) == 1:
+            return prepared_launch.one_row(launch, self._call, self.pack, operator.index)
+        return prepared_launch.many_rows(
+            launch, self._width, _WORDS, self._rows, self.pack, operator.index
+        )
+
+    @property
+    def entry(self) -> int:
+        """The address of the code."""
+        return self._loaded.address
+
+    @property
+    def weight(self) -> float:
+        """Cost of one element in additions."""
+        return self._weight
+
+    def pack(self, scalars: tuple[Any, ...]) -> bytes:
+        """The scalars as the code reads them."""
         values: list[Any] = []
         for value, code in zip(scalars, self.source.scalars, strict=True):
             if code[0] == "c":
@@ -205,11 +274,19 @@ class NumbaProgram:
         rows[...] = first
         rows[:, :rank] = launch.sizes
         rows[:, rank :: rank + 1] += launch.offsets * self._itemsizes
+        return self._rows(memory, count, scalars, launch.elements)
+
+    def _rows(self, memory: Array, count: int, scalars: bytes, elements: float) -> int:
+        """The chunks of `memory`: shared words, then one row for each of them."""
+        width = self._width
         start = address_of(memory)
-        loop = self._work.chunks()
         arguments = (
             self._loaded.address, start + 8 * _WORDS, scalars, start, count, 8 * width
         )  # fmt: skip
+        helpers = self._work.helpers(elements * self._weight, count)
+        if helpers > 0 and self._work.native.run(self._work.chunks_address(), arguments, helpers):
+            return int(memory[2])
+        loop = self._work.chunks()
 
         def work() -> int:
             return loop(*arguments, _SPINS)
@@ -218,7 +295,6 @@ class NumbaProgram:
             """Nobody waits for a helper that is late: it holds on to the code and the rows."""
             loop(*arguments, 0)
 
-        helpers = self._work.helpers(launch.elements * self._weight, count)
         self._work.pool.run(work, assist, helpers)
         return int(memory[2])
 
@@ -307,7 +383,8 @@ class NumpyProgram:
                         _ndarray(shape, dtype, _everything, start, step)
                         for dtype, start, step in zip(dtypes, starts, steps, strict=True)
                     ]
-                    function(views, scalars, scratch)
+                    raised = function(views, scalars, scratch)
+                    flags |= raised or 0  # not in one statement: `note` has changed them
         finally:
             for _ in pending:  # after an error nobody takes another chunk
                 pass

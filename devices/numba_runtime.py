@@ -10,6 +10,8 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   wherever it stands in an array.
 - `pairwise_f8(pointer, count)`, `_f4`, `_c8`, `_c16`: the sum of contiguous elements in NumPy's
   order.
+- `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of so many
+  bytes) that a mask of bytes keeps, see compacting.py.
 - `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
   reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
   number of pointers and without run-time checks. Within an iteration the order of loads and stores
@@ -35,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from . import loop_marks, pairwise, vector_math
+from . import compacting, loop_marks, pairwise, vector_math
 from .heavy import module as heavy
 
 # dtype -> name of numba's type
@@ -72,6 +74,8 @@ def namespace() -> dict[str, Any]:
         names[f"vmf_{name}"] = _vector_math(name, arity, 4, features)
     for code in pairwise.CODES:
         names[f"pairwise_{code}"] = pairwise.intrinsic(code)
+    for size in compacting.SIZES:
+        names[f"compact_{size}"] = compacting.intrinsic(size, features)
     names["independent"] = _statement(lambda builder: loop_marks.mark(builder))
     names["clear_flags"] = _statement(_build_clear_flags)
     names["test_flags"] = _test_flags()

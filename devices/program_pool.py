@@ -8,6 +8,7 @@ Knows no compiler and no loader: the device passes both in.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 from . import forking
 from .base import DeviceError, DeviceLost, Later, Source
+from .compile_worker import Worker
 from .disk_cache import DiskCache
 from .object_code import Loaded, load
 
@@ -58,10 +60,12 @@ class ProgramPool:
         self._builders = builders
         self._environment = environment
         self._programs: dict[Key, Pooled] = {}
+        self.worker: Worker | None = None  # compiles ahead, where the device has one
         self._parallel = parallel  # whether the builders may work in several threads at once
         self._reasons: dict[str, str] = {}  # by identity: why the last look-up found nothing
+        self._refused: dict[Key, str] = {}  # what `soon` will never give, with the reason
         self._uses = 0
-        self.hits = self.built = self.loaded = self.evicted = 0
+        self.hits = self.built = self.loaded = self.evicted = self.ahead = 0
         self.seconds = 0.0  # spent building
         self.after_fork()
         forking.register(self)
@@ -70,22 +74,172 @@ class ProgramPool:
         """Make the locks anew."""
         self._lock = threading.RLock()
         self._making: dict[Key, threading.RLock] = {}  # one for each program being made
+        self._wanted: dict[Key, Source] = {}  # what the worker has been asked for
+        self._unseen: set[Key] = set()  # of these, what nobody has looked for on disk
+        self._arrival = threading.Condition()
 
     def get(self, source: Source) -> Pooled:
         """The program of a source; raises `DeviceError` if it cannot be built."""
         program = self._programs.get((source.language, source.text))
         if program is None:
-            return self._make(source)
+            return self._await(source) or self._make(source)
         self._uses += 1
         self.hits += 1
         program.used = self._uses
         return program
 
+    def _await(self, source: Source) -> Pooled | None:
+        """The program from the worker; None where it must be made here, or never."""
+        if self.worker is None or source.language == "numpy" or self.worker.why_not():
+            return None
+        key = source.language, source.text
+        program = self.soon(source, at_once=True)
+        if program is None and key not in self._refused:
+            self.wait(key)
+            program = self._programs.get(key)
+        return program
+
+    def soon(self, source: Source, at_once: bool = False) -> Pooled | None:
+        """The program if it is in memory or on disk; else None, and it is being compiled.
+
+        Never waits for a compiler where there is a worker, and builds at once where there is none.
+        Nor for llvmlite's import, which the first program from disk takes, unless `at_once`: the
+        worker's thread loads it. Never raises: `why_never` tells why a source is refused.
+        """
+        key = source.language, source.text
+        if key in self._programs:
+            return self.get(source)
+        if key in self._wanted or key in self._refused:
+            return None
+        try:
+            if self.worker is None or self.worker.why_not():
+                return self._make(source)
+            builder = self._builders.get(source.language)
+            if builder is None:
+                return self._make(source)  # says which languages there are
+            problem = "disabled"
+            if self._on_disk(source):
+                problem = "absent"
+                if self._may_be_on_disk(source):
+                    if source.exact and not at_once and "llvmlite" not in sys.modules:
+                        self._unseen.add(key)
+                        self._ask(source)
+                        return None
+                    program, problem = self._load(source, builder)
+                    if program is not None:
+                        self._add(key, program)
+                        return program
+                    problem = self._reason(source, problem)
+        except DeviceLost:
+            raise
+        except DeviceError as error:
+            self._refuse(key, str(error))
+            return None
+        self._remember(source, "first seen" if problem == "absent" else problem)
+        self._ask(source)
+        return None
+
+    def _ask(self, source: Source) -> None:
+        """Put a source into the worker's queue."""
+        with self._arrival:
+            self._wanted[source.language, source.text] = source
+        if self.worker is None or not self.worker.want(source):
+            self.lost(None, "")
+
+    def look(self, source: Source) -> bool:
+        """In the worker's thread: take a program from disk where `soon` has not looked itself.
+
+        Whether that is all that there was to do.
+        """
+        key = source.language, source.text
+        if key not in self._unseen:
+            return False
+        self._unseen.discard(key)
+        try:
+            program, problem = self._load(source, self._builders[source.language])
+        except DeviceError as error:
+            self._refuse(key, str(error))
+        else:
+            if program is None:
+                self._remember(source, self._reason(source, problem))
+                return False
+            self._add(key, program)
+        with self._arrival:
+            self._wanted.pop(key, None)
+            self._arrival.notify_all()
+        return True
+
+    def awaits(self, source: Source) -> bool:
+        """Whether the worker has been asked for a program that has not arrived yet."""
+        return (source.language, source.text) in self._wanted
+
+    def why_never(self, source: Source) -> str:
+        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        return self._refused.get((source.language, source.text), "")
+
+    def wait(self, key: Key | None = None, seconds: float | None = None) -> bool:
+        """Wait for what the worker was asked for, all of it or one; whether it has come."""
+        if self.worker is not None:
+            self.worker.hurry()
+
+        def done() -> bool:
+            return not self._wanted if key is None else key not in self._wanted
+
+        with self._arrival:
+            return self._arrival.wait_for(done, seconds)
+
+    def arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
+        """Take in what the worker has compiled (in the worker's thread)."""
+        key = source.language, source.text
+        try:
+            if code is None:
+                self._refuse(key, why)
+                return
+            program = self._builders[source.language].load(source, code)
+            with self._lock:
+                self.seconds += seconds
+                self.built += 1
+                self.ahead += 1
+            self._add(key, program)
+            if self._on_disk(source):
+                self.disk.put(self._name(source), code)
+        except DeviceError as error:
+            self._refuse(key, str(error))
+        finally:
+            with self._arrival:
+                self._wanted.pop(key, None)
+                self._arrival.notify_all()
+
+    def lost(self, source: Source | None, why: str) -> None:
+        """The worker is no more; `source`, if any, must not be compiled here either."""
+        if source is not None:
+            self._refuse((source.language, source.text), why)
+        with self._arrival:
+            self._wanted.clear()
+            self._arrival.notify_all()
+
+    def _refuse(self, key: Key, why: str) -> None:
+        while len(self._refused) >= _MOST_REASONS:
+            self._refused.pop(next(iter(self._refused)))
+        self._refused[key] = why
+
+    def _may_be_on_disk(self, source: Source) -> bool:
+        """False where the folder tells so by itself: a whole name takes llvmlite's import."""
+        return "llvmlite" in sys.modules or self.disk.may_hold(_identity(source))
+
+    def may_hold(self, source: Source) -> bool:
+        """As `holds`, by a look at the folder's list alone: false only where it is not there."""
+        if (source.language, source.text) in self._programs:
+            return True
+        return self._on_disk(source) and self.disk.may_hold(_identity(source))
+
     def holds(self, source: Source) -> bool:
         """Whether `get` would find the program without building it."""
         if (source.language, source.text) in self._programs:
             return True
-        return self._on_disk(source) and self.disk.holds(self._name(source))
+        if not self._on_disk(source) or not self._may_be_on_disk(source):
+            return False
+        return self.disk.holds(self._name(source))
 
     def why_missed(self, source: Source) -> str:
         """Why `source` was last built: "first seen", "evicted", "cleared", "damaged",
@@ -101,6 +255,8 @@ class ProgramPool:
             "hits": self.hits,
             "loaded": self.loaded,
             "built": self.built,
+            "ahead": self.ahead,
+            "awaited": len(self._wanted),
             "evicted": self.evicted,
             "seconds": self.seconds,
             "disk": self.disk.info(),
@@ -112,6 +268,7 @@ class ProgramPool:
             for program in self._programs.values():
                 self._remember(program.source, "cleared")
             self._programs.clear()
+            self._refused.clear()
             if disk:
                 self.disk.clear()
 
@@ -141,6 +298,8 @@ class ProgramPool:
             known = ", ".join(self._builders)
             raise DeviceError(f"[compile] language: expected one of {known}, got {source.language}")
         key = (source.language, source.text)
+        if key in self._refused:
+            raise DeviceError(self._refused[key])
         with self._lock:
             making = self._making.setdefault(key, threading.RLock())
         with making if self._parallel else self._lock:

@@ -7,6 +7,7 @@ devices their own languages in order. Knows steps and devices, no values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from lazyfuse import config, precision, report
 from lazyfuse.codegen.kernel import Instruction, Kernel, KernelError, Store
-from lazyfuse.codegen.languages import lowering
+from lazyfuse.codegen.languages import VECTOR, lowering
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.ops import COPY
 from lazyfuse.codegen.plan import KernelStep
@@ -37,6 +38,11 @@ Ready = tuple[Lowered, Program | None]
 # Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
 # program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
 COMPILE_ELEMENTS = 32768
+# From so many element operations on a kernel is sent to the compiler's process on its first use:
+# as blocked NumPy it takes long enough that another use would gain by it.
+AHEAD_ELEMENTS = 1 << 18
+# From so many on, blocked NumPy takes longer than it takes to import llvmlite and load a program.
+PATIENT_ELEMENTS = 1 << 25
 
 
 @dataclass(slots=True)
@@ -83,12 +89,9 @@ def ready(
 
     `refused` is told why where the CPU's compiler refuses a kernel and the interpreter takes over.
     """
-    key = (
-        device,
-        shape,
-        tuple([(array.shape, array.strides) for array in inputs]),
-        tuple([array.strides for array in outputs]),
-    )
+    key = geometry(device, shape, inputs, outputs)
+    if step.whole:
+        key = *key, step.whole
     found: Ready | None = step.ready.get(key)
     if found is None:
         kernel = precision.fitted(step.kernel, device.traits)
@@ -108,11 +111,24 @@ def ready(
         if isinstance(program, Refused) and program.source.language == "numba":
             refused(step, program.reason)
             key_of_program = device, program.source
-            program = compiled(step, lowered.source("numpy"), device)
+            program = _blocked(step, lowered, device)
+            program = program or compiled(step, lowered.source("numpy"), device)
             step.programs[key_of_program] = program
         if _is_final(program, lowered) and key in step.ready:
             step.ready[key] = lowered, program
     return lowered, program
+
+
+def geometry(
+    device: Device, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
+) -> tuple[Any, ...]:
+    """The key of what is remembered of a kernel (`KernelStep.ready`)."""
+    return (
+        device,
+        shape,
+        tuple([(array.shape, array.strides) for array in inputs]),
+        tuple([array.strides for array in outputs]),
+    )
 
 
 def _lowered(
@@ -139,7 +155,8 @@ def _lowered(
 
 def _is_final(program: Program, lowered: Lowered) -> bool:
     """Whether the choice of the program would be the same the next time."""
-    return program.source.language == "numba" or not lowered.source("numba").exact
+    source = program.source
+    return source.language == "numba" or (source.exact and not lowered.source("numba").exact)
 
 
 def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
@@ -147,7 +164,7 @@ def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device:
     languages = device.traits.languages
     if len(languages) == 1:
         return compiled(step, lowered.source(languages[0]), device)
-    return compiled(step, _tier(step, lowered, shape, device), device)
+    return _tier(step, lowered, shape, device)
 
 
 def _first(
@@ -184,20 +201,56 @@ def compiled(step: KernelStep, source: Source, device: Device) -> Program:
     return program
 
 
-def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Source:
-    """Compiled text or blocked NumPy on the CPU: what is done first."""
-    large = size_of(shape) * max(step.cost, 1.0) >= COMPILE_ELEMENTS
+def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
+    """Compiled text or blocked NumPy on the CPU: what is done first.
+
+    The bits of inexact kernels follow from their sizes alone: NumPy's below `COMPILE_ELEMENTS`,
+    compiled text's from there on, which blocked text over the same functions has too.
+    """
     source = lowered.source("numba")
-    if not source.exact:
-        return source if large else lowered.source("numpy")
-    if (device, source) in step.programs:
-        return source
-    if not large:
-        return lowered.source("numpy")
+    # the inexact kernels of a chain are of one tier: it may run by tiles, with the same bits
+    elements = size_of(shape) if source.exact else max(size_of(shape), step.whole)
+    work = elements * max(step.cost, 1.0)
+    small = work < COMPILE_ELEMENTS
+    if (device, source) in step.programs and (source.exact or not small):
+        return compiled(step, source, device)
+    if small:
+        return compiled(step, lowered.source("numpy"), device)
     step.uses += 1
-    if step.uses > config.options.compile_after or device.cached(source):
-        return source
-    return lowered.source("numpy")
+    often = step.uses > config.options.compile_after
+    cpu: Any = device
+    if not hasattr(device, "soon") or not cpu.compiles_ahead():
+        _tell_of_worker(device)
+        wanted = often or not source.exact or device.cached(source)
+        return compiled(step, source if wanted else lowered.source("numpy"), device)
+    if work >= PATIENT_ELEMENTS and device.cached(source):
+        return compiled(step, source, device)
+    wanted = often or work >= AHEAD_ELEMENTS or cpu.may_hold(source)
+    if wanted and not report.awaited(device, source):
+        return compiled(step, source, device)
+    return _blocked(step, lowered, device) or compiled(step, source, device)
+
+
+_told: set[str] = set()  # what has been said of workers that are lost
+
+
+def _tell_of_worker(device: Any) -> None:
+    """Once: programs are compiled here from now on, since the compiler's process is lost."""
+    why = device.lost_worker() if hasattr(device, "lost_worker") else ""
+    if why and why not in _told:
+        _told.add(why)
+        report.fell_back(None, [], why, "the compiler's process", "this one")
+
+
+def _blocked(step: KernelStep, lowered: Lowered, device: Device) -> Program | None:
+    """Blocked NumPy with the bits of compiled text; None if some operation has no words for it."""
+    if lowered.source("numba").exact:
+        return compiled(step, lowered.source("numpy"), device)
+    with suppress(KernelError):
+        program = compiled(step, lowered.source(VECTOR), device)
+        if not isinstance(program, Refused):
+            return program
+    return None
 
 
 def copying(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from lazyfuse import evaluate, hardware, report
+from lazyfuse import evaluate, execute, hardware, pipelining, report
 from lazyfuse.array import ndarray, node_of
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.kernel import KernelError
@@ -63,7 +63,11 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
             indices = sorted((*step.members, *step.reductions))
             nodes = [recording.nodes[plan.graph.values[index].origin] for index in indices]
             report.fell_back(step, nodes, str(error), device.traits.languages[0], "numpy")
-    return names
+    for chain in plan.chains:
+        for source in pipelining.sources(execute.Run(plan, recording, device), chain):
+            with suppress(DeviceError):  # else its steps run one by one
+                names.append(report.compiled(device, source).source.name)
+    return list(dict.fromkeys(names))
 
 
 def _source(step: KernelStep, geometry: Geometry, device: Device) -> Source | None:

@@ -1,7 +1,49 @@
-"""For every test: costs that a developer has measured on this machine must not choose devices."""
+"""For every test: costs that a developer has measured on this machine must not choose devices,
+and programs are compiled when they are wanted, not when a worker process gets round to it.
+
+An OpenCL runtime that builds nothing on this machine (PoCL 3.0 refuses CPUs that its LLVM does not
+know) counts as none: tests that need one are skipped, as they are without pyopencl.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 os.environ.setdefault("LAZYFUSE_OFFLOAD", "off")
+os.environ.setdefault("LAZYFUSE_COMPILE_AHEAD", "off")
+# many tests take arrays of 20,000 elements to see them recorded
+os.environ.setdefault("LAZYFUSE_EAGER_BELOW", "16384")
+
+_BUILDS = "LAZYFUSE_TEST_OPENCL"
+"""Set by whoever asked first, so that the processes of xdist need not ask again."""
+_PROBE = Path(__file__).resolve().parent.parent / "devices" / "opencl_probe.py"
+
+
+def _builds_opencl() -> bool:
+    """Whether the first OpenCL device builds and runs a program, tried in a child process."""
+    if importlib.util.find_spec("pyopencl") is None:
+        return True  # the tests say that it is missing
+    known = os.environ.get(_BUILDS)
+    if known is None:
+        command = [sys.executable, "-P", str(_PROBE), "0", "16"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+            known = "no" if done.returncode else "yes"
+        except (OSError, subprocess.SubprocessError):
+            known = "no"
+        os.environ[_BUILDS] = known
+    return known != "no"
+
+
+if not _builds_opencl():
+    sys.modules["pyopencl"] = None  # type: ignore[assignment]  # importing it fails from now on
+
+
+def pytest_report_header() -> str:
+    """A line at the top of every run."""
+    found = {"yes": "works", "no": "no runtime here builds programs, its tests are skipped"}
+    return f"OpenCL: {found.get(os.environ.get(_BUILDS, ''), 'pyopencl is not installed')}"

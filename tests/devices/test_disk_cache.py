@@ -282,7 +282,7 @@ def test_a_device_computes_whatever_happens_to_its_directory(
 
     run()
     files = list(place.iterdir())
-    assert len(files) == 2  # the program and the chunk loop
+    assert len(files) >= 2  # the program, and the loops that run its chunks
     if trouble == "damaged":
         for path in files:
             path.write_bytes(path.read_bytes()[:-3])

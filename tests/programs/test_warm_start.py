@@ -34,11 +34,14 @@ for k in range(3):
         digest.update(numpy.ascontiguousarray(value).tobytes())
     b[1:-1, 1:-1] = np.sqrt(b[:-2, 1:-1] + b[2:, 1:-1])
     digest.update(numpy.ascontiguousarray(b).tobytes())
+registry.device().finish()
 info = registry.device().info()["programs"]
 print(json.dumps({
     "digest": digest.hexdigest(),
     "numba": "numba" in sys.modules,
     "llvmlite": "llvmlite" in sys.modules,
+    "ahead": info["ahead"],
+    "worker": registry.device()._worker.started,
     "built": info["built"],
     "loaded": info["loaded"],
     "disk": info["disk"],
@@ -74,14 +77,25 @@ def cold(folder: Path) -> dict[str, Any]:
     return start(folder)
 
 
-def test_the_first_process_compiles_and_keeps_what_it_made_B7(cold: dict[str, Any]) -> None:
-    assert cold["numba"]
-    assert cold["built"] > 0
+def test_the_first_process_lets_a_worker_compile_F11(cold: dict[str, Any]) -> None:
+    assert not cold["numba"]
+    assert cold["worker"] == 1
+    assert cold["ahead"] > 0
+    assert cold["disk"]["stores"] >= cold["ahead"]
+
+
+def test_without_a_worker_it_compiles_by_itself_B8(cold: dict[str, Any], tmp_path: Path) -> None:
+    alone = start(tmp_path, LAZYFUSE_COMPILE_AHEAD="off")
+    assert alone["numba"]
+    assert alone["worker"] == alone["ahead"] == 0
+    assert alone["built"] > 0
+    assert alone["digest"] == cold["digest"]
 
 
 def test_a_second_process_compiles_nothing_B7(cold: dict[str, Any], folder: Path) -> None:
     warm = start(folder)
     assert not warm["numba"]
+    assert warm["worker"] == warm["ahead"] == 0
     assert warm["llvmlite"]
     assert warm["loaded"] > 0
     assert warm["digest"] == cold["digest"]
@@ -100,7 +114,7 @@ def test_no_fusion_gives_the_same_bits_B8(cold: dict[str, Any], folder: Path) ->
 
 
 def test_without_a_cache_the_bits_are_the_same_B8(cold: dict[str, Any], folder: Path) -> None:
-    bare = start(folder, LAZYFUSE_CACHE="0", LAZYFUSE_COMPILE_AFTER="0")
+    bare = start(folder, LAZYFUSE_CACHE="0", LAZYFUSE_COMPILE_AFTER="0", LAZYFUSE_COMPILE_AHEAD="0")
     assert bare["built"] > 0
     assert bare["digest"] == cold["digest"]
 

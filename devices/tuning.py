@@ -1,0 +1,110 @@
+"""The few figures of this processor that schedules need: cache sizes, launching, waking, copying.
+
+Owns the record, and what it says where nothing has been measured. lazyfuse/calibrate.py measures
+and keeps it. No value of any result may depend on these figures: they choose tiles, chunks and
+threads only where the bits are the same for each choice. Imports nothing but base.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+CACHES = "/sys/devices/system/cpu/cpu0/cache"
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+# Where the system does not tell: a small, ordinary processor.
+L1, L2, L3 = 32 << 10, 512 << 10, 8 << 20
+THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
+LAUNCH = 6e-6  # seconds from Python into a compiled program and back
+WAKE = 30e-6  # seconds until a sleeping thread has taken part
+COPY = 10e9  # bytes read and written per second
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Sizes in bytes, times in seconds, bandwidth in bytes (read and written) per second.
+
+    `tile_bytes`: what the operands and scratch of one tile may take together, so that they stay in
+    the second cache while several kernels work on them. `threads_above`: additions' worth of work
+    from which a launch uses several threads. `add_rates`: bytes per second that one thread moves
+    while it adds arrays that lie in the first, second and third cache and in memory; empty
+    where nothing was measured.
+    """
+
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    tile_bytes: int
+    threads_above: int = THREADS_ABOVE
+    launch_seconds: float = LAUNCH
+    wake_seconds: float = WAKE
+    copy_bandwidth: float = COPY
+    add_rates: tuple[float, ...] = ()
+    measured: bool = False
+
+
+def tuning() -> Tuning:
+    """The figures in use: measured ones, or those of `defaults`. Costs a function call."""
+    return _in_use or _first()
+
+
+def use(figures: Tuning | None) -> None:
+    """Take these figures from now on; None: look the defaults up again."""
+    global _in_use
+    _in_use = figures
+
+
+_in_use: Tuning | None = None
+
+
+def _first() -> Tuning:
+    global _in_use
+    _in_use = defaults()
+    return _in_use
+
+
+@lru_cache(maxsize=1)
+def defaults() -> Tuning:
+    """What the system tells of the caches, and cautious figures for the rest."""
+    found = _caches(CACHES)
+    l1 = found.get(1) or _sysconf("SC_LEVEL1_DCACHE_SIZE") or L1
+    l2 = found.get(2) or _sysconf("SC_LEVEL2_CACHE_SIZE") or L2
+    l3 = found.get(3) or _sysconf("SC_LEVEL3_CACHE_SIZE") or max(L3, l2)
+    return Tuning(l1, l2, l3, tile_for(l1, l2))
+
+
+def tile_for(l1: int, l2: int) -> int:
+    """Half of the second cache: the other half is for what streams through."""
+    return min(max(l2 // 2, l1), 1 << 20)
+
+
+def _caches(folder: str) -> dict[int, int]:
+    """Bytes of each level's data cache, as Linux tells them."""
+    found: dict[int, int] = {}
+    try:
+        for name in sorted(os.listdir(folder)):
+            if name.startswith("index") and _read(folder, name, "type") in ("Data", "Unified"):
+                found[int(_read(folder, name, "level"))] = _size(_read(folder, name, "size"))
+    except (OSError, ValueError):  # another system, or a container that hides it
+        pass
+    return found
+
+
+def _read(*parts: str) -> str:
+    with open(os.path.join(*parts), encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _size(text: str) -> int:
+    """A size such as "48K", in bytes."""
+    unit = _UNITS.get(text[-1:], 1)
+    return int(text if unit == 1 else text[:-1]) * unit
+
+
+def _sysconf(name: str) -> int:
+    try:
+        return max(os.sysconf(name), 0)
+    except (AttributeError, OSError, ValueError):  # not on this system
+        return 0

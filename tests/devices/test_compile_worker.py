@@ -1,0 +1,217 @@
+"""The process that compiles ahead: wishes arrive, and whatever befalls it, we go on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse.devices import compile_worker
+from lazyfuse.devices.base import DeviceError, Source
+from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.disk_cache import DiskCache
+from tests.devices.sources import launch_of, map_source
+
+LONG = 60.0  # seconds, on a busy machine
+
+
+def times(factor: int) -> Source:
+    return map_source(f"a1[i] = a0[i] * {factor}.0", ("f8", "f8"), name=f"times{factor}")
+
+
+def run(device: CPU, source: Source) -> list[float]:
+    x, y = np.arange(4.0), np.empty(4)
+    program = device.soon(source)
+    assert program is not None
+    program.launch(launch_of((x, y)))
+    return y.tolist()
+
+
+def make(folder: Path, on: bool = True) -> CPU:
+    return CPU(disk=DiskCache(str(folder / "programs"), 1 << 24, on), ahead=True)
+
+
+def close(device: CPU) -> None:
+    device._worker.close()
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[CPU]:
+    made = make(tmp_path)
+    yield made
+    close(made)
+
+
+def test_wishes_arrive_and_are_kept_F11(device: CPU, tmp_path: Path) -> None:
+    assert device.compiles_ahead()
+    assert [device.soon(times(k)) for k in (2, 3)] == [None, None]
+    assert device.why_never(times(2)) == ""
+    assert device.finish(LONG)
+    assert run(device, times(2)) == [0.0, 2.0, 4.0, 6.0]
+    assert run(device, times(3)) == [0.0, 3.0, 6.0, 9.0]
+    info = device.info()["programs"]
+    assert (info["ahead"], info["built"], info["awaited"]) == (2, 2, 0)
+    assert info["disk"]["stores"] >= 2  # and the loops that every launch needs
+    assert device._worker.started == 1
+    assert device.programs.why_missed(times(2)) == "first seen"
+
+    other = make(tmp_path)
+    assert run(other, times(2)) == [0.0, 2.0, 4.0, 6.0]
+    assert other.info()["programs"]["loaded"] == 1
+    assert other._worker.started == 0
+
+
+def test_who_cannot_go_on_waits_for_it(device: CPU) -> None:
+    assert device.compile(times(5)).source == times(5)
+    assert device.info()["programs"]["ahead"] == 1
+
+
+def test_text_that_does_not_compile_is_refused_once(device: CPU) -> None:
+    wrong = map_source("a1[i] = nonsense(a0[i])", ("f8", "f8"), name="wrong")
+    assert device.soon(wrong) is None
+    assert device.finish(LONG)
+    assert "nonsense" in device.why_never(wrong)
+    assert device.soon(wrong) is None
+    assert device.finish(0.0), "it is not asked for again"
+    with pytest.raises(DeviceError, match="nonsense"):
+        device.compile(wrong)
+
+
+def test_one_crash_is_forgiven_two_are_not_E2(device: CPU, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, fails = compile_worker.send, [True, True, False]
+
+    def send(pipe: Any, message: object) -> None:
+        if fails and fails.pop():
+            device._worker._process.kill()
+            device._worker._process.wait()
+        real(pipe, message)
+
+    monkeypatch.setattr(compile_worker, "send", send)
+    device.soon(times(2))
+    assert device.finish(LONG)
+    assert run(device, times(2)) == [0.0, 2.0, 4.0, 6.0]
+    assert device.compiles_ahead()
+
+    device.soon(times(3))
+    assert device.finish(LONG)
+    assert device.soon(times(3)) is None
+    assert "ended 2 times" in device.why_never(times(3))
+    assert not device.compiles_ahead()
+    assert run(device, times(4)) == [0.0, 4.0, 8.0, 12.0]  # compiled here
+    assert device.info()["programs"]["ahead"] == 1
+
+
+def test_an_idle_worker_ends_and_another_is_started(
+    device: CPU, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_worker, "IDLE", 0.01)
+    device.soon(times(2))
+    assert device.finish(LONG)
+    deadline = time.monotonic() + LONG
+    while device._worker._thread is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert device._worker._process is None
+    device.soon(times(3))
+    assert device.finish(LONG)
+    assert device._worker.started == 2
+    assert device._worker.trouble == ""
+
+
+@pytest.mark.parametrize("executable", ["", "/usr/bin/game"])
+def test_without_a_python_to_start_it_is_compiled_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executable: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    device = make(tmp_path)
+    assert not device.compiles_ahead()
+    assert run(device, times(6)) == [0.0, 6.0, 12.0, 18.0]
+
+
+def test_a_process_that_cannot_be_started_E2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python-that-is-not-there"))
+    device = make(tmp_path)
+    assert device.soon(times(6)) is None
+    assert device.finish(LONG)
+    assert not device.compiles_ahead()
+    assert run(device, times(6)) == [0.0, 6.0, 12.0, 18.0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_compiles_by_itself_E2(device: CPU) -> None:
+    device.soon(times(2))
+    child = os.fork()
+    if child == 0:
+        fine = not device.compiles_ahead() and run(device, times(3))[1] == 3.0
+        os._exit(0 if fine else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert device.finish(LONG)
+    assert run(device, times(2)) == [0.0, 2.0, 4.0, 6.0]
+
+
+LATER = """
+import sys
+from pathlib import Path
+from tests.devices.test_compile_worker import make, run, times
+device = make(Path(sys.argv[1]))
+sys.modules.pop("llvmlite", None)
+assert device.may_hold(times(2)) and not device.may_hold(times(3))
+assert device.soon(times(2)) is None
+device.finish()
+assert run(device, times(2)) == [0.0, 2.0, 4.0, 6.0]
+info = device.info()["programs"]
+assert (info["loaded"], info["ahead"], device._worker.started) == (1, 0, 0), info
+assert "numba" not in sys.modules
+"""
+
+
+def test_what_is_on_disk_is_loaded_meanwhile_F11(device: CPU, tmp_path: Path) -> None:
+    device.compile(times(2))
+    command = [sys.executable, "-W", "error", "-c", LATER, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from tests.devices.test_compile_worker import make, times
+device = make(Path(sys.argv[1]))
+device.soon(times(2))
+if sys.argv[2] != "at once":
+    device.finish()
+    print(device._worker._process.pid, flush=True)
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("how", ["at once", "in order", "killed"])
+@pytest.mark.skipif(sys.platform == "win32", reason="asks for processes as POSIX does")
+def test_it_ends_with_its_parent_E2(tmp_path: Path, how: str) -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, str(tmp_path), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+    assert done.returncode == (-9 if how == "killed" else 0)
+    assert done.stderr == ""
+    if how != "at once":
+        deadline = time.monotonic() + LONG
+        while _runs(int(done.stdout)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def _runs(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""Helper threads in machine code: all work is done once, whoever calls, resizes or forks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyfuse as lf
+from lazyfuse import hardware
+from lazyfuse.devices import native_threads
+
+N = 400_000
+
+pytestmark = pytest.mark.skipif(
+    not native_threads.AVAILABLE, reason="no futex, or an unknown processor"
+)
+
+
+@pytest.fixture
+def work() -> Any:
+    """How the CPU runs chunks, with two threads whatever the machine has."""
+    with lf.options(threads=3, threads_above=1000, native_threads=True):
+        device: Any = hardware.cpu()
+        yield device.work
+
+
+def data(seed: int = 0) -> tuple[Any, Any]:
+    generator = np.random.default_rng(seed)
+    return generator.random(N), generator.random(N)
+
+
+def check(seed: int, rounds: int, wrong: list[int]) -> None:
+    a, b = data(seed)
+    x, y = lf.array(a), lf.array(b)
+    expected = a * b + a - b / 3.0
+    for _ in range(rounds):
+        if not np.array_equal((x * y + x - y / 3.0).to_numpy(), expected):
+            wrong.append(seed)
+        if float((x * y).sum()) != (a * b).sum():
+            wrong.append(seed)
+
+
+def test_helpers_are_used(work: Any) -> None:
+    wrong: list[int] = []
+    check(0, 30, wrong)
+    assert not wrong
+    assert work.native._crew.size >= 1
+    assert int(work.native._crew.words[native_threads._LOCK]) == 0
+
+
+def test_many_callers_at_once(work: Any) -> None:
+    wrong: list[int] = []
+    callers = [threading.Thread(target=check, args=(k, 15, wrong)) for k in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not wrong
+
+
+def test_another_number_of_threads(work: Any) -> None:
+    wrong: list[int] = []
+    before = None
+    for count in (1, 2, 4, 1, 3):
+        with lf.options(threads=count):
+            check(1, 5, wrong)
+            crew = hardware.cpu().work.native._crew  # type: ignore[attr-defined]
+            assert crew is None or crew.size == count - 1
+            assert crew is None or crew is not before
+            before = crew
+    assert not wrong
+
+
+def test_off(work: Any) -> None:
+    wrong: list[int] = []
+    with lf.options(native_threads=False):
+        check(2, 5, wrong)
+        assert hardware.cpu().work.native._crew is None  # type: ignore[attr-defined]
+    check(2, 5, wrong)
+    assert not wrong
+
+
+def test_no_machine_code_no_native_threads() -> None:
+    def refuse(entry: str) -> Any:
+        raise OSError(entry)
+
+    threads = native_threads.NativeThreads(refuse)
+    assert not threads.run(0, (0, 0, 0, 0, 0, 0), 1)
+    assert not threads.run(0, (0, 0, 0, 0, 0, 0), 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_has_helpers_of_its_own(work: Any) -> None:
+    wrong: list[int] = []
+    check(3, 5, wrong)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            check(3, 5, wrong)
+            code = 1 if wrong else 0
+        finally:
+            os._exit(code)
+    check(3, 5, wrong)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not wrong
