@@ -7,11 +7,14 @@ raise the stage. So grouping is linear, and no cycle can arise.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Shape
 from lazyfuse.codegen.linearize import Graph, Value
+from lazyfuse.codegen.memory import newest_versions
 from lazyfuse.codegen.op import Verdict
 
 # Kernel arguments are cheap on a CPU, but streams beyond this many defeat the prefetchers.
@@ -19,9 +22,14 @@ MAX_ARRAYS = 24
 # Compile time grows faster than the body; beyond this length fusing more saves little.
 MAX_LENGTH = 256
 # A value is computed twice rather than stored when that costs less than this many additions and
-# reads no more arrays than loading the stored value would.
+# reads no more arrays than loading the stored value would, or, for a single other kernel, no more
+# than storing it (which reads the lines that it writes) and loading it take together.
 RECOMPUTE_COST = 4.0
 RECOMPUTE_LOADS = 1
+RECOMPUTE_LOADS_ONCE = 2
+# A value that one later kernel alone reads is computed there, if it needs no more arrays than that:
+# storing and loading it would move as much.
+LATER_LOADS = 2
 # Why a marked node shares no kernel.
 MARKED = "marked by lazyfuse.unfused"
 
@@ -120,6 +128,8 @@ class _Clustering:
         self.groups: list[Group] = []
         self.alone: list[int] = []
         self.refusals: list[tuple[int, int, str]] = []
+        self.users: list[list[int]] = []
+        self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
 
     def ready(self, index: int) -> int:
         """The first stage whose kernels can read the stored value."""
@@ -240,7 +250,8 @@ class _Clustering:
     def materialise(self) -> set[int]:
         """Values that must exist in a buffer: outputs, and what another kernel cannot recompute."""
         stored = {i for i, value in enumerate(self.values) if value.output}
-        users = self.graph.consumers()
+        users = self.users = self.graph.consumers()
+        self.memory = newest_versions(self.graph)
         for index, group in enumerate(self.group):
             if group is None or self.values[index].op.kind == "reduce":
                 stored.add(index)
@@ -254,25 +265,57 @@ class _Clustering:
         """Whether computing a value again in other kernels of its domain beats storing it."""
         if group.apart or not self.limits.fusion or self.limits.max_length:
             return False
+        kernels = set()
         for user in outside:
             other = self.group[user]
             if other is None or other.domain != group.domain or other.apart:
                 return False
+            kernels.add(id(other))
         cost, loads = 0.0, set()
         stack, seen = [index], {index}
+        limit, allowed = RECOMPUTE_COST, RECOMPUTE_LOADS
+        once = len(kernels) == 1
+        if self.waits_for(index, group, outside):
+            limit, allowed, once = math.inf, LATER_LOADS, False
         while stack:
             value = self.values[stack.pop()]
             cost += value.op.cost
-            if cost > RECOMPUTE_COST or not value.op.pure:
+            if cost > limit or not value.op.pure:
                 return False
             for source in value.src:
                 if self.group[source] is group and self.values[source].op.kind != "reduce":
                     if source not in seen:
                         seen.add(source)
                         stack.append(source)
-                elif self.values[source].shape != ():
+                elif self.values[source].shape == group.domain:  # smaller ones stay in a cache
                     loads.add(source)
-        return len(loads) <= RECOMPUTE_LOADS
+        if once and len(loads) > allowed:
+            root, version, newest = self.memory  # nobody writes over what is read again
+            if all(newest.get(root[source], 0) <= version[source] for source in loads):
+                allowed = RECOMPUTE_LOADS_ONCE
+        return len(loads) <= allowed
+
+    def waits_for(self, index: int, group: Group, outside: list[int]) -> bool:
+        """Whether one later kernel alone needs a value: it can compute it, and nobody twice."""
+        users = self.users
+        if len(outside) != len(users[index]) or len({id(self.group[u]) for u in outside}) != 1:
+            return False
+        inside, loads = [index], set[int]()
+        seen = {index}
+        for at in inside:
+            for source in self.values[at].src:
+                if self.group[source] is not group or self.values[source].op.kind == "reduce":
+                    loads.add(source)
+                elif source not in seen:
+                    seen.add(source)
+                    inside.append(source)
+        if any(self.values[at].output for at in inside):
+            return False
+        if not all(user in seen for at in inside[1:] for user in users[at]):
+            return False
+        # what is read later must not be written over before
+        root, version, newest = self.memory
+        return all(newest.get(root[source], 0) <= version[source] for source in loads)
 
 
 def _joinable(group: Group, axes: tuple[int, ...], summation: object) -> bool:

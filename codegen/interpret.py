@@ -57,11 +57,11 @@ def run_node(
     if op.kind == "map" or op.kind == "contract":
         return _run_map(op, arg, shape, dtype, perm, values)
     if op.kind == "reduce":
-        return _settled(_reduced(op, arg, values[0]), shape, dtype, perm, values)
+        return settled(_reduced(op, arg, values[0]), shape, dtype, perm, values)
     if op.kind == "source":
         return _packed(np.full(shape, values[0], dtype), shape, dtype, perm)
     if op.kind == "host":
-        return _settled(np.asarray(arg.function(*values)), shape, dtype, perm, values)
+        return settled(np.asarray(arg.function(*values)), shape, dtype, perm, values)
     raise NotImplementedError(f"[{op.name}] interpret: no meaning for kind {op.kind!r}")
 
 
@@ -79,12 +79,14 @@ def _packed(value: Array, shape: Shape, dtype: np.dtype[Any], perm: Perm) -> Arr
     return result
 
 
-def _settled(
+def settled(
     value: Array, shape: Shape, dtype: np.dtype[Any], perm: Perm, values: Sequence[Array]
 ) -> Array:
     """`value` itself if it is fresh and packed in the right order, else a copy that is."""
     ordered = value if perm is None else value.transpose(perm)
-    fresh = value.flags.owndata and not any(value is source for source in values)
+    # memory of a pool has a base that is no array
+    pooled = value.base is not None and not isinstance(value.base, np.ndarray)
+    fresh = (value.flags.owndata or pooled) and not any(value is source for source in values)
     if fresh and value.dtype == dtype and value.shape == shape and ordered.flags.c_contiguous:
         return value
     return _packed(value, shape, dtype, perm)

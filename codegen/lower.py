@@ -41,7 +41,7 @@ from lazyfuse.codegen.loops import (
     whole,
 )
 from lazyfuse.codegen.partials import Combination, combine_boxes, combine_stretches
-from lazyfuse.codegen.summation import leaves, summation
+from lazyfuse.codegen.summation import Summation, leaves, summation
 from lazyfuse.devices.base import Launch, Source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -105,6 +105,11 @@ class Lowered:
         )
 
     @property
+    def slots(self) -> Ints:
+        """Which of the caller's arrays each array of the program is."""
+        return self._slots
+
+    @property
     def is_partial(self) -> bool:
         """Whether reductions wait for `finish`."""
         return self._combination is not None
@@ -126,6 +131,8 @@ def _print(kernel: Kernel, form: Form, language: str) -> Source:
         if len(_SOURCES) >= _SOURCES_LIMIT:
             _SOURCES.clear()
         source = _SOURCES[key] = languages.printer(language)(kernel, form)
+    if language == languages.VECTOR:  # what is registered stands for NumPy's bits
+        return source
     return specialised.choose(kernel, form, source)
 
 
@@ -154,6 +161,27 @@ def lower(
     if value_strides is None:
         value_strides = _packed(shape, order)
     return job.lower_reduction(value_strides)
+
+
+def sums_like(
+    kernel: Kernel,
+    shapes: tuple[Ints, Ints],
+    in_strides: tuple[Sequence[Ints], Sequence[Ints]],
+    order: Ints | None,
+    axis: int,
+) -> bool:
+    """Whether a tile of a kernel sums in the order of the whole. Pairs: of the whole, of the tile.
+
+    `axis` is the tiled one, which is not reduced.
+    """
+    found: list[Any] = []
+    for shape, strides in zip(shapes, in_strides, strict=True):
+        how = Job(kernel, shape, list(strides)).summation(_packed(shape, order))
+        if how is None:
+            return True
+        slow = tuple(each for each in how.order if each != axis)
+        found.append((slow, how.run, how.block))
+    return bool(found[0] == found[1])
 
 
 def _packed(shape: Ints, order: Ints | None) -> Ints:
@@ -241,11 +269,8 @@ class Job:
         ordered = self.ordered_reduction()
         if ordered is None:
             return self.lower_boxes(self.sorted_axes([], self.operands[: self.caller_arrays]))
-        dtype = value_dtypes(kernel)[ordered.value]
-        if ordered.value < len(kernel.inputs):
-            value_strides = self.operands[ordered.value]
-        convert = dtype != ordered.accumulator
-        how = summation(self.shape, value_strides, kernel.reduced, convert)
+        how = self.summation(value_strides)
+        assert how is not None
         lanes = 4 if ordered.accumulator[0] == "c" else 8
         run = how.order[len(how.order) - how.run :]
         alone = sum(kernel.reduced[axis] for axis in how.order) == len(run)
@@ -253,6 +278,17 @@ class Job:
         if ordered.op == "multiply" or not how.run or short:
             return self.lower_boxes(how.order)
         return self.lower_tree(how.order[: -how.run], run, how.block, ordered)
+
+    def summation(self, value_strides: Ints) -> Summation | None:
+        """NumPy's order for the ordered reductions of a kernel; None if it has none."""
+        ordered = self.ordered_reduction()
+        if ordered is None:
+            return None
+        dtype = value_dtypes(self.kernel)[ordered.value]
+        if ordered.value < len(self.kernel.inputs):
+            value_strides = self.operands[ordered.value]
+        convert = dtype != ordered.accumulator
+        return summation(self.shape, value_strides, self.kernel.reduced, convert)
 
     def ordered_reduction(self) -> Reduce | None:
         """The reduction that fixes the order: one over a computed value goes first."""

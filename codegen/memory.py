@@ -115,11 +115,26 @@ def _versions(graph: Graph, fresh: set[int]) -> tuple[list[Any], list[int]]:
     return root, version
 
 
+def newest_versions(graph: Graph) -> tuple[list[Any], list[int], dict[Any, int]]:
+    """Block and version of each value, and the last version of every block."""
+    root, version = _versions(graph, set())
+    newest: dict[Any, int] = {}
+    for at, number in zip(root, version, strict=True):
+        newest[at] = max(newest.get(at, 0), number)
+    return root, version, newest
+
+
 def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays may share an element, other than being the same view of it."""
-    if _same_view(first, second):
-        return crosses_itself(first)
-    return np.may_share_memory(first, second)
+    if not _share_memory(first, second, max_work=_OVERLAP_WORK):
+        return False
+    return not _same_view(first, second) or crosses_itself(first)
+
+
+_share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no number of steps
+# Steps that NumPy may take to find out whether two views of one block have an element in common,
+# which bounds alone do not tell of a column and the columns right of it; half a microsecond.
+_OVERLAP_WORK = 64
 
 
 def crosses_itself(array: np.ndarray[Any, Any]) -> bool:

@@ -16,6 +16,7 @@ from lazyfuse.codegen.kernel import Kernel, is_argument, is_exact, raises_flags,
 from lazyfuse.codegen.numba_values import (
     Values,
     best,
+    better,
     combined,
     identity,
     load,
@@ -24,6 +25,9 @@ from lazyfuse.codegen.numba_values import (
 )
 from lazyfuse.devices.base import Source
 
+# Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. So
+# many partial results ("lanes") are combined side by side, and with each other at the run's end.
+LANES = 256
 # What the innermost loop may be told: its iterations do not touch each other's memory.
 _INDEPENDENT = "independent()"
 
@@ -64,6 +68,9 @@ class _Printer:
         self.first_store = len(kernel.inputs)
         self.first_target = self.first_store + len(kernel.stores)
         self.last = form.loops - 1
+        self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
+        lanes_alone = not {"tree", "chain"} & set(form.methods)
+        self.block = LANES if lanes_alone else RUN_BLOCK
 
     # Text
 
@@ -235,9 +242,9 @@ class _Printer:
         for r, each in enumerate(self.kernel.reductions):
             if self.form.methods[r] != "scalar" and self.source_pointer(r) is None:
                 dtype = self.number_dtype(r) if is_argument(each) else each.accumulator
-                self.line(f"t{r} = local_{dtype}({RUN_BLOCK})")
+                self.line(f"t{r} = local_{dtype}({self.block})")
             if is_argument(each):
-                self.line(f"u{r} = local_i8({RUN_BLOCK})")
+                self.line(f"u{r} = local_i8({self.block})")
             if self.form.methods[r] == "tree" and self.form.long:
                 self.line(f"left{r} = local_{each.accumulator}(64)")
         if self.form.long:
@@ -306,6 +313,8 @@ class _Printer:
             for at in range(self.form.run):
                 self.line(f"c{at} = start{at}")
         total = "length" if self.form.ragged else f"n{self.last}"
+        if self.folds:
+            self.line("lanes = 0")
         if self.form.long and not self.only_pointers():
             self.walk_tree(total)
         elif "tree" in self.form.methods:
@@ -314,8 +323,8 @@ class _Printer:
             self.fill()
             self.combine_block()
         else:
-            self.open(f"for low in range(0, {total}, {RUN_BLOCK}):")
-            self.line(f"count = min({RUN_BLOCK}, {total} - low)")
+            self.open(f"for low in range(0, {total}, {self.block}):")
+            self.line(f"count = min({self.block}, {total} - low)")
             self.fill()
             self.combine_block()
             if self.may_stop():
@@ -323,6 +332,9 @@ class _Printer:
                 self.line("break")
                 self.close()
             self.close()
+        if self.folds:
+            self.line("width = lanes")
+            self.fold()
 
     def may_stop(self) -> bool:
         """Whether the rest of a row may be left out once the results are settled."""
@@ -377,6 +389,7 @@ class _Printer:
 
     def fill(self) -> None:
         """Evaluate elements [low, low + count) of the run into buffers; store the stores."""
+        self.start_lanes()
         moved = range(self.first_target)
         if not self.form.ragged:
             shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
@@ -423,20 +436,29 @@ class _Printer:
                 here = f"where_{self.outer} + ({along}) * sw_{self.last}"
                 if not along:
                     here = f"here + i * sw_{self.last}"
-                self.line(f"u{r}[{slot}] = {here}")
-                value = number(value, each)
+                lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
+                self.line(f"w{r}, c{r} = {here}, {number(value, each)}")
+                beats = best(each, f"c{r}", f"w{r}", *lane)
+                if self.in_order(r):  # a later place never wins a tie
+                    beats = better(each, f"c{r}", lane[0])
+                self.line(f"take{r} = {beats}")
+                self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
+                self.line(f"{lane[1]} = w{r} if take{r} else {lane[1]}")
+                continue
+            if self.form.methods[r] == "fold":
+                before = load(f"t{r}", slot, each.accumulator)
+                self.line(
+                    f"t{r}[{slot}] = {stored(combined(each, before, value), each.accumulator)}"
+                )
+                continue
             if self.source_pointer(r) is None:
                 self.line(f"t{r}[{slot}] = {stored(value, each.accumulator)}")
         self.close()
 
     def combine_block(self) -> None:
-        combine = {
-            "tree": self.combine_tree,
-            "chain": self.combine_chain,
-            "fold": self.combine_fold,
-        }
+        combine = {"tree": self.combine_tree, "chain": self.combine_chain}
         for r, method in enumerate(self.form.methods):
-            if method != "scalar":  # done while the values were computed
+            if method in combine:  # the others are combined while the values are computed
                 combine[method](r)
 
     def combine_tree(self, r: int) -> None:
@@ -449,33 +471,55 @@ class _Printer:
         self.line(f"acc{r} = {combined(each, f'acc{r}', load(f't{r}', 'i', each.accumulator))}")
         self.close()
 
-    def combine_fold(self, r: int) -> None:
-        """Halve the buffer until one element is left: every step is a map, and so vectorises."""
-        each = self.kernel.reductions[r]
-        self.line("width = count")
+    def in_order(self, r: int) -> bool:
+        """Whether a lane meets real numbers in the order of their places, the first one's known."""
+        return not self.form.ragged and self.kernel.reductions[r].accumulator[0] != "c"
+
+    def start_lanes(self) -> None:
+        """Lanes that are used for the first time in this run."""
+        if not self.folds:
+            return
+        self.open("for i in range(lanes, count):")
+        self.line(_INDEPENDENT)
+        for r in self.folds:
+            each = self.kernel.reductions[r]
+            if is_argument(each):
+                self.line(f"t{r}[i] = {identity(each, True)}")
+                first = f"where_{self.outer} + (low + i) * sw_{self.last}"
+                self.line(f"u{r}[i] = {first if self.in_order(r) else identity(each)}")
+            else:
+                self.line(f"t{r}[i] = {stored(identity(each), each.accumulator)}")
+        self.close()
+        self.line("lanes = max(lanes, count)")
+
+    def fold(self) -> None:
+        """Halve the lanes until one is left: every step is a map, and so vectorises."""
         self.open("while width > 1:")
         self.line("half = width >> 1")
         self.line("rest = width - half")
         self.open("for i in range(half):")
         self.line(_INDEPENDENT)
-        if is_argument(each):
-            other = f"t{r}[rest + i], u{r}[rest + i]"
-            self.line(f"b{r}, j{r} = {other}")
-            self.line(f"take{r} = {best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}")
-            self.line(f"t{r}[i] = b{r} if take{r} else t{r}[i]")
-            self.line(f"u{r}[i] = j{r} if take{r} else u{r}[i]")
-        else:
+        for r in self.folds:
+            each = self.kernel.reductions[r]
+            if is_argument(each):
+                self.line(f"b{r}, j{r} = t{r}[rest + i], u{r}[rest + i]")
+                self.line(f"take{r} = {best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}")
+                self.line(f"t{r}[i] = b{r} if take{r} else t{r}[i]")
+                self.line(f"u{r}[i] = j{r} if take{r} else u{r}[i]")
+                continue
             first = load(f"t{r}", "i", each.accumulator)
             second = load(f"t{r}", "rest + i", each.accumulator)
             self.line(f"t{r}[i] = {stored(combined(each, first, second), each.accumulator)}")
         self.close()
         self.line("width = rest")
         self.close()
-        if is_argument(each):
-            self.open(f"if {best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:")
-            self.line(f"acc{r} = t{r}[0]")
-            self.line(f"pos{r} = u{r}[0]")
-            self.close()
-        else:
-            last = load(f"t{r}", "0", each.accumulator)
-            self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")
+        for r in self.folds:
+            each = self.kernel.reductions[r]
+            if is_argument(each):
+                self.open(f"if {best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:")
+                self.line(f"acc{r} = t{r}[0]")
+                self.line(f"pos{r} = u{r}[0]")
+                self.close()
+            else:
+                last = load(f"t{r}", "0", each.accumulator)
+                self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")

@@ -81,6 +81,14 @@ def best(reduction: Reduce, value: str, place: str, best_value: str, best_place:
     return f"({better} | ({same} & ({place} < {best_place})))"
 
 
+def better(reduction: Reduce, value: str, best_value: str) -> str:
+    """Whether a real value beats the best so far, wherever they are; the first NaN wins."""
+    found, kind = _better(reduction, value, best_value)
+    if kind != "f":
+        return found
+    return f"({found} | (({value} != {value}) & ({best_value} == {best_value})))"
+
+
 def _better(reduction: Reduce, value: str, best_value: str) -> tuple[str, str]:
     sign = "<" if reduction.op == "argmin" else ">"
     kind = reduction.accumulator[0]

@@ -6,6 +6,8 @@ stretches that programs sum, and its order of blocks and rows (see summation.py)
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -55,6 +57,8 @@ class Combination:
         shape = tuple(n for n, flag in zip(self.sizes, self.reduced, strict=True) if not flag)
         for each in self.results:
             output = arrays[each.output]
+            if not shape and self.run_single(each, arrays[each.partial], output):
+                continue
             strides = tuple(stride * output.itemsize for stride in each.strides)
             target = as_strided(output, shape, strides)
             partial = arrays[each.partial]
@@ -67,6 +71,32 @@ class Combination:
             else:
                 row = ops.TABLE[f"reduce:{each.reduction.op}"]
                 target[...] = row.ufunc.reduce(self.rows(partial), axis=0, dtype=partial.dtype)
+
+    def run_single(self, each: Result, partial: Array, output: Array) -> bool:
+        """Write the one result there is, without NumPy's views and scalars; False: not this way."""
+        if is_argument(each.reduction):
+            return False
+        if not is_ordered(each.reduction):
+            row = ops.TABLE[f"reduce:{each.reduction.op}"]
+            output[...] = row.ufunc.reduce(partial, axis=None, dtype=partial.dtype)
+            return True
+        if partial.ndim != 1 or partial.dtype != _DOUBLE or not self.blocks:
+            return False
+        total = 0.0
+        stack: list[float] = []
+        values = iter(partial.tolist())
+        for joins in _schedule(self.lengths, self.blocks):
+            stack.append(next(values))
+            for _ in range(joins):
+                last = stack.pop()
+                stack[-1] += last
+        total = stack[0]
+        for value in stack[1:]:  # of blocks, one after the other
+            total += value
+        if not math.isfinite(total):
+            return False  # NumPy's additions tell which conditions arise
+        output[...] = total
+        return True
 
     def rows(self, partial: Array) -> Array:
         """Partial results as (how many per result, *results), in NumPy's order of accumulation."""
@@ -122,6 +152,37 @@ def _results(kernel: Kernel, kept: Sequence[Loop], slots: tuple[Ints, Ints]) -> 
         strides = tuple(loop.strides[outputs[k]] for loop in kept)
         results.append(Result(each, outputs[k], partials[k], value, strides))
     return tuple(results)
+
+
+_DOUBLE = np.dtype(np.float64)
+
+
+@functools.lru_cache(maxsize=256)
+def _schedule(lengths: Ints, blocks: Ints) -> Ints:
+    """For each stretch, how many subtrees are complete with it: so often the last two are added.
+
+    What is left are the sums of the blocks.
+    """
+    found: list[int] = []
+    at = 0
+    for _, members in groupby(blocks):
+        count = len(list(members))
+        stretches = iter(lengths[at : at + count])
+        _plan(sum(lengths[at : at + count]), stretches, found)
+        at += count
+    return tuple(found)
+
+
+def _plan(count: int, stretches: Iterator[int], found: list[int], ahead: int = 0) -> None:
+    """Walk the tree over `count` elements; `ahead`: those of its first stretch, if it is taken."""
+    first = ahead or next(stretches)
+    if first == count:
+        found.append(0)
+        return
+    left = left_half(count, complex_values=False)
+    _plan(left, stretches, found, first)
+    _plan(count - left, stretches, found)
+    found[-1] += 1
 
 
 def _tree(count: int, stretches: Iterator[tuple[int, Array]], complex_values: bool) -> Array:

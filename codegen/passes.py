@@ -14,6 +14,7 @@ from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Shape
 from lazyfuse.codegen.linearize import Graph, Value, memory_strides
 from lazyfuse.codegen.rules import RULES
+from lazyfuse.codegen.shapes import crosses_itself
 
 COPY = ops.TABLE["copy"]
 
@@ -102,9 +103,57 @@ def dedupe(graph: Graph) -> Graph:
     return _map(graph, visit)
 
 
+def read_back(graph: Graph) -> Graph:
+    """Let operations take what an update has just written from the value, not from the memory.
+
+    Only where nothing else of the updated memory is read: else the value would be stored twice.
+    Sums and calls read memory: how it lies decides the order in which NumPy adds.
+    """
+    readers = graph.consumers()
+    builder = _Builder()
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        if _is_read_back(old, graph, readers):
+            update = builder.values[new.src[0]]
+            builder.moved.append(builder.become(new, update.src[1]))
+        else:
+            builder.moved.append(builder.add(new))
+    return graph.replaced(builder.values)
+
+
+def _is_read_back(index: int, graph: Graph, readers: list[list[int]]) -> bool:
+    """Whether a value is a view of just what the update below it writes, for operations alone."""
+    values = graph.values
+    view = values[index]
+    if view.op is not ops.VIEW or values[view.src[0]].op is not ops.UPDATE:
+        return False
+    at = view.src[0]
+    update = values[at]
+    written = values[update.src[1]]
+    if update.arg != view.arg or written.shape != view.shape or written.dtype != view.dtype:
+        return False
+    # where places meet, the last write counts
+    if crosses_itself(view.arg.shape, view.arg.strides):
+        return False
+    if not all(_takes_value(values[user], index) for user in readers[index]):
+        return False
+    return all(_same_window(values[user], at, update) for user in readers[at])
+
+
+def _takes_value(reader: Value, index: int) -> bool:
+    return reader.op.kind == "map" or (reader.op is ops.UPDATE and reader.src[0] != index)
+
+
+def _same_window(reader: Value, at: int, update: Value) -> bool:
+    if reader.op is ops.VIEW:
+        return bool(reader.arg == update.arg)
+    return reader.op is ops.UPDATE and reader.src[1] != at
+
+
 def sink_views(graph: Graph) -> Graph:
     """Move a permuting view from the result of an elementwise op to its operands."""
-    uses = [len(users) for users in graph.consumers()]
+    readers = graph.consumers()
+    uses = [len(users) for users in readers]
     single: set[int] = set()  # new indices of values that only the present view reads
     # their flat memory is meant, whose order sinking would change
     flat = {value.src[0] for value in graph.values if value.op in (ops.VIEW, ops.UPDATE)}
@@ -119,11 +168,18 @@ def sink_views(graph: Graph) -> Graph:
     builder = _Builder()
     for old, value in enumerate(graph.values):
         mapped = builder.mapped(value)
-        new = builder.add(mapped) if old in flat else visit(mapped, builder)
+        # a kernel may read the result through the view: without one, sinking only parts the
+        # operation from those of its own domain
+        fuses = any(_kernels_read(graph.values[user]) for user in readers[old])
+        new = builder.add(mapped) if old in flat or not fuses else visit(mapped, builder)
         builder.moved.append(new)
         if uses[old] == 1:
             single.add(new)
     return graph.replaced(builder.values)
+
+
+def _kernels_read(value: Value) -> bool:
+    return value.op.kind in ("map", "reduce") or value.op is ops.VIEW
 
 
 def _permutes(view: Value, builder: _Builder) -> bool:
@@ -217,6 +273,7 @@ def drop_dead(graph: Graph) -> Graph:
 
 PASSES: tuple[Pass, ...] = (
     fold_constants,
+    read_back,
     simplify,
     dedupe,
     sink_views,

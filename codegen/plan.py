@@ -18,7 +18,11 @@ from lazyfuse.codegen.linearize import Graph, Value
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.memory import Lifetimes, lifetimes, update_hazards
 from lazyfuse.codegen.passes import COPY, PASSES
+from lazyfuse.codegen.pipelines import Chain, arrange
 from lazyfuse.devices.base import Program
+
+UNKNOWN = "unknown"
+"""Of what is found out when it is first asked for."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class KernelStep:
     seen: int = 0  # the conditions that it confirmed
     culprits: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
     uses: int = 0  # as blocked NumPy, of a size worth compiling
+    whole: int = 0  # elements of the largest domain of its chain, which decides on its tier
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -81,6 +86,9 @@ class Plan:
     times: dict[str, float] = field(default_factory=dict)  # seconds per pass
     sizes: list[int] = field(default_factory=list)  # of the recording that it was made from
     choices: dict[Any, Any] = field(default_factory=dict)  # of a device, by class of sizes
+    prepared: dict[Any, Any] | None = field(default_factory=dict)  # launches; None: unsuitable
+    chains: tuple[Chain, ...] = ()  # steps that may run tile by tile
+    replays: Any = UNKNOWN  # runs in place, kept by geometry; None: unsuitable
 
     @property
     def kernels(self) -> list[KernelStep]:
@@ -88,10 +96,14 @@ class Plan:
 
     def forget(self, programs: bool) -> None:
         """Drop what earlier runs prepared for their sizes, and the programs too if asked."""
+        if self.prepared:
+            self.prepared.clear()
         for step in self.kernels:
             step.ready.clear()
             if programs:
                 step.programs.clear()
+        for chain in self.chains:
+            chain.ready.clear()
 
 
 def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
@@ -106,6 +118,9 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
     start = time.perf_counter()
     clusters = cluster(graph, limits)
     steps = order(_steps(graph, clusters), graph)
+    chains: tuple[Chain, ...] = ()
+    if limits is None or limits.fusion:
+        steps, chains = arrange(steps, graph)
     times["cluster"] = time.perf_counter() - start
     bound = tuple(i for i, v in enumerate(graph.values) if v.op in (ops.LEAF, ops.SCALAR))
     outputs = tuple(i for i, value in enumerate(graph.values) if value.output)
@@ -125,6 +140,7 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
         clusters.refusals,
         recorded,
         times,
+        chains=chains,
     )
 
 
@@ -150,13 +166,35 @@ def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
             continue
         old, written = value.src
         source = graph.values[written]
-        if written not in stage or source.output or users[written] != [index]:
+        if written not in stage or source.output:
+            continue
+        if users[written] != [index] and not _stays_inside(written, index, users, clusters):
             continue
         if source.shape != value.arg.shape:
             continue
-        if _ready(old, graph, made, fed) <= stage[written]:
+        if _ready(old, graph, made, fed) <= stage[written] or _is_filled(
+            old, written, clusters, graph
+        ):
             fed[written] = index
     return fed
+
+
+def _is_filled(old: int, written: int, clusters: Clusters, graph: Graph) -> bool:
+    """Whether a kernel that reads nothing makes the array that an update changes: it goes first."""
+    group = next((g for g in clusters.groups if old in g.stored), None)
+    if group is None or written in group.stored or group.reductions:
+        return False
+    return all(graph.values[made].op is ops.FULL for made in group.stored)
+
+
+def _stays_inside(written: int, update: int, users: list[list[int]], clusters: Clusters) -> bool:
+    """Whether, besides an update, only the kernel that computes a value reads it."""
+    if users[written].count(update) != 1:
+        return False
+    inside = next(
+        set(g.members) | set(g.reductions) for g in clusters.groups if written in g.stored
+    )
+    return all(user == update or user in inside for user in users[written])
 
 
 def _ready(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) -> int:

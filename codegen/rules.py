@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lazyfuse.codegen.linearize import Value
-from lazyfuse.codegen.shapes import crosses_itself
 
 Rule = Callable[[Value, Sequence[Value]], "int | None"]
 
@@ -63,18 +62,4 @@ def identity_view(value: Value, graph: Sequence[Value]) -> int | None:
     return value.src[0] if same else None
 
 
-def read_back(value: Value, graph: Sequence[Value]) -> int | None:
-    """A view of exactly the part that the update below it has just written."""
-    if value.op.kind != "view":
-        return None
-    update = graph[value.src[0]]
-    if update.op.kind != "update" or update.arg != value.arg:
-        return None
-    written = graph[update.src[1]]
-    same = written.shape == value.shape and written.dtype == value.dtype
-    # where places meet, the last write counts
-    alone = not crosses_itself(value.arg.shape, value.arg.strides)
-    return update.src[1] if same and alone else None
-
-
-RULES: tuple[Rule, ...] = (same_type_cast, involution, double_not, identity_view, read_back)
+RULES: tuple[Rule, ...] = (same_type_cast, involution, double_not, identity_view)

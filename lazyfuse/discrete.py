@@ -160,7 +160,7 @@ class DiscreteRun(Run):
 
     def target(self, index: int) -> tuple[Array, Array]:
         if self.here:
-            return self.copied(index)
+            return self.copied_whole(index)
         value = self.plan.graph.values[index]
         before = value.src[0]
         old = self.placed(before)
@@ -173,7 +173,7 @@ class DiscreteRun(Run):
         report.copied("copy", flat.nbytes, self.home.traits.name, "update")
         return window(fresh, layout), dense(fresh, self.shape(index), value.perm)
 
-    def copied(self, index: int) -> tuple[Array, Array]:
+    def copied_whole(self, index: int) -> tuple[Array, Array]:
         """As `target`, on the host, where the device could not do it."""
         value = self.plan.graph.values[index]
         flat = flat_memory(self.host(value.src[0]), value.perm).copy()
@@ -192,7 +192,7 @@ class DiscreteRun(Run):
                 return
             except DeviceError as error:
                 self.report_single(index, error)
-        part, whole = self.copied(index)
+        part, whole = self.copied_whole(index)
         part[...] = self.host(written)
         self.env[index] = whole
 

@@ -17,8 +17,19 @@ from weakref import ref
 
 import numpy as np
 
-from lazyfuse import config, errstate, floating, hardware, outcomes, report, residency, tracing
-from lazyfuse.codegen import interpret
+from lazyfuse import (
+    config,
+    errstate,
+    floating,
+    hardware,
+    outcomes,
+    prepared,
+    replays,
+    report,
+    residency,
+    tracing,
+)
+from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Node, source_line, topological
 from lazyfuse.codegen.linearize import Recording, linearize
@@ -30,6 +41,8 @@ from lazyfuse.discrete import DiscreteRun
 from lazyfuse.errors import EvaluationError
 from lazyfuse.execute import Run
 from lazyfuse.flush import Pending
+from lazyfuse.routines import counterpart
+from lazyfuse.siblings import siblings
 from lazyfuse.values import Abandoned, explain_failure
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -60,7 +73,9 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     with held():
         pending = [node for node in pending if node.value is None]
         if pending:
-            _evaluate(pending, reason, pending)
+            more = _recorded.companions(pending)
+            more += siblings(pending, _recorded.nodes, _recorded.frontier) if not more else []
+            _evaluate([*pending, *more], reason, pending)
             _gather(pending, reason)
 
 
@@ -134,6 +149,8 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
         return
     device = _device(pending[0], reason)
     found = few(pending[0], device) if len(pending) == 1 else None
+    if found is None and len(pending) == 1 and _is_lone_call(pending[0], device):
+        found = pending
     if found is not None:
         _run_directly(found)
         return
@@ -167,7 +184,19 @@ def run_plan(
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
     device = hardware.for_plan(plan, recording, wanted)
-    run = (Run if hardware.memory_of(device) is None else DiscreteRun)(plan, recording, device)
+    if plan.prepared:
+        raised = prepared.run(plan, recording, device, reason)
+        if raised is not None:
+            return raised
+    if hardware.memory_of(device) is not None:
+        run: Run = DiscreteRun(plan, recording, device)
+    else:
+        run = Run(plan, recording, device)
+        if plan.replays is not None and not run.away:
+            if replays.run_again(run):
+                report.flushed(reason, plan, recording)
+                return run.raised
+            run = replays.observed(run)
     report.flushed(reason, plan, recording)
     try:
         run.execute()
@@ -176,6 +205,8 @@ def run_plan(
         raised = run.raised
         del run  # its values would count as readers
         return raised + _resume(plan, recording)
+    if plan.prepared is not None:
+        prepared.learn(plan, recording, run)
     return run.raised
 
 
@@ -210,7 +241,7 @@ def few(node: Node, device: Device) -> list[Node] | None:
     heavy = 0
     for each in found:
         size = _elements(each)
-        if size < 0 or size >= DIRECT_ELEMENTS:
+        if size < 0 or size * each.op.cost >= DIRECT_ELEMENTS:
             return None
         heavy += size >= HEAVY_ELEMENTS
         for source in each.src:
@@ -221,6 +252,14 @@ def few(node: Node, device: Device) -> list[Node] | None:
         if heavy > 1 or len(found) > DIRECT_NODES:
             return None
     return found if len(found) == 1 else topological(found[:1])
+
+
+def _is_lone_call(node: Node, device: Device) -> bool:
+    """Whether a node is one call of NumPy's on values that are there: nothing to plan."""
+    if node.op is not ops.HOST or device is not hardware.cpu() or config.options.validate:
+        return False
+    sources = node.src
+    return all(each.value is not None and each.value.size < DIRECT_ELEMENTS for each in sources)
 
 
 def _elements(node: Node) -> int:
@@ -250,13 +289,22 @@ def _run_directly(nodes: list[Node]) -> None:
 
 
 def _run_node(node: Node) -> int:
+    op = node.op
     values = [source.value for source in node.src if source.value is not None]
-    perms = [source.perm for source in node.src]
+    plain = op.kind == "map" and op.ufunc is not None and node.perm is None
+    for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
+        plain = plain and value.dtype is dtype
     try:
         with floating.collecting() as flags:
-            node.value = interpret.run_node(
-                node.op, node.arg, node.shape, node.dtype, node.perm, values, perms
-            )
+            if plain:
+                out = hardware.cpu().empty(node.shape, node.dtype)
+                node.value = op.ufunc(*values, out=out)
+            else:
+                perms = [source.perm for source in node.src]
+                arg = node.arg if op is not ops.HOST else counterpart(node.arg)
+                node.value = interpret.run_node(
+                    op, arg, node.shape, node.dtype, node.perm, values, perms
+                )
     except Exception as error:
         explain_failure(error, [node])
         raise

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,12 +44,18 @@ class Flags:
         self.bits |= bits
 
 
-@contextmanager
-def collecting() -> Iterator[Flags]:
+class collecting(Flags):  # noqa: N801  # a context manager
     """Run NumPy without warnings and collect the conditions that it would have warned of."""
-    flags = Flags()
-    with np.errstate(all="call", call=flags):
-        yield flags
+
+    __slots__ = ("_state",)
+
+    def __enter__(self) -> Flags:
+        self._state = state = np.errstate(all="call", call=self)
+        state.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._state.__exit__(*raised)
 
 
 def is_wanted(bits: int) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Sequence
 from weakref import ref
 
 from lazyfuse import composite, config, parameters, tracing
-from lazyfuse.codegen.graph import Node, topological
+from lazyfuse.codegen.graph import Node, Where, topological
+from lazyfuse.codegen.ops import UPDATE
 from lazyfuse.errstate import Place
 
 # A launch costs some ten microseconds: that many element operations are worth one.
@@ -19,6 +20,11 @@ WORTH_A_LAUNCH = 1 << 18
 # A loop is one when a line has come round this often since somebody last looked: short inner loops
 # (Horner's rule, three components) fuse as a whole, long ones keep one structure per iteration.
 ROUNDS = 8
+# Turns of elementwise work stay in registers when several of them run as one kernel: again `ROUNDS`
+# of them, or as many as take so many operations.
+TOGETHER = 128
+# So many lines are known at most that leave work behind at every sink.
+STEADY_LINES = 64
 # Recorded operations before the limits are looked at.
 CHECK_AFTER = 64
 
@@ -41,8 +47,11 @@ class Pending:
         "nodes",
         "nodes_due",
         "nodes_planned",
+        "overdue",
         "place",
+        "plain",
         "rounds",
+        "steady",
     )
 
     def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
@@ -52,6 +61,9 @@ class Pending:
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # that came since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each came since the last sink
+        self.steady: set[int] = set()  # lines of loops that look at something in every turn
+        self.overdue = False  # whether one of these has come and was not evaluated
+        self.plain = True  # whether all pending work is elementwise
         self.last = 0  # the line of the newest node
         self.looping = False  # while a loop's own flush runs
         self.elements = 0
@@ -63,16 +75,21 @@ class Pending:
         if where is not None:
             if warnings.filters is not self.filters:
                 self.mark(node)
-            line = (id(where[0]) << 20) + where[1]  # hashing a code object hashes its text
+            line = line_of(where)
             if not composite.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
-                if rounds > ROUNDS and line in self.lines and self.elements >= WORTH_A_LAUNCH:
-                    self.come_round(node)
+                if rounds > ROUNDS:
+                    self.overdue = self.overdue or line in self.steady
+                    due = not self.plain or rounds % ROUNDS == 1 or len(self.nodes) >= TOGETHER
+                    if due and line in self.lines and self.elements >= WORTH_A_LAUNCH:
+                        self.come_round(node)
                 self.lines.add(line)
             self.last = line
         self.nodes.append(ref(node))
+        if node.op.kind != "map":
+            self.plain = False
         size = 1
-        for length in node.shape:
+        for length in node.arg.shape if node.op is UPDATE else node.shape:
             size *= length
         self.elements += size
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
@@ -146,23 +163,77 @@ class Pending:
 
     def settle(self) -> None:
         """Called after an evaluation: what it did is no longer pending work."""
-        self.nodes = [each for each in self.nodes if _is_pending(each())]
+        left: list[Node] = []
+        kept: list[ref[Node]] = []
+        for each in self.nodes:
+            node = each()
+            if node is not None and node.value is None and node.resident is None:
+                left.append(node)
+                kept.append(each)
+        self.nodes = kept
         self.elements = 0
         self.lines.clear()
+        self.plain = True
+        self.overdue = False
         self.plan_check()
         if not self.looping:
-            self.rounds.clear()
+            self.keep_rounds(left)
 
-    def frontier(self, newest: Node | None = None, before: Container[int] = ()) -> list[Node]:
+    def keep_rounds(self, left: Sequence[Node]) -> None:
+        """After a sink: a line counts the turns whose work was left undone."""
+        turns: dict[int, int] = {}
+        for node in left:
+            if node.where is not None:
+                line = line_of(node.where)
+                turns[line] = turns.get(line, 0) + 1
+        if len(self.steady) > STEADY_LINES:
+            self.steady.clear()
+        self.steady.update([line for line, count in turns.items() if count > ROUNDS])
+        for line in self.steady:
+            turns[line] = ROUNDS
+        self.rounds = turns
+
+    def companions(self, wanted: Sequence[Node]) -> list[Node]:
+        """What a loop left pending turn by turn, though a sink came round: due with the next one.
+
+        Left alone it would grow by one turn for each sink, and keep every operand alive.
+        """
+        if not self.overdue:
+            return []
+        ids = {id(node) for node in wanted}
+        return [node for node in self.frontier() if id(node) not in ids]
+
+    def frontier(self, newest: Node | None = None, before: Collection[int] = ()) -> list[Node]:
         """Pending nodes that are alive and not merely operands of other pending nodes.
 
         `before`: ids of the references to nodes that are left out.
         """
-        found = [each() for each in self.nodes if id(each) not in before]
-        alive = [node for node in found if node is not newest and node is not None]
-        alive = [node for node in alive if _is_pending(node)]
-        used = {id(source) for node in alive for source in node.src}
+        alive = []
+        for each in self.nodes:
+            node = each()
+            if node is None or node is newest or node.value is not None:
+                continue
+            if node.resident is None and (not before or id(each) not in before):
+                alive.append(node)
+        used: set[int] = set()
+        known = {id(node) for node in alive}
+        below = alive
+        while below:  # an operation in place is a node more than was noted: look through it
+            deeper = []
+            for node in below:
+                for source in node.src:
+                    key = id(source)
+                    used.add(key)
+                    if key not in known and source.value is None and source.resident is None:
+                        known.add(key)
+                        deeper.append(source)
+            below = deeper
         return [node for node in alive if id(node) not in used and not parameters.waits(node)]
+
+
+def line_of(where: Where) -> int:
+    """A source line as a number: hashing a code object would hash its text."""
+    return (id(where[0]) << 20) + where[1]
 
 
 def _is_pending(node: Node | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config, evaluate
+from lazyfuse import config, evaluate, hardware
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -175,7 +175,9 @@ class _Function:
         pairs = zip(self.parameters.values(), geometry, strict=True)
         nodes = [_node(each, shape, perm, self.name) for each, (shape, perm) in pairs]
         named = zip(self.parameters, nodes, strict=True)
-        return self.function(**{name: _standing(node) for name, node in named}), nodes
+        # what is made on the way is recorded, however small: parameters are written into it
+        with config.options(eager_below=0):
+            return self.function(**{name: _standing(node) for name, node in named}), nodes
 
     def __reduce__(self) -> Any:
         return _Function, (self.function, self.parameters)
@@ -441,6 +443,9 @@ class Program:
         template = self._template(tuple([(node.shape, node.perm) for node in nodes]))
         for _ in range(config.options.compile_after + 1):
             template.run(nodes, warn=False)
+        finish = getattr(hardware.current(), "finish", None)
+        if finish is not None:
+            finish()
 
     def __repr__(self) -> str:
         named = ", ".join(f"{name}: {each}" for name, each in self.parameters.items())

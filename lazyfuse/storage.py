@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import evaluate, residency
+from lazyfuse import evaluate, hardware, residency
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Memory, Node
 from lazyfuse.views import Array, DType, Perm, address, held, is_lent, terminal, window
@@ -76,7 +76,7 @@ def own_value(node: Node) -> Array:
     assert value is not None
     # the node's slot, our name and getrefcount's argument; more: two nodes were given one array
     if getrefcount(value) > 3:
-        value = node.value = value.copy(order="K")
+        value = node.value = hardware.copied(value)
     return value
 
 
@@ -193,10 +193,10 @@ class Storage:
         assert value is not None
         if getrefcount(node) > 3:  # the slot, our name and the argument
             self.node = leaf(value, node.perm)
-            node.value = value.copy(order="K")
+            node.value = hardware.copied(value)
         elif self.roots is None and getrefcount(value) > 5:
             # more than the node, our slot, the holder, our name and the argument
-            self.node = leaf(value.copy(order="K"), node.perm)
+            self.node = leaf(hardware.copied(value), node.perm)
 
     def writable(self, reason: str) -> Array:
         """The flat memory for a write that happens at once."""

@@ -68,6 +68,7 @@ class Values:
         "raised",
         "recording",
         "resized",
+        "spares",
         "waiting",
     )
 
@@ -80,6 +81,7 @@ class Values:
         self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
         self.waiting: list[Waiting] = []
         self.made: list[int] = []  # values that launches since the last wait have made
+        self.spares: list[Array] = []  # blocks that changed places: see replacing.py
         self.overwrites = False  # whether the kernel at hand writes over what the run began with
         self.env: list[Array | None] = [None] * len(plan.graph.values)
         same = recording.sizes == plan.sizes
@@ -112,6 +114,11 @@ class Values:
                 free.update(positions[key])
         return free
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The distinct sizes of this recording: with the plan, the shapes of all values."""
+        return tuple(self.recording.sizes)
+
     def shape(self, index: int) -> tuple[int, ...]:
         """The shape of a value in this recording."""
         shape = self.plan.graph.values[index].shape
@@ -143,6 +150,9 @@ class Values:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Memory that the present device can write."""
         return self.device.empty(shape, dtype)
+
+    def copied(self, target: Array, source: Array) -> None:
+        """Told of what is copied beside a kernel, for whoever writes a run down (replays.py)."""
 
     def fresh(self, value: Value, shape: tuple[int, ...]) -> Array:
         if value.perm is None:

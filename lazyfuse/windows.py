@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,53 @@ def window(flat: Array, layout: Layout) -> Array:
     size = flat.itemsize
     strides = tuple([stride * size for stride in layout.strides])
     return np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)
+
+
+@lru_cache(maxsize=1024)
+def around(dense_shape: tuple[int, ...], layout: Layout) -> tuple[Any, ...] | None:
+    """The parts of a block that a window leaves out; None where it is no box or covers little.
+
+    `dense_shape` is the block's shape in its memory order.
+    """
+    box = _box(dense_shape, layout)
+    if box is None:
+        return None
+    covered = size = 1
+    for n, (start, stop) in zip(dense_shape, box, strict=True):
+        size *= n
+        covered *= stop - start
+    if 2 * covered < size:
+        return None
+    slabs: list[tuple[slice, ...]] = []
+    inner: list[slice] = []
+    for n, (start, stop) in zip(dense_shape, box, strict=True):
+        if start > 0:
+            slabs.append((*inner, slice(0, start)))
+        if stop < n:
+            slabs.append((*inner, slice(stop, n)))
+        inner.append(slice(start, stop))
+    return tuple(slabs)
+
+
+def _box(dense_shape: tuple[int, ...], layout: Layout) -> list[tuple[int, int]] | None:
+    """Start and stop along each axis of a block, if a window is a box of neighbouring elements."""
+    if 0 in layout.shape:
+        return None
+    lengths = dict[int, int]()
+    for length, stride in zip(layout.shape, layout.strides, strict=True):
+        if length > 1:
+            if stride in lengths:
+                return None
+            lengths[stride] = length
+    box: list[tuple[int, int]] = []
+    rest, step = layout.offset, 1
+    for n in dense_shape:
+        step *= n
+    for n in dense_shape:
+        step //= n
+        start, rest = divmod(rest, step)
+        stop = start + (lengths.pop(step, 1) if n > 1 else 1)
+        if stop > n:
+            return None
+        box.append((start, stop))
+    return None if lengths or rest else box

@@ -18,8 +18,17 @@ from lazyfuse.codegen.lower import lower
 from lazyfuse.codegen.opencl_grid import lower_grid
 from lazyfuse.codegen.opencl_values import LANGUAGE, SINGLE, has_vector_form
 from lazyfuse.codegen.single import narrow, single
-from tests.codegen.test_opencl_values import VECTOR, check, compute, kernel_of, queue, spelled
 from tests.codegen.test_ops import GROUPS, Case
+
+pytest.importorskip("pyopencl", reason="needs pyopencl")
+from tests.codegen.test_opencl_values import (
+    VECTOR,
+    check,
+    compute,
+    kernel_of,
+    queue,
+    spelled,
+)
 
 __all__ = ["queue"]
 

@@ -457,8 +457,9 @@ def test_a4_a_device_that_fails_is_resumed_on_the_cpu_A4(monkeypatch: pytest.Mon
         settle(run)
 
     monkeypatch.setattr(Run, "settle", fail)
-    for t in (1.0, 2.0):
-        same(program(x=X, y=Y, t=t), polynomial(X, Y, t))
+    with lazyfuse.options(prepared=False):  # what is prepared goes past `Run`
+        for t in (1.0, 2.0):
+            same(program(x=X, y=Y, t=t), polynomial(X, Y, t))
     assert failures
 
 

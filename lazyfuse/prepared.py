@@ -1,0 +1,304 @@
+"""Plans that have run before at the same sizes: launches prepared, nothing decided again.
+
+Owns the shortcut from a plan cache hit to its kernels, for plans of kernels alone on the CPU.
+`Run` (execute.py) does everything once; what it decided that follows from sizes and strides is kept
+here. Whatever is unusual goes back to it: operands that nobody reads again (their buffers may take
+results), other devices, listeners, failures. Knows nodes and numpy arrays, never the array type.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config, floating, programs, report, tracing
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.linearize import Recording
+from lazyfuse.codegen.lower import Lowered
+from lazyfuse.codegen.op import Op
+from lazyfuse.codegen.plan import KernelStep, Plan
+from lazyfuse.devices.base import Device, DeviceError, Program
+from lazyfuse.execute import Run
+from lazyfuse.views import ghost
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DType = np.dtype[Any]
+Raised = list[tuple[int, list[tuple[Op, Node]]]]
+Start = Callable[[list[Array], tuple[Any, ...]], int]
+
+# Geometries kept per plan: loops over sizes that never come again must not fill the memory.
+LIMIT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One array that a kernel makes, and whose buffer it takes."""
+
+    index: int
+    shape: tuple[int, ...]  # as it is allocated, in C order
+    dtype: DType
+    back: tuple[int, ...] | None  # from that order of axes to the result's
+    donor: int  # a value of this plan that dies here; -1: a buffer of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel, ready to run on arrays of known geometry."""
+
+    step: KernelStep
+    start: Start
+    language: str
+    operations: int
+    inputs: tuple[int, ...]
+    scalars: tuple[int, ...]
+    made: tuple[Made, ...]
+    lowered: Lowered | None  # where there are temporaries, or partial results to be combined
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan at one geometry, on one device."""
+
+    device: Device
+    launches: tuple[Launch, ...]
+
+
+def suits(plan: Plan) -> bool:
+    """Whether a plan consists of nothing but kernels that make new arrays."""
+    if plan.in_place or getattr(plan, "chains", None):
+        return False
+    return all(type(step) is KernelStep and not step.targets for step in plan.steps)
+
+
+def is_usual() -> bool:
+    """Whether nobody wants to look at kernels while they run, and everything may be kept."""
+    options = config.options
+    if tracing.listeners or options.validate or options.debug or options.report:
+        return False
+    return bool(
+        options.prepared and options.ready_limit and options.program_limit and options.plan_limit
+    )
+
+
+def _key(plan: Plan, recording: Recording) -> tuple[Any, ...] | None:
+    """Sizes and strides of what a run begins with; None if that is not all in host memory."""
+    values = plan.graph.values
+    nodes = recording.nodes
+    found: list[Any] = recording.sizes.copy()
+    for index in plan.bound:
+        node = nodes[values[index].origin]
+        value = node.value
+        if value is None or node.resident is not None:
+            return None
+        found.append(value.strides)
+    return tuple(found)
+
+
+def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised | None:
+    """Run a plan as it ran before; None if `Run` has to."""
+    kept = plan.prepared
+    if not kept or not is_usual():
+        return None
+    key = _key(plan, recording)
+    found: Prepared | None = kept.get(key)
+    if found is None or found.device is not device or _gives(plan, recording):
+        return None
+    try:
+        raised = _launch(found, plan, recording)
+    except DeviceError:
+        return None  # nothing has been written but new arrays
+    report.flushed(reason, plan, recording)
+    return raised
+
+
+def _gives(plan: Plan, recording: Recording) -> bool:
+    """Whether some operand dies in this run, so that a result may take its buffer."""
+    edges = recording.edges
+    count = sys.getrefcount
+    values = plan.graph.values
+    for index in plan.bound:
+        value = values[index]
+        if value.op is ops.LEAF and value.shape:
+            node = recording.nodes[value.origin]
+            # the recording's list, our name and getrefcount's argument
+            if count(node) <= edges.get(id(node), 0) + 3:
+                return True
+    return False
+
+
+def _launch(prepared: Prepared, plan: Plan, recording: Recording) -> Raised:
+    values = plan.graph.values
+    nodes = recording.nodes
+    env: list[Any] = [None] * len(values)
+    for index in plan.bound:
+        env[index] = nodes[values[index].origin].value
+    raised: Raised = []
+    device = prepared.device
+    empty = device.empty
+    for launch in prepared.launches:
+        inputs = [env[index] for index in launch.inputs]
+        outputs = []
+        for made in launch.made:
+            if made.donor < 0:
+                array = empty(made.shape, made.dtype)
+                if made.back is not None:
+                    array = array.transpose(made.back)
+            else:
+                array = env[made.donor]
+            outputs.append(array)
+        scalars = tuple([env[index][()] for index in launch.scalars])
+        if launch.lowered is None:
+            bits = launch.start(inputs + outputs, scalars)
+        else:
+            bits = _with_temporaries(launch, launch.lowered, inputs + outputs, scalars, empty)
+        if bits and floating.is_wanted(bits):
+            raised += _told(launch, Run(plan, recording, device), env, bits, outputs)
+        for made, array in zip(launch.made, outputs, strict=True):
+            env[made.index] = array
+        for index in launch.last:
+            env[index] = None
+        report.ran_again(device, launch.language, launch.operations)
+    for index in plan.outputs:
+        node = nodes[values[index].origin]
+        node.value = env[index]
+        node.src = ()
+    return raised
+
+
+def _with_temporaries(
+    launch: Launch,
+    lowered: Lowered,
+    arrays: list[Array],
+    scalars: tuple[Any, ...],
+    empty: Callable[[tuple[int, ...], DType], Array],
+) -> int:
+    arrays += [empty(shape, dtype) for shape, dtype in lowered.temporaries]
+    bits = launch.start(arrays, scalars)
+    if lowered.is_partial:
+        with floating.collecting() as found:
+            lowered.finish(arrays)
+        bits |= found.bits
+    return bits
+
+
+def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Array]) -> Raised:
+    """The conditions of a kernel, as `Run` tells them."""
+    run.env[:] = env
+    spoiled = any(made.donor >= 0 for made in launch.made)
+    sources = None if spoiled else run.sources_of(launch.step)
+    run.tell(launch.step, bits, sources, outputs)
+    return run.raised
+
+
+# ------------------------------------------------------------------------------------ preparing
+
+
+def learn(plan: Plan, recording: Recording, run: Run) -> None:
+    """After a run: keep what it decided, if the next one at these sizes would decide the same."""
+    kept = plan.prepared
+    if kept is None or run.away or not is_usual():
+        return
+    if not kept and not suits(plan):
+        plan.prepared = None
+        return
+    key = _key(plan, recording)
+    if key is None or key in kept:
+        return
+    launches = []
+    env: dict[int, Array] = {}
+    values = plan.graph.values
+    for index in plan.bound:
+        value = recording.nodes[values[index].origin].value
+        assert value is not None, "a key was made of it"
+        env[index] = value
+    for step, last in zip(plan.steps, plan.lifetimes.last, strict=True):
+        assert type(step) is KernelStep, "the plan suits"
+        launch = _prepared(step, tuple(last), plan, run, env)
+        if launch is None:
+            return
+        launches.append(launch)
+    if len(kept) >= LIMIT:
+        kept.clear()
+    kept[key] = Prepared(run.device, tuple(launches))
+
+
+def _prepared(
+    step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
+) -> Launch | None:
+    """A launch as it was decided; None if it may be decided otherwise the next time."""
+    made = _made(step, last, plan, run, env)
+    inputs = [env[index] for index in step.inputs]
+    outputs = [env[each.index] for each in made]
+    shape = run.shape(step.domain_of)
+    found = step.ready.get(programs.geometry(run.device, shape, inputs, outputs))
+    if found is None:
+        return None
+    lowered, program = found
+    if program is None:
+        return None
+    whole = not lowered.temporaries and not lowered.is_partial
+    arrays = inputs + outputs
+    arrays += [ghost(size, dtype, None) for size, dtype in lowered.temporaries]
+    return Launch(
+        step,
+        _start(lowered, program, arrays, len(step.scalars)),
+        program.source.language,
+        len(step.members) + len(step.reductions),
+        step.inputs,
+        step.scalars,
+        made,
+        None if whole else lowered,
+        last,
+    )
+
+
+def _start(lowered: Lowered, program: Program, arrays: list[Array], scalars: int) -> Start:
+    language = program.source.language
+    prepare = getattr(program, "prepare", None)
+    if prepare is not None:
+        start: Start = prepare(lowered.launch(language, arrays, (0,) * scalars))
+        slots = lowered.slots
+        if slots == tuple(range(len(arrays))):
+            return start
+        return lambda arrays, scalars: start([arrays[slot] for slot in slots], scalars)
+
+    def launch(arrays: list[Array], scalars: tuple[Any, ...]) -> int:
+        flags = program.launch(lowered.launch(language, arrays, scalars))
+        assert isinstance(flags, int), "the CPU's launches are over when they return"
+        return flags
+
+    return launch
+
+
+def _made(
+    step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
+) -> tuple[Made, ...]:
+    """What a kernel makes. Puts ghosts of it into `env`."""
+    values = plan.graph.values
+    shape = run.shape(step.domain_of)
+    dying = [
+        index
+        for index in step.inputs
+        if step.may_reuse and index in last and values[index].op not in (ops.LEAF, ops.VIEW)
+        and env[index].shape == shape and env[index].flags.c_contiguous
+    ]  # fmt: skip
+    found = []
+    for index in (*step.stores, *step.reductions):
+        value = values[index]
+        size = shape if index in step.stores else run.shape(index)
+        donor = -1
+        if value.perm is None and index in step.stores:
+            donor = next((each for each in dying if values[each].dtype == value.dtype), -1)
+            if donor >= 0:
+                dying.remove(donor)
+        back = None if value.perm is None else tuple(np.argsort(value.perm).tolist())
+        dense = size if value.perm is None else tuple([size[axis] for axis in value.perm])
+        found.append(Made(index, dense, value.dtype, back, donor))
+        env[index] = ghost(size, value.dtype, value.perm)
+    return tuple(found)
