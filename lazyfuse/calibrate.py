@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config
+from lazyfuse import calibrate_cpu, config
 from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, cost
 from lazyfuse.codegen.languages import lowering
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.single import single
-from lazyfuse.devices import registry, settings
+from lazyfuse.devices import registry, settings, tuning
 from lazyfuse.devices.base import Array, Device, DeviceError, Launch
 from lazyfuse.devices.cost import FILE_LIMIT, CostFile, Costs, Probe, measure
 from lazyfuse.devices.disk_cache import DiskCache
@@ -49,9 +49,46 @@ def calibrate(verbose: bool = False) -> dict[str, Costs]:
             found[costs.device] = costs
     use(found)
     _file().write(found)
+    tune()
     if verbose:
         show(found)
+        print(calibrate_cpu.described(tuning.tuning()))
     return found
+
+
+def tune() -> tuning.Tuning:
+    """Measure what schedules on the CPU need to know, and keep it; less than a second."""
+    device = registry.device("cpu")
+    if "numba" in device.traits.languages:
+        times = calibrate_cpu.measure(device, calibrate_cpu.FULL, full=True)
+        _tuning_file().write(times)
+        tuning.use(calibrate_cpu.figures(times))
+        _tell()
+    return tuning.tuning()
+
+
+def tuned(device: Device, kernels: Callable[[], int]) -> tuning.Tuning:
+    """The figures kept for this machine, looked for once; measured at the end if there are few.
+
+    `kernels()` tells how many kernels have run.
+    """
+    global _tuned
+    if not _tuned:
+        _tuned = True
+        file = _tuning_file()
+        tuning.use(calibrate_cpu.figures(file.read()))
+        # who compiles at once, and not ahead, wants the same in each run
+        ahead = config.options.compile_ahead and "numba" in device.traits.languages
+        if ahead and file.disk.enabled:
+            calibrate_cpu.at_exit(device, _tuning_file, kernels)
+    return tuning.tuning()
+
+
+_tuned = False
+
+
+def _tuning_file() -> calibrate_cpu.File:
+    return calibrate_cpu.File(_file().disk)
 
 
 def figures() -> dict[str, Costs]:

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, methods, products, reductions, selection, shaping, sorting
+from lazyfuse import (
+    fallback,
+    masks,
+    methods,
+    products,
+    reductions,
+    searching,
+    selection,
+    shaping,
+    sorting,
+)
 from lazyfuse.array import ndarray
 from lazyfuse.operators import dtype_of
 from lazyfuse.ufunc import ufunc_of
@@ -34,6 +44,7 @@ METHODS: dict[str, Any] = {
     "argmin": reductions.argmin,
     "argsort": sorting.argsort,
     "clip": clip,
+    "compress": masks.compress_method,
     "conj": conjugate,
     "conjugate": conjugate,
     "cumprod": reductions.cumprod,
@@ -42,10 +53,11 @@ METHODS: dict[str, Any] = {
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
+    "nonzero": masks.nonzero,
     "prod": reductions.prod,
     "repeat": shaping.repeat,
     "round": selection.round,
-    "searchsorted": sorting.searchsorted,
+    "searchsorted": searching.searchsorted,
     "sort": sorting.sort_method,
     "std": reductions.std,
     "sum": reductions.sum,

@@ -153,7 +153,9 @@ class Options:
         "compute float64 in float32 on devices without float64; off: such kernels run on the CPU",
     )
     pipelining: bool = _option(
-        True, "LAZYFUSE_PIPELINING", "let launches run while we go on; off waits for each of them"
+        True,
+        "LAZYFUSE_PIPELINING",
+        "let launches run while we go on, and kernels that share rows run tile by tile",
     )
     cache: bool = _option(True, "LAZYFUSE_CACHE", "keep compiled programs on disk")
     cache_dir: str = _option(
@@ -174,20 +176,43 @@ class Options:
         64, "LAZYFUSE_READY_LIMIT", "sizes and strides for which a kernel stays prepared; 0 none"
     )
     eager_below: int = _option(
-        16384, "LAZYFUSE_EAGER_BELOW", "arrays with fewer elements run at once; 0 records all"
+        32768, "LAZYFUSE_EAGER_BELOW", "arrays with fewer elements run at once; 0 records all"
     )
     threads: int = _option(
         0, "LAZYFUSE_NUM_THREADS", "threads per launch; 0 is one per core that we may use"
     )
+    # the default is replaced by what was measured on this machine (calibrate_cpu.py)
     threads_above: int = _option(
-        1 << 17, "LAZYFUSE_THREADS_ABOVE", "additions from which a launch uses several threads"
+        1 << 17,
+        "LAZYFUSE_THREADS_ABOVE",
+        "additions from which a launch uses several threads; 131072: as measured here, if it was",
+    )
+    native_threads: bool = _option(
+        True, "LAZYFUSE_NATIVE_THREADS", "helper threads wait in machine code; off: in Python"
+    )
+    prepared: bool = _option(
+        True, "LAZYFUSE_PREPARED", "launch what ran before at the same sizes without deciding anew"
     )
     fusion: bool = _option(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
+    routines: bool = _option(
+        True, "LAZYFUSE_ROUTINES", "sort, scan, count and gather by compiled loops in threads"
+    )
+    contraction_paths: bool = _option(
+        True, "LAZYFUSE_CONTRACTION_PATHS", "einsum in the cheapest order, by matrix products"
+    )
+    deferred_sizes: bool = _option(
+        True, "LAZYFUSE_DEFERRED_SIZES", "keep x[mask] as its mask until its size is asked for"
+    )
     fusion_max_length: int = _option(
         0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"
     )
     compile_after: int = _option(
         1, "LAZYFUSE_COMPILE_AFTER", "uses of a kernel after which it is compiled; 0 at once"
+    )
+    compile_ahead: bool = _option(
+        True,
+        "LAZYFUSE_COMPILE_AHEAD",
+        "compile in a worker process while NumPy computes; off compiles here, at once",
     )
     flush_nodes: int = _option(
         2000, "LAZYFUSE_FLUSH_NODES", "recorded operations that start an evaluation; 0 never"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, report
+from lazyfuse import fallback, masks, report
 from lazyfuse.array import cast_node, ndarray, node_of
 from lazyfuse.codegen.graph import HostCall
 from lazyfuse.codegen.shapes import normalize_axis
@@ -40,7 +40,7 @@ def flatnonzero(a: Any) -> Any:
         found = computed(device, HostCall("flatnonzero", np.flatnonzero), [truth], _positions)
         if found is not None:
             return found
-    return fallback.run(np.flatnonzero, "flatnonzero", (a,), {})
+    return masks.flatnonzero(a)
 
 
 # ----------------------------------------------------------------------------------- transforms

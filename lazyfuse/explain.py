@@ -10,10 +10,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lazyfuse import config, device_calls, evaluate, hardware, offload, precision, programs
+from lazyfuse import (
+    calibrate_cpu,
+    config,
+    deferred,
+    device_calls,
+    evaluate,
+    hardware,
+    offload,
+    pipelining,
+    precision,
+    programs,
+    routines,
+    schedule,
+)
 from lazyfuse.array import ndarray, node_of
 from lazyfuse.codegen import ops, specialised
-from lazyfuse.codegen.graph import Node, source_line
+from lazyfuse.codegen.graph import HostCall, Node, source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.languages import LANGUAGES
 from lazyfuse.codegen.linearize import Recording, linearize
@@ -37,7 +50,8 @@ class KernelInfo:
 
     `device`, `language` and `name` are those of the program that it runs as; "numba" programs of
     exact kernels run as "numpy" until they are compiled. `residency`: where each operand lies.
-    `note`: what the device makes of it for want of float64, if anything.
+    `note`: what the device makes of it for want of float64, if anything. `schedule`: on the CPU,
+    its tier, chunks and threads with the figures that decide, and what is written in place.
     """
 
     operations: tuple[Operation, ...]
@@ -52,6 +66,7 @@ class KernelInfo:
     name: str
     residency: tuple[str, ...]
     note: str
+    schedule: tuple[str, ...]
     _traits: Traits = field(repr=False, compare=False)
     _geometry: Geometry = field(repr=False, compare=False)
     _step: KernelStep = field(repr=False, compare=False)
@@ -79,6 +94,7 @@ class KernelInfo:
             f"{self.outputs} out, {_size(moved)} instead of {_size(self.bytes_unfused)}",
             f"    on {self.device} as {self.language} program {self.name}",
         ]
+        lines += [f"    {each}" for each in self.schedule]
         if self.note:
             lines.append(f"    {self.note}")
         if any(place != HOST for place in self.residency):
@@ -95,7 +111,8 @@ class Explanation:
     `choice` is the device with the reason and the estimates of those that were compared.
     `directly`: whether NumPy does the operations at once; the plan is that for larger arrays then.
     `place`: where the values are, if nothing has to run. `library`: what the device's own
-    libraries do; they may refuse it, and NumPy does it then.
+    libraries do; they may refuse it, and NumPy does it then. `processor`: the figures of this
+    processor that schedules follow from.
     """
 
     kernels: list[KernelInfo]
@@ -107,8 +124,14 @@ class Explanation:
     directly: bool = False
     place: str = HOST
     library: list[Operation] = field(default_factory=list)
+    routines: list[str] = field(default_factory=list)  # for each alone, how, if not by NumPy
+    selections: list[str] = field(default_factory=list)  # x[mask] that keep their mask
+    chains: list[str] = field(default_factory=list)  # kernels that run tile by tile
+    processor: str = ""
 
     def __str__(self) -> str:
+        if self.selections and not self.recorded:
+            return "\n".join(f"deferred: {each}" for each in self.selections)
         if not self.recorded:
             return "nothing to do: the value is there" + f", on {self.place}" * (self.place != HOST)
         lines = [
@@ -121,9 +144,13 @@ class Explanation:
             lines.append(f"device {self.choice}")
         for number, kernel in enumerate(self.kernels):
             lines.append(f"kernel {number}: {kernel}")
+        lines += self.chains
         lines += [f"by a library of the device: {each}" for each in self.library]
-        lines += [f"in NumPy: {each}" for each in self.alone]
+        for each, how in zip(self.alone, self.routines, strict=True):
+            lines.append(f"{how or 'in NumPy'}: {each}")
         lines += [f"not fused: {each}" for each in self.refusals]
+        lines += [f"deferred: {each}" for each in self.selections]
+        lines += [f"processor: {self.processor}"] if self.processor else []
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -149,15 +176,33 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     kernels = [describe.kernel(step) for step in plan.steps if type(step) is KernelStep]
     alone: list[Operation] = []
     library: list[Operation] = []
+    looped: list[str] = []
     for step in plan.steps:
         if type(step) is SingleStep and plan.graph.values[step.index].op is not ops.VIEW:
             there = describe.has_library(step.index)
             (library if there else alone).append(describe.operation(step.index))
+            if not there:
+                looped.append(describe.routine(step.index))
     planned = sum(v.op not in (ops.LEAF, ops.SCALAR) for v in plan.graph.values)
     refusals = list(dict.fromkeys(describe.refusal(*each) for each in plan.refusals))
     directly = len(pending) == 1 and evaluate.few(pending[0], device) is not None
+    scheduled = any(kernel.schedule for kernel in kernels)
+    processor = calibrate_cpu.described(hardware.tuning()) if scheduled else ""
     return Explanation(
-        kernels, alone, refusals, plan.recorded, planned, choice, directly, library=library
+        kernels,
+        alone,
+        refusals,
+        plan.recorded,
+        planned,
+        choice,
+        directly,
+        library=library,
+        routines=looped,
+        chains=[
+            line + schedule.tiles(describe.geometry, chain)
+            for line, chain in zip(pipelining.described(plan), plan.chains, strict=True)
+        ],
+        processor=processor,
     )
 
 
@@ -194,6 +239,12 @@ class _Describer:
         shape = self.geometry.shape(index)
         return Operation(name, value.dtype.name, shape, *source_line(node.where))
 
+    def routine(self, index: int) -> str:
+        """How an operation is done by hand-written loops; empty if NumPy does it."""
+        call = self.nodes[self.values[index].origin].arg
+        found = routines.verdict(call) if type(call) is HostCall else None
+        return f"by {found.why}" if found else ""
+
     def has_library(self, index: int) -> bool:
         """Whether a library of the device is asked to do an operation, operands being there."""
         if not device_calls.is_wanted(self.device):
@@ -227,6 +278,7 @@ class _Describer:
             name,
             tuple(self.residency(index) for index in step.inputs),
             self.note(step, why),
+            tuple(schedule.of_kernel(self.geometry, step, device, language)),
             device.traits,
             self.geometry,
             step,
@@ -262,4 +314,15 @@ def explain(*arrays: Any) -> Explanation:
 
     Returns an object whose `str()` is the report and whose `kernels` lists the kernels.
     """
-    return explain_nodes([node_of(x) for x in arrays if isinstance(x, ndarray)])
+    nodes, selections = [], []
+    for x in arrays:
+        found = deferred.of(x)
+        if found is not None:
+            nodes += [found.everything(), found.mask]
+            file, line, _ = source_line(found.where)
+            selections.append(f"{file}:{line}: its size is not known, its values were not made")
+        elif isinstance(x, ndarray):
+            nodes.append(node_of(x))
+    explained = explain_nodes(nodes)
+    explained.selections.extend(selections)
+    return explained

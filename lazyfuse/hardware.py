@@ -12,13 +12,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from lazyfuse import config, offload, report
+import numpy as np
+
+from lazyfuse import calibrate, config, offload, report
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.plan import Plan
 from lazyfuse.devices import registry, settings
-from lazyfuse.devices.base import Device, DeviceError
+from lazyfuse.devices import tuning as tunings
+from lazyfuse.devices.base import Array, Device, DeviceError
 from lazyfuse.devices.disk_cache import DiskCache
+
+tuning = tunings.tuning
+"""The figures of this processor for schedules: caches, tiles, threads, launches (no bits)."""
 
 CHOOSE = ("", "auto")
 """Names that leave the choice of the device to us."""
@@ -42,6 +48,15 @@ def pinned() -> Device | None:
 def cpu() -> Device:
     """The device that everything falls back to."""
     return named("cpu")
+
+
+def copied(value: Array) -> Array:
+    """A copy in the same memory order, in pooled memory if it is large: new pages cost more."""
+    if not value.flags.c_contiguous:
+        return value.copy(order="K")
+    found = cpu().empty(value.shape, value.dtype)
+    np.copyto(found, value)
+    return found
 
 
 def for_plan(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Device:
@@ -105,7 +120,7 @@ def within(name: str) -> Iterator[Device]:
 
 def lose(device: Device, why: str) -> None:
     """From now on the CPU takes the place of a device that does nothing any more."""
-    if device not in _lost:
+    if device not in _lost and device is not cpu():  # nobody could take the CPU's place
         _lost[device] = why
         name = device.traits.name
         offload.refuse(name, why)
@@ -143,10 +158,14 @@ def with_memory() -> list[str]:
 def _apply(device: Any) -> None:
     """Hand the options to a device, as far as it has the setters."""
     options = config.options
-    for name in ("threads", "threads_above", "pool_limit"):
+    for name in ("threads", "threads_above", "pool_limit", "compile_ahead", "native_threads"):
         setter = getattr(device, f"set_{name}", None)
         if setter is not None:
             setter(getattr(options, name))
+    if device.traits.name == "cpu":
+        figures = calibrate.tuned(device, lambda: report.totals.kernels)
+        if options.threads_above == tunings.THREADS_ABOVE:  # nobody has asked for another one
+            device.set_threads_above(figures.threads_above)
     if hasattr(device, "programs"):
         device.programs.set_limit(options.program_limit)
     if hasattr(device, "set_disk"):
@@ -189,7 +208,7 @@ for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
 # The device is asked for again, and gets the options anew, when one of these changes.
 for _name in (
     "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",
-    "program_limit",
+    "program_limit", "compile_ahead", "native_threads",
 ):  # fmt: skip
     config.on_change(_name, _forget)
 

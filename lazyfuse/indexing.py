@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, device_reads, residency
+from lazyfuse import array, core, deferred, device_reads, gathers, residency
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -43,11 +43,13 @@ from lazyfuse.array import (
     write_node,
     write_region,
 )
+from lazyfuse.beside import NUMBERS
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
 from lazyfuse.errors import refuses_ours
 from lazyfuse.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
+from lazyfuse.recording import may_write
 from lazyfuse.standins import blank
 from lazyfuse.storage import is_evaluated, leaf
 from lazyfuse.views import ORIGIN, Array, address, ghost, keep_order
@@ -117,14 +119,19 @@ def get_item(self: ndarray, key: Any) -> Any:
             return value
         if self._thin and small.dtype.hasobject and value.base is not small:
             return wrap_shared(value) if not _is_part(value, small) else _part(self, value)
-        x: ndarray = new(ndarray)
+        x: Any = new(ndarray)
         x._small = value
         x._node = x._storage = None
         base = self._base
         x._base = self if base is None else base
         x._thin = is_thin(value) if self._thin else value.ndim > 1 and 1 in value.shape
         return x
-    value = small[real_key(key)]
+    if kind is ndarray and small.dtype in NUMBERS:
+        where = key._small
+        if where is not None and where.ndim and where.size < options.eager_below:  # a copy, then
+            value = small[where]
+            return array.direct(value) if value.size < options.eager_below else wrap(value)
+    value = gathers.at(small, real_key(key))
     if type(value) is Real:
         return _part(self, value) if _is_part(value, small) else wrap(value)
     return value
@@ -134,20 +141,25 @@ def _is_part(value: Array, whole: Array) -> bool:
     return value.base is not None and np.may_share_memory(value, whole)
 
 
-def _part(self: ndarray, value: Array) -> ndarray:
+def _part(self: ndarray, value: Array) -> Any:
     return array.direct(value, root_of(self))
 
 
 def _read(self: ndarray, key: Any) -> Any:
     if not is_basic(key):
+        if array.DEFERRED and (found := deferred.narrowed(self, key)) is not None:
+            return found
         found = device_reads.select(self, key)
         if found is not None:
+            return found
+        mask = key[0] if type(key) is tuple and len(key) == 1 else key
+        if _is_mask(mask) and (found := deferred.selection(self, mask)) is not None:
             return found
         key = real_key(key)
         if not is_basic(key):
             return _read_advanced(self, key)
     if settle(self) is not None:
-        return self[key]  # type: ignore[index]
+        return self[key]
     node = self._node
     if node is not None and node.value is None:
         view = ghost(node.shape, node.dtype, node.perm)[_open(key)]
@@ -170,7 +182,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
     if not view.ndim and not _has_ellipsis(key):
         if is_part_of_number(self):
             gather(self)
-            return self[key]  # type: ignore[index]
+            return self[key]
         return _pick(self, key, layout_in(storage.node, view))
     return on_storage(storage, view, ORIGIN, base)
 
@@ -210,13 +222,13 @@ def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
         node = self._node  # type: ignore[assignment]
     if picks > PICK_LIMIT:
         gather(self)
-        return self[key]  # type: ignore[index]
+        return self[key]
     return from_node(Node(ops.VIEW, (node,), layout, (), node.dtype, None, None))
 
 
 def _read_advanced(self: ndarray, key: Any) -> Any:
     real = gather(self)
-    value = real[key]
+    value = gathers.at(real, key)
     if type(value) is not Real:
         return value
     return wrap_shared(value) if _is_part(value, real) else wrap(value)
@@ -262,7 +274,7 @@ assign_foreign = _no_foreign  # for objects whose `__array__` gives one of our a
 
 def _write(self: ndarray, key: Any, value: Any) -> None:
     if settle(self) is not None:
-        self[key] = value  # type: ignore[index]
+        self[key] = value
         return
     if is_basic(key) and (real := _live(self)) is not None and _write_live(real, key, value):
         return
@@ -289,7 +301,8 @@ def _live(self: ndarray) -> Array | None:
             residency.forget(node)
         return value
     storage = self._storage
-    assert storage is not None
+    if storage is None:  # deferred
+        return None
     value = storage.node.value
     if value is None or value is not storage.value or storage.roots is not None:
         return None
@@ -519,6 +532,10 @@ def _is_mask(part: Any) -> bool:
 def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     """Record `self[mask] = value` as a selection, if that is what it is."""
     shape, covered = shape_of(self), shape_of(mask)
+    whole = deferred.assigned(mask, value, dtype_of(self)) if array.DEFERRED else None
+    if whole is not None and covered == shape and may_write(self):
+        _select(self, node_of(mask), whole)
+        return True
     if covered != shape[: len(covered)] or not (type(value) in PLAIN or type(value) in OURS):
         return False
     if self._storage is not None and (
@@ -562,4 +579,6 @@ def _select(self: ndarray, mask: Node, chosen: Node) -> None:
 for _name, _function in (("__getitem__", get_item), ("__setitem__", set_item)):
     _function.__name__ = _name
     _function.__qualname__ = f"ndarray.{_name}"
-    setattr(ndarray, _name, _function)
+    if not core.COMPILED:
+        setattr(ndarray, _name, _function)
+core.SLOW.get_item, core.SLOW.set_item = get_item, set_item

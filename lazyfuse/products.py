@@ -6,17 +6,26 @@ Owns what `@` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from lazyfuse import fallback
-from lazyfuse.array import caller, from_node, ndarray, node_of, ready, wrap
+from lazyfuse.array import (
+    caller,
+    from_node,
+    gather,
+    ndarray,
+    node_of,
+    options,
+    ready,
+    wrap,
+)
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node, Shape
 from lazyfuse.codegen.ops import TABLE
-from lazyfuse.codegen.shapes import broadcast
+from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.operators import dtype_of, set_matmul
 from lazyfuse.recording import host, is_packed, may_record, shape_of
 from lazyfuse.registry import implements
@@ -26,18 +35,35 @@ from lazyfuse.ufunc import ufunc_of
 _MATMUL = TABLE["matmul"]
 
 
-def _pair(first: Any, second: Any) -> tuple[ndarray, ndarray] | None:
-    """The operands, if their product is recorded: one of them is big, both are of known dtypes."""
-    taken = []
-    big = False
-    for x in (first, second):
+def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
+    """The operands, if their product is recorded: one of them is big, all are of known dtypes."""
+    found = []
+    for x in operands:
         if type(x) in (list, tuple, np.ndarray):
             x = wrap(np.array(fallback.gathered(x)))
         if type(x) is not ndarray or dtype_of(x) not in CANONICAL:
             return None
         big = big or ready(x) is None
-        taken.append(x)
-    return (taken[0], taken[1]) if big and may_record() else None
+        found.append(x)
+    return found if big and may_record() else None
+
+
+def _is_over_at_once(operands: Sequence[ndarray], shape: Shape) -> bool:
+    """Whether a product is best done now: its operands are there and what comes out is small.
+
+    Small arrays are never recorded, and what follows them would be because of this one.
+    """
+    return size_of(shape) < options.eager_below and all(is_there(x) for x in operands)
+
+
+def is_there(x: ndarray) -> bool:
+    """Whether the values of an array are in the host's memory."""
+    if ready(x) is not None:
+        return True
+    storage, node = x._storage, x._node
+    if storage is not None:
+        return storage.memory() is not None
+    return node is not None and node.value is not None
 
 
 def _matmul_shape(first: Shape, second: Shape) -> Shape | None:
@@ -55,7 +81,7 @@ def _matmul_shape(first: Shape, second: Shape) -> Shape | None:
 
 
 def _recorded_matmul(first: Any, second: Any) -> Any:
-    operands = _pair(first, second)
+    operands = taken((first, second))
     if operands is None:
         return None
     left, right = operands
@@ -63,6 +89,8 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
     stacked = len(shape_of(left)) > 2 or len(shape_of(right)) > 2
     if shape is None or (stacked and not (is_packed(left) and is_packed(right))):
         return None
+    if _is_over_at_once(operands, shape):
+        return wrap(fallback.call(np.matmul, [gather(left), gather(right)], {}))
     try:
         loop = dtypes.resolve(_MATMUL, (dtype_of(left), dtype_of(right)))
     except TypeError:
@@ -75,6 +103,10 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
 
 def _matmul(first: Any, second: Any) -> Any:
     """`first @ second`."""
+    if type(first) is ndarray and type(second) is ndarray:
+        left, right = first._small, second._small
+        if left is not None and right is not None:
+            return wrap(fallback.call(np.matmul, [left, right], {}))
     result = _recorded_matmul(first, second)
     return _THEIR_MATMUL.now(first, second) if result is None else result
 
@@ -102,13 +134,15 @@ def _product(
     theirs: Any, shape_rule: Callable[[Shape, Shape], Shape | None], first: Any, second: Any
 ) -> Any:
     """A product as a host node; None if NumPy should run or refuse it now."""
-    operands = _pair(first, second)
+    operands = taken((first, second))
     if operands is None:
         return None
     left, right = operands
     shape = shape_rule(shape_of(left), shape_of(right))
     if shape is None:
         return None
+    if _is_over_at_once(operands, shape):
+        return wrap(fallback.call(theirs, [gather(left), gather(right)], {}))
     dtype = np.result_type(dtype_of(left), dtype_of(right))
     return host(theirs.__name__, theirs, operands, shape, dtype)
 

@@ -15,6 +15,7 @@ from lazyfuse import array, errstate
 from lazyfuse.array import (
     caller,
     from_node,
+    geometry,
     is_part_of_number,
     ndarray,
     node_of,
@@ -40,6 +41,11 @@ from lazyfuse.views import Perm
 
 _loops: dict[Any, dtypes.Loop | None] = {}
 _POWER = TABLE["power"]
+
+
+def deferred_shape(x: Any) -> Shape:
+    """The shape of a selection; set by deferred.py."""
+    raise NotImplementedError
 
 
 def may_record() -> bool:
@@ -69,6 +75,8 @@ def shape_of(x: Any) -> Shape:
         if node is not None:
             return node.shape
         small = x._small
+        if small is None and x._storage is None:
+            return tuple(deferred_shape(x))
         real = small if small is not None else x._view
         return tuple(real.shape)
     return tuple(x.shape) if type(x) is np.ndarray else ()
@@ -249,4 +257,4 @@ def is_packed(x: ndarray) -> bool:
     if node is not None:
         return node.perm is None
     small = x._small
-    return bool((small if small is not None else x._view).flags.c_contiguous)
+    return bool((small if small is not None else geometry(x)).flags.c_contiguous)

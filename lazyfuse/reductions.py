@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, ufunc
+from lazyfuse import deferred, fallback, ufunc
 from lazyfuse.array import (
+    DEFERRED,
     cast_node,
     from_node,
     ndarray,
@@ -100,6 +101,10 @@ def _reduced(
 
 def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
     """One reduce node."""
+    if DEFERRED and type(a) is ndarray:
+        found = deferred.reduced(row, a, axis, dtype, keepdims, unusual)
+        if found is not None:
+            return found
     x = _source(a, *unusual)
     axes = _axes(axis, len(shape_of(x)))
     node = _reduced(row, node_of(x), axes, _flag(keepdims), _requested(dtype))
@@ -279,6 +284,8 @@ def mean(
 
 @as_one
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
+    if DEFERRED and (found := deferred.mean(a, axis, dtype, keepdims, unusual)) is not None:
+        return from_node(_divided(*found))
     x = _source(a, *unusual)
     shape = shape_of(x)
     axes = _axes(axis, len(shape))
@@ -442,6 +449,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 @as_one
 def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
+    if DEFERRED and (found := deferred.count_nonzero(a, axis, keepdims)) is not None:
+        return from_node(found)
     x: Any = _source(a)
     axes = _axes(axis, len(shape_of(x)))
     truth = x.astype(bool, copy=False)  # in the memory order of x, as NumPy's is

@@ -57,6 +57,7 @@ class Totals:
     languages: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
+    selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
@@ -130,6 +131,21 @@ def compiled(device: Device, source: Source) -> Program:
             tracing.emit(tracing.Compile(source.name, source.language, name, found, why, seconds))
 
 
+def awaited(device: Device, source: Source) -> bool:
+    """Whether a program is being compiled by the device's worker, so that others must do."""
+    cpu: Any = device
+    pool = cpu.programs
+    before, was_awaited = pool.loaded, pool.awaits(source)
+    if cpu.soon(source) is not None:
+        if pool.loaded > before:
+            totals.programs[source.language, "disk", ""] += 1
+        return False
+    if not was_awaited:
+        why = cpu.why_missed(source)
+        totals.programs[source.language, "built by the worker", why] += 1
+    return not cpu.why_never(source)
+
+
 def _first_line(what: object) -> str:
     return next(iter(str(what).splitlines()), "no reason given")
 
@@ -189,6 +205,14 @@ def ran_kernel(
         _debug(3, source.text)
     if options.report:
         _count_line(step, run, source, inputs, outputs, time.perf_counter() - start)
+
+
+def ran_again(device: Device, language: str, operations: int) -> None:
+    """A kernel whose launch was prepared has run."""
+    totals.kernels += 1
+    totals.fused += operations
+    totals.languages[language] += 1
+    totals.launches[device.traits.name] += 1
 
 
 def copied(
@@ -278,6 +302,7 @@ def text(
         ("launched on", totals.launches),
         ("evaluations", totals.flushes),
         ("other tier", totals.fallbacks),
+        ("selections", totals.selections),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
     for name, count in totals.narrowed.items():

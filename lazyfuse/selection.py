@@ -37,7 +37,7 @@ from lazyfuse.recording import (
     step,
     wants_recording,
 )
-from lazyfuse.registry import implements
+from lazyfuse.registry import OURS, implements
 from lazyfuse.storage import CANONICAL
 from lazyfuse.views import result_order
 
@@ -63,6 +63,8 @@ def _as_operand(x: Any) -> Any:
 def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     """As `numpy.where`; with one argument it looks at the values."""
     if x is _NoValue or y is _NoValue:
+        if x is y and type(condition) is ndarray:
+            return OURS[np.nonzero](condition)
         given = tuple(value for value in (condition, x, y) if value is not _NoValue)
         return fallback.run(np.where, "where", given, {})
     result = _recorded("where", (condition, x, y))

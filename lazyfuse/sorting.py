@@ -1,4 +1,4 @@
-"""As NumPy's sorting and searching: `sort`, `argsort`, `searchsorted`, `interp`.
+"""As NumPy's sorting: `sort`, `argsort`, `partition`, `lexsort`; and `interp`.
 
 Recorded as host calls for big packed arrays, whose results have a known shape; everything whose
 size depends on the data (`unique`, `nonzero`, ...) runs at once.
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback
+from lazyfuse import fallback, ordering, routines
 from lazyfuse.array import ndarray, ready, wrap, write_node
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
@@ -22,6 +22,7 @@ from lazyfuse.storage import CANONICAL
 from lazyfuse.views import Array
 
 _INTP = np.dtype(np.intp)
+_SELECT = "introselect"
 _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 
 
@@ -137,20 +138,51 @@ def sort_method(
     )
 
 
-def _is_table(a: Any) -> bool:
-    return type(a) in (ndarray, np.ndarray) and len(a.shape) == 1 and a.dtype in CANONICAL
+# -------------------------------------------------------------------------------- parts and keys
 
 
-@implements(np.searchsorted)
-def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """As `numpy.searchsorted`."""
-    if type(a) in (list, tuple):
-        a = np.asarray(fallback.gathered(a))
-    big = type(v) is ndarray and ready(v) is None and dtype_of(v) in CANONICAL
-    if big and sorter is None and side in ("left", "right") and _is_table(a):
-        function = functools.partial(np.searchsorted, side=side)
-        return host("searchsorted", function, (a, v), shape_of(v), _INTP)
-    return fallback.run(np.searchsorted, "searchsorted", (a, v, side, sorter), {})
+def _splitting(theirs: Callable[..., Any]) -> None:
+    """`partition` or `argpartition`, recorded for one number of smallest elements."""
+    name = theirs.__name__
+    keeps = name == "partition"
+
+    @implements(theirs)
+    def split(
+        a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
+    ) -> Any:
+        if type(kth) is int and kind == "introselect" and _is_recorded(a, None, order, None):
+            place = _place(a, axis)
+            shape = shape_of(a)
+            if place is not None and -shape[place] <= kth < shape[place]:
+                function = functools.partial(theirs, kth=kth, axis=place)
+                return host(name, function, (a,), shape, dtype_of(a) if keeps else _INTP)
+        named = {"kind": kind} if kind != _SELECT else {}
+        return fallback.run(theirs, name, (a, kth, axis), {**named, **fallback.given(order=order)})
+
+
+_splitting(np.partition)
+_splitting(np.argpartition)
+
+
+@implements(np.lexsort)
+def lexsort(keys: Any, axis: Any = -1) -> Any:
+    """As `numpy.lexsort`; recorded for rows of equal length."""
+    rows = list(keys) if type(keys) in (list, tuple) else []
+    if rows and axis in (-1, 0) and all(type(row) is ndarray for row in rows):
+        shape = shape_of(rows[0])
+        real = all(_is_recorded(row, None, None, None) for row in rows)
+        if real and len(shape) == 1 and all(shape_of(row) == shape for row in rows):
+            return host("lexsort", _ByRows(), rows, shape, _INTP)
+    return fallback.run(np.lexsort, "lexsort", (keys, axis), {})
+
+
+class _ByRows:
+    """`numpy.lexsort` of rows."""
+
+    has_routine = True
+
+    def __call__(self, *keys: Array) -> Array:
+        return routines.either(ordering.lexsort, np.lexsort, keys)
 
 
 @implements(np.interp)

@@ -20,11 +20,11 @@ def standin(x: Any, shape: tuple[int, ...]) -> Any:
     if type(x) in OURS:
         small = x._small
         node = x._node
-        dtype = (
-            node.dtype if node is not None else small.dtype if small is not None else x._view.dtype
-        )
-        result = blank(shape, dtype)
-        if node is None and small is None and not x._view.flags.writeable:
+        storage = x._storage
+        known = node if node is not None else small
+        found = known if known is not None else x if storage is None else x._view
+        result = blank(shape, found.dtype)
+        if storage is not None and not x._view.flags.writeable:
             result.flags.writeable = False
         return result
     if type(x) is np.ndarray:

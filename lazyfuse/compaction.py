@@ -1,0 +1,293 @@
+"""What a mask keeps, on real arrays: how many, where, their values, and their sum.
+
+Owns the compiled loops for it. They count per block of the mask, and each chunk then writes to its
+own place: in parallel, by sizes alone. A float sum follows NumPy's pairwise tree over the values
+that are kept, stretch by stretch in a buffer that stays in the cache. Knows numpy arrays only;
+where a loop is not compiled yet NumPy answers, with the same values.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyfuse import config, hardware, routines
+from lazyfuse.codegen.summation import leaves, left_half
+from lazyfuse.routines import Routine
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK = 1024  # elements of a mask that are counted together
+CHUNK = 64 * BLOCK
+STRETCH = 4096  # values that one chunk of a sum adds: they lie in its buffer, in the L1 cache
+# Threads are worth waking for less than they are for as many additions: each element takes some.
+WEIGHT = 4
+# NumPy finds the places of so few truth values in one row before a loop of ours has been launched.
+FEW = 1 << 17
+
+_COUNT = Routine(
+    "count_true",
+    ("count", "first"),
+    {"mask": "u1", "found": "i8"},
+    f"""
+    for block in range((count + {BLOCK - 1}) // {BLOCK}):
+        start = block * {BLOCK}
+        total = int32(0)
+        for i in range(min({BLOCK}, count - start)):
+            total += int32(mask[start + i] != 0)
+        found[first + block] = total
+    """,
+)
+
+_POSITIONS = Routine(
+    "true_positions",
+    ("count", "room", "start"),
+    {"mask": "u1", "out": "i8"},
+    f"""
+    numbers = local_i8({BLOCK})
+    k = 0
+    for first in range(0, count, {BLOCK}):
+        number = min({BLOCK}, count - first)
+        for i in range(number):
+            numbers[i] = start + first + i
+        there, here = pointer_i8(meta[7] + 8 * k), pointer_u1(meta[3] + first)  # out, mask
+        k += compact_8(there, numbers, here, number, room - k)
+    """,
+)
+
+_POSITIONS_2 = Routine(
+    "true_rows_columns",
+    ("count", "room", "row", "column"),
+    {"mask": "u1", "out": "i8"},
+    """
+    k = 0
+    i = 0
+    while k < room:
+        out[2 * k] = row
+        out[2 * k + 1] = column
+        k += int64(mask[i] != 0)
+        i += 1
+        column += 1
+        if column == columns:
+            column = 0
+            row += 1
+    """,
+    scalars={"columns": "i8"},
+)
+
+_SUM = """
+buffer = local_{code}({size})
+compact_{bytes}(buffer, data, mask, rest, skip + count)
+for k in range(count):
+    buffer[k] = buffer[k + skip]
+clear_flags()
+out[0] = pairwise_{code}(buffer, count)
+return test_flags()
+"""
+
+
+@cache
+def _select_routine(size: int) -> Routine:
+    code = "c16" if size == 16 else f"u{size}"
+    body = f"compact_{size}(out, data, mask, count, room)"
+    return Routine(
+        f"select_{code}", ("count", "room"), {"data": code, "mask": "u1", "out": code}, body
+    )
+
+
+@cache
+def _sum_routine(code: str) -> Routine:
+    body = _SUM.format(code=code, bytes=code[1:], size=STRETCH + BLOCK)
+    arrays = {"data": code, "mask": "u1", "out": code}
+    return Routine(f"sum_kept_{code}", ("rest", "skip", "count"), arrays, body)
+
+
+class Kept(NamedTuple):
+    """A mask in C order and what it keeps. `before`: of each block, how many precede it."""
+
+    whole: Array  # the mask
+    mask: Array  # flat, as bytes
+    before: Array | None  # None: counted by NumPy, all at once
+    number: int
+
+
+def kept(mask: Array) -> Kept:
+    """Count what a mask keeps."""
+    flat = np.ascontiguousarray(mask).reshape(-1).view(np.uint8)
+    before = routines.either(_counted, _uncounted, flat)
+    count = int(before[-1]) if before.size else int(np.count_nonzero(mask))
+    return Kept(mask, flat, before if before.size else None, count)
+
+
+def _counted(flat: Array) -> Array | None:
+    launch = _COUNT.ready()
+    if launch is None or not flat.size:
+        return None
+    before = np.zeros(-(-flat.size // BLOCK) + 1, dtype=np.int64)
+    starts, counts = _chunks(flat.size)
+    zeros = np.zeros_like(starts)
+    launch(
+        (flat, before[1:]),
+        np.stack([counts, starts // BLOCK], 1),
+        np.stack([starts, zeros], 1),
+        work=flat.size,
+    )
+    np.cumsum(before, out=before)
+    return before
+
+
+def _uncounted(flat: Array) -> Array:
+    return np.empty(0, dtype=np.int64)
+
+
+def _chunks(size: int) -> tuple[Array, Array]:
+    starts = np.arange(0, size, CHUNK, dtype=np.int64)
+    return starts, np.minimum(CHUNK, size - starts)
+
+
+def _rooms(found: Kept, starts: Array) -> tuple[Array, Array]:
+    """Where each chunk writes, and how many elements."""
+    assert found.before is not None
+    lows = found.before[starts // BLOCK]
+    return lows, np.diff(lows, append=found.number)
+
+
+def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
+    """Memory for a result; of the pool, unless it will be a direct array that owns its memory."""
+    if count < config.options.eager_below:
+        return np.empty(count, dtype)
+    return hardware.cpu().empty((count,), dtype)
+
+
+# --------------------------------------------------------------------------------------- values
+
+
+def select(values: Array, mask: Array, found: Kept | None = None) -> Array:
+    """`values[mask]` for a mask of the shape of `values`: a new packed array."""
+    return routines.either(_selected, _selected_by_numpy, values, mask, found)
+
+
+def _selected(values: Array, mask: Array, found: Kept | None) -> Array | None:
+    size = values.itemsize
+    if size not in (1, 2, 4, 8, 16) or values.dtype.hasobject:
+        return None
+    launch = _select_routine(size).ready()
+    if launch is None:
+        return None
+    found = found or kept(mask)
+    if found.before is None:
+        return None
+    out = _fresh(found.number, values.dtype)
+    code = "c16" if size == 16 else f"u{size}"
+    data = np.ascontiguousarray(values).reshape(-1)
+    starts, counts = _chunks(data.size)
+    lows, rooms = _rooms(found, starts)
+    launch(
+        (data.view(code), found.mask, out.view(code)),
+        np.stack([counts, rooms], 1),
+        np.stack([starts, starts, lows], 1),
+        work=WEIGHT * data.size,
+    )
+    return out
+
+
+def _selected_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
+    chosen: Array = values[mask]
+    return chosen
+
+
+# ------------------------------------------------------------------------------------ positions
+
+
+def positions(mask: Array) -> tuple[Array, ...]:
+    """As `numpy.nonzero` of an array of truth values."""
+    return routines.either(_positions, np.nonzero, mask)
+
+
+def _positions(mask: Array) -> tuple[Array, ...] | None:
+    rank = mask.ndim
+    if rank > 2 or mask.size < (FEW if rank == 1 else 1):
+        return None
+    launch = (_POSITIONS if rank == 1 else _POSITIONS_2).ready()
+    if launch is None:
+        return None
+    found = kept(mask)
+    if found.before is None or not found.number:
+        return None
+    starts, counts = _chunks(mask.size)
+    lows, rooms = _rooms(found, starts)
+    if rank == 1:
+        out = _fresh(found.number, np.dtype(np.int64))
+        sizes = np.stack([counts, rooms, starts], 1)
+        scalars: tuple[int, ...] = ()
+    else:
+        out = np.empty((found.number, 2), dtype=np.int64)
+        rows, columns = np.divmod(starts, mask.shape[1])
+        sizes, scalars = np.stack([counts, rooms, rows, columns], 1), (mask.shape[1],)
+    places = np.stack([starts, rank * lows], 1)
+    launch((found.mask, out), sizes, places, scalars, work=WEIGHT * mask.size)
+    return (out,) if rank == 1 else (out[:, 0], out[:, 1])
+
+
+# ----------------------------------------------------------------------------------------- sums
+
+
+def total(values: Array, mask: Array, found: Kept | None = None) -> Array:
+    """`values[mask].sum()` of floats, in NumPy's order of summation, as an array without axes."""
+    return routines.either(_total, _total_by_numpy, values, mask, found)
+
+
+def _total(values: Array, mask: Array, found: Kept | None) -> Array | None:
+    dtype = values.dtype
+    code = dtype.str[1:]
+    launch = _sum_routine(code).ready() if code in ("f4", "f8", "c8", "c16") else None
+    if launch is None or not dtype.isnative:
+        return None
+    found = found or kept(mask)
+    if found.before is None or not found.number:
+        return None
+    complex_values = dtype.kind == "c"
+    lengths = leaves(found.number, STRETCH, complex_values)
+    counts = np.array(lengths, dtype=np.int64)
+    lows = np.cumsum(counts) - counts
+    blocks = np.searchsorted(found.before, lows, side="right") - 1
+    starts = blocks * BLOCK
+    partial = np.empty(len(lengths), dtype)
+    data = np.ascontiguousarray(values).reshape(-1)
+    flags = launch(
+        (data, found.mask, partial),
+        np.stack([data.size - starts, lows - found.before[blocks], counts], 1),
+        np.stack([starts, starts, np.arange(len(lengths))], 1),
+        work=WEIGHT * data.size,
+    )
+    if flags:
+        return None  # NumPy warns of what its own sum raises
+    with np.errstate(all="ignore"):
+        found_sum = _joined(partial, lengths, complex_values)
+    return found_sum if np.isfinite(found_sum) else None
+
+
+def _total_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
+    return np.asarray(np.add.reduce(select(values, mask, found)))
+
+
+def _joined(partial: Array, lengths: list[int], complex_values: bool) -> Array:
+    """The sum of stretches, by NumPy's tree above them."""
+    # Python's numbers are of double precision, and faster than NumPy's
+    sums = partial.tolist() if partial.dtype.char in "dD" else list(partial)
+    pending = iter(zip(lengths, sums, strict=True))
+    ahead: list[tuple[int, Any]] = []
+
+    def below(count: int) -> Any:
+        if not ahead:
+            ahead.append(next(pending))
+        if ahead[0][0] == count:
+            return ahead.pop()[1]
+        left = left_half(count, complex_values)
+        first = below(left)
+        return first + below(count - left)
+
+    # NumPy adds the tree to the identity: -0.0 becomes 0.0
+    return np.asarray(below(sum(lengths)) + 0, partial.dtype)

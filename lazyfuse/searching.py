@@ -1,0 +1,205 @@
+"""Where values stand in a sorted table: `searchsorted` and `digitize`.
+
+Owns the compiled search: no branch depends on the data, a guide says where to begin, searches run
+side by side, blocks of values on all threads. Tables that are not sorted are left to NumPy, whose
+answers for them depend on the order of its steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import fallback, routines
+from lazyfuse.array import ndarray, ready
+from lazyfuse.operators import dtype_of
+from lazyfuse.recording import host, may_record, shape_of
+from lazyfuse.registry import implements
+from lazyfuse.storage import CANONICAL
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_INTP = np.dtype(np.intp)
+_BLOCK = 1 << 14  # values per chunk
+NUMBA_TYPES = {
+    "i4": "int32", "i8": "int64", "u1": "uint8", "u4": "uint32", "f4": "float32", "f8": "float64",
+}  # fmt: skip
+"""The dtypes that compiled searches compare in, with their names in the text."""
+
+_BEFORE = {"left": "<", "right": "<="}
+_CELLS = 1 << 20  # of a guide, at most
+_TILE = 256  # searches side by side
+
+
+def place_text(code: str, side: str, values: str, kind: str) -> str:
+    """Text that puts the places of a tile of values into `at[0]`, `at[1]`, ...
+
+    It searches from where a guide says. `{values}` is the value of number `k`, of type `kind`.
+    """
+    element = f"table[place + half - 1] {_BEFORE[side]} value"
+    last = f"table[place] {_BEFORE[side]} value"
+    nan = "absent if value != value else " if code[0] == "f" else ""
+    return f"""
+    for k in range(size):
+        independent()
+        value = {kind}({values})
+        wanted[k] = value
+        cell = (float64(value) - origin) * scale
+        cell = cell if cell > 0.0 else 0.0
+        cell = cell if cell < final_cell else final_cell
+        at[k] = guide[int64(cell)]
+    left = window
+    while left > 1:
+        half = left >> 1
+        for k in range(size):
+            independent()
+            place = at[k]
+            value = wanted[k]
+            at[k] = place + half if {element} else place
+        left -= half
+    for k in range(size):
+        independent()
+        place = at[k]
+        value = wanted[k]
+        place = place + 1 if {last} else place
+        at[k] = {nan}min(place, entries)
+    """
+
+
+GUIDED = {"origin": "f8", "scale": "f8", "final_cell": "f8"}
+"""The scalars of text that `place_text` has made."""
+
+
+class Guide:
+    """A sorted table with the place where a search in it begins, by equal cells of its range.
+
+    The cell of a number grows with it, however its computation rounds: what stands in lower cells
+    is smaller, what stands in higher ones is larger, so at most `window` entries are compared.
+    """
+
+    __slots__ = ("absent", "entries", "scalars", "starts", "table", "window")
+
+    def __init__(self, table: Array) -> None:
+        size = len(table)
+        numbers = size - int(np.isnan(table).sum()) if table.dtype.kind == "f" else size
+        self.entries = numbers
+        self.absent = {"left": numbers, "right": size}  # where NaN belongs
+        ends = (float(table[0]), float(table[numbers - 1])) if numbers else (0.0, 0.0)
+        cells = min(_CELLS, 1 << (8 * numbers if numbers < 1024 else 2 * numbers).bit_length())
+        with np.errstate(all="ignore"):
+            scale = np.float64(cells) / (np.float64(ends[1]) - np.float64(ends[0]))
+            if not (np.isfinite(scale) and np.isfinite(scale * ends[0])):
+                scale, cells = np.float64(0.0), 1
+            origin = ends[0] if scale else 0.0
+            cell = (table[:numbers].astype("f8") - origin) * scale
+        if not scale:
+            cell = np.zeros(numbers)
+        count = np.bincount(np.clip(cell, 0.0, cells - 1.0).astype(np.int64), minlength=cells)
+        self.window = max(1, int(count.max(initial=0)))
+        self.starts = np.zeros(cells, np.int64)
+        np.cumsum(count[:-1], out=self.starts[1:])
+        top = np.inf if table.dtype.kind == "f" else np.iinfo(table.dtype).max
+        self.table = np.concatenate([table[:numbers], np.full(self.window + 1, top, table.dtype)])
+        self.scalars = (origin, float(scale), float(cells - 1))
+
+
+@functools.cache
+def search_routine(code: str, side: str) -> routines.Routine:
+    """Places of `count` values in a guided table."""
+    kind = NUMBA_TYPES[code]
+    body = f"""
+    at = local_i8({_TILE})
+    wanted = local_{code}({_TILE})
+    for first in range(0, count, {_TILE}):
+        size = min({_TILE}, count - first)
+    {textwrap.indent(place_text(code, side, "values[first + k]", kind), "    ")}
+        for k in range(size):
+            independent()
+            places[first + k] = at[k]
+    """
+    sizes = ("count", "entries", "window", "absent")
+    arrays = {"values": code, "table": code, "guide": "i8", "places": "i8"}
+    return routines.Routine(f"search_{side}_{code}", sizes, arrays, body, GUIDED)
+
+
+def is_sorted(table: Array) -> bool:
+    """Whether a table ascends, NaN last."""
+    first, second = table[:-1], table[1:]
+    if table.dtype.kind != "f":
+        return bool((first <= second).all())
+    with np.errstate(all="ignore"):
+        return bool(((first <= second) | (second != second)).all())
+
+
+@routines.serves(np.searchsorted)
+def search(table: Array, values: Array, side: str = "left", sorter: Any = None) -> Array | None:
+    """As `numpy.searchsorted`, by compiled text; None where NumPy has to do it."""
+    if sorter is not None or table.ndim != 1 or not table.size or values.size < routines.FEWEST:
+        return None
+    dtype = np.result_type(table, values)
+    code = dtype.str[1:]
+    if code not in NUMBA_TYPES or dtype.str[0] == ">":
+        return None
+    launch = search_routine(code, side).ready()
+    if launch is None:
+        return None
+    table = np.ascontiguousarray(table, dtype)
+    if not is_sorted(table):
+        return None
+    flat = np.ascontiguousarray(values, dtype)
+    places = routines.empty(flat.shape, _INTP)
+    guide = Guide(table)
+    starts, lengths = routines.blocks(flat.size, _BLOCK)
+    sizes = [[length, guide.entries, guide.window, guide.absent[side]] for length in lengths]
+    offsets = np.stack([starts, 0 * starts, 0 * starts, starts], 1)
+    arrays = (flat, guide.table, guide.starts, places)
+    launch(arrays, sizes, offsets, guide.scalars, work=16 * flat.size)
+    return places
+
+
+def _is_table(a: Any) -> bool:
+    return type(a) in (ndarray, np.ndarray) and len(a.shape) == 1 and a.dtype in CANONICAL
+
+
+@implements(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """As `numpy.searchsorted`."""
+    if type(a) in (list, tuple):
+        a = np.asarray(fallback.gathered(a))
+    big = type(v) is ndarray and ready(v) is None and dtype_of(v) in CANONICAL
+    if big and sorter is None and side in ("left", "right") and _is_table(a):
+        function = functools.partial(np.searchsorted, side=side)
+        return host("searchsorted", function, (a, v), shape_of(v), _INTP)
+    return fallback.run(np.searchsorted, "searchsorted", (a, v, side, sorter), {})
+
+
+_multiarray: Any = getattr(getattr(np, "_core", None), "multiarray", None)
+_monotonicity: Any = getattr(_multiarray, "_monotonicity", None)
+
+
+@implements(np.digitize)
+def digitize(x: Any, bins: Any, right: Any = False) -> Any:
+    """As `numpy.digitize`; recorded for a big `x`."""
+    if type(x) is ndarray and ready(x) is None and dtype_of(x) in CANONICAL and may_record():
+        found = _digitized(x, bins, right)
+        if found is not None:
+            return found
+    return fallback.run(np.digitize, "digitize", (x, bins, right), {})
+
+
+def _digitized(x: ndarray, bins: Any, right: Any) -> Any:
+    """The steps of NumPy's function; None for what it has to refuse."""
+    table = np.asarray(fallback.gathered(bins))
+    simple = table.ndim == 1 and table.size and table.dtype in CANONICAL
+    if not simple or _monotonicity is None or right not in (True, False):
+        return None
+    if "c" in (dtype_of(x).kind, table.dtype.kind):
+        return None
+    falls = _monotonicity(table)
+    side = "left" if right else "right"
+    if falls == 1:
+        return searchsorted(table.copy(), x, side)
+    return len(table) - searchsorted(table[::-1].copy(), x, side) if falls == -1 else None

@@ -1,0 +1,131 @@
+"""Histograms, counts and searches by compiled loops give NumPy's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse import config, counting, report
+from tests.face.compare import both
+
+SIZE = 40_021
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops of ours for fewer values than are worth it."""
+    monkeypatch.setattr(counting, "_WORTH", 1)
+
+
+DTYPES = ("f8", "f4", "i8", "u1")
+
+
+def values(dtype: str, *, finite: bool = False) -> Any:
+    rng = np.random.default_rng(3)
+    found = rng.standard_normal(SIZE) * 100
+    if dtype[0] == "f" and not finite:
+        found[::97], found[5::97], found[7::97] = np.inf, np.nan, -0.0
+    return (np.abs(found) if dtype[0] == "u" else found).astype(dtype)
+
+
+@pytest.fixture(params=(1, 4))
+def threads(request: pytest.FixtureRequest) -> Any:
+    with config.options(threads=request.param, threads_above=0):
+        yield request.param
+
+
+RANGES = (
+    (0, 4), (0.1, 0.7), (-50.5, 51), (3, 3), (4, 1), (0, np.nan), (-1e300, 1e300),
+    (np.float64(0.1), np.float64(9.3)), (np.float32(0.1), np.float32(9.3)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bins", [1, 64, 0])
+def test_uniform_bins(dtype: str, bins: int, threads: int) -> None:
+    for given in (values(dtype), values(dtype, finite=True)):
+        both(lambda xp, a: xp.histogram(a, bins), given)
+        for limits in RANGES:
+            both(lambda xp, a, limits=limits: xp.histogram(a, bins, limits), given)
+    both(lambda xp, a: xp.histogram(a, bins, (0, 9), density=True), values(dtype, finite=True))
+    both(lambda xp, a: xp.histogram(a, bins, weights=a), values(dtype, finite=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_given_edges(dtype: str, threads: int) -> None:
+    edges: Any
+    for edges in (
+        [0, 1, 1, 2], [0.0, 1, 1], np.linspace(-200, 200, 33), [3, 2, 1], [1], [],
+        np.arange(-100, 100), [0, np.nan, 2], [-np.inf, 0, np.inf], [[1, 2]], 2.5,
+        np.sort(np.random.default_rng(1).standard_normal(100) * 50).astype("f4"),
+    ):  # fmt: skip
+        both(lambda xp, a, edges=edges: xp.histogram(a, edges), values(dtype))
+
+
+@pytest.mark.parametrize("nudge", [-9.0, 0.0, 9.0])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_values_on_edges(dtype: str, nudge: float) -> None:
+    edges = np.linspace(-1, 1, 65).astype(dtype)
+    on = np.repeat(edges, 700)
+    given = np.nextafter(on, np.dtype(dtype).type(nudge)) if nudge else on
+    both(lambda xp, a: xp.histogram(a, 64, (-1, 1)), given)
+    both(lambda xp, a: xp.histogram(a, edges), given)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1", "i1", "u8", "f8"])
+def test_bincount(dtype: str, threads: int) -> None:
+    rng = np.random.default_rng(5)
+    given = rng.integers(0, 100, SIZE).astype(dtype)
+    for least in (0, 7, 5000, -1):
+        both(lambda xp, a, least=least: xp.bincount(a, minlength=least), given)
+    both(lambda xp, a: xp.bincount(a, a), given)
+    both(lambda xp, a: xp.bincount(a - a.dtype.type(50)), given)
+    both(lambda xp, a: xp.bincount(a * 1000 if a.dtype.itemsize == 8 else a), given)
+
+
+def tables(dtype: str) -> list[Any]:
+    rng = np.random.default_rng(7)
+    made = []
+    for size in (1, 2, 65, 5000):
+        table = rng.standard_normal(size) * 100
+        if dtype[0] == "f" and size > 60:
+            table[-2:], table[:3], table[20:30] = np.nan, -np.inf, table[20]
+        made.append(np.sort((np.abs(table) if dtype[0] == "u" else table).astype(dtype)))
+    return [*made, made[-1][::-1], made[-1][:0], np.full(9, 3, dtype)]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u1"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searches(dtype: str, side: Any, threads: int) -> None:
+    given = values(dtype)
+    for table in tables(dtype):
+        both(lambda xp, v, table=table: xp.searchsorted(table, v, side), given)
+        both(lambda xp, v, table=table: xp.digitize(v, table, side == "left"), given)
+    both(lambda xp, v: xp.searchsorted(np.linspace(0, 9, 70), v, side), given)
+    both(lambda xp, v: xp.searchsorted(xp.sort(v), v, side), given)
+
+
+def test_tables_that_numpy_refuses() -> None:
+    given = values("f8")
+    for table in ([1.0, 3.0, 2.0], [[1.0]], [1j], "a", []):
+        both(lambda xp, v, table=table: xp.digitize(v, table), given)
+    both(lambda xp, v: xp.searchsorted([3.0, 1.0, 2.0], v), given)
+    both(lambda xp, v: xp.searchsorted([1.0, 2.0], v, "middle"), given)
+
+
+@pytest.mark.parametrize("name", ["histogram", "bincount", "digitize"])
+def test_compiled_and_not(name: str) -> None:
+    """The switch goes back to NumPy, and says so in the counters."""
+    calls: dict[str, Callable[[Any, Any], Any]] = {
+        "histogram": lambda xp, a: xp.histogram(a, 8, (0, 256)),
+        "bincount": lambda xp, a: xp.bincount(a),
+        "digitize": lambda xp, a: xp.digitize(a, [3, 50, 100]),
+    }
+    for wanted in (True, False):
+        before = report.totals.languages["routine"]
+        with config.options(routines=wanted):
+            both(calls[name], values("u1"))
+        assert (report.totals.languages["routine"] > before) == wanted
