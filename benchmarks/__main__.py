@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: every case at every size, lazyfuse and its peers beside NumPy."""
+"""`python -m benchmarks`: every case at every size, lazyfuse and its peers beside NumPy.
+
+With `--peers` it judges: peers, first calls, memory and equal bits, and a verdict for each goal.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import benchmarks.cases  # noqa: F401  # fills CASES
-from benchmarks import device, libraries, machine, picture, show
-from benchmarks.case import CASES
+from benchmarks import device, judge, libraries, machine, picture, show
+from benchmarks.case import CASES, Case
 from benchmarks.measure import Row, measure
 
 PEERS = ("numexpr", "numba", "jax", "torch")
@@ -23,14 +27,20 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--cases", default="", help="names or parts of names, with commas")
-    parser.add_argument("--sizes", default="1e2,1e4,1e6", help="elements, with commas")
+    parser.add_argument("--sizes", default="", help="elements, with commas")
     parser.add_argument(
         "--peers",
         nargs="?",
         const=",".join(PEERS),
         default="",
-        help="also those of numexpr, numba, jax, torch that are installed (or the ones named)",
+        help="judge: those of numexpr, numba, jax, torch that are installed (or the ones named) "
+        "beside us, and all that was promised",
     )
+    parser.add_argument("--parts", default="", help=f"of the judgement: {','.join(judge.PARTS)}")
+    parser.add_argument(
+        "--minutes", type=float, default=judge.MINUTES, help="after which peers are left out"
+    )
+    parser.add_argument("--equal", action="store_true", help="judge the results alone")
     parser.add_argument(
         "--device",
         default="",
@@ -50,9 +60,14 @@ def chosen(names: str) -> list[str]:
     return [name for name in sorted(CASES) if not wanted or any(part in name for part in wanted)]
 
 
+def sizes_of(each: Case, text: str) -> list[int]:
+    """The sizes at which a case is measured: those asked for, or its own one."""
+    return [each.ordinary] if each.ordinary else [int(float(word)) for word in text.split(",")]
+
+
 def run(options: argparse.Namespace) -> list[Row]:
     """Measure, show, and write what was asked for."""
-    columns = libraries.present((name for name in options.peers.split(",") if name), options.device)
+    columns = libraries.present((), options.device)
     about = machine.describe(columns)
     print(f"{about['processor']}, {about['cores']} cores, Python {about['python']}")
     print(f"copy: {about['copy_bytes_per_second'] / 1e9:.1f} GB/s; {about['versions']}")
@@ -62,22 +77,51 @@ def run(options: argparse.Namespace) -> list[Row]:
         columns += device.peers(options.device)
     rows = []
     for name in chosen(options.cases):
-        for size in (int(float(text)) for text in options.sizes.split(",")):
+        for size in sizes_of(CASES[name], options.sizes or "1e2,1e4,1e6"):
             if size <= CASES[name].largest:
                 rows += measure(CASES[name], size, columns, options.seconds)
                 print(f"\r{name} {size:.0e}   ", end="", file=sys.stderr, flush=True)
     print("\r", end="", file=sys.stderr)
     show.table(rows)
+    _write(options, rows, {"machine": about})
+    return rows
+
+
+def run_judge(options: argparse.Namespace) -> judge.Record:
+    """Measure everything, show it, and say which goals were met."""
+    parts = "equal" if options.equal else options.parts
+    wanted = [name for name in parts.split(",") if name] or list(judge.PARTS)
+    unknown = set(wanted) - set(judge.PARTS)
+    if unknown:
+        raise SystemExit(f"--parts: {', '.join(sorted(unknown))}? of {', '.join(judge.PARTS)}")
+    sizes = [int(float(text)) for text in (options.sizes or judge.SIZES).split(",")]
+    peers = [name for name in (options.peers or ",".join(PEERS)).split(",") if name]
+    record = judge.run(judge.chosen(options.cases), sizes, peers, wanted, options.minutes)
+    about = record.about
+    print(f"{about['processor']}, {about['cores']} cores, Python {about['python']}")
+    print(f"{about['versions']}; record path: {about['record_path']}, {about['lazyfuse']}")
+    print("seconds: " + ", ".join(f"{name} {took:.0f}" for name, took in about["seconds"].items()))
+    if record.rows:
+        show.table(record.rows)
+    if "without_peers" in about:
+        print(f"no time for peers: {', '.join(about['without_peers'])}")
+    judge.show_children(record)
+    for verdict in record.verdicts:
+        print(verdict)
+    found = record.as_dict()
+    del found["about"], found["rows"]
+    _write(options, record.rows, {"machine": about, **found})
+    return record
+
+
+def _write(options: argparse.Namespace, rows: list[Row], record: dict[str, Any]) -> None:
+    """The files that were asked for."""
     if options.json:
-        record = {
-            "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
-            "machine": about,
-            "rows": [row.as_dict() for row in rows],
-        }
-        Path(options.json).write_text(json.dumps(record, indent=1) + "\n")
+        command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+        whole = {"command": command, **record, "rows": [row.as_dict() for row in rows]}
+        Path(options.json).write_text(json.dumps(whole, indent=1) + "\n")
     if options.picture:
         picture.draw(rows, options.picture)
-    return rows
 
 
 def main() -> None:
@@ -86,7 +130,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if not options.warm:
             os.environ["LAZYFUSE_CACHE_DIR"] = folder
-        run(options)
+        if options.peers or options.equal or options.parts:
+            run_judge(options)
+        else:
+            run(options)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,10 @@ class Case:
 
     `make(n, generator)` gives inputs of about `n` elements, `run(xp, *inputs)` computes with the
     array library `xp`. `functional` cases write into no array, so that libraries with immutable
-    arrays can run them. Results may differ from NumPy's by `tolerance`, relatively.
+    arrays can run them. Results may differ from NumPy's by `tolerance`, relatively, where the case
+    is not `exact`: its operations are then functions such as exp, or products of matrices. Other
+    results are NumPy's bit for bit. `ordinary` cases are whole programs with one size that is usual
+    for them. `streams` tells that nothing but memory traffic counts at large sizes.
     """
 
     name: str
@@ -28,6 +31,9 @@ class Case:
     largest: int
     functional: bool
     tolerance: float
+    exact: bool = True
+    ordinary: int = 0
+    streams: bool = False
 
 
 CASES: dict[str, Case] = {}
@@ -40,11 +46,16 @@ def case(
     largest: int = 10**9,
     functional: bool = True,
     tolerance: float = 1e-9,
+    exact: bool = True,
+    ordinary: int = 0,
+    streams: bool = False,
 ) -> Callable[[Run], Run]:
     """Register the function below as what case `name` computes."""
 
     def register(run: Run) -> Run:
-        CASES[name] = Case(name, make, run, largest, functional, tolerance)
+        CASES[name] = Case(
+            name, make, run, largest, functional, tolerance, exact, ordinary, streams
+        )
         return run
 
     return register

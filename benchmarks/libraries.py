@@ -6,6 +6,8 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +24,9 @@ class Library:
     """One column: `runner(case)` is a function of the inputs that `take` converted, or None.
 
     `force` ends when a result has been computed, `back` gives it as numpy arrays. `enter` is called
-    before any of the others, outside of what is timed: it chooses the device.
+    before any of the others, outside of what is timed: it chooses the device. `settle(call)` is
+    called after the first call, until nothing is being compiled in the background. `slow` libraries
+    compile for seconds: there is a budget for that.
     """
 
     name: str
@@ -32,6 +36,16 @@ class Library:
     force: Callable[[Any], Any] = lambda value: value
     back: Callable[[Any], tuple[Array, ...]] = lambda result: to_numpy(result)
     enter: Callable[[], object] = lambda: None
+    slow: bool = False
+    settle: Callable[[Callable[[], Any]], object] = lambda call: None
+
+
+def kept(name: str) -> str:
+    """A folder where peers keep what they compiled, so that another run need not wait for it."""
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.join(caches, "lazyfuse-benchmarks", name)
+    os.makedirs(folder, exist_ok=True)
+    return folder
 
 
 def parts(result: Any) -> Iterable[Any]:
@@ -73,7 +87,21 @@ def of_lazyfuse(name: str = OURS, device: str = "") -> Library:
 
     version = lazyfuse.lazyfuse_version
     runner = functools.partial(_bound, xp=lazyfuse)
-    return Library(name, version, runner, take, force, enter=enter)
+    return Library(name, version, runner, take, force, enter=enter, settle=compiled_ahead)
+
+
+WAITED = 60.0  # seconds for programs that are being compiled in the background
+
+
+def compiled_ahead(call: Callable[[], Any]) -> None:
+    """Call until every program that a call of ours asks for is there."""
+    device = sys.modules["lazyfuse.hardware"].cpu()
+    finish = getattr(device, "finish", None)
+    for _ in range(8 if finish is not None else 0):
+        finish(WAITED)
+        call()
+        if not device.info()["programs"].get("awaited"):
+            break
 
 
 def _bound(case: Case, xp: Any) -> Runner:

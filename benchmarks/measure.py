@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,44 @@ class Row:
     peak: int | None = None
     ratio: float = 0.0
     error: str = ""
+    own: bool = False  # a whole program at the one size that is usual for it
+    moved: int = 0  # bytes of operands and results, where nothing but their traffic counts
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(slots=True)
+class Budget:
+    """Seconds that slow libraries may spend on first calls: each of them, and each call."""
+
+    total: float = 1e9
+    call: float = 1e9
+    spent: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def for_first_call(self, library: Library) -> Iterator[None]:
+        """Count a first call, and end it with an error if it takes too long."""
+        before = self.spent.get(library.name, 0.0)
+        allowed = min(self.call, self.total - before)
+        if not library.slow or allowed >= 1e8:
+            yield
+            return
+        if allowed < 1.0:
+            raise TimeoutError(f"spent its {self.total:.0f} s for compiling on other cases")
+
+        def stop(*_: object) -> None:
+            raise TimeoutError(f"the first call took more than {allowed:.0f} s")
+
+        previous = signal.signal(signal.SIGALRM, stop)
+        start = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, allowed, 1.0)  # again: callbacks of C swallow it
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+            self.spent[library.name] = before + time.perf_counter() - start
 
 
 @dataclass(slots=True)
@@ -46,9 +83,20 @@ class _Candidate:
     repeats: int = 1
 
 
-def measure(case: Case, size: int, libraries: Sequence[Library], seconds: float) -> list[Row]:
-    """Rows for every library that knows the case, NumPy's first. `seconds` per library at most."""
+def measure(
+    case: Case,
+    size: int,
+    libraries: Sequence[Library],
+    seconds: float,
+    budget: Budget | None = None,
+    memory: bool = True,
+) -> list[Row]:
+    """Rows for every library that knows the case, NumPy's first. `seconds` per library at most.
+
+    `memory`: also the highest memory of a call that is made for nothing else.
+    """
     inputs = case.make(size, np.random.default_rng(5))
+    budget = budget or Budget()
     candidates = []
     rows = []
     expected: tuple[Array, ...] | None = None
@@ -58,7 +106,12 @@ def measure(case: Case, size: int, libraries: Sequence[Library], seconds: float)
             continue
         rows.append(candidate.row)
         try:
-            found = _first_calls(candidate)
+            with budget.for_first_call(library):
+                candidate.row.first, result = _timed(candidate.call)
+            found = candidate.library.back(result)
+            del result
+            library.settle(candidate.call)
+            _next_calls(candidate, memory)
             expected = expected or found
             _compare(found, expected, case.tolerance)
         except Exception as error:  # a peer that cannot run a case is a result, too
@@ -66,7 +119,11 @@ def measure(case: Case, size: int, libraries: Sequence[Library], seconds: float)
         else:
             candidates.append(candidate)
     _rounds(candidates, seconds)
+    moved = sum(
+        part.nbytes for part in (*inputs, *(expected or ())) if isinstance(part, np.ndarray)
+    )
     for row in rows:
+        row.moved = moved if case.streams else 0
         row.ratio = rows[0].steady / row.steady if row.steady else 0.0
     return rows
 
@@ -78,19 +135,17 @@ def _prepare(case: Case, size: int, library: Library, inputs: tuple[Any, ...]) -
         return None
     run, force = runner, library.force
     args = [library.take(value) for value in inputs]
-    return _Candidate(Row(case.name, size, library.name), lambda: force(run(*args)), library)
+    row = Row(case.name, size, library.name, own=bool(case.ordinary))
+    return _Candidate(row, lambda: force(run(*args)), library)
 
 
-def _first_calls(candidate: _Candidate) -> tuple[Array, ...]:
-    """The very first call with its compilation, a second one for memory, a third for its length."""
+def _next_calls(candidate: _Candidate, memory: bool) -> None:
+    """A second call for memory, a third for its length."""
     row = candidate.row
-    row.first, result = _timed(candidate.call)
-    found = candidate.library.back(result)
-    del result
-    row.peak = _peak(candidate.call)
+    if memory:
+        row.peak = _peak(candidate.call)
     row.steady, _ = _timed(candidate.call)
     candidate.repeats = max(1, int(SHORTEST / max(row.steady, 1e-9)))
-    return found
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -132,16 +187,22 @@ def _peak(call: Callable[[], Any]) -> int | None:
     """Bytes of resident memory that a call adds at its highest; None where Linux is not there."""
     gc.collect()
     try:
-        _RESET_PEAK.write_text("5")
-        before = _resident("VmRSS")
+        reset_peak()
+        before = resident("VmRSS")
     except OSError:
         call()
         return None
     call()
-    return max(_resident("VmHWM") - before, 0)
+    return max(resident("VmHWM") - before, 0)
 
 
-def _resident(field: str) -> int:
+def reset_peak() -> None:
+    """Let the highest memory of this process begin anew."""
+    _RESET_PEAK.write_text("5")
+
+
+def resident(field: str) -> int:
+    """Bytes of memory that this process has (VmRSS), or had at most (VmHWM)."""
     for line in _STATUS.read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024

@@ -22,8 +22,12 @@ def seconds(value: float) -> str:
     return "-"
 
 
-def _power(size: int) -> str:
-    return f"{size:.0e}".replace("e+0", "e")
+def power(size: int) -> str:
+    """A size as 1e4, or in digits where that would not be exact; 0 stands for programs' own."""
+    if not size:
+        return "own"
+    text = f"{size:.0e}".replace("e+0", "e")
+    return text if float(text) == size else str(size)
 
 
 def megabytes(value: int | None) -> str:
@@ -32,11 +36,13 @@ def megabytes(value: int | None) -> str:
 
 
 def means(rows: Iterable[Row]) -> dict[tuple[int, str], tuple[float, int, int]]:
-    """By size and library: geometric mean of the ratios, cases slower than NumPy, cases."""
+    """By size (0: programs at their own) and library: geometric mean of the ratios, cases slower
+    than NumPy, cases.
+    """
     ratios: dict[tuple[int, str], list[float]] = {}
     for row in rows:
         if row.ratio and row.library != "numpy":
-            ratios.setdefault((row.size, row.library), []).append(row.ratio)
+            ratios.setdefault((0 if row.own else row.size, row.library), []).append(row.ratio)
     return {
         key: (
             math.exp(sum(map(math.log, values)) / len(values)),
@@ -58,7 +64,7 @@ def lines(rows: Sequence[Row]) -> list[Line]:
     for row in rows:
         found.setdefault((row.case, row.size), {})[row.library] = row
     body = [_case_line(case, size, found[case, size], libraries) for case, size in found]
-    sizes = sorted({row.size for row in rows})
+    sizes = sorted({0 if row.own else row.size for row in rows}, key=lambda size: size or math.inf)
     summary = means(rows)
     return [header, *body, *(_mean_line(size, summary, libraries) for size in sizes)]
 
@@ -69,8 +75,9 @@ def _case_line(case: str, size: int, rows: dict[str, Row], libraries: Sequence[s
     shown = [numpy, *(rows[name] for name in libraries if name.startswith(OURS) and name in rows)]
     ratios = [_ratio(rows.get(name)) for name in libraries]
     first = " > ".join(seconds(row.first) for row in shown)
-    peak = " > ".join(megabytes(row.peak) for row in shown)
-    return (case, _power(size), seconds(numpy.steady), *ratios, first, peak)
+    measured = any(row.peak is not None for row in shown)
+    peak = " > ".join(megabytes(row.peak) for row in shown) if measured else ""
+    return (case, power(size), seconds(numpy.steady), *ratios, first, peak)
 
 
 def _ratio(row: Row | None) -> str:
@@ -86,7 +93,7 @@ def _mean_line(
     for name in libraries:
         mean, slower, count = summary.get((size, name), (0.0, 0, 0))
         cells.append(f"{mean:.2f} {slower}/{count}" if count else "")
-    return ("geometric mean", _power(size), "", *cells, "", "")
+    return ("geometric mean", power(size), "", *cells, "", "")
 
 
 def table(rows: Sequence[Row]) -> None:
@@ -99,7 +106,8 @@ def table(rows: Sequence[Row]) -> None:
         importlib.import_module("rich.console").Console(width=width).print(_rich(header, body))
     for row in rows:
         if row.error:
-            print(f"{row.case} {row.size:.0e} {row.library}: {row.error}")
+            error = next(iter(row.error.splitlines()), "")[:120]
+            print(f"{row.case} {power(row.size)} {row.library}: {error}")
 
 
 def _print_plain(table_lines: Sequence[Line]) -> None:

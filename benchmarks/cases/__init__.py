@@ -2,9 +2,11 @@
 
 from benchmarks.cases import (
     arithmetic,
+    examples,
     integers,
     masks,
     ordering,
+    programs,
     rows,
     simulation,
     small,
@@ -13,9 +15,11 @@ from benchmarks.cases import (
 
 __all__ = [
     "arithmetic",
+    "examples",
     "integers",
     "masks",
     "ordering",
+    "programs",
     "rows",
     "simulation",
     "small",

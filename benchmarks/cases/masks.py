@@ -12,7 +12,7 @@ def mask_sum(xp: Any, x: Any) -> Any:
     return x[x > 1.0].sum()
 
 
-@case("10_mask_assign", vectors(1), functional=False)
+@case("10_mask_assign", vectors(1), functional=False, streams=True)
 def mask_assign(xp: Any, x: Any) -> Any:
     y = x * 2.0
     y[y > 2.0] = 0.0

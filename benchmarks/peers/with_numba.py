@@ -1,16 +1,22 @@
-"""numba: loops written by hand, compiled, on one thread and on all."""
+"""numba: the NumPy code under `njit(parallel=True)`, and loops written by hand."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib
+import importlib.util
+import inspect
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.case import Case
-from benchmarks.libraries import Library, Runner
+from benchmarks.libraries import Library, Runner, kept
 
 prange = range  # numba reads this name as its own parallel range, see `_compiled`
 _LOOPS: dict[str, Callable[..., Any]] = {}
@@ -134,22 +140,227 @@ def _nearest(data: Any, centres: Any) -> Any:
     return labels, total
 
 
+@_loop("05_softmax")
+def _softmax(x: Any) -> Any:
+    out = np.empty_like(x)
+    for i in prange(x.shape[0]):
+        largest = -np.inf
+        for j in range(x.shape[1]):
+            largest = max(largest, x[i, j])
+        total = 0.0
+        for j in range(x.shape[1]):
+            out[i, j] = math.exp(x[i, j] - largest)
+            total += out[i, j]
+        for j in range(x.shape[1]):
+            out[i, j] /= total
+    return out
+
+
+@_loop("06_layernorm")
+def _layer_norm(x: Any) -> Any:
+    out = np.empty_like(x)
+    n = x.shape[1]
+    for i in prange(x.shape[0]):
+        total = 0.0
+        for j in range(n):
+            total += x[i, j]
+        mean = total / n
+        total = 0.0
+        for j in range(n):
+            total += (x[i, j] - mean) * (x[i, j] - mean)
+        scale = 1.5 / math.sqrt(total / n + 1e-5)
+        for j in range(n):
+            out[i, j] = (x[i, j] - mean) * scale + 0.25
+    return out
+
+
+@_loop("12_heat3d")
+def _heat3d(grid: Any) -> Any:
+    u, new = grid.copy(), grid.copy()
+    for _ in range(10):
+        for i in prange(1, u.shape[0] - 1):
+            for j in range(1, u.shape[1] - 1):
+                for k in range(1, u.shape[2] - 1):
+                    around = u[i - 1, j, k] + u[i + 1, j, k] + u[i, j - 1, k] + u[i, j + 1, k]
+                    around += u[i, j, k - 1] + u[i, j, k + 1]
+                    new[i, j, k] = u[i, j, k] + 0.1 * (around - 6.0 * u[i, j, k])
+        u, new = new, u
+    return u
+
+
+@_loop("14_nbody")
+def _gravity(x: Any, y: Any, z: Any, mass: Any) -> Any:
+    n = x.size
+    ax, ay, az = np.empty(n), np.empty(n), np.empty(n)
+    for i in prange(n):
+        sx, sy, sz = 0.0, 0.0, 0.0
+        for j in range(n):
+            dx, dy, dz = x[j] - x[i], y[j] - y[i], z[j] - z[i]
+            squared = dx * dx + dy * dy + dz * dz + 0.01
+            pull = mass[j] / (squared * math.sqrt(squared))
+            sx += dx * pull
+            sy += dy * pull
+            sz += dz * pull
+        ax[i], ay[i], az[i] = sx, sy, sz
+    return ax, ay, az
+
+
+@_loop("19_intmix")
+def _mix(x: Any) -> Any:
+    out = np.empty_like(x)
+    for i in prange(x.size):
+        v = (x[i] ^ (x[i] >> 13)) * 31 + 7
+        v = (v ^ (v << 5)) & 0xFFFFFFFF
+        out[i] = (v * 5 - (v >> 3)) % 1009
+    return out
+
+
+@_loop("20_complex")
+def _complex_product(z: Any, c: Any) -> Any:
+    out = np.empty_like(z)
+    for i in prange(z.size):
+        out[i] = (z[i] * z[i] + c[i]) * c[i] - 0.5 * z[i]
+    return out
+
+
+@_loop("21_transpose")
+def _add_transpose(a: Any) -> Any:
+    out = np.empty_like(a)
+    for i in prange(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[i, j] = 0.5 * (a[i, j] + a[j, i]) - a[j, i] * 0.25
+    return out
+
+
+@_loop("22_histogram")
+def _histogram(x: Any) -> Any:
+    parts = 16
+    counts = np.zeros((parts, 64), np.int64)
+    length = -(-x.size // parts)
+    for part in prange(parts):
+        for i in range(part * length, min((part + 1) * length, x.size)):
+            value = x[i] * x[i]
+            if 0.0 <= value <= 4.0:
+                counts[part, min(int(value * 16.0), 63)] += 1
+    return counts.sum(axis=0)
+
+
+@_loop("30_heat")
+def _plate(plate: Any) -> Any:
+    u, new = plate.copy(), plate.copy()
+    for _ in range(60):
+        for i in prange(1, u.shape[0] - 1):
+            for j in range(1, u.shape[1] - 1):
+                around = u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]
+                new[i, j] = u[i, j] + 0.2 * (around - 4.0 * u[i, j])
+        u, new = new, u
+    return u
+
+
+@_loop("36_floyd_warshall")
+def _floyd_warshall(distances: Any) -> Any:
+    d = distances.copy()
+    n = d.shape[0]
+    for k in range(n):
+        for i in prange(n):
+            for j in range(n):
+                d[i, j] = min(d[i, j], d[i, k] + d[k, j])
+    return d
+
+
 def _compiled(numba: Any, parallel: bool) -> Callable[[Case], Runner | None]:
     globals()["prange"] = numba.prange
 
     def runner(case: Case) -> Runner | None:
         loop = _LOOPS.get(case.name)
-        compiled: Runner | None = loop and numba.njit(parallel=parallel)(loop)
+        # kept on disk one would be taken for the other: numba's key leaves `parallel` out
+        compiled: Runner | None = loop and numba.njit(parallel=parallel, cache=parallel)(loop)
         return compiled
 
     return runner
 
 
+# The NumPy code as it stands
+
+
+def _numpy_style(numba: Any, folder: str) -> Callable[[Case], Runner | None]:
+    """The case's own function with `np` for `xp` and a decorator, as its user would write it.
+
+    The text goes into a module of its own, so that numba can keep what it compiles.
+    """
+
+    def runner(case: Case) -> Runner | None:
+        if case.name.startswith("example"):
+            return None
+        text = _undressed(case)
+        name = f"numba_{case.name}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        path = Path(folder) / f"{name}.py"
+        if not path.exists():
+            path.write_text(text)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # where numba looks for what it kept
+        spec.loader.exec_module(module)
+        found: Runner = getattr(module, case.run.__name__)
+        return found
+
+    return runner
+
+
+def _undressed(case: Case) -> str:
+    """The functions of the case's module without `xp`, decorated for numba."""
+    source = inspect.getsource(sys.modules[case.run.__module__])
+    constants, functions = [], {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign):
+            constants.append(ast.unparse(node))
+        elif isinstance(node, ast.FunctionDef) and node.args.args[:1]:
+            functions[node.name] = node
+    with_xp = [name for name, node in functions.items() if node.args.args[0].arg == "xp"]
+    wanted = [case.run.__name__]
+    for name in wanted:
+        used = {each.id for each in ast.walk(functions[name]) if isinstance(each, ast.Name)}
+        wanted += [other for other in with_xp if other in used and other not in wanted]
+    lines = ["import numba", "import numpy as np", *constants]
+    for name in reversed(wanted):
+        bare = ast.fix_missing_locations(_Undress(with_xp).visit(functions[name]))
+        lines.append(f"@numba.njit(parallel=True, cache=True)\n{ast.unparse(bare)}")
+    return "\n".join(lines) + "\n"
+
+
+class _Undress(ast.NodeTransformer):
+    """`f(xp, a)` becomes `f(a)`, and `xp.sqrt` `np.sqrt`; annotations and decorators go."""
+
+    def __init__(self, functions: list[str]) -> None:
+        self.functions = functions
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list, node.returns = [], None
+        node.args.args = [arg for arg in node.args.args if arg.arg != "xp"]
+        for arg in node.args.args:
+            arg.annotation = None
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id in self.functions:
+            node.args = node.args[1:]
+        elif ast.unparse(node.func) == "xp.array":  # numba asks for another way to copy
+            copy = ast.Call(ast.Attribute(node.args[0], "copy", ast.Load()), [], [])
+            return ast.copy_location(copy, node)
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.copy_location(ast.Name("np", node.ctx), node) if node.id == "xp" else node
+
+
 def libraries() -> list[Library]:
-    """Two columns: sequential loops, and `parallel=True`."""
+    """Three columns: NumPy's code with a decorator, and loops, sequential and `parallel=True`."""
     numba = importlib.import_module("numba")
     version: str = numba.__version__
     return [
+        Library("numba.np", version, _numpy_style(numba, kept("numba")), slow=True),
         Library("numba.seq", version, _compiled(numba, parallel=False)),
         Library("numba.par", version, _compiled(numba, parallel=True)),
     ]

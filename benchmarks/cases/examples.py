@@ -1,0 +1,77 @@
+"""The scripts of examples/ as they stand, inputs and printing included, at their own sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.case import CASES, Case
+
+FOLDER = Path(__file__).parents[2] / "examples"
+SIZES = {
+    "black_scholes": 1_000_000,
+    "game_of_life": 512,
+    "heat_equation": 512,
+    "image_filters": 512,
+    "kmeans": 60_000,
+    "logistic_regression": 40_000,
+    "mandelbrot": 400,
+    "monte_carlo": 1_000_000,
+    "nbody": 500,
+    "shallow_water": 300,
+}
+"""What each script takes without an argument. `reusable_program` needs lazyfuse itself."""
+
+_NUMBER = re.compile(r"[-+]?\d+\.?\d*")
+
+
+def _example(name: str, size: int) -> Case:
+    """A case whose result are the numbers that a script prints."""
+    loaded: list[ModuleType] = []
+
+    def run(xp: Any, size: int) -> Any:
+        if not loaded:
+            loaded.append(_load(name))
+        module = loaded[0]
+        before, module.np = module.np, xp
+        text = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(text):
+                if name == "image_filters":
+                    module.main(size, "/dev/null")
+                else:
+                    module.main(size)
+        finally:
+            module.np = before
+        return np.array([float(number) for number in _NUMBER.findall(text.getvalue())])
+
+    return Case(
+        f"example_{name}",
+        lambda size, generator: (size,),
+        run,
+        largest=10**9,
+        functional=False,
+        tolerance=2e-5,  # of figures printed with six places
+        exact=False,
+        ordinary=size,
+    )
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+for _name, _size in SIZES.items():
+    CASES[f"example_{_name}"] = _example(_name, _size)
