@@ -19,6 +19,13 @@ from benchmarks.libraries import Library
 SHORTEST = 2e-3
 """Seconds that one timing has to last, so that the clock and the loop do not count."""
 
+REST = 0.22
+"""Seconds after which threads of OpenMP (torch, numba) no longer wait in a loop for more work:
+until then they take a core from whoever comes next."""
+
+TURNS = 2
+"""How often a library's turn comes, where there is a rest before it."""
+
 _RESET_PEAK = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
 
@@ -90,10 +97,12 @@ def measure(
     seconds: float,
     budget: Budget | None = None,
     memory: bool = True,
+    rest: float = 0.0,
 ) -> list[Row]:
     """Rows for every library that knows the case, NumPy's first. `seconds` per library at most.
 
-    `memory`: also the highest memory of a call that is made for nothing else.
+    `memory`: also the highest memory of a call that is made for nothing else. `rest`: seconds of
+    sleep before each library's turn, where libraries leave threads behind that spin (see REST).
     """
     inputs = case.make(size, np.random.default_rng(5))
     budget = budget or Budget()
@@ -118,7 +127,7 @@ def measure(
             candidate.row.error = f"{type(error).__name__}: {error}"[:200]
         else:
             candidates.append(candidate)
-    _rounds(candidates, seconds)
+    _rounds(candidates, seconds, rest)
     moved = sum(
         part.nbytes for part in (*inputs, *(expected or ())) if isinstance(part, np.ndarray)
     )
@@ -154,15 +163,20 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def _rounds(candidates: Sequence[_Candidate], seconds: float) -> None:
-    """Best of several rounds, the libraries taking turns."""
+def _rounds(candidates: Sequence[_Candidate], seconds: float, rest: float) -> None:
+    """Best of several rounds, the libraries taking turns of one block, or longer after a rest."""
     spent = dict.fromkeys(range(len(candidates)), 0.0)
     while spent:
         for number in list(spent):
             candidate = candidates[number]
-            elapsed = _block(candidate)
-            candidate.row.steady = min(candidate.row.steady, elapsed / candidate.repeats)
-            spent[number] += elapsed
+            until = spent[number] + (seconds / TURNS if rest else 0.0)
+            time.sleep(rest)
+            while True:
+                elapsed = _block(candidate)
+                candidate.row.steady = min(candidate.row.steady, elapsed / candidate.repeats)
+                spent[number] += elapsed
+                if spent[number] >= until:
+                    break
             if spent[number] >= seconds:
                 del spent[number]
 
