@@ -129,6 +129,7 @@ class _Clustering:
         self.alone: list[int] = []
         self.refusals: list[tuple[int, int, str]] = []
         self.users: list[list[int]] = []
+        self.taken: dict[int, int] = {}  # operations that a group computes for earlier ones, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
 
     def ready(self, index: int) -> int:
@@ -313,6 +314,14 @@ class _Clustering:
             return False
         if not all(user in seen for at in inside[1:] for user in users[at]):
             return False
+        # kernels that were parted for their length stay parted
+        other = self.group[outside[0]]
+        assert other is not None
+        moved = len(inside) + self.taken.get(id(group), 0)
+        taken = moved + self.taken.get(id(other), 0)
+        if taken + len(other.members) > MAX_LENGTH:
+            return False
+        self.taken[id(other)] = taken
         # what is read later must not be written over before
         root, version, newest = self.memory
         return all(newest.get(root[source], 0) <= version[source] for source in loads)

@@ -188,13 +188,25 @@ def _is_filled(old: int, written: int, clusters: Clusters, graph: Graph) -> bool
 
 
 def _stays_inside(written: int, update: int, users: list[list[int]], clusters: Clusters) -> bool:
-    """Whether, besides an update, only the kernel that computes a value reads it."""
+    """Whether, besides an update, only the kernel that computes a value reads it.
+
+    Who reads it there and is not stored may be computed again by other kernels, which then read it.
+    """
     if users[written].count(update) != 1:
         return False
     inside = next(
         set(g.members) | set(g.reductions) for g in clusters.groups if written in g.stored
     )
-    return all(user == update or user in inside for user in users[written])
+    waiting = [user for user in users[written] if user != update]
+    seen = set(waiting)
+    for user in waiting:
+        if user not in inside:
+            return False
+        if user not in clusters.materialised:
+            new = [further for further in users[user] if further not in seen]
+            seen.update(new)
+            waiting += new
+    return True
 
 
 def _ready(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) -> int:

@@ -74,7 +74,25 @@ options = config.options
 new: Any = Core.__new__
 
 
-class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
+class Places:
+    """Makes the array a sequence to C code: mypyc fills only a mapping's slots in `Core`.
+
+    The methods are found in `Core`, which comes first; these are never called.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+class ndarray(Core, Places, metaclass=Kind):  # noqa: N801  # NumPy's spelling
     """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
 
     __slots__ = ("__weakref__",)
@@ -143,11 +161,18 @@ def is_recordable(dtype: DType) -> bool:
     return dtype in CANONICAL
 
 
+def is_small(value: Array) -> bool:
+    """Whether NumPy works on an array of that size at once: it moves single bytes fastest."""
+    size = value.size
+    large = options.eager_below
+    return size < large or (value.itemsize == 1 and size <= 8 * large and large > 1)
+
+
 def wrap(value: Any) -> Any:
     """An array of ours around a numpy array that nobody else holds; anything else unchanged."""
     if type(value) is not np.ndarray:
         return wrap_shared(value) if isinstance(value, np.memmap) else value
-    if value.size < options.eager_below or not value.size or value.dtype not in CANONICAL:
+    if is_small(value) or not value.size or value.dtype not in CANONICAL:
         return direct(value)
     if value.base is not None and not is_countable(terminal(value)):
         return wrap_shared(value)  # a buffer or a file: somebody's memory after all
@@ -175,7 +200,7 @@ def wrap_shared(value: Any) -> Any:
         x = _known(value, owner)
         if x is not None:
             return x
-    if value.size < options.eager_below or not value.size or value.dtype not in CANONICAL:
+    if is_small(value) or not value.size or value.dtype not in CANONICAL:
         return direct(value)
     storage = foreign(value)
     if storage is None:
@@ -256,7 +281,7 @@ def settle(x: ndarray) -> Array | None:
     if node is None:  # deferred, or another thread has moved the array on since we looked
         return x._small if x._small is not None or x._storage is not None else resolve(x)
     found = node.value
-    if found is None or found.size >= options.eager_below or type(x) is not ndarray:
+    if found is None or type(x) is not ndarray or not is_small(found):
         return None
     del found
     # the slot, our name and getrefcount's argument

@@ -24,6 +24,7 @@ from lazyfuse.array import (
     geometry,
     is_captured,
     is_part_of_number,
+    is_small,
     ndarray,
     node_of,
     options,
@@ -46,6 +47,7 @@ from lazyfuse.errors import refuses_ours
 from lazyfuse.naming import are_scalars, name_steps
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
+from lazyfuse.updates import has_bits_of_its_own, is_for_update, updates_at_once
 from lazyfuse.views import Array, DType, keep_order, result_order
 
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
@@ -116,7 +118,12 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     else:
         return _with_odd(spec, self, other, swapped)
     left = ready(self)
-    if left is not None and right is not None and not _grows(left, right):
+    if (
+        left is not None
+        and right is not None
+        and (not _grows(left, right) or is_for_update(spec.op, self, other, left, right))
+        and not has_bits_of_its_own(spec.op, (left, right))
+    ):
         return _run(spec, left, right, swapped)
     if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
         return run_now(spec, self, other, swapped)
@@ -166,7 +173,7 @@ def _grows(left: Any, right: Any) -> bool:
     first, second = left.shape, right.shape
     if first == second:
         return bool(
-            left.size >= options.eager_below
+            not (is_small(left) and is_small(right))
             and left.dtype in CANONICAL
             and right.dtype in CANONICAL
             and left.size
@@ -365,7 +372,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     if type(other) in (list, tuple):
         other = as_real(other)
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
-    if known and settle(self) is None and not _must_write_now(self, other):
+    if known and settle(self) is None and not _must_write_now(spec, self, other):
         return record_inplace(spec, self, other)
     function = None if known else override(other, spec.op.ufunc)
     if function is not None:
@@ -376,13 +383,15 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     return self if result is real else wrap(result)
 
 
-def _must_write_now(self: ndarray, other: Any) -> bool:
+def _must_write_now(spec: Spec, self: ndarray, other: Any) -> bool:
     storage = self._storage
     if storage is not None and (is_part_of_number(self) or storage.shared()):
         return True
     if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
         return True
-    if ready(self) is None or is_captured(self):
+    if ready(self) is None:
+        return updates_at_once(spec.op, self, (other,))
+    if is_captured(self):
         return False
     return type(other) not in OURS or ready(other) is not None
 
@@ -481,7 +490,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
 def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
     """`self **= exponent`."""
     row = power_row(self, exponent)
-    if row is None or ready(self) is not None or _must_write_now(self, exponent):
+    if row is None or ready(self) is not None or _must_write_now(spec, self, exponent):
         return inplace(spec, self, exponent)
     loop = dtypes.resolve(row, (dtype_of(self),))
     if not _fits(self, exponent, loop, shape_of(self)):

@@ -58,6 +58,8 @@ def siblings(
 
 def _is_small(node: Node) -> bool:
     """Whether a result takes next to no memory beside what it is computed from."""
+    if node.resident is not None:  # computed already, on a device: it reads nothing any more
+        return False
     size = size_of(node.shape)
     return size <= SMALL or (
         node.op.kind == "reduce" and SMALLER * size <= size_of(node.src[0].shape)

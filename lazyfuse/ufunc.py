@@ -43,6 +43,7 @@ from lazyfuse.recording import (
     wants_recording,
 )
 from lazyfuse.registry import OURS, pair
+from lazyfuse.updates import has_bits_of_its_own, updates_at_once
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
@@ -139,13 +140,27 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
                 return result
         return run(self._call, self._compute, args, kwargs)
 
+    def _has_bits_of_its_own(self, operands: Sequence[Any]) -> bool:
+        assert self._rows is not None
+        return has_bits_of_its_own(
+            self._rows[0], [x._small if type(x) is ndarray else x for x in operands]
+        )
+
     def _recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Any, ...]
     ) -> Any:
         """The call as recorded work; None if it should run at once."""
         assert self._rows is not None
         operands = [_as_operand(x) for x in args]
-        if not all(map(is_operand, operands)) or not wants_recording(operands):
+        if not all(map(is_operand, operands)):
+            return None
+        if not wants_recording(operands) and not self._has_bits_of_its_own(operands):
+            return None
+        if (
+            len(outs) == 1
+            and type(outs[0]) is ndarray
+            and updates_at_once(self._rows[0], outs[0], operands)
+        ):
             return None
         if not kwargs.keys() <= _SIMPLE:
             return None

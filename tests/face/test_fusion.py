@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, execute, report
+from lazyfuse import evaluate, execute, flush, report
 
 N = 50_000
 
@@ -288,3 +288,16 @@ def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(
         "['buffers', 'plans', 'programs']",
         "True",
     ], done.stderr
+
+
+def test_kernels_that_were_parted_for_their_length_stay_parted() -> None:
+    a = numpy.random.default_rng(7).uniform(1, 2, 40_000)
+    with np.options(flush_nodes=0, flush_bytes=0), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flush, "WORTH_A_LAUNCH", 1 << 62)
+        evaluate.clear_plans()
+        report.reset()
+        x, expected = np.array(a), a
+        for _ in range(600):
+            x, expected = x + 1.0, expected + 1.0
+        numpy.testing.assert_array_equal(x.to_numpy(), expected)
+    assert report.totals.kernels == 3

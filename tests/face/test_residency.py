@@ -52,6 +52,19 @@ def test_ten_statements_without_a_sink_copy_nothing_back_C8(memory: Memory) -> N
     assert memory.gathers == 1
 
 
+def test_sums_that_stay_there_are_fetched_beside_pending_ones_C8(memory: Memory) -> None:
+    a = values(1, (250, 200))
+    x = np.array(a)
+    total = (x * 2.0).sum(axis=0)
+    np.evaluate(total)
+    other, third = (x + 1.0).sum(axis=0), (x * 3.0).sum(axis=0)
+    gathers = memory.gathers
+    numpy.testing.assert_array_equal(total.to_numpy(), (a * 2.0).sum(axis=0))
+    assert memory.gathers == gathers + 1
+    numpy.testing.assert_array_equal(other.to_numpy(), (a + 1.0).sum(axis=0))
+    numpy.testing.assert_array_equal(third.to_numpy(), (a * 3.0).sum(axis=0))
+
+
 def test_nothing_is_uploaded_or_gathered_twice_C8_E4(memory: Memory) -> None:
     a = values()
     x = np.array(a)

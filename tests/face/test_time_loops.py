@@ -223,3 +223,25 @@ def test_intermediate_values_of_updates_are_not_kept() -> None:
         u[1:, :] -= 0.1 * (u[1:, :] * 3.0)
     frontier = evaluate._recorded.frontier()
     assert len(frontier) <= 1
+
+
+@pytest.mark.parametrize("shape", [(75, 40), (300, 400)])
+def test_what_an_update_wrote_is_not_read_by_kernels_that_compute_it_again(
+    shape: tuple[int, int],
+) -> None:
+    start = np.random.default_rng(0).normal(size=shape)
+
+    def turns(xp: Any) -> list[Any]:
+        u, v = xp.array(start), xp.array(start[::-1])
+        for turn in range(2):
+            v[:, 1:] += 1.25
+            u[:, 1:] -= 0.5 * v[:, 1:]
+            if turn % 2 == 0:
+                u, v = xp.clip(u, -4.0, 4.0), xp.clip(v, -4.0, 4.0)
+        return [np.asarray(u), np.asarray(v)]
+
+    expected = turns(np)
+    with lazyfuse.options(eager_below=0):
+        found = turns(lazyfuse)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert np.array_equal(ours, theirs)
