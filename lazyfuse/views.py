@@ -234,23 +234,34 @@ def is_lent(array: Array) -> bool:
     return isinstance(array.base, Holder)
 
 
-class Holder(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
-    """Lends memory to numpy arrays whose `base` then stops here.
+class Holder:
+    """Lends memory to numpy arrays whose `base` then stops here: a buffer of just their bytes.
 
-    A buffer over all that follows an address: a view of one costs a fifth of what NumPy's array
-    interface does.
+    NumPy takes the length of a base for what strides may reach. A view of a buffer costs a fifth of
+    what its array interface does.
     """
 
     keep: Any
     """What must live as long as the memory is lent."""
 
 
-_holder_at = Holder.from_address
+_HOLDERS: dict[int, Any] = {}  # by length: what makes a holder at an address
+_HOLDERS_LIMIT = 1024
+
+
+def _holder_of(length: int) -> Any:
+    found = _HOLDERS.get(length)
+    if found is None:
+        if len(_HOLDERS) >= _HOLDERS_LIMIT:
+            _HOLDERS.clear()
+        kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
+        found = _HOLDERS[length] = kind.from_address
+    return found
 
 
 def held(flat: Array, keep: Any) -> Array:
-    """An array over the memory of `flat` that keeps `keep` alive through a base of its own."""
-    holder = _holder_at(address(flat))
+    """An array over the packed memory of `flat` that keeps `keep` alive through its own base."""
+    holder = _holder_of(flat.nbytes)(address(flat))
     holder.keep = keep
     array: Array = np.ndarray(flat.shape, flat.dtype, holder, 0, flat.strides)
     if not flat.flags.writeable:

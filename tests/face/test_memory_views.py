@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +69,15 @@ def test_rules_that_numpy_refuses(eager_below: int | None) -> None:
             lf.copyto(lf.arange(3, dtype="u1"), 3, casting="equiv")
         lf.copyto(x, 3, casting="equiv")
         assert x.tolist() == [3] * 10
+
+
+@pytest.mark.parametrize("eager_below", [0, 32768])
+def test_strides_reach_no_further_than_the_memory(eager_below: int) -> None:
+    with lf.options(eager_below=eager_below):
+        x = lf.lib.stride_tricks.as_strided(lf.arange(100_000), (10, 10), (0, 0))
+        y = np.asarray(lf.arange(100_000) + 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for array, strides in ((x, (1 << 30, 1 << 20)), (y, (1 << 30,))):
+                with pytest.raises(ValueError, match="not compatible with available memory"):
+                    array.strides = strides
