@@ -61,12 +61,14 @@ def load(code: bytes, entry: str) -> Loaded:
     return Loaded(engine, address, len(code))
 
 
-def emit(text: str) -> bytes:
-    """Object code of LLVM text, for this CPU."""
+def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> bytes:
+    """Object code of LLVM text: for any CPU of this kind, or with the features of the named one."""
     llvm = linker()
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(
-        opt=2,
+        cpu=cpu,
+        features=features,
+        opt=optimise,
         reloc="static" if target.name.startswith("x86") else "default",  # as numba does
         codemodel="jitdefault",
         jit=True,

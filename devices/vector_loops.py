@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import vector_math
+from . import object_code, vector_math
 from .base import Array, DeviceError, Source
 from .environment import SETTINGS
 from .launching import address_of
@@ -107,20 +107,8 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
 
 def emit(text: str, cpu: str, features: str) -> bytes:
     """Object code of LLVM text for a CPU with these features."""
-    llvm = linker()
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(
-        cpu=cpu,
-        features=features,
-        opt=0,  # the functions take the time, and a loop is here the sooner
-        reloc="static" if target.name.startswith("x86") else "default",  # as numba does
-        codemodel="jitdefault",
-        jit=True,
-    )
-    try:
-        return bytes(machine.emit_object(llvm.parse_assembly(text)))
-    except RuntimeError as error:  # LLVM before 16 reads another text
-        raise DeviceError(f"[compile] LLVM text: {error}") from error
+    # the functions take the time, and a loop is here the sooner
+    return object_code.emit(text, cpu, features, optimise=0)
 
 
 _TEXT = """

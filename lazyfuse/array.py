@@ -161,11 +161,15 @@ def is_recordable(dtype: DType) -> bool:
     return dtype in CANONICAL
 
 
+MIDDLING = 8
+"""Up to so many times `eager_below` elements NumPy may do at once what is not worth recording."""
+
+
 def is_small(value: Array) -> bool:
     """Whether NumPy works on an array of that size at once: it moves single bytes fastest."""
     size = value.size
     large = options.eager_below
-    return size < large or (value.itemsize == 1 and size <= 8 * large and large > 1)
+    return size < large or (value.itemsize == 1 and size <= MIDDLING * large and large > 1)
 
 
 def wrap(value: Any) -> Any:

@@ -72,22 +72,6 @@ def _counted(
 
 # -------------------------------------------------------------------------------- bincount
 
-_SPAN = """
-low = int64(values[0])
-high = low
-for k in range(count):
-    value = int64(values[k])
-    low = value if value < low else low
-    high = value if value > high else high
-span[0] = low
-span[1] = high
-"""
-
-
-@functools.cache
-def _span_routine(code: str) -> routines.Routine:
-    return routines.Routine(f"span_{code}", ("count",), {"values": code, "span": "i8"}, _SPAN)
-
 
 @functools.cache
 def _bincount_routine(code: str) -> routines.Routine:
@@ -112,15 +96,11 @@ def _bincounted(values: Array, minlength: int) -> Array | None:
             return None
         last = int(np.flatnonzero(found)[-1]) + 1
         return _lengthened(found[:last].copy(), minlength)
-    span = _span_routine(code).ready()
-    if span is None:
+    ends = routines.extremes(values, _SHORTEST)
+    if ends is None:
         return None
-    starts, lengths = routines.spread(values.size, _SHORTEST)
-    ends = np.empty((len(starts), 2), np.int64)
-    places = np.stack([starts, 2 * np.arange(len(starts))], 1)
-    span((values, ends), lengths, places, work=values.size)
-    bins = int(ends.max()) + 1
-    if ends.min() < 0 or bins > max(_MOST, values.size >> 3):
+    bins = ends[1] + 1
+    if ends[0] < 0 or bins > max(_MOST, values.size >> 3):
         return None
     found = _counted(_bincount_routine(code), values, bins)
     return None if found is None else _lengthened(found, minlength)

@@ -109,22 +109,6 @@ _STEPS = {
 
 
 @functools.cache
-def _check_routine(index: str) -> routines.Routine:
-    """The lowest and the highest of `count` indices."""
-    body = """
-    low = int64(index[0])
-    high = low
-    for k in range(count):
-        at = int64(index[k])
-        low = at if at < low else low
-        high = at if at > high else high
-    found[0] = low
-    found[1] = high
-    """
-    return routines.Routine(f"check_{index}", ("count",), {"index": index, "found": "i8"}, body)
-
-
-@functools.cache
 def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routines.Routine:
     """Elements at `count` indices combined with values, one after the other."""
     kind = NAMES[code]
@@ -164,14 +148,11 @@ def _combined(step: str, real: Array, key: Any, value: Any) -> int | None:
         return None
     if np.may_share_memory(real, values) or np.may_share_memory(real, key):
         return None
-    check = _check_routine(index).ready()
     launch = _combine_routine(step, code, index, scalar).ready()
-    if check is None or launch is None or not values.flags.c_contiguous:
+    if not values.flags.c_contiguous:
         return None
-    starts, lengths = routines.spread(key.size, _FEWEST)
-    ends = np.empty((len(starts), 2), np.int64)
-    check((key, ends), lengths, np.stack([starts, 2 * np.arange(len(starts))], 1), work=key.size)
-    if ends.min() < -real.size or ends.max() >= real.size:
+    ends = routines.extremes(key, _FEWEST)
+    if ends is None or launch is None or ends[0] < -real.size or ends[1] >= real.size:
         return None
     return launch((real, key, values), (key.size, real.size))
 

@@ -227,6 +227,38 @@ def spread(count: int, shortest: int, most: int = 16) -> tuple[Array, Array]:
     return blocks(count, max(shortest, -(-count // most)))
 
 
+_EXTREMES = """
+low = int64(values[0])
+high = low
+for k in range(count):
+    value = int64(values[k])
+    low = value if value < low else low
+    high = value if value > high else high
+ends[0] = low
+ends[1] = high
+"""
+
+
+@functools.cache
+def _extremes_routine(code: str) -> Routine:
+    return Routine(f"extremes_{code}", ("count",), {"values": code, "ends": "i8"}, _EXTREMES)
+
+
+def extremes(values: Array, shortest: int) -> tuple[int, int] | None:
+    """The lowest and the highest of packed integers (at least one); None: not compiled yet.
+
+    `shortest`: elements that are worth a chunk.
+    """
+    find = _extremes_routine(values.dtype.str[1:]).ready()
+    if find is None:
+        return None
+    starts, lengths = spread(values.size, shortest)
+    ends = np.empty((len(starts), 2), np.int64)
+    places = np.stack([starts, 2 * np.arange(len(starts))], 1)
+    find((values, ends), lengths, places, work=values.size)
+    return int(ends.min()), int(ends.max())
+
+
 def together(calls: Sequence[Callable[[], object]]) -> None:
     """Make calls that drop the interpreter's lock, on all threads; the first error is raised."""
     pending = iter(calls)

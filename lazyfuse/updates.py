@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.array import CANONICAL, geometry, ndarray, options
+from lazyfuse.array import CANONICAL, MIDDLING, geometry, ndarray, options
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.storage import Storage
 from lazyfuse.views import Array
-
-MIDDLING = 8
-"""Blocks of up to so many times `eager_below` elements are updated at once where that is plain."""
 
 
 def is_for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) -> bool:
