@@ -1,4 +1,4 @@
-"""Compiles the record path with mypyc where a C compiler is there; elsewhere it stays Python.
+"""Compiles the record path where a C compiler is there; elsewhere Python does its work.
 
 `pip install .` and wheels compile; an editable installation stays Python, so that edits count,
 unless LAZYFUSE_COMPILE=1 asks for machine code (which is then used only as long as the sources are
@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import zlib
 from pathlib import Path
 
+import numpy as np
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-MODULES = ("beside", "core", "quick_calls", "quick_functions", "quick_geometry")
-"""What is compiled: modules of lazyfuse/ that depend on no frames and count no references."""
+HERE = Path("lazyfuse")
+SOURCES = {
+    "_native": sorted(str(path) for path in HERE.glob("native/*.[ch]")),
+    "_walk": ["lazyfuse/_walk.c"],
+}
+"""The modules of lazyfuse/ in C, and the files that each is made from."""
+
+TWINS = ("beside", "core", "quick_calls", "quick_functions", "quick_geometry")
+"""The modules that say in Python what these do: machine code is used beside no others."""
 
 NOTE = "lazyfuse: the record path stays pure Python: "
 
@@ -27,39 +36,30 @@ def wanted() -> bool:
     asked = os.environ.get("LAZYFUSE_COMPILE", "")
     if asked == "0" or sys.implementation.name != "cpython":
         return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):  # the C code counts on the lock
+        return False
     if {"editable_wheel", "develop"} & set(sys.argv):
         return asked == "1"
     return bool({"bdist_wheel", "build", "build_ext", "install"} & set(sys.argv))
 
 
 def extensions() -> list[Extension]:
-    """The C sources that mypyc makes of the modules; none where it cannot."""
+    """The modules in C."""
     if not wanted():
         return []
-    try:
-        from mypyc.build import mypycify
-
-        made: list[Extension] = mypycify(
-            [
-                "--config-file=",
-                "--cache-dir=build/mypyc_cache",
-                "--follow-imports=skip",
-                "--ignore-missing-imports",
-                *[f"lazyfuse/{name}.py" for name in MODULES],
-            ],
-            opt_level="3",
-            debug_level="0",
-            group_name="lazyfuse.native",  # the shared code lies in the package, as native__mypyc
+    # exact arithmetic only: no product is to be contracted with a sum
+    flags = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
+    return [
+        Extension(
+            f"lazyfuse.{name}",
+            [file for file in files if file.endswith(".c")],
+            depends=files,
+            include_dirs=[np.get_include()],
+            extra_compile_args=flags,
+            optional=True,  # no C compiler: a warning, not an error
         )
-    except (Exception, SystemExit) as error:  # mypycify ends the process where it fails
-        print(f"{NOTE}mypyc: {error!r}", file=sys.stderr)
-        return []
-    for extension in made:
-        extension.optional = True  # no C compiler: a warning, not an error
-        # what one compiler warns of must not keep another from building
-        flags = extension.extra_compile_args
-        extension.extra_compile_args = [flag for flag in flags if flag != "-Werror"]
-    return made
+        for name, files in SOURCES.items()
+    ]
 
 
 class Build(build_ext):
@@ -68,7 +68,7 @@ class Build(build_ext):
     def run(self) -> None:
         """As `build_ext.run`."""
         files = [Path(self.get_ext_fullpath(each.name)) for each in self.extensions]
-        record = Path(self.get_ext_fullpath(f"lazyfuse.{MODULES[0]}")).parent / "compiled.txt"
+        record = Path(self.get_ext_fullpath("lazyfuse._native")).parent / "compiled.txt"
         for each in (*files, record):  # of an earlier build, should this one fail
             each.unlink(missing_ok=True)
         super().run()
@@ -79,8 +79,10 @@ class Build(build_ext):
                 each.unlink(missing_ok=True)
         if missing or not files:
             return
-        sums = {name: zlib.crc32(Path(f"lazyfuse/{name}.py").read_bytes()) for name in MODULES}
-        record.write_text("".join(f"{name} {found}\n" for name, found in sums.items()))
+        made_from = [Path(each) for files in SOURCES.values() for each in files]
+        made_from += [HERE / f"{name}.py" for name in TWINS]
+        sums = {each.relative_to(HERE): zlib.crc32(each.read_bytes()) for each in made_from}
+        record.write_text("".join(f"{name.as_posix()} {found}\n" for name, found in sums.items()))
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": Build})

@@ -21,6 +21,10 @@ Where = tuple[
 ]  # code object and instruction offset: the user's source line, kept cheap
 
 
+LONGEST = 16
+"""Elements of the longest axis that a reduction over it may write out (see unroll.py)."""
+
+
 class Layout(NamedTuple):
     """An affine view of a flat buffer; offset and strides in elements."""
 
@@ -35,6 +39,7 @@ class Reduction(NamedTuple):
     axes: tuple[int, ...]
     keepdims: bool
     accumulator: np.dtype[Any]  # the dtype that elements are cast to before they are combined
+    short: int = 0  # elements that are combined, if they are so few that they may be written out
 
 
 class HostCall(NamedTuple):

@@ -8,7 +8,7 @@ and `Value`, which the passes rewrite. Imports nothing of users or devices.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.ops import Op
 from lazyfuse.codegen.shapes import crosses_itself
 
-# References to a node while `linearize` looks at it: the order list, the loop variable and the
+# References to a node while `walk` looks at it: the order list, the loop variable and the
 # argument of getrefcount. Whatever is beyond these and the graph's own edges is a holder outside.
 _OWN_REFERENCES = 3
 
@@ -43,6 +43,7 @@ class Value:
     origin: int
     output: bool = False
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
+    picks: tuple[int, ...] = ()  # of a view, before: per source axis the one place seen, or -1: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,20 @@ def _view_axes(
     return None if free else tuple(axes)
 
 
+Walked = tuple[list[Node], tuple[Any, ...], list[bool], dict[int, int], list[int]]
+"""The fields of a `Recording`, in order."""
+
+
 def linearize(roots: Sequence[Node]) -> Recording:
     """Order the pending graph below `roots` and derive its structural key.
 
     A node is `held` when it is a root or something outside the graph still refers to it.
     """
+    return Recording(*_walk(roots))
+
+
+def walk(roots: Sequence[Node]) -> Walked:
+    """What a `Recording` of the graph below `roots` holds."""
     nodes, index, edges = _order(roots)
     sizes: dict[int, int] = {0: -1, 1: 0}
     shapes: dict[Shape, tuple[int, ...]] = {}
@@ -175,7 +185,23 @@ def linearize(roots: Sequence[Node]) -> Recording:
         elif type(arg) is HostCall:
             arg = arg.name
         key.append((op.number, src, ids, node.dtype.char, arg, node.perm, keep))
-    return Recording(nodes, tuple(key), held, edges, list(sizes))
+    return nodes, tuple(key), held, edges, list(sizes)
+
+
+_walk: Callable[[Sequence[Node]], Walked] = walk
+
+
+def use(native: Any) -> None:
+    """Let a C module with the functions of lazyfuse/_walk.c walk; None: the text above."""
+    global _walk
+    if native is not None:
+        introduce(native)
+    _walk = walk if native is None else native.walk
+
+
+def introduce(native: Any) -> None:
+    """Tell the C module where it finds what it reads."""
+    native.setup(Node, Memory, Layout, HostCall, ops.SCALAR, ops.FULL, _arrangement)
 
 
 def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int, int]]:

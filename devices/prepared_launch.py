@@ -8,14 +8,82 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .base import Array, Launch
+from .native_threads import NativeThreads
 
 Run = Callable[[list[Array], tuple[Any, ...]], int]
 """`run(arrays, scalars)`: the IEEE flags, as `base.Program.launch` gives them."""
+
+
+native: Any = None
+"""A C module with the `rows` of lazyfuse/_walk.c; None: the text here."""
+
+
+def use(module: Any) -> None:
+    """Prepare launches by the C module from now on; None: by the text here."""
+    global native
+    native = module
+
+
+class Threads(Protocol):
+    """What says who runs chunks, and how (`launching.Work`)."""
+
+    native: NativeThreads
+
+    def helpers(self, work: float, chunks: int) -> int:
+        """As `launching.Work.helpers`."""
+
+    def chunks_address(self) -> int:
+        """As `launching.Work.chunks_address`."""
+
+
+def in_c(
+    launch: Launch, entry: int, weight: float, kinds: str, keep: object, work: Threads, slow: Run
+) -> Run:
+    """Runs of a launch by the C module. `slow` runs it where Python's threads have to help."""
+    count = len(launch.sizes)
+    template, columns = _table(launch)
+    rows = native.rows(
+        np.ndarray, template.tobytes(), columns, template.shape[1], kinds, entry, keep
+    )
+    if count == 1:
+        single: Run = rows
+        return single
+    additions = launch.elements * weight
+
+    def run(arrays: list[Array], scalars: tuple[Any, ...]) -> int:
+        helpers = work.helpers(additions, count)
+        if helpers <= 0:
+            found: int = rows(arrays, scalars, work.chunks_address(), 0, 0, 0)
+            return found
+        crew = work.native.crew(helpers)
+        if crew is None:
+            return slow(arrays, scalars)
+        share, loop = crew.loaded[0].address, work.chunks_address()
+        flags: int = rows(arrays, scalars, loop, share, crew.address, helpers)
+        return flags
+
+    return run
+
+
+def _table(launch: Launch) -> tuple[np.ndarray[Any, np.dtype[Any]], tuple[int, ...]]:
+    """The rows of a launch without the arrays' addresses, and where in a row these belong."""
+    count, rank = launch.sizes.shape
+    width = rank + sum([1 + len(strides) for strides in launch.strides])
+    table = np.zeros((count, width), dtype=np.int64)
+    table[:, :rank] = launch.sizes
+    column = rank
+    columns = []
+    for at, (array, strides) in enumerate(zip(launch.arrays, launch.strides, strict=True)):
+        table[:, column] = launch.offsets[:, at] * array.itemsize
+        table[:, column + 1 : column + 1 + len(strides)] = strides
+        columns.append(column)
+        column += 1 + len(strides)
+    return table, tuple(columns)
 
 
 def one_row(
@@ -57,16 +125,8 @@ def many_rows(
     `rows(memory, count, scalars, elements)` goes through `count` rows that follow `head` words.
     """
     count, rank = launch.sizes.shape
-    template = np.zeros(head + count * width, dtype=np.int64)
-    table = template[head:].reshape(count, width)
-    table[:, :rank] = launch.sizes
-    column = rank
-    columns = []
-    for at, (array, strides) in enumerate(zip(launch.arrays, launch.strides, strict=True)):
-        table[:, column] = launch.offsets[:, at] * array.itemsize
-        table[:, column + 1 : column + 1 + len(strides)] = strides
-        columns.append(column)
-        column += 1 + len(strides)
+    table, columns = _table(launch)
+    template = np.concatenate([np.zeros(head, dtype=np.int64), table.reshape(-1)])
     step = columns[1] - columns[0] if len(columns) > 1 else 1
     elements = launch.elements
     shape = count, width

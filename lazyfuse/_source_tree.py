@@ -2,25 +2,22 @@
 
 `codegen/` and `devices/` stand beside `lazyfuse/` in the repository and inside it once installed.
 Python started in the repository's root finds the checkout's `lazyfuse/` before the installed one;
-without this, `lazyfuse.codegen` would be missing there. Machine code (setup.py) lies beside the
-sources that it was made from, and Python would prefer it to newer ones: where a source has changed
-since, all of them are imported as sources. `lazyfuse/__init__.py` imports this module first.
+without this, `lazyfuse.codegen` would be missing there. Machine code (setup.py) is not used beside
+sources that are others than it was made from. `lazyfuse/__init__.py` imports this module first.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import sys
 import zlib
-from collections.abc import Sequence
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).parent
 RECORD = "compiled.txt"
-"""The file that says which sources machine code was made from: a name and a checksum per line."""
+"""The file that says what machine code was made from: a file and its checksum per line."""
 
 
 def complete(package: str = "lazyfuse") -> None:
@@ -29,52 +26,32 @@ def complete(package: str = "lazyfuse") -> None:
         sys.modules[package].__path__.append(str(HERE.parent))
 
 
-class Sources:
-    """A finder that finds the sources of modules whose machine code is not to be used."""
-
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.files = {f"lazyfuse.{name}": folder / f"{name}.py" for name in names}
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """As `importlib.abc.MetaPathFinder.find_spec`."""
-        file = self.files.get(name)
-        return None if file is None else importlib.util.spec_from_file_location(name, file)
-
-
-def compiled(folder: Path) -> list[str]:
-    """The modules in `folder` that machine code lies beside."""
-    found = {
-        file.name.partition(".")[0] for end in EXTENSION_SUFFIXES for file in folder.glob(f"*{end}")
-    }
-    return sorted(name for name in found if (folder / f"{name}.py").is_file())
-
-
 def why_not(folder: Path) -> str:
-    """Why the machine code in `folder` is not to be used; empty if it is."""
+    """Why machine code in `folder` is not to be used; empty if it is."""
     if os.environ.get("LAZYFUSE_COMPILED") == "0":
         return "LAZYFUSE_COMPILED=0"
     record = folder / RECORD
     if not record.is_file():
-        return "nothing says what the machine code was made from"
+        return "installed without machine code"
     for line in record.read_text().splitlines():
         name, checksum = line.split()
-        if str(zlib.crc32((folder / f"{name}.py").read_bytes())) != checksum:
-            return f"{name}.py has changed since it was compiled"
+        source = folder / name  # the C sources are not installed
+        if source.is_file() and str(zlib.crc32(source.read_bytes())) != checksum:
+            return f"{name} has changed since it was compiled"
     return ""
 
 
-def check() -> str:
-    """Leave machine code alone that is not to be used; why the record path is Python, if it is."""
-    names = compiled(HERE)
-    if not names:
-        return "installed without machine code"
-    reason = why_not(HERE)
-    if reason:
-        sys.meta_path.insert(0, Sources(HERE, names))
-    return reason
+def machine_code(name: str = "_native") -> ModuleType | None:
+    """The compiled module of that name; None where Python does its work."""
+    global WHY_PYTHON
+    if WHY_PYTHON:
+        return None
+    try:
+        return importlib.import_module(f"lazyfuse.{name}")
+    except ImportError as error:  # of another Python, or of a NumPy that is older than this one
+        WHY_PYTHON = f"{name}: {error}"
+        return None
 
 
 complete()
-WHY_PYTHON = check()
+WHY_PYTHON = why_not(HERE)

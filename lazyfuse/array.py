@@ -26,7 +26,7 @@ import numpy as np
 from lazyfuse import config, core, errstate, evaluate, residency
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
-from lazyfuse.core import SLOW, Core
+from lazyfuse.core import ARRAY_SLOTS, SLOW, Core
 from lazyfuse.core import is_thin as is_thin
 from lazyfuse.nodes import INSIDE as INSIDE
 from lazyfuse.nodes import caller as caller
@@ -44,6 +44,7 @@ from lazyfuse.storage import (
     is_countable,
     is_evaluated,
     leaf,
+    lender,
     own_value,
 )
 from lazyfuse.subclassing import Kind, kind_for_others
@@ -71,31 +72,13 @@ ERRSTATE_PLAIN = True
 """Whether NumPy's floating-point error state is its default: only then is recording plain."""
 
 options = config.options
-new: Any = Core.__new__
+new: Any = core.new
 
 
-class Places:
-    """Makes the array a sequence to C code: mypyc fills only a mapping's slots in `Core`.
-
-    The methods are found in `Core`, which comes first; these are never called.
-    """
-
-    __slots__ = ()
-
-    def __getitem__(self, key: Any) -> Any:
-        raise NotImplementedError
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-
-class ndarray(Core, Places, metaclass=Kind):  # noqa: N801  # NumPy's spelling
+class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
     """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ARRAY_SLOTS
 
     if TYPE_CHECKING:  # the slots are in core.py, where nothing is known of what they hold
         _base: ndarray | None  # the array that a view was made from
@@ -199,7 +182,7 @@ def wrap_shared(value: Any) -> Any:
         return value
     if type(value) is not np.ndarray:
         value = value.view(np.ndarray)
-    owner = LENT.get(id(terminal(value)))
+    owner = lender(terminal(value))
     if owner is not None:
         x = _known(value, owner)
         if x is not None:
@@ -299,7 +282,22 @@ def settle(x: ndarray) -> Array | None:
 def ready(x: ndarray) -> Array | None:
     """A real array with the values of `x`, if an operation on it should run at once."""
     small = x._small
-    if small is not None or (small := settle(x)) is not None:
+    if small is not None:
+        return small
+    storage = x._storage
+    if storage is not None and not storage.pinned:
+        if x._view.size >= options.eager_below:
+            return None
+        value = storage.node.value
+        if value is None:
+            return None
+        if value is storage.value and (reals := x._reals) is not None:
+            found = reals.get(x._ticket)  # the table is emptied when the values are replaced
+            if found is not None:
+                return found
+        del value  # `memory` counts who holds it
+        return real_view(x)
+    if (small := settle(x)) is not None:
         return small
     storage = x._storage
     if storage is None:
@@ -389,7 +387,8 @@ def gather(x: ndarray) -> Array:
             return small
         value = node.value
         assert value is not None, "evaluation left a node without a value"
-        LENT[id(terminal(value))] = x
+        if type(x) is ndarray:  # a scalar's memory is nobody's
+            LENT[id(terminal(value))] = x
         return value
     storage = x._storage
     if storage is None:  # deferred, or another thread has moved the array on since we looked
@@ -467,12 +466,17 @@ def export(x: ndarray) -> Array:
         return small.view()
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
-    storage = storage_of(x)
     with evaluate.held():
+        alone = x._node is not None  # no name for the node: `lend` counts who holds it
+        storage = storage_of(x)
         array = storage.lend()
-    pinned = settle(x)
+    pinned = settle(x) if storage.pinned else None
     if pinned is not None:
         return pinned.view()
+    node = storage.node
+    if alone and node.perm is None:  # all of it, in order
+        found: Array = np.ndarray(node.shape, node.dtype, array)
+        return found
     return place(x._view, array, address(x._view) - ORIGIN)
 
 

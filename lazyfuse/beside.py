@@ -1,6 +1,6 @@
 """Python's numbers beside arrays, as NumPy takes them: as arrays without axes, or as nodes.
 
-Owns the types of plain numbers and the two caches. Compiled by mypyc with core.py.
+Owns the types of plain numbers and the two caches.
 """
 
 from __future__ import annotations

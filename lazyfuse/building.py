@@ -15,7 +15,7 @@ def build_info() -> dict[str, str]:
     """Versions, and how the record path runs: "compiled", or "pure Python" and why.
 
     The record path is what every operation goes through: operators, ufuncs, indexing. Installed
-    where a C compiler is there, it is machine code (mypyc); the results are the same.
+    where a C compiler is there, it is machine code (C); the results are the same.
     """
     path = "compiled" if core.COMPILED else f"pure Python ({_source_tree.WHY_PYTHON})"
     return {

@@ -7,21 +7,27 @@ Never imports the array type: it speaks of nodes and numpy arrays.
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from sys import getrefcount
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from lazyfuse import (
+    _source_tree,
+    composite,
     config,
     errstate,
     floating,
     hardware,
+    matmul_tiles,
     outcomes,
     prepared,
     replays,
@@ -29,20 +35,21 @@ from lazyfuse import (
     residency,
     tracing,
 )
-from lazyfuse.codegen import interpret, ops
+from lazyfuse.codegen import ops
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Node, source_line, topological
-from lazyfuse.codegen.linearize import Recording, linearize
+from lazyfuse.codegen.linearize import Recording, linearize, use
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import Plan, make_plan
 from lazyfuse.codegen.shapes import size_of
+from lazyfuse.devices import prepared_launch
 from lazyfuse.devices.base import Device
 from lazyfuse.discrete import DiscreteRun
 from lazyfuse.errors import EvaluationError
 from lazyfuse.execute import Run
-from lazyfuse.flush import Pending
+from lazyfuse.flush import REDUCING, ROUNDS, Pending
 from lazyfuse.routines import counterpart
-from lazyfuse.siblings import siblings
+from lazyfuse.siblings import readers, siblings
 from lazyfuse.values import Abandoned, explain_failure
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -67,16 +74,26 @@ def held() -> AbstractContextManager[Any]:
 
 def evaluate(nodes: Sequence[Node], reason: str) -> None:
     """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
-    pending = [node for node in nodes if node.value is None]
-    if not pending:
+    if len(nodes) == 1 and nodes[0].value is not None:
         return
-    with held():
-        pending = [node for node in pending if node.value is None]
+    with tracing.Watched(lock) if tracing.listeners else lock:
+        pending = [node for node in nodes if node.value is None]
         if pending:
-            more = _recorded.companions(pending)
-            more += siblings(pending, _recorded.nodes, _recorded.frontier) if not more else []
-            _evaluate([*pending, *more], reason, pending)
-            _gather(pending, reason)
+            more = _recorded.companions(pending) if _recorded.overdue else []
+            if not more and len(_recorded.nodes) > 1:
+                more = siblings(pending, _recorded.nodes, _recorded.frontier)
+                if not more and reason == "export" and _are_read(pending):
+                    more = readers(pending, _recorded.nodes, _recorded.frontier)
+            _evaluate([*pending, *more] if more else pending, reason, pending)
+            for node in pending:
+                if node.value is None:
+                    _gather(pending, reason)
+                    break
+
+
+def _are_read(nodes: list[Node]) -> bool:
+    """Whether anybody but a storage, two lists and we ourselves holds one of the nodes."""
+    return any(getrefcount(node) > 5 for node in nodes)  # our name and the argument, too
 
 
 def compute(nodes: Sequence[Node], reason: str) -> None:
@@ -113,7 +130,24 @@ if hasattr(os, "register_at_fork"):
     )
 
 _recorded = Pending(compute)
-note_recorded = _recorded.note
+note_recorded: Callable[[Node], None] = _recorded.note
+
+
+def use_native(native: Any) -> None:
+    """Walk, note and launch by the C module of lazyfuse/_walk.c; None: by the Python text."""
+    global note_recorded
+    use(native)
+    prepared_launch.use(native)
+    note_recorded = _recorded.note
+    if native is not None:
+        names = vars(warnings), vars(composite)
+        rounds = ROUNDS, REDUCING
+        note_recorded = native.notes(_recorded, _recorded.note, ops.UPDATE, *names, *rounds)
+
+
+if not _source_tree.WHY_PYTHON:  # machine code is there and up to date
+    with suppress(ImportError):
+        use_native(importlib.import_module("lazyfuse._walk"))
 tracing.on_change(_recorded.listen)
 
 
@@ -147,20 +181,71 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
         return
-    device = _device(pending[0], reason)
-    found = few(pending[0], device) if len(pending) == 1 else None
-    if found is None and len(pending) == 1 and _is_lone_call(pending[0], device):
-        found = pending
+    usual = prepared.is_usual() and hardware.is_home()
+    if usual:
+        counters["evaluations"] += 1
+    else:
+        _device(pending[0], reason)
+    # first what is likelier: that one operation is NumPy's, that several ran before
+    early = not usual or len(_recorded.nodes) == 1
+    found = _directly(pending, usual) if early else None
+    recording = None
+    if usual and found is None:
+        recording = linearize(pending)
+        options = config.options
+        plan = _plans.get((recording.key, options.fusion, options.fusion_max_length))
+        if plan is not None and (plan.prepared or plan.replays):
+            again = prepared.run if plan.prepared else _replayed
+            raised = again(plan, recording, hardware.cpu(), reason)
+            if raised is not None:
+                counters["plan hits"] += 1
+                del recording  # what it alone kept is not pending any more
+                _recorded.settle()
+                for flags, operations in raised:
+                    floating.warn_for(flags, operations)
+                return
+    if not early and found is None:
+        found = _directly(pending, usual)
     if found is not None:
+        del recording
         _run_directly(found)
         return
-    recording = linearize(pending)
+    if recording is None:
+        recording = linearize(pending)
     try:
         raised = run_plan(plan_for(recording), recording, reason, wanted)
     finally:
+        del recording
         _recorded.settle()
     for flags, operations in raised:
         floating.warn_for(flags, operations)
+
+
+def _replayed(
+    plan: Plan, recording: Recording, device: Device, reason: str
+) -> prepared.Raised | None:
+    """Run a plan as it ran before; None if nothing was kept of it at this geometry."""
+    values, nodes = plan.graph.values, recording.nodes
+    for index in plan.bound:  # another device may have it: then that one runs the plan
+        if nodes[values[index].origin].resident is not None:
+            return None
+    kept = plan.replays
+    run = Run(plan, recording, device) if isinstance(kept, replays.Kept) and kept.found else None
+    if run is None or not replays.run_again(run):
+        return None
+    report.flushed(reason, plan, recording)
+    return run.raised
+
+
+def _directly(pending: list[Node], at_home: bool) -> list[Node] | None:
+    """What NumPy should simply do, one after the other; None if it is worth a plan."""
+    if len(pending) > 1:
+        return None
+    device = hardware.cpu() if at_home else hardware.current()
+    found = few(pending[0], device)
+    if found is None and pending[0].op is ops.HOST and _is_lone_call(pending[0], device):
+        return pending
+    return found
 
 
 def _device(node: Node, reason: str) -> Device:
@@ -302,7 +387,7 @@ def _run_node(node: Node) -> int:
             else:
                 perms = [source.perm for source in node.src]
                 arg = node.arg if op is not ops.HOST else counterpart(node.arg)
-                node.value = interpret.run_node(
+                node.value = matmul_tiles.run_node(
                     op, arg, node.shape, node.dtype, node.perm, values, perms
                 )
     except Exception as error:

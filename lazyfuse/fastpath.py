@@ -2,7 +2,7 @@
 
 Two cases are worth it: direct operands run in NumPy and the result is wrapped; plain recorded
 operands become a node. All else goes to operators.py. Importing this module installs them; where
-core.py was compiled, its operators do the same, and only what they need is told to them here.
+core.py has machine code, its operators do the same and are told here what they need.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if type(result) is Real:
     x = new(ndarray)
     x._small = result
     x._node = x._storage = x._base = None
-    x._thin = False
+    x._thin = thin
     return x
 return result
 """
@@ -51,15 +51,16 @@ _BINARY = """
 def {name}(self, other):
     small = self._small
     if small is not None:
-        if not self._thin:
+        thin = self._thin
+        if not thin or small.size < options.eager_below:
             kind = type(other)
             if kind is ndarray:
                 right = other._small
-                if right is None or other._thin:
+                if right is None or (thin or other._thin) and small.shape != right.shape:
                     return slow(spec, self, other, {swapped})
             elif kind is float or kind is int:
                 {FIND_NUMBER}
-                result = {call}
+                result = {expression} if numbers is None else {call}
                 {RETURN_DIRECT}
             elif kind in PLAIN:
                 right = other
@@ -144,7 +145,8 @@ _UNARY = """
 def {name}(self):
     small = self._small
     if small is not None:
-        if not self._thin:
+        thin = self._thin
+        if not thin or small.size < options.eager_below:
             result = function(small)
             {RETURN_DIRECT}
     return slow(spec, self)
@@ -265,13 +267,12 @@ def _later(name: str, make: Callable[..., Any], *arguments: Any) -> None:
 
 def _tell(spec: Spec) -> bool:
     """Whether `Core` has the operator as machine code; it is told what it needs for that."""
-    found = core.OPERATORS.get(spec.op.name) if core.COMPILED else None
-    if found is None:
+    if not core.COMPILED:
         return False
-    found.spec, found.op, found.loops = spec, spec.op, spec.loops
-    found.slow = operators.unary if spec.op.nin == 1 else operators.binary
-    found.slow_inplace = operators.inplace
-    return True
+    op = spec.op
+    slow = operators.unary if op.nin == 1 else operators.binary
+    told = core.NATIVE.operator(op.name, op.ufunc, spec, op, spec.loops, slow, operators.inplace)
+    return bool(told)
 
 
 def _install() -> None:
@@ -321,6 +322,11 @@ def _install_special() -> None:
         return operators.divide_with_rest(self, other, True)
 
     def __matmul__(self: ndarray, other: Any) -> Any:
+        small = self._small
+        if small is not None and type(other) is ndarray and small.dtype in NUMBERS:
+            right = other._small
+            if right is not None and right.dtype in NUMBERS:
+                return wrap(small @ right)
         return operators.contract(self, other, False)
 
     def __rmatmul__(self: ndarray, other: Any) -> Any:

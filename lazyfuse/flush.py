@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from weakref import ref
 
 from lazyfuse import composite, config, parameters, tracing
-from lazyfuse.codegen.graph import Node, Where, topological
+from lazyfuse.codegen.graph import Node, Where, source_line, topological
 from lazyfuse.codegen.ops import UPDATE
 from lazyfuse.errstate import Place
 
@@ -20,6 +20,8 @@ WORTH_A_LAUNCH = 1 << 18
 # A loop is one when a line has come round this often since somebody last looked: short inner loops
 # (Horner's rule, three components) fuse as a whole, long ones keep one structure per iteration.
 ROUNDS = 8
+# Of turns that reduce fewer do: their results tend to be looked at, and what they read stays alive.
+REDUCING = 3
 # Turns of elementwise work stay in registers when several of them run as one kernel: again `ROUNDS`
 # of them, or as many as take so many operations.
 TOGETHER = 128
@@ -37,6 +39,8 @@ class Pending:
     """The operations recorded since the last flush."""
 
     __slots__ = (
+        "due",
+        "due_for",
         "elements",
         "elements_due",
         "evaluate",
@@ -50,8 +54,10 @@ class Pending:
         "overdue",
         "place",
         "plain",
+        "reducing",
         "rounds",
         "steady",
+        "waiting",
     )
 
     def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
@@ -64,9 +70,12 @@ class Pending:
         self.steady: set[int] = set()  # lines of loops that look at something in every turn
         self.overdue = False  # whether one of these has come and was not evaluated
         self.plain = True  # whether all pending work is elementwise
+        self.reducing = False  # whether pending work contains a reduction
         self.last = 0  # the line of the newest node
+        self.waiting = 0  # the line that came round in the middle of an expression
         self.looping = False  # while a loop's own flush runs
         self.elements = 0
+        self.due = self.due_for = (0, 0)  # when to look again where nothing is pending; options
         self.plan_check()
 
     def note(self, node: Node) -> None:
@@ -78,16 +87,22 @@ class Pending:
             line = line_of(where)
             if not composite.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
-                if rounds > ROUNDS:
+                if rounds > (REDUCING if self.reducing else ROUNDS):
                     self.overdue = self.overdue or line in self.steady
                     due = not self.plain or rounds % ROUNDS == 1 or len(self.nodes) >= TOGETHER
+                    due = due or self.waiting != 0
                     if due and line in self.lines and self.elements >= WORTH_A_LAUNCH:
-                        self.come_round(node)
+                        if self.waiting != line and _is_inside(node):
+                            self.waiting = self.waiting or line
+                        else:
+                            self.come_round(node)
                 self.lines.add(line)
             self.last = line
         self.nodes.append(ref(node))
         if node.op.kind != "map":
             self.plain = False
+            if node.op.kind == "reduce":
+                self.reducing = True
         size = 1
         for length in node.arg.shape if node.op is UPDATE else node.shape:
             size *= length
@@ -129,6 +144,9 @@ class Pending:
             self.nodes_due = due
         self.nodes_planned = self.nodes_due
         self.elements_due = self.elements + max(options.flush_bytes, 1 << 20) // 8
+        if not self.nodes and not self.elements:
+            self.due = self.nodes_planned, self.elements_due
+            self.due_for = options.flush_nodes, options.flush_bytes
         self.listen()
 
     def listen(self) -> None:
@@ -170,14 +188,24 @@ class Pending:
             if node is not None and node.value is None and node.resident is None:
                 left.append(node)
                 kept.append(each)
+        node = None  # a name would keep it
         self.nodes = kept
         self.elements = 0
         self.lines.clear()
         self.plain = True
+        self.reducing = False
         self.overdue = False
-        self.plan_check()
+        self.waiting = 0
+        if left or self.due_for != (config.options.flush_nodes, config.options.flush_bytes):
+            self.plan_check()
+        else:
+            self.nodes_planned, self.elements_due = self.due
+            self.nodes_due = 0 if tracing.records else self.nodes_planned
         if not self.looping:
-            self.keep_rounds(left)
+            if left or self.steady:
+                self.keep_rounds(left)
+            else:
+                self.rounds.clear()
 
     def keep_rounds(self, left: Sequence[Node]) -> None:
         """After a sink: a line counts the turns whose work was left undone."""
@@ -233,7 +261,19 @@ class Pending:
 
 def line_of(where: Where) -> int:
     """A source line as a number: hashing a code object would hash its text."""
-    return (id(where[0]) << 20) + where[1]
+    return (id(where[0]) << 16) + where[1]  # objects lie 16 bytes apart
+
+
+def _is_inside(newest: Node) -> bool:
+    """Whether an operand is an intermediate result of the same statement: evaluated before
+    `newest`, it would be stored for nothing.
+    """
+    for source in newest.src:
+        if source.value is None and source.op.kind == "map" and source.resident is None:
+            first, second = source.where, newest.where
+            if first is not None and second is not None and first[0] is second[0]:
+                return source_line(first)[:2] == source_line(second)[:2]
+    return False
 
 
 def _is_pending(node: Node | None) -> bool:

@@ -474,8 +474,8 @@ _COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy_
 _PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__, __sizeof__)
 
 
-_BEHIND = {"__len__": "length", "__delitem__": "del_item"}
-"""Methods that `Core` has; compiled, it calls ours for what is not quick."""
+_BEHIND = {"__len__": "length", "__delitem__": "del_item", "to_numpy": "export"}
+"""Methods that `Core` has in C; it calls ours for what is not quick."""
 
 
 def install(functions: Mapping[str, Method]) -> None:

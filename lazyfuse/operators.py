@@ -47,7 +47,7 @@ from lazyfuse.errors import refuses_ours
 from lazyfuse.naming import are_scalars, name_steps
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
-from lazyfuse.updates import has_bits_of_its_own, is_for_update, updates_at_once
+from lazyfuse.updates import has_bits_of_its_own, is_for_update, updates_at_once, was_updated
 from lazyfuse.views import Array, DType, keep_order, result_order
 
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
@@ -367,6 +367,8 @@ def _checked_power(first: Any, second: Any, loop: dtypes.Loop) -> Op | None:
 def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     """`self op= other`, whatever the two are."""
     assert spec.inplace is not None
+    if was_updated(spec.op, spec.inplace, self, other):
+        return self
     if DEFERRED and (found := deferred_inplace(spec, self, other)) is not None:
         return found
     if type(other) in (list, tuple):

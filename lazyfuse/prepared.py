@@ -8,9 +8,9 @@ results), other devices, listeners, failures. Knows nodes and numpy arrays, neve
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -76,73 +76,100 @@ def suits(plan: Plan) -> bool:
     return all(type(step) is KernelStep and not step.targets for step in plan.steps)
 
 
+_switches: dict[str, bool] = {}
+_usual = False
+
+
 def is_usual() -> bool:
     """Whether nobody wants to look at kernels while they run, and everything may be kept."""
-    options = config.options
-    if tracing.listeners or options.validate or options.debug or options.report:
-        return False
-    return bool(
-        options.prepared and options.ready_limit and options.program_limit and options.plan_limit
-    )
+    return _usual and not tracing.listeners
 
 
-def _key(plan: Plan, recording: Recording) -> tuple[Any, ...] | None:
-    """Sizes and strides of what a run begins with; None if that is not all in host memory."""
-    values = plan.graph.values
+def _watch(name: str, wanted: bool) -> None:
+    def look(value: object) -> None:
+        global _usual
+        _switches[name] = bool(value) is wanted
+        _usual = all(_switches.values())
+
+    config.on_change(name, look)
+
+
+for _name in ("prepared", "ready_limit", "program_limit", "plan_limit"):
+    _watch(_name, True)
+for _name in ("validate", "debug", "report"):
+    _watch(_name, False)
+
+
+class Kept(dict[Any, Prepared]):
+    """What is kept of a plan, by geometry, with what holds for all geometries."""
+
+    __slots__ = ("operands", "results", "size")
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        values = plan.graph.values
+        self.size = len(values)
+        # of each operand: its place among the nodes, its number, whether its buffer may be taken
+        self.operands = tuple(
+            [
+                (values[i].origin, i, values[i].op is ops.LEAF and values[i].shape != ())
+                for i in plan.bound
+            ]
+        )
+        self.results = tuple([(values[i].origin, i) for i in plan.outputs])
+
+
+def _bind(kept: Kept, recording: Recording) -> tuple[tuple[Any, ...], list[Any]] | None:
+    """Sizes and strides of what a run begins with, and its values.
+
+    None where something does not lie in host memory, or where an operand dies in this run, so that
+    a result may take its buffer.
+    """
     nodes = recording.nodes
-    found: list[Any] = recording.sizes.copy()
-    for index in plan.bound:
-        node = nodes[values[index].origin]
+    edges = recording.edges
+    env: list[Any] = [None] * kept.size
+    key: list[Any] = recording.sizes.copy()
+    for origin, index, is_array in kept.operands:
+        node = nodes[origin]
         value = node.value
         if value is None or node.resident is not None:
             return None
-        found.append(value.strides)
-    return tuple(found)
+        # the recording's list, our name and getrefcount's argument
+        if is_array and getrefcount(node) <= edges.get(id(node), 0) + 3:
+            return None
+        key.append(value.strides)
+        env[index] = value
+    return tuple(key), env
 
 
 def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised | None:
     """Run a plan as it ran before; None if `Run` has to."""
     kept = plan.prepared
-    if not kept or not is_usual():
+    if type(kept) is not Kept or not is_usual():
         return None
-    key = _key(plan, recording)
-    found: Prepared | None = kept.get(key)
-    if found is None or found.device is not device or _gives(plan, recording):
+    bound = _bind(kept, recording)
+    if bound is None:
+        return None
+    found: Prepared | None = kept.get(bound[0])
+    if found is None or found.device is not device:
         return None
     try:
-        raised = _launch(found, plan, recording)
+        raised = _launch(found, kept, plan, recording, bound[1])
     except DeviceError:
         return None  # nothing has been written but new arrays
     report.flushed(reason, plan, recording)
     return raised
 
 
-def _gives(plan: Plan, recording: Recording) -> bool:
-    """Whether some operand dies in this run, so that a result may take its buffer."""
-    edges = recording.edges
-    count = sys.getrefcount
-    values = plan.graph.values
-    for index in plan.bound:
-        value = values[index]
-        if value.op is ops.LEAF and value.shape:
-            node = recording.nodes[value.origin]
-            # the recording's list, our name and getrefcount's argument
-            if count(node) <= edges.get(id(node), 0) + 3:
-                return True
-    return False
-
-
-def _launch(prepared: Prepared, plan: Plan, recording: Recording) -> Raised:
-    values = plan.graph.values
+def _launch(
+    prepared: Prepared, kept: Kept, plan: Plan, recording: Recording, env: list[Any]
+) -> Raised:
     nodes = recording.nodes
-    env: list[Any] = [None] * len(values)
-    for index in plan.bound:
-        env[index] = nodes[values[index].origin].value
     raised: Raised = []
     device = prepared.device
     empty = device.empty
     for launch in prepared.launches:
-        inputs = [env[index] for index in launch.inputs]
+        arrays = [env[index] for index in launch.inputs]
         outputs = []
         for made in launch.made:
             if made.donor < 0:
@@ -152,11 +179,12 @@ def _launch(prepared: Prepared, plan: Plan, recording: Recording) -> Raised:
             else:
                 array = env[made.donor]
             outputs.append(array)
-        scalars = tuple([env[index][()] for index in launch.scalars])
+        arrays += outputs
+        scalars = tuple([env[index][()] for index in launch.scalars]) if launch.scalars else ()
         if launch.lowered is None:
-            bits = launch.start(inputs + outputs, scalars)
+            bits = launch.start(arrays, scalars)
         else:
-            bits = _with_temporaries(launch, launch.lowered, inputs + outputs, scalars, empty)
+            bits = _with_temporaries(launch, launch.lowered, arrays, scalars, empty)
         if bits and floating.is_wanted(bits):
             raised += _told(launch, Run(plan, recording, device), env, bits, outputs)
         for made, array in zip(launch.made, outputs, strict=True):
@@ -164,8 +192,8 @@ def _launch(prepared: Prepared, plan: Plan, recording: Recording) -> Raised:
         for index in launch.last:
             env[index] = None
         report.ran_again(device, launch.language, launch.operations)
-    for index in plan.outputs:
-        node = nodes[values[index].origin]
+    for origin, index in kept.results:
+        node = nodes[origin]
         node.value = env[index]
         node.src = ()
     return raised
@@ -199,6 +227,17 @@ def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Arr
 # ------------------------------------------------------------------------------------ preparing
 
 
+def _key(kept: Kept, recording: Recording) -> tuple[Any, ...] | None:
+    """The key of `_bind`, whether operands die or not."""
+    found: list[Any] = recording.sizes.copy()
+    for origin, _, _ in kept.operands:
+        node = recording.nodes[origin]
+        if node.value is None or node.resident is not None:
+            return None
+        found.append(node.value.strides)
+    return tuple(found)
+
+
 def learn(plan: Plan, recording: Recording, run: Run) -> None:
     """After a run: keep what it decided, if the next one at these sizes would decide the same."""
     kept = plan.prepared
@@ -207,14 +246,15 @@ def learn(plan: Plan, recording: Recording, run: Run) -> None:
     if not kept and not suits(plan):
         plan.prepared = None
         return
-    key = _key(plan, recording)
+    if type(kept) is not Kept:
+        kept = plan.prepared = Kept(plan)
+    key = _key(kept, recording)
     if key is None or key in kept:
         return
     launches = []
     env: dict[int, Array] = {}
-    values = plan.graph.values
-    for index in plan.bound:
-        value = recording.nodes[values[index].origin].value
+    for origin, index, _ in kept.operands:
+        value = recording.nodes[origin].value
         assert value is not None, "a key was made of it"
         env[index] = value
     for step, last in zip(plan.steps, plan.lifetimes.last, strict=True):

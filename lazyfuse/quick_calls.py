@@ -1,7 +1,6 @@
 """Calls of ufuncs that are quick: on direct arrays and numbers, and as met before on recorded ones.
 
-Owns `UfuncCore`, the base of `ufunc` (ufunc.py), which has all the rest. Compiled by mypyc with
-core.py.
+Owns `UfuncCore`, the base of `ufunc` (ufunc.py), which has all the rest. In C: native/ufunc.c.
 """
 
 from __future__ import annotations
@@ -10,16 +9,8 @@ from typing import Any, Final
 
 from lazyfuse.beside import PLAIN, WEAK, constant, number
 from lazyfuse.codegen.graph import Node
-from lazyfuse.core import NOTE, OPTIONS, REAL, SLOW, Core, alone, direct
+from lazyfuse.core import COMPILED, NATIVE, NOTE, OPTIONS, REAL, SLOW, Core, alone, direct, new
 from lazyfuse.nodes import caller
-
-try:
-    from mypy_extensions import mypyc_attr
-except ImportError:  # mypyc reads it; to Python it is nothing
-
-    def mypyc_attr(**traits: Any) -> Any:  # type: ignore[misc]
-        """As in `mypy_extensions`."""
-        return lambda kind: kind
 
 
 class Absent:
@@ -36,7 +27,6 @@ BESIDE: Final = frozenset(
 """Ufuncs whose operands have one dtype: a number beside an array is an array of that dtype."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class UfuncCore:
     """A ufunc: what it calls, and the calls that are quick."""
 
@@ -73,7 +63,7 @@ class UfuncCore:
                             result = self._compute(small)
                             if type(result) is not REAL:
                                 return _parts(result)
-                            made = Core.__new__(SLOW.array)
+                            made = new(SLOW.array)
                             made._small = result
                             made._node = None
                             made._storage = None
@@ -116,7 +106,7 @@ class UfuncCore:
                     result = self._call(left, right)
                     if type(result) is not REAL:
                         return _parts(result)
-                    made = Core.__new__(SLOW.array)
+                    made = new(SLOW.array)
                     made._small = result
                     made._node = None
                     made._storage = None
@@ -210,3 +200,14 @@ def _parts(result: Any) -> Any:
     if type(result) is tuple:
         return tuple([direct(each) if type(each) is REAL else each for each in result])
     return result
+
+
+def adopt(kind: Any) -> Any:
+    """Decorator of `ufunc`: where machine code calls its objects, Python is told so."""
+    if COMPILED:
+        NATIVE.adopt_ufunc(kind)
+    return kind
+
+
+if COMPILED:
+    globals()["UfuncCore"] = NATIVE.UfuncCore

@@ -1,7 +1,7 @@
 """Calls of NumPy's functions that are quick: on direct arrays, plain values, and lists of both.
 
 Owns the check that comes before everything else, and how results become ours. `shortcuts.py` says
-which functions are called so. mypyc compiles this module with core.py, under the same rules.
+which functions are called so. In C: native/functions.c, for what gives no views.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from lazyfuse.beside import PLAIN
-from lazyfuse.core import OPTIONS, REAL, SLOW, Core, direct
+from lazyfuse.core import COMPILED, NATIVE, OPTIONS, REAL, SLOW, Core, direct
 
 SIMPLE: Final[Any] = frozenset(
     (int, float, complex, bool, type(None), str, type, type(np.dtype("f8")))
@@ -36,14 +36,14 @@ ABOVE: Final = Bindings()
 
 
 def is_simple(value: Any) -> bool:
-    """Whether an argument is plain: a value, a dtype, or a tuple of integers and None."""
+    """Whether an argument is plain: a value, a dtype, or a tuple of numbers and None."""
     kind = type(value)
     if kind in SIMPLE:
         return True
     if kind is tuple:
         for item in value:
             inner = type(item)
-            if inner is not int and item is not None:
+            if inner is not int and inner is not float and item is not None:
                 return False
         return True
     return kind in PLAIN
@@ -194,6 +194,8 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
     `spreads`: its operands are broadcast, so thin ones (a row and a column) may give much.
     `views`: its result may be an operand, or look at the memory of one.
     """
+    if COMPILED and not views:
+        return NATIVE.any_arrays(theirs, ours, spreads, most)
     array = SLOW.array
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -358,3 +360,9 @@ def _is_small(shape: Any) -> bool:
             return False
         size *= length
     return bool(size < OPTIONS.eager_below)
+
+
+if COMPILED:
+    NATIVE.bind("simple", SIMPLE | PLAIN)
+    NATIVE.bind("adopted", adopted)
+    globals().update({each: getattr(NATIVE, each) for each in ("first_array", "method")})

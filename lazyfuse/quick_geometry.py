@@ -1,13 +1,13 @@
 """Shapes, dtypes and other shapes of arrays: for the properties and methods that ask for them.
 
-Attributes.py and methods.py make them so. Compiled by mypyc with core.py, under the same rules.
+Attributes.py and methods.py make them so.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from lazyfuse.core import SLOW, Core, direct
+from lazyfuse.core import COMPILED, NATIVE, SLOW, Core, direct, new
 
 
 def reshaped(self: Core, shape: tuple[Any, ...]) -> Any:
@@ -31,7 +31,7 @@ def get_transposed(self: Core) -> Any:
     small = self._small
     if small is None:
         return SLOW.transposed(self)
-    x = Core.__new__(SLOW.array)
+    x = new(SLOW.array)
     x._small = small.T
     x._node = None
     x._storage = None
@@ -69,3 +69,8 @@ def get_size(self: Core) -> Any:
     """How many elements an array has."""
     small = self._small
     return small.size if small is not None else SLOW.geometry(self).size
+
+
+if COMPILED:
+    _names = ("get_dtype", "get_ndim", "get_shape", "get_size", "get_transposed")
+    globals().update({each: getattr(NATIVE, each) for each in _names})

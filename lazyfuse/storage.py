@@ -16,7 +16,18 @@ import numpy as np
 from lazyfuse import evaluate, hardware, residency
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Memory, Node
-from lazyfuse.views import Array, DType, Perm, address, held, is_lent, terminal, window
+from lazyfuse.views import (
+    Array,
+    DType,
+    Holder,
+    Perm,
+    address,
+    held,
+    held_twice,
+    is_lent,
+    terminal,
+    window,
+)
 
 
 class Block(Memory):
@@ -151,7 +162,8 @@ class Storage:
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
         if not is_lent(flat):
             flat = held(flat, value)
-        self.forget_reals()
+        if self.reals:
+            self.forget_reals()
         self.flat = flat
         self.origin = address(flat)
         self.picks = 0
@@ -202,7 +214,10 @@ class Storage:
         """The flat memory for a write that happens at once."""
         self.force(reason)
         self.detach()
-        residency.forget(self.node)
+        node = self.node
+        if node.resident is not None:
+            residency.forget(node)
+        del node  # `memory` counts who holds it
         flat = self.memory()
         assert flat is not None
         return flat
@@ -219,14 +234,37 @@ class Storage:
 
     def lend(self) -> Array:
         """The flat memory as an array that people outside may keep: from now on it is shared."""
+        if self.value is None and self.roots is None:
+            found = self._lend_first()
+            if found is not None:
+                return found
         flat = self.writable("export")
-        if self.shared() and self.roots is not None:
-            for root in self.roots:
+        roots = self.roots
+        if roots is not None and self.shared():
+            for root in roots:
                 if is_lent(root.array) and root.array.shape == flat.shape:
                     return root.array
         array = held(flat, flat)
-        self.roots = [*(self.roots or ()), Root(array, 1)]  # 1: the root's slot
-        LENT[id(array)] = self
+        lent = Root(array, 1)  # 1: the root's slot
+        self.roots = [lent] if self.roots is None else [*self.roots, lent]
+        base: Any = array.base
+        base.owner = weakref.ref(self)
+        return array
+
+    def _lend_first(self) -> Array | None:
+        """As `lend`, for values that have just been computed and that nobody else wants."""
+        if self.node.value is None:
+            evaluate.evaluate([self.node], "export")
+        node = self.node
+        if getrefcount(node) > 3 or node.resident is not None:  # the slot, our name, the argument
+            return None
+        value = own_value(node)
+        if not (value.flags.c_contiguous and value.flags.writeable) or is_lent(value):
+            return None
+        self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
+        self.picks = 0
+        self.value = value  # last: other threads take it as the sign that all is there
+        self.roots = [Root(array, 1)]  # 1: the root's slot
         return array
 
     def read(self) -> Node:
@@ -246,6 +284,13 @@ class Storage:
 
 LENT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """id of the numpy array at the end of a chain of bases -> the storage (or array) it belongs to."""
+
+
+def lender(last: Array) -> Any:
+    """The storage or array of ours whose memory ends in `last` (`views.terminal`), or None."""
+    base: Any = last.base
+    owner = base.owner if isinstance(base, Holder) else None
+    return LENT.get(id(last)) if owner is None else owner()
 
 
 def foreign(array: Array) -> Storage | None:

@@ -31,7 +31,7 @@ from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.complexes import COMPLETED
 from lazyfuse.naming import name_steps
 from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, order_of
-from lazyfuse.quick_calls import BESIDE, UfuncCore
+from lazyfuse.quick_calls import BESIDE, UfuncCore, adopt
 from lazyfuse.quick_functions import is_simple
 from lazyfuse.recording import (
     host,
@@ -78,6 +78,7 @@ class _Documentation:
         del instance.__dict__["__doc__"]
 
 
+@adopt
 class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)

@@ -151,9 +151,16 @@ def result_order(shape: Shape, operands: Sequence[Array]) -> Perm:
     if rank < 2:
         return None
     for array in operands:
-        if not falls(array.strides):
+        if not falls(array.strides) and not _falls_where_long(array.strides, array.shape):
             return _sorted_order(shape, operands)
     return None
+
+
+@lru_cache(maxsize=1024)
+def _falls_where_long(strides: tuple[int, ...], shape: Shape) -> bool:
+    """As `falls`, for the axes that have a say: neither of length one nor repeated."""
+    sides = zip(strides, shape, strict=True)
+    return falls([stride for stride, length in sides if length != 1 and stride])
 
 
 def _sorted_order(shape: Shape, operands: Sequence[Array]) -> Perm:
@@ -244,29 +251,49 @@ class Holder:
     keep: Any
     """What must live as long as the memory is lent."""
 
+    owner: Any = None
+    """A weak reference to the storage whose memory was lent to people outside; None: our own."""
+
 
 _HOLDERS: dict[int, Any] = {}  # by length: what makes a holder at an address
 _HOLDERS_LIMIT = 1024
 
 
 def _holder_of(length: int) -> Any:
-    found = _HOLDERS.get(length)
-    if found is None:
-        if len(_HOLDERS) >= _HOLDERS_LIMIT:
-            _HOLDERS.clear()
-        kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
-        found = _HOLDERS[length] = kind.from_address
+    if len(_HOLDERS) >= _HOLDERS_LIMIT:
+        _HOLDERS.clear()
+    kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
+    found = _HOLDERS[length] = kind.from_address
     return found
 
 
 def held(flat: Array, keep: Any) -> Array:
     """An array over the packed memory of `flat` that keeps `keep` alive through its own base."""
-    holder = _holder_of(flat.nbytes)(address(flat))
+    length = flat.nbytes
+    holder = (_HOLDERS.get(length) or _holder_of(length))(address(flat))
     holder.keep = keep
     array: Array = np.ndarray(flat.shape, flat.dtype, holder, 0, flat.strides)
     if not flat.flags.writeable:
         array.flags.writeable = False
     return array
+
+
+def held_twice(flat: Array, keep: Any, owner: Any) -> tuple[Array, Array, int]:
+    """`held(flat, keep)`, `held` of that on behalf of `owner`, for others, and their address.
+
+    `flat` is writeable.
+    """
+    length = flat.nbytes
+    make = _HOLDERS.get(length) or _holder_of(length)
+    start = address(flat)
+    holder = make(start)
+    holder.keep = keep
+    inner: Array = np.ndarray(flat.shape, flat.dtype, holder)
+    holder = make(start)
+    holder.keep = inner
+    holder.owner = owner
+    outer: Array = np.ndarray(flat.shape, flat.dtype, holder)
+    return inner, outer, start
 
 
 def window(array: Array) -> tuple[Array, int] | None:

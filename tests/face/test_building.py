@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import zlib
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,17 @@ import pytest
 import lazyfuse
 from lazyfuse import _source_tree, core
 
-SUFFIX = EXTENSION_SUFFIXES[0]
-
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a source, the machine code that was made from it, and the code they share."""
+    """A folder with sources, and the note of what machine code there was made from."""
     monkeypatch.delenv("LAZYFUSE_COMPILED", raising=False)
-    (tmp_path / "core.py").write_text("made_from = 'source'\n")
-    (tmp_path / f"core{SUFFIX}").write_bytes(b"machine code")
-    (tmp_path / f"native__mypyc{SUFFIX}").write_bytes(b"machine code")
-    checksum = zlib.crc32((tmp_path / "core.py").read_bytes())
-    (tmp_path / _source_tree.RECORD).write_text(f"core {checksum}\n")
+    (tmp_path / "native").mkdir()
+    lines = []
+    for name in ("core.py", "native/array.c"):
+        (tmp_path / name).write_text(f"the text of {name}\n")
+        lines.append(f"{name} {zlib.crc32((tmp_path / name).read_bytes())}\n")
+    (tmp_path / _source_tree.RECORD).write_text("".join(lines))
     return tmp_path
 
 
@@ -42,18 +40,23 @@ def test_version_on_the_command_line() -> None:
 
 
 def test_machine_code_of_these_sources_is_used(built: Path) -> None:
-    assert _source_tree.compiled(built) == ["core"]
     assert _source_tree.why_not(built) == ""
 
 
-def test_machine_code_of_other_sources_is_not(built: Path) -> None:
-    (built / "core.py").write_text("made_from = 'newer source'\n")
-    assert "core.py has changed" in _source_tree.why_not(built)
+def test_machine_code_is_used_where_its_sources_are_not_installed(built: Path) -> None:
+    (built / "native" / "array.c").unlink()
+    assert _source_tree.why_not(built) == ""
+
+
+@pytest.mark.parametrize("name", ["core.py", "native/array.c"])
+def test_machine_code_of_other_sources_is_not(built: Path, name: str) -> None:
+    (built / name).write_text("newer text\n")
+    assert f"{name} has changed" in _source_tree.why_not(built)
 
 
 def test_machine_code_of_unknown_sources_is_not(built: Path) -> None:
     (built / _source_tree.RECORD).unlink()
-    assert "nothing says" in _source_tree.why_not(built)
+    assert _source_tree.why_not(built) == "installed without machine code"
 
 
 def test_machine_code_can_be_switched_off(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,12 +64,10 @@ def test_machine_code_can_be_switched_off(built: Path, monkeypatch: pytest.Monke
     assert _source_tree.why_not(built) == "LAZYFUSE_COMPILED=0"
 
 
-def test_sources_are_found_beside_machine_code(built: Path) -> None:
-    finder = _source_tree.Sources(built, ["core"])
-    spec = finder.find_spec("lazyfuse.core")
-    assert spec is not None
-    assert spec.origin == str(built / "core.py")
-    assert finder.find_spec("lazyfuse.array") is None
+def test_machine_code_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_source_tree, "WHY_PYTHON", "")
+    assert _source_tree.machine_code("_nothing") is None
+    assert "_nothing" in _source_tree.WHY_PYTHON
 
 
 def test_python_can_be_asked_for() -> None:

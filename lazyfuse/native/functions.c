@@ -1,0 +1,472 @@
+/* Calls of NumPy's functions and methods that are quick: on direct arrays, plain values, and lists of
+   both. The same in Python: quick_functions.py, where views and other odd results are made ours. */
+
+#include "native.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define MOST 16     /* arguments */
+#define LONGEST 64  /* items of a list that are looked at one by one */
+
+enum { METHOD, FIRST, ANY };
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *theirs, *ours, *keywords, *dict, *weak;
+    Py_ssize_t most;
+    int kind, spreads, is_where, reduction;
+} Quick;
+
+static PyObject *name_axis, *name_keepdims, *name_qualname;
+
+/* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None; -1: exception. */
+static int is_simple(PyObject *value)
+{
+    if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value) ||
+        value == Py_None || PyUnicode_CheckExact(value)) {
+        return 1;
+    }
+    if (PyTuple_CheckExact(value)) {
+        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(value); at++) {
+            PyObject *item = PyTuple_GET_ITEM(value, at);
+            if (!PyLong_CheckExact(item) && !PyFloat_CheckExact(item) && item != Py_None) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    return PySet_Contains(SLOW.simple, (PyObject *)Py_TYPE(value));
+}
+
+/* Whether the call was refused for its arguments, not by Python code that it had begun to run. The
+   exception is gone then. */
+static int is_refused(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return 0;
+    }
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    if (trace != NULL) {
+        PyErr_Restore(kind, value, trace);
+        return 0;
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(value);
+    return 1;
+}
+
+/* Results that share no memory with what went in. Steals. */
+static PyObject *several(PyObject *results)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(results);
+    PyObject *found = PyTuple_New(count);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *each = wrapped(Py_NewRef(PyTuple_GET_ITEM(results, at)));
+        if (each == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        PyTuple_SET_ITEM(found, at, each);
+    }
+    Py_DECREF(results);
+    return found;
+}
+
+/* A result of any kind as ours; `reals` are the numpy arrays that went in, of the arrays `ours`. */
+static PyObject *adopted(PyObject *result, PyObject *reals, PyObject *ours)
+{
+    PyObject *found = NULL;
+    if (result != NULL && reals != NULL && ours != NULL) {
+        found = PyObject_CallFunctionObjArgs(SLOW.adopted, result, reals, ours, NULL);
+    }
+    Py_XDECREF(result);
+    Py_XDECREF(reals);
+    Py_XDECREF(ours);
+    return found;
+}
+
+static PyObject *list_of(PyObject *item)
+{
+    PyObject *list = PyList_New(1);
+    if (list != NULL) {
+        PyList_SET_ITEM(list, 0, Py_NewRef(item));
+    }
+    return list;
+}
+
+/* Whether the call is a reduction that needs no way through NumPy: axis and keepdims, plain ones. */
+static PyObject *reduced(
+    Quick *self, PyArrayObject *small, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *axis = count > 1 ? args[1] : Py_None, *keepdims = Py_False;
+    if (count > 2) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
+        PyObject *name = PyTuple_GET_ITEM(names, at), *value = args[count + at];
+        if (name == name_axis && count == 1) {
+            axis = value;
+        }
+        else if (name == name_keepdims) {
+            keepdims = value;
+        }
+        else {
+            return NULL;
+        }
+    }
+    if (!PyBool_Check(keepdims) || (axis != Py_None && !PyLong_CheckExact(axis))) {
+        return NULL;
+    }
+    int along = -1;
+    if (axis != Py_None) {
+        long found = PyLong_AsLong(axis);
+        if (found == -1 && PyErr_Occurred()) {
+            PyErr_Clear();
+            return NULL;
+        }
+        int nd = PyArray_NDIM(small);
+        found += found < 0 ? nd : 0;
+        if (found < 0 || found >= nd) {
+            return NULL;
+        }
+        along = (int)found;
+    }
+    return loops_reduce(self->reduction, small, along, keepdims == Py_True);
+}
+
+/* Of a method, or a function of one array that a method serves. */
+static PyObject *of_first(
+    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (count < 1 || count + named > MOST || (self->kind == FIRST && count > self->most) ||
+        !IS_ARRAY(args[0]) || !IS_DIRECT(args[0])) {
+        goto ours;
+    }
+    for (Py_ssize_t at = 0; at < named && self->kind == FIRST; at++) {
+        int known = PySet_Contains(self->keywords, PyTuple_GET_ITEM(names, at));
+        if (known <= 0) {
+            PyErr_Clear();
+            goto ours;
+        }
+    }
+    for (Py_ssize_t at = 1; at < count + named; at++) {
+        int simple = is_simple(args[at]);
+        if (simple <= 0) {
+            PyErr_Clear();
+            goto ours;
+        }
+    }
+    PyObject *small = Py_NewRef(SMALL(args[0])), *result = NULL;
+    if (self->reduction >= 0) {
+        result = reduced(self, (PyArrayObject *)small, args, count, names);
+    }
+    if (result == NULL && !PyErr_Occurred()) {
+        PyObject *given[MOST + 1];
+        given[0] = small;
+        memcpy(given + 1, args + 1, (size_t)(count + named - 1) * sizeof(PyObject *));
+        result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
+    }
+    if (result == NULL) {
+        Py_DECREF(small);
+        if (is_refused()) {
+            goto ours; /* in NumPy's words for whoever called */
+        }
+        return NULL;
+    }
+    if (IS_REAL(result)) {
+        if (PyArray_BASE((PyArrayObject *)result) == NULL && result != small) {
+            Py_DECREF(small);
+            return wrapped(result);
+        }
+        PyObject *found = adopted(result, list_of(small), list_of(args[0]));
+        Py_DECREF(small);
+        return found;
+    }
+    Py_DECREF(small);
+    return PyTuple_CheckExact(result) ? several(result) : result;
+ours:
+    return PyObject_Vectorcall(self->ours, args, flags, names);
+}
+
+/* The numpy array of an operand that is one of ours; NULL without an exception: not quick. */
+static PyObject *real_of(Quick *self, PyObject *x)
+{
+    if (!IS_DIRECT(x) || (self->spreads && IS_THIN(x))) {
+        return NULL;
+    }
+    return SMALL(x);
+}
+
+/* A list with real arrays in the place of ours; NULL if it holds anything special. */
+static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
+{
+    int is_list = PyList_CheckExact(values);
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(values);
+    PyObject *found = count > LONGEST ? NULL : is_list ? PyList_New(count) : PyTuple_New(count);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *value = PySequence_Fast_GET_ITEM(values, at);
+        if (IS_ARRAY(value)) {
+            value = real_of(self, value);
+            ++*arrays;
+        }
+        else if (PyTuple_CheckExact(value) || is_simple(value) <= 0) {
+            value = NULL;
+        }
+        if (value == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        if (is_list) {
+            PyList_SET_ITEM(found, at, Py_NewRef(value));
+        }
+        else {
+            PyTuple_SET_ITEM(found, at, Py_NewRef(value));
+        }
+    }
+    return found;
+}
+
+/* The arrays among the arguments, ours or the numpy arrays behind them. */
+static PyObject *arrays_of(PyObject *const *args, Py_ssize_t count, int real)
+{
+    PyObject *list = PyList_New(0);
+    for (Py_ssize_t at = 0; list != NULL && at < count; at++) {
+        PyObject *each = args[at];
+        int many = PyList_CheckExact(each) || PyTuple_CheckExact(each);
+        Py_ssize_t length = many ? PySequence_Fast_GET_SIZE(each) : 1;
+        for (Py_ssize_t to = 0; list != NULL && to < length; to++) {
+            PyObject *x = many ? PySequence_Fast_GET_ITEM(each, to) : each;
+            if (IS_ARRAY(x) && IS_DIRECT(x) && PyList_Append(list, real ? SMALL(x) : x) < 0) {
+                Py_CLEAR(list);
+            }
+        }
+    }
+    return list;
+}
+
+/* Of any number of arrays, and of lists of them. */
+static PyObject *of_any(
+    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0;
+    PyObject *given[MOST], *result = NULL;
+    int arrays = 0, quick = count <= self->most && count + named <= MOST;
+    for (Py_ssize_t at = 0; quick && at < count + named; at++) {
+        PyObject *value = args[at], *real = NULL;
+        if (at < count && IS_ARRAY(value)) {
+            real = Py_XNewRef(real_of(self, value));
+            arrays++;
+        }
+        else if (at < count && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
+            real = items_of(self, value, &arrays);
+        }
+        else if (is_simple(value) > 0) {
+            real = Py_NewRef(value);
+        }
+        quick = real != NULL;
+        if (quick) {
+            given[made++] = real;
+        }
+    }
+    if (quick && arrays > 0) {
+        if (self->is_where && count == 3 && named == 0) {
+            result = loops_where(given[0], given[1], given[2]);
+        }
+        if (result == NULL && !PyErr_Occurred()) {
+            result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
+        }
+        quick = result != NULL || !is_refused();
+    }
+    else {
+        quick = 0;
+    }
+    while (made > 0) {
+        Py_DECREF(given[--made]);
+    }
+    if (!quick) {
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+        }
+        return PyObject_Vectorcall(self->ours, args, flags, names);
+    }
+    if (result == NULL || IS_REAL(result)) {
+        return wrapped(result);
+    }
+    if (PyTuple_CheckExact(result)) {
+        return several(result);
+    }
+    if (is_number(result)) {
+        return result;
+    }
+    return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
+}
+
+static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Quick *self = (Quick *)x;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (self->kind == ANY) {
+        return of_any(self, args, count, names, (size_t)count);
+    }
+    return of_first(self, args, count, names, (size_t)count);
+}
+
+/* --------------------------------------------------------------------------------- the objects */
+
+static PyObject *quick_get(PyObject *self, PyObject *instance, PyObject *owner)
+{
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+static PyObject *quick_repr(PyObject *self)
+{
+    PyObject *name = PyObject_GetAttr(self, name_qualname);
+    if (name == NULL) {
+        PyErr_Clear();
+        return PyUnicode_FromString("<function>");
+    }
+    PyObject *text = PyUnicode_FromFormat("<function %U at %p>", name, self);
+    Py_DECREF(name);
+    return text;
+}
+
+/* Pickled by name, as functions are. */
+static PyObject *quick_reduce(PyObject *self, PyObject *unused)
+{
+    return PyObject_GetAttr(self, name_qualname);
+}
+
+static int quick_traverse(PyObject *x, visitproc visit, void *arg)
+{
+    Quick *self = (Quick *)x;
+    Py_VISIT(self->theirs);
+    Py_VISIT(self->ours);
+    Py_VISIT(self->keywords);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+static int quick_clear(PyObject *x)
+{
+    Quick *self = (Quick *)x;
+    Py_CLEAR(self->theirs);
+    Py_CLEAR(self->ours);
+    Py_CLEAR(self->keywords);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void quick_dealloc(PyObject *x)
+{
+    PyObject_GC_UnTrack(x);
+    if (((Quick *)x)->weak != NULL) {
+        PyObject_ClearWeakRefs(x);
+    }
+    quick_clear(x);
+    PyObject_GC_Del(x);
+}
+
+static PyMethodDef quick_methods[] = {
+    {"__reduce__", quick_reduce, METH_NOARGS, "Its name."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef quick_attributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL},
+};
+
+PyTypeObject QuickType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Quick",
+    .tp_basicsize = sizeof(Quick),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_vectorcall_offset = offsetof(Quick, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = quick_dealloc,
+    .tp_traverse = quick_traverse,
+    .tp_clear = quick_clear,
+    .tp_dictoffset = offsetof(Quick, dict),
+    .tp_weaklistoffset = offsetof(Quick, weak),
+    .tp_methods = quick_methods,
+    .tp_getset = quick_attributes,
+    .tp_descr_get = quick_get,
+    .tp_repr = quick_repr,
+};
+
+static PyObject *made(
+    int kind, PyObject *theirs, PyObject *ours, PyObject *keywords, Py_ssize_t most, int spreads)
+{
+    Quick *x = PyObject_GC_New(Quick, &QuickType);
+    if (x == NULL) {
+        return NULL;
+    }
+    memset((char *)x + sizeof(PyObject), 0, sizeof(Quick) - sizeof(PyObject));
+    x->vectorcall = quick_call;
+    x->theirs = Py_NewRef(theirs);
+    x->ours = Py_NewRef(ours);
+    x->keywords = Py_XNewRef(keywords);
+    x->most = most;
+    x->kind = kind;
+    x->spreads = spreads;
+    x->reduction = -1;
+    PyObject *name = PyObject_GetAttrString(theirs, "__name__");
+    const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
+    if (text != NULL && kind == ANY) {
+        x->is_where = strcmp(text, "where") == 0;
+    }
+    else if (text != NULL && PyObject_TypeCheck(theirs, &PyMethodDescr_Type)) {
+        x->reduction = loops_reduction(text);
+    }
+    PyErr_Clear();
+    Py_XDECREF(name);
+    PyObject_GC_Track((PyObject *)x);
+    return (PyObject *)x;
+}
+
+PyObject *quick_method(PyObject *module, PyObject *args)
+{
+    PyObject *theirs, *ours;
+    if (!PyArg_ParseTuple(args, "OO", &theirs, &ours)) {
+        return NULL;
+    }
+    return made(METHOD, theirs, ours, NULL, MOST, 0);
+}
+
+PyObject *quick_first_array(PyObject *module, PyObject *args)
+{
+    PyObject *theirs, *ours, *keywords;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "OOnO!", &theirs, &ours, &most, &PyFrozenSet_Type, &keywords)) {
+        return NULL;
+    }
+    return made(FIRST, theirs, ours, keywords, most, 0);
+}
+
+PyObject *quick_any_arrays(PyObject *module, PyObject *args)
+{
+    PyObject *theirs, *ours;
+    Py_ssize_t most;
+    int spreads;
+    if (!PyArg_ParseTuple(args, "OOpn", &theirs, &ours, &spreads, &most)) {
+        return NULL;
+    }
+    return made(ANY, theirs, ours, NULL, most, spreads);
+}
+
+int functions_ready(PyObject *module)
+{
+    name_axis = PyUnicode_InternFromString("axis");
+    name_keepdims = PyUnicode_InternFromString("keepdims");
+    name_qualname = PyUnicode_InternFromString("__qualname__");
+    if (name_axis == NULL || name_keepdims == NULL || name_qualname == NULL ||
+        PyType_Ready(&QuickType) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "Quick", (PyObject *)&QuickType);
+}

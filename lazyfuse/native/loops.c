@@ -1,0 +1,1054 @@
+/* NumPy's inner loops on plain arrays, without NumPy's way to them.
+
+   A call of a ufunc is mostly its way: which loop, which shape, which order, who else wants a say.
+   For small arrays of NumPy's own dtypes all this is known beforehand, so the loops are called from
+   here, on the same memory in the same steps as NumPy would: the values are NumPy's, bit for bit.
+   Where operands must be broadcast or have gaps, only loops are taken whose elements depend on
+   nothing but their operands. If a loop raises a floating-point condition its result is thrown away
+   and NumPy does all of it again, so that warnings and errors are NumPy's as well. */
+
+#include "native.h"
+
+#include <fenv.h>
+#include <float.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AXES 8
+#define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
+#define UNLOCKED 1000  /* elements from which Python's lock is let go, as NumPy does from 500 on */
+#define WARN_ON_WRITE (1u << 31) /* of `diagonal` and the like: NumPy warns */
+#define SCRATCH 16384  /* bytes that are computed beside what they replace */
+
+static PyArray_Descr *descriptors[TYPES];
+static signed char promoted[TYPES][TYPES];
+typedef void Cast(const void *from, void *to, npy_intp count);
+static Cast *casts[TYPES][TYPES];
+
+static const char *const EXACT =
+    " add subtract multiply divide floor_divide remainder minimum maximum fmin fmax equal not_equal "
+    "less less_equal greater greater_equal negative positive absolute fabs sqrt square reciprocal sign "
+    "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift logical_and logical_or "
+    "logical_xor logical_not isfinite isnan isinf signbit copysign floor ceil trunc rint conjugate ";
+/* Their loops are called only as NumPy calls them: on all elements at once. */
+static const char *const INEXACT =
+    " exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh "
+    "arccosh arctanh cbrt arctan2 hypot logaddexp logaddexp2 power deg2rad rad2deg degrees radians "
+    "fmod ";
+
+static int listed(const char *names, const char *name)
+{
+    char word[32];
+    if (snprintf(word, sizeof(word), " %s ", name) >= (int)sizeof(word)) {
+        return 0;
+    }
+    return strstr(names, word) != NULL;
+}
+
+static int usual(int type)
+{
+    return type <= NPY_ULONGLONG || type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT ||
+           type == NPY_CDOUBLE;
+}
+
+/* Casts that lose nothing, or round as C does: those of integers and float32 beside wider types. */
+#define CAST(name, wide, narrow)                                             \
+    static void name(const void *from, void *to, npy_intp count)            \
+    {                                                                        \
+        for (npy_intp at = 0; at < count; at++) {                            \
+            ((wide *)to)[at] = (wide)((const narrow *)from)[at];             \
+        }                                                                    \
+    }
+#define TO_DOUBLE(each) CAST(each##_to_double, npy_double, each)
+TO_DOUBLE(npy_byte) TO_DOUBLE(npy_ubyte) TO_DOUBLE(npy_short)
+TO_DOUBLE(npy_ushort) TO_DOUBLE(npy_int) TO_DOUBLE(npy_uint) TO_DOUBLE(npy_long)
+TO_DOUBLE(npy_ulong) TO_DOUBLE(npy_longlong) TO_DOUBLE(npy_ulonglong) TO_DOUBLE(npy_float)
+#define TRUTH(name, wide)                                                    \
+    static void name(const void *from, void *to, npy_intp count)            \
+    {                                                                        \
+        for (npy_intp at = 0; at < count; at++) {                            \
+            ((wide *)to)[at] = (wide)(((const npy_bool *)from)[at] != 0);    \
+        }                                                                    \
+    }
+TRUTH(npy_bool_to_double, npy_double)
+TRUTH(bool_to_float, npy_float)
+TRUTH(bool_to_int, npy_int)
+TRUTH(bool_to_long, npy_long)
+CAST(int_to_long, npy_long, npy_int)
+
+static void fill_casts(void)
+{
+#define OF(from, name) casts[from][NPY_DOUBLE] = name##_to_double
+    OF(NPY_BOOL, npy_bool);
+    OF(NPY_BYTE, npy_byte);
+    OF(NPY_UBYTE, npy_ubyte);
+    OF(NPY_SHORT, npy_short);
+    OF(NPY_USHORT, npy_ushort);
+    OF(NPY_INT, npy_int);
+    OF(NPY_UINT, npy_uint);
+    OF(NPY_LONG, npy_long);
+    OF(NPY_ULONG, npy_ulong);
+    OF(NPY_LONGLONG, npy_longlong);
+    OF(NPY_ULONGLONG, npy_ulonglong);
+    OF(NPY_FLOAT, npy_float);
+    casts[NPY_BOOL][NPY_FLOAT] = bool_to_float;
+    casts[NPY_BOOL][NPY_INT] = bool_to_int;
+    casts[NPY_BOOL][NPY_LONG] = bool_to_long;
+    casts[NPY_INT][NPY_LONG] = int_to_long;
+}
+
+static int loops_start(void);
+
+int loops_ready(void)
+{
+    for (int type = 0; type < TYPES; type++) {
+        descriptors[type] = PyArray_DescrFromType(type);
+        if (descriptors[type] == NULL) {
+            return -1;
+        }
+    }
+    for (int from = 0; from < TYPES; from++) {
+        for (int to = 0; to < TYPES; to++) {
+            promoted[from][to] = -1;
+            if (!usual(from) || !usual(to)) {
+                continue;
+            }
+            PyArray_Descr *both = PyArray_PromoteTypes(descriptors[from], descriptors[to]);
+            if (both == NULL) {
+                return -1;
+            }
+            int type = both->type_num;
+            int both_integers = PyTypeNum_ISINTEGER(from) && PyTypeNum_ISINTEGER(to);
+            /* of one signed and one unsigned integer NumPy compares without a common type */
+            if (type < TYPES && usual(type) && both == descriptors[type] &&
+                !(both_integers && PyTypeNum_ISSIGNED(from) != PyTypeNum_ISSIGNED(to))) {
+                promoted[from][to] = (signed char)type;
+            }
+            Py_DECREF(both);
+        }
+    }
+    fill_casts();
+    return loops_start();
+}
+
+Loops *loops_new(PyObject *ufunc)
+{
+    Loops *loops = PyMem_Malloc(sizeof(Loops));
+    if (loops == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memset(loops->exact, 0, sizeof(loops->exact));
+    for (int type = 0; type < TYPES; type++) {
+        loops->index[type] = -1;
+    }
+    loops->ufunc = (PyUFuncObject *)Py_NewRef(ufunc);
+    if (!PyObject_TypeCheck(ufunc, &PyUFunc_Type)) {
+        return loops;
+    }
+    PyUFuncObject *u = loops->ufunc;
+    int exact = listed(EXACT, u->name);
+    if (u->core_enabled || u->nout != 1 || u->nin > 2 || u->userloops != NULL ||
+        !(exact || listed(INEXACT, u->name))) {
+        return loops;
+    }
+    int is_power = strcmp(u->name, "power") == 0; /* refuses negative exponents of integers */
+    int of_products = exact && (strcmp(u->name, "multiply") == 0 || strcmp(u->name, "divide") == 0 ||
+                                strcmp(u->name, "square") == 0 || strcmp(u->name, "absolute") == 0 ||
+                                strcmp(u->name, "reciprocal") == 0 || strcmp(u->name, "sign") == 0);
+    for (int at = u->ntypes - 1; at >= 0; at--) { /* the first one of a type is NumPy's choice */
+        const unsigned char *types = (const unsigned char *)u->types + at * u->nargs;
+        int type = types[0], out = types[u->nin];
+        if (type >= TYPES || out >= TYPES || !usual(type) || !usual(out) ||
+            (u->nin == 2 && types[1] != type) || (is_power && type <= NPY_ULONGLONG)) {
+            continue;
+        }
+        loops->index[type] = (short)at;
+        loops->out[type] = (unsigned char)out;
+        int is_complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
+        loops->exact[type] = (char)(exact && !(of_products && is_complex));
+    }
+    return loops;
+}
+
+void loops_free(Loops *loops)
+{
+    if (loops != NULL) {
+        Py_DECREF(loops->ufunc);
+        PyMem_Free(loops);
+    }
+}
+
+int plain_type(PyArrayObject *array)
+{
+    PyArray_Descr *descr = PyArray_DESCR(array);
+    int type = descr->type_num;
+    if ((unsigned)type >= TYPES || descriptors[type] != descr || !PyArray_ISALIGNED(array)) {
+        return -1;
+    }
+    return type;
+}
+
+static PyArrayObject *empty(int type, int nd, npy_intp *dims, int fortran)
+{
+    PyArray_Descr *descr = descriptors[type];
+    Py_INCREF(descr);
+    return (PyArrayObject *)PyArray_NewFromDescr(
+        &PyArray_Type, descr, nd, dims, NULL, NULL, fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
+}
+
+/* Begin and end of what may raise conditions: whether there was one. */
+static inline void begin(void)
+{
+    if (fetestexcept(CONDITIONS)) {
+        feclearexcept(FE_ALL_EXCEPT);
+    }
+}
+
+static inline int raised(void)
+{
+    return fetestexcept(CONDITIONS);
+}
+
+static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_intp *steps)
+{
+    PyUFuncObject *u = loops->ufunc;
+    void *data = u->data == NULL ? NULL : u->data[at];
+    if (count >= UNLOCKED) {
+        PyThreadState *state = PyEval_SaveThread();
+        u->functions[at](args, &count, steps, data);
+        PyEval_RestoreThread(state);
+    }
+    else {
+        u->functions[at](args, &count, steps, data);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- numbers */
+
+int is_number(PyObject *x)
+{
+    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
+           PyComplex_CheckExact(x) || PySet_Contains(SLOW.plain_numbers, (PyObject *)Py_TYPE(x)) == 1;
+}
+
+static int put_double(void *to, double value, int type)
+{
+    switch (type) {
+    case NPY_DOUBLE:
+        *(double *)to = value;
+        return 1;
+    case NPY_CDOUBLE:
+        ((double *)to)[0] = value;
+        ((double *)to)[1] = 0.0;
+        return 1;
+    case NPY_FLOAT:
+    case NPY_CFLOAT: {
+        double size = value < 0 ? -value : value;
+        if (size != 0.0 && !(size > 1e-30 && size < FLT_MAX)) {
+            return 0; /* may raise a condition on its way */
+        }
+        ((float *)to)[0] = (float)value;
+        if (type == NPY_CFLOAT) {
+            ((float *)to)[1] = 0.0f;
+        }
+        return 1;
+    }
+    default:
+        return 0;
+    }
+}
+
+#define FITS(kind, low, high)                      \
+    if (value < (long long)(low) || value > (long long)(high)) { \
+        return 0;                                  \
+    }                                              \
+    *(kind *)to = (kind)value;                     \
+    return 1
+
+static int put_integer(void *to, long long value, int type)
+{
+    switch (type) {
+    case NPY_BYTE:
+        FITS(npy_byte, NPY_MIN_BYTE, NPY_MAX_BYTE);
+    case NPY_UBYTE:
+        FITS(npy_ubyte, 0, NPY_MAX_UBYTE);
+    case NPY_SHORT:
+        FITS(npy_short, NPY_MIN_SHORT, NPY_MAX_SHORT);
+    case NPY_USHORT:
+        FITS(npy_ushort, 0, NPY_MAX_USHORT);
+    case NPY_INT:
+        FITS(npy_int, NPY_MIN_INT, NPY_MAX_INT);
+    case NPY_UINT:
+        FITS(npy_uint, 0, NPY_MAX_UINT);
+    case NPY_LONG:
+        FITS(npy_long, NPY_MIN_LONG, NPY_MAX_LONG);
+    case NPY_LONGLONG:
+        *(npy_longlong *)to = value;
+        return 1;
+    case NPY_ULONG:
+        FITS(npy_ulong, 0, NPY_MAX_LONG);
+    case NPY_ULONGLONG:
+        FITS(npy_ulonglong, 0, NPY_MAX_LONGLONG);
+    case NPY_FLOAT:
+    case NPY_CFLOAT:
+        if (value < -(1LL << 24) || value > 1LL << 24) {
+            return 0;
+        }
+        return put_double(to, (double)value, type);
+    case NPY_DOUBLE:
+    case NPY_CDOUBLE:
+        if (value < -(1LL << 53) || value > 1LL << 53) {
+            return 0;
+        }
+        return put_double(to, (double)value, type);
+    default:
+        return 0;
+    }
+}
+
+/* A number as one of `type`, if that is how NumPy takes it beside an array of that type. */
+static int put_number(void *to, PyObject *x, int type)
+{
+    if (PyFloat_CheckExact(x)) {
+        return put_double(to, PyFloat_AS_DOUBLE(x), type);
+    }
+    if (PyLong_CheckExact(x)) {
+        int overflow;
+        long long value = PyLong_AsLongLongAndOverflow(x, &overflow);
+        return overflow ? 0 : put_integer(to, value, type);
+    }
+    if (Py_TYPE(x) == &PyDoubleArrType_Type) {
+        double value = PyArrayScalar_VAL(x, Double);
+        return type == NPY_DOUBLE || type == NPY_CDOUBLE ? put_double(to, value, type) : 0;
+    }
+    if (PyBool_Check(x) || Py_TYPE(x) == &PyBoolArrType_Type) {
+        int value = PyBool_Check(x) ? x == Py_True : PyArrayScalar_VAL(x, Bool) != 0;
+        if (type == NPY_BOOL) {
+            *(npy_bool *)to = (npy_bool)value;
+            return 1;
+        }
+        return put_integer(to, value, type);
+    }
+    if (PyComplex_CheckExact(x)) {
+        if (type != NPY_CDOUBLE) {
+            return 0;
+        }
+        Py_complex value = PyComplex_AsCComplex(x);
+        ((double *)to)[0] = value.real;
+        ((double *)to)[1] = value.imag;
+        return 1;
+    }
+    if (Py_TYPE(x) == &PyLongArrType_Type && (type == NPY_LONG || type == NPY_DOUBLE)) {
+        return put_integer(to, PyArrayScalar_VAL(x, Long), type);
+    }
+    if (Py_TYPE(x) == &PyFloatArrType_Type && type == NPY_FLOAT) {
+        *(float *)to = PyArrayScalar_VAL(x, Float);
+        return 1;
+    }
+    if (Py_TYPE(x) == &PyCDoubleArrType_Type && type == NPY_CDOUBLE) {
+        npy_cdouble value = PyArrayScalar_VAL(x, CDouble);
+        memcpy(to, &value, sizeof(value));
+        return 1;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------ geometry */
+
+#define EITHER (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)
+
+static inline int same_shape(PyArrayObject *a, PyArrayObject *b)
+{
+    int nd = PyArray_NDIM(a);
+    if (nd != PyArray_NDIM(b)) {
+        return 0;
+    }
+    npy_intp *first = PyArray_DIMS(a), *second = PyArray_DIMS(b);
+    for (int axis = 0; axis < nd; axis++) {
+        if (first[axis] != second[axis]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* What an axis order depends on: 1 if axes fall and none is repeated, 0 if they fall, else -1. */
+static int falls(PyArrayObject *a, int nd, npy_intp *dims)
+{
+    int lead = nd - PyArray_NDIM(a), full = 1;
+    npy_intp last = 0;
+    for (int axis = 0; axis < nd; axis++) {
+        if (dims[axis] == 1) {
+            continue;
+        }
+        npy_intp step = 0;
+        if (axis >= lead && PyArray_DIM(a, axis - lead) != 1) {
+            step = PyArray_STRIDE(a, axis - lead);
+        }
+        if (step == 0) {
+            full = 0;
+            continue;
+        }
+        if (step < 0 || (last != 0 && step > last)) {
+            return -1;
+        }
+        last = step;
+    }
+    return full;
+}
+
+typedef struct {
+    int nd;
+    npy_intp dims[AXES];
+    npy_intp steps[3][AXES];
+} Walk;
+
+/* Axes that lie behind each other for all operands become one. The last one stays innermost even
+   where it is short: some of NumPy's loops (negative of float32) are wrong with gaps in the result. */
+static void simplify(Walk *walk, int operands)
+{
+    int nd = 0;
+    for (int axis = 0; axis < walk->nd; axis++) {
+        npy_intp length = walk->dims[axis];
+        if (length == 1) {
+            continue;
+        }
+        int joins = nd > 0;
+        for (int k = 0; joins && k < operands; k++) {
+            joins = walk->steps[k][nd - 1] == length * walk->steps[k][axis];
+        }
+        int to = joins ? nd - 1 : nd++;
+        walk->dims[to] = joins ? walk->dims[to] * length : length;
+        for (int k = 0; k < operands; k++) {
+            walk->steps[k][to] = walk->steps[k][axis];
+        }
+    }
+    if (nd == 0) { /* one element; a result with steps of zero would be a reduction */
+        nd = walk->dims[0] = 1;
+        for (int k = 0; k < operands; k++) {
+            walk->steps[k][0] = k == operands - 1 ? 16 : 0;
+        }
+    }
+    walk->nd = nd;
+}
+
+/* The loop along every row of a walk. */
+static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
+{
+    PyUFuncObject *u = loops->ufunc;
+    void *extra = u->data == NULL ? NULL : u->data[at];
+    npy_intp place[AXES] = {0}, total = 1;
+    int inner = walk->nd - 1, axis = 0;
+    for (int each = 0; each <= inner; each++) {
+        total *= walk->dims[each];
+    }
+    PyThreadState *state = total >= UNLOCKED ? PyEval_SaveThread() : NULL;
+    while (total != 0 && axis >= 0) {
+        char *args[3];
+        npy_intp count = walk->dims[inner], steps[3];
+        for (int k = 0; k < operands; k++) {
+            args[k] = data[k];
+            steps[k] = walk->steps[k][inner];
+        }
+        u->functions[at](args, &count, steps, extra);
+        for (axis = inner - 1; axis >= 0; axis--) {
+            for (int k = 0; k < operands; k++) {
+                data[k] += walk->steps[k][axis];
+            }
+            if (++place[axis] < walk->dims[axis]) {
+                break;
+            }
+            place[axis] = 0;
+            for (int k = 0; k < operands; k++) {
+                data[k] -= walk->dims[axis] * walk->steps[k][axis];
+            }
+        }
+    }
+    if (state != NULL) {
+        PyEval_RestoreThread(state);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- calls */
+
+static PyObject *finished(PyArrayObject *out)
+{
+    if (raised()) {
+        Py_DECREF(out);
+        return NULL;
+    }
+    return (PyObject *)out;
+}
+
+/* One loop over all elements. `right` may be NULL: a ufunc of one operand. */
+static PyObject *at_once(
+    Loops *loops, int at, PyArrayObject *shape, int out, char *left, npy_intp left_step, char *right,
+    npy_intp right_step)
+{
+    int fortran = !PyArray_IS_C_CONTIGUOUS(shape) && PyArray_NDIM(shape) > 1;
+    PyArrayObject *made = empty(out, PyArray_NDIM(shape), PyArray_DIMS(shape), fortran);
+    if (made == NULL) {
+        return NULL;
+    }
+    npy_intp count = PyArray_SIZE(made);
+    if (count == 0) {
+        return (PyObject *)made;
+    }
+    begin();
+    if (right != NULL) {
+        char *args[3] = {left, right, PyArray_BYTES(made)};
+        npy_intp steps[3] = {left_step, right_step, PyArray_ITEMSIZE(made)};
+        call(loops, at, args, count, steps);
+    }
+    else {
+        char *args[2] = {left, PyArray_BYTES(made)};
+        npy_intp steps[2] = {left_step, PyArray_ITEMSIZE(made)};
+        call(loops, at, args, count, steps);
+    }
+    return finished(made);
+}
+
+/* Steps of an operand along the axes of the result; 0 if it does not fit. */
+static int steps_of(PyArrayObject *a, Walk *walk, int k)
+{
+    int lead = walk->nd - PyArray_NDIM(a);
+    for (int axis = 0; axis < walk->nd; axis++) {
+        npy_intp length = axis < lead ? 1 : PyArray_DIM(a, axis - lead);
+        if (length != 1 && length != walk->dims[axis]) {
+            return 0;
+        }
+        walk->steps[k][axis] = length == 1 ? 0 : PyArray_STRIDE(a, axis - lead);
+    }
+    return 1;
+}
+
+/* An exact loop over operands that are broadcast or have gaps; `b` may be NULL. */
+static PyObject *spread(
+    Loops *loops, int at, int out, PyArrayObject *a, PyArrayObject *b, Py_ssize_t limit)
+{
+    Walk walk;
+    int first = PyArray_NDIM(a), second = b == NULL ? 0 : PyArray_NDIM(b);
+    int nd = walk.nd = first > second ? first : second;
+    if (nd > AXES || nd == 0) {
+        return NULL;
+    }
+    npy_intp total = 1;
+    for (int axis = 0; axis < nd; axis++) {
+        npy_intp left = axis < nd - first ? 1 : PyArray_DIM(a, axis - (nd - first));
+        npy_intp right = axis < nd - second ? 1 : PyArray_DIM(b, axis - (nd - second));
+        walk.dims[axis] = left == 1 ? right : left;
+        total *= walk.dims[axis];
+        if (total >= limit) { /* as soon as that: a length of zero behind it is NumPy's */
+            return NULL;
+        }
+    }
+    int operands = b == NULL ? 2 : 3;
+    if (!steps_of(a, &walk, 0) || (b != NULL && !steps_of(b, &walk, 1))) {
+        return NULL;
+    }
+    /* C order is NumPy's choice if all fall, or one of them does along all axes */
+    int one = falls(a, nd, walk.dims), other = b == NULL ? one : falls(b, nd, walk.dims);
+    if (one != 1 && other != 1 && (one < 0 || other < 0)) {
+        return NULL;
+    }
+    PyArrayObject *made = empty(out, nd, walk.dims, 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    steps_of(made, &walk, operands - 1);
+    simplify(&walk, operands);
+    char *data[3] = {PyArray_BYTES(a), NULL, NULL};
+    if (b != NULL) {
+        data[1] = PyArray_BYTES(b);
+    }
+    data[operands - 1] = PyArray_BYTES(made);
+    begin();
+    along(loops, at, &walk, data, operands);
+    return finished(made);
+}
+
+/* An array of another type, packed, if that is how NumPy would cast it. */
+static PyArrayObject *cast(PyArrayObject *a, int from, int to)
+{
+    Cast *function = casts[from][to];
+    if (function == NULL || !PyArray_IS_C_CONTIGUOUS(a)) {
+        return NULL;
+    }
+    PyArrayObject *made = empty(to, PyArray_NDIM(a), PyArray_DIMS(a), 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    begin();
+    function(PyArray_DATA(a), PyArray_DATA(made), PyArray_SIZE(a));
+    return (PyArrayObject *)finished(made);
+}
+
+static PyObject *mixed(
+    Loops *loops, PyArrayObject *a, int first, PyArrayObject *b, int second, Py_ssize_t limit)
+{
+    int type = promoted[first][second];
+    if (type < 0 || loops->index[type] < 0 || !loops->exact[type]) {
+        return NULL;
+    }
+    PyArrayObject *left = first == type ? (PyArrayObject *)Py_NewRef(a) : cast(a, first, type);
+    if (left == NULL) {
+        return NULL;
+    }
+    PyArrayObject *right = second == type ? (PyArrayObject *)Py_NewRef(b) : cast(b, second, type);
+    PyObject *made = NULL;
+    if (right != NULL) {
+        made = loops_binary(loops, (PyObject *)left, (PyObject *)right, limit);
+        Py_DECREF(right);
+    }
+    Py_DECREF(left);
+    return made;
+}
+
+static inline npy_intp step_of(PyArrayObject *a)
+{
+    int nd = PyArray_NDIM(a);
+    return nd == 1 ? PyArray_STRIDE(a, 0) : nd == 0 ? 0 : PyArray_ITEMSIZE(a);
+}
+
+/* Whether NumPy's loop would run once over all of the array. */
+static inline int is_run(PyArrayObject *a)
+{
+    return PyArray_NDIM(a) == 1 || (PyArray_FLAGS(a) & EITHER) != 0;
+}
+
+static PyObject *two_arrays(Loops *loops, PyArrayObject *a, PyArrayObject *b, Py_ssize_t limit)
+{
+    int type = plain_type(a), second = plain_type(b);
+    if (type < 0 || second < 0) {
+        return NULL;
+    }
+    if (type != second) {
+        return mixed(loops, a, type, b, second, limit);
+    }
+    int at = loops->index[type];
+    if (at < 0) {
+        return NULL;
+    }
+    int same = same_shape(a, b);
+    if (same && (PyArray_NDIM(a) == 1 || (PyArray_FLAGS(a) & PyArray_FLAGS(b) & EITHER))) {
+        if (PyArray_NDIM(a) == 0) {
+            return NULL;
+        }
+        return at_once(
+            loops, at, a, loops->out[type], PyArray_BYTES(a), step_of(a), PyArray_BYTES(b),
+            step_of(b));
+    }
+    if (!same && (PyArray_NDIM(a) == 0 || PyArray_NDIM(b) == 0)) {
+        PyArrayObject *shape = PyArray_NDIM(a) == 0 ? b : a;
+        if (is_run(shape)) {
+            return at_once(
+                loops, at, shape, loops->out[type], PyArray_BYTES(a), step_of(a), PyArray_BYTES(b),
+                step_of(b));
+        }
+    }
+    return loops->exact[type] ? spread(loops, at, loops->out[type], a, b, limit) : NULL;
+}
+
+/* An array without axes that holds a number, for loops over arrays with gaps. */
+static PyArrayObject *as_array(void *number, int type)
+{
+    PyArrayObject *made = empty(type, 0, NULL, 0);
+    if (made != NULL) {
+        memcpy(PyArray_DATA(made), number, PyArray_ITEMSIZE(made));
+    }
+    return made;
+}
+
+static PyObject *array_and_number(
+    Loops *loops, PyArrayObject *a, PyObject *x, int swapped, Py_ssize_t limit)
+{
+    npy_clongdouble number;
+    int type = plain_type(a);
+    if (type < 0 || !put_number(&number, x, type)) {
+        if (type < 0 || type > NPY_ULONGLONG || !PyFloat_CheckExact(x) ||
+            loops->index[NPY_DOUBLE] < 0 || !loops->exact[NPY_DOUBLE]) {
+            return NULL;
+        }
+        PyArrayObject *wide = cast(a, type, NPY_DOUBLE); /* integers beside a float */
+        if (wide == NULL) {
+            return NULL;
+        }
+        PyObject *made = array_and_number(loops, wide, x, swapped, limit);
+        Py_DECREF(wide);
+        return made;
+    }
+    int at = loops->index[type];
+    if (at < 0 || PyArray_NDIM(a) == 0) {
+        return NULL;
+    }
+    if (is_run(a)) {
+        char *data = PyArray_BYTES(a), *beside = (char *)&number;
+        npy_intp step = step_of(a);
+        return at_once(
+            loops, at, a, loops->out[type], swapped ? beside : data, swapped ? 0 : step,
+            swapped ? data : beside, swapped ? step : 0);
+    }
+    if (!loops->exact[type]) {
+        return NULL;
+    }
+    PyArrayObject *beside = as_array(&number, type);
+    if (beside == NULL) {
+        return NULL;
+    }
+    PyObject *made = swapped ? spread(loops, at, loops->out[type], beside, a, limit)
+                             : spread(loops, at, loops->out[type], a, beside, limit);
+    Py_DECREF(beside);
+    return made;
+}
+
+PyObject *loops_binary(Loops *loops, PyObject *left, PyObject *right, Py_ssize_t limit)
+{
+    if (IS_REAL(left)) {
+        if (IS_REAL(right)) {
+            return two_arrays(loops, (PyArrayObject *)left, (PyArrayObject *)right, limit);
+        }
+        return array_and_number(loops, (PyArrayObject *)left, right, 0, limit);
+    }
+    return IS_REAL(right) ? array_and_number(loops, (PyArrayObject *)right, left, 1, limit) : NULL;
+}
+
+PyObject *loops_unary(Loops *loops, PyObject *operand)
+{
+    PyArrayObject *a = (PyArrayObject *)operand;
+    int type = plain_type(a);
+    if (type < 0 || loops->index[type] < 0 || PyArray_NDIM(a) == 0) {
+        return NULL;
+    }
+    int at = loops->index[type], out = loops->out[type];
+    if (is_run(a)) {
+        return at_once(loops, at, a, out, PyArray_BYTES(a), step_of(a), NULL, 0);
+    }
+    return loops->exact[type] ? spread(loops, at, out, a, NULL, NPY_MAX_INTP) : NULL;
+}
+
+/* ------------------------------------------------------------------------------- into an array */
+
+/* The bytes that an array reaches over. */
+static void reach(PyArrayObject *a, char **low, char **high)
+{
+    *low = *high = PyArray_BYTES(a);
+    for (int axis = 0; axis < PyArray_NDIM(a); axis++) {
+        npy_intp far = (PyArray_DIM(a, axis) - 1) * PyArray_STRIDE(a, axis);
+        *(far < 0 ? low : high) += far;
+    }
+    *high += PyArray_ITEMSIZE(a);
+}
+
+/* Whether `a`, read while `out` is written element by element, is read as it was. */
+static int is_apart(PyArrayObject *a, PyArrayObject *out)
+{
+    if (a == out) {
+        return 1;
+    }
+    char *low, *high, *from, *to;
+    reach(a, &low, &high);
+    reach(out, &from, &to);
+    return high <= from || to <= low;
+}
+
+int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out)
+{
+    int type = plain_type(out);
+    /* inexact loops may have other bits where they write over what they read */
+    if (type < 0 || loops->index[type] < 0 || !loops->exact[type] || loops->out[type] != type ||
+        !PyArray_ISWRITEABLE(out) || (PyArray_FLAGS(out) & WARN_ON_WRITE) ||
+        PyArray_NDIM(out) == 0 || !PyArray_ISCONTIGUOUS(out) || PyArray_NBYTES(out) > SCRATCH) {
+        return 0;
+    }
+    npy_clongdouble numbers[2];
+    PyObject *given[2] = {left, right};
+    char *args[3];
+    npy_intp steps[3];
+    int operands = right == NULL ? 1 : 2;
+    for (int k = 0; k < operands; k++) {
+        if (IS_REAL(given[k])) {
+            PyArrayObject *a = (PyArrayObject *)given[k];
+            if (plain_type(a) != type || !is_apart(a, out)) {
+                return 0;
+            }
+            if (PyArray_NDIM(a) != 0 &&
+                !(same_shape(a, out) && (PyArray_NDIM(a) == 1 || PyArray_ISCONTIGUOUS(a)))) {
+                return 0;
+            }
+            args[k] = PyArray_BYTES(a);
+            steps[k] = step_of(a);
+        }
+        else {
+            if (!put_number(&numbers[k], given[k], type)) {
+                return 0;
+            }
+            args[k] = (char *)&numbers[k];
+            steps[k] = 0;
+        }
+    }
+    npy_intp count = PyArray_SIZE(out), bytes = PyArray_NBYTES(out);
+    if (count == 0) {
+        return 1;
+    }
+    char *scratch = PyMem_Malloc(bytes); /* a condition that is raised needs the old values */
+    if (scratch == NULL) {
+        return 0;
+    }
+    args[operands] = scratch;
+    steps[operands] = PyArray_ITEMSIZE(out);
+    begin();
+    PyUFuncObject *u = loops->ufunc;
+    int at = loops->index[type];
+    u->functions[at](args, &count, steps, u->data == NULL ? NULL : u->data[at]);
+    int done = !raised();
+    if (done) {
+        memcpy(PyArray_DATA(out), scratch, bytes);
+    }
+    PyMem_Free(scratch);
+    return done;
+}
+
+/* --------------------------------------------------------------------------------------- where */
+
+#define SELECT(kind)                                                         \
+    do {                                                                     \
+        const kind *first = left, *second = right;                           \
+        kind *out = to;                                                      \
+        if (left_step && right_step) {                                       \
+            for (npy_intp at = 0; at < count; at++) {                        \
+                out[at] = chosen[at] ? first[at] : second[at];               \
+            }                                                                \
+        }                                                                    \
+        else if (left_step) {                                                \
+            const kind number = *second;                                     \
+            for (npy_intp at = 0; at < count; at++) {                        \
+                out[at] = chosen[at] ? first[at] : number;                   \
+            }                                                                \
+        }                                                                    \
+        else {                                                               \
+            const kind number = *first;                                      \
+            for (npy_intp at = 0; at < count; at++) {                        \
+                out[at] = chosen[at] ? number : second[at];                  \
+            }                                                                \
+        }                                                                    \
+    } while (0)
+
+typedef struct {
+    npy_uint64 parts[2];
+} Pair;
+
+PyObject *loops_where(PyObject *condition, PyObject *left_given, PyObject *right_given)
+{
+    if (!IS_REAL(condition) || !(IS_REAL(left_given) || IS_REAL(right_given))) {
+        return NULL;
+    }
+    PyArrayObject *mask = (PyArrayObject *)condition;
+    if (plain_type(mask) != NPY_BOOL || PyArray_NDIM(mask) == 0 || !PyArray_IS_C_CONTIGUOUS(mask)) {
+        return NULL;
+    }
+    PyObject *given[2] = {left_given, right_given};
+    int type = plain_type((PyArrayObject *)given[IS_REAL(left_given) ? 0 : 1]);
+    if (type < 0) {
+        return NULL;
+    }
+    npy_clongdouble numbers[2];
+    const void *data[2];
+    int steps[2];
+    for (int k = 0; k < 2; k++) {
+        steps[k] = IS_REAL(given[k]);
+        data[k] = &numbers[k];
+        if (steps[k]) {
+            PyArrayObject *a = (PyArrayObject *)given[k];
+            if (plain_type(a) != type || !same_shape(a, mask) || !PyArray_IS_C_CONTIGUOUS(a)) {
+                return NULL;
+            }
+            data[k] = PyArray_DATA(a);
+        }
+        else if (!put_number(&numbers[k], given[k], type)) {
+            return NULL;
+        }
+    }
+    PyArrayObject *made = empty(type, PyArray_NDIM(mask), PyArray_DIMS(mask), 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    const npy_bool *chosen = PyArray_DATA(mask);
+    const void *left = data[0], *right = data[1];
+    void *to = PyArray_DATA(made);
+    int left_step = steps[0], right_step = steps[1];
+    npy_intp count = PyArray_SIZE(mask);
+    switch (PyArray_ITEMSIZE(made)) { /* as bits: a signalling NaN stays one */
+    case 1:
+        SELECT(npy_uint8);
+        break;
+    case 2:
+        SELECT(npy_uint16);
+        break;
+    case 4:
+        SELECT(npy_uint32);
+        break;
+    case 8:
+        SELECT(npy_uint64);
+        break;
+    case 16:
+        SELECT(Pair);
+        break;
+    default:
+        Py_CLEAR(made);
+    }
+    return (PyObject *)made;
+}
+
+/* ---------------------------------------------------------------------------------- reductions */
+
+enum { SUM, MAX, MIN, MEAN, REDUCTIONS };
+
+static Loops *reductions[REDUCTIONS];
+static double start = 0.0; /* what NumPy's sums of floats start with: zero of one sign or the other */
+
+int loops_reduction(const char *method)
+{
+    static const char *const names[] = {"sum", "max", "min", "mean"};
+    static const char *const ufuncs[] = {"add", "maximum", "minimum", "add"};
+    for (int at = 0; at < REDUCTIONS; at++) {
+        if (strcmp(method, names[at]) == 0) {
+            if (reductions[at] == NULL) {
+                PyObject *numpy = PyImport_ImportModule("numpy");
+                PyObject *ufunc = numpy == NULL ? NULL : PyObject_GetAttrString(numpy, ufuncs[at]);
+                Py_XDECREF(numpy);
+                reductions[at] = ufunc == NULL ? NULL : loops_new(ufunc);
+                Py_XDECREF(ufunc);
+            }
+            return reductions[at] == NULL ? -1 : at;
+        }
+    }
+    return -1;
+}
+
+/* Learn from NumPy what a sum starts with. */
+static int loops_start(void)
+{
+    npy_intp one = 1;
+    PyArrayObject *zero = empty(NPY_DOUBLE, 1, &one, 0);
+    if (zero == NULL) {
+        return -1;
+    }
+    *(double *)PyArray_DATA(zero) = -0.0;
+    PyObject *sum = PyObject_CallMethod((PyObject *)zero, "sum", NULL);
+    Py_DECREF(zero);
+    if (sum == NULL) {
+        return -1;
+    }
+    start = PyFloat_AsDouble(sum);
+    Py_DECREF(sum);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* How many bytes are true, and the number or mean of them. */
+static PyObject *counted(PyArrayObject *a, int mean)
+{
+    const npy_bool *data = PyArray_DATA(a);
+    npy_intp count = PyArray_SIZE(a);
+    npy_long found = 0;
+    for (npy_intp at = 0; at < count; at++) {
+        found += data[at] != 0;
+    }
+    if (!mean) {
+        return PyArray_Scalar(&found, descriptors[NPY_LONG], NULL);
+    }
+    double value = (double)found / (double)count;
+    return PyArray_Scalar(&value, descriptors[NPY_DOUBLE], NULL);
+}
+
+PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
+{
+    int type = plain_type(a), nd = PyArray_NDIM(a), mean = which == MEAN;
+    if (type < 0 || nd == 0 || nd > AXES || !PyArray_IS_C_CONTIGUOUS(a) || PyArray_SIZE(a) == 0) {
+        return NULL;
+    }
+    if (type == NPY_BOOL && (which == SUM || mean) && along < 0 && !keepdims) {
+        return counted(a, mean);
+    }
+    int sums = which == SUM || mean;
+    if (sums ? !(type == NPY_DOUBLE || (!mean && (type == NPY_FLOAT || type == NPY_LONG)))
+             : type == NPY_CFLOAT || type == NPY_CDOUBLE) {
+        return NULL;
+    }
+    Loops *loops = reductions[which];
+    int at = loops->index[type];
+    if (at < 0 || loops->out[type] != type) {
+        return NULL;
+    }
+    npy_intp dims[AXES], outer = 1, length = 1, inner = 1;
+    int to = 0;
+    for (int axis = 0; axis < nd; axis++) {
+        npy_intp each = PyArray_DIM(a, axis);
+        int gone = along < 0 || axis == along;
+        *(gone ? &length : axis < along ? &outer : &inner) *= each;
+        if (!gone || keepdims) {
+            dims[to++] = gone ? 1 : each;
+        }
+    }
+    PyArrayObject *made = empty(type, to, dims, 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    npy_intp size = PyArray_ITEMSIZE(a);
+    char *in = PyArray_BYTES(a), *out = PyArray_BYTES(made);
+    PyUFuncObject *u = loops->ufunc;
+    void *extra = u->data == NULL ? NULL : u->data[at];
+    begin();
+    for (npy_intp row = 0; row < outer; row++, out += inner * size) {
+        npy_intp from = 0;
+        if (sums) {
+            for (npy_intp column = 0; column < inner; column++) {
+                switch (type) {
+                case NPY_DOUBLE:
+                    ((double *)out)[column] = start;
+                    break;
+                case NPY_FLOAT:
+                    ((float *)out)[column] = (float)start;
+                    break;
+                default:
+                    ((npy_long *)out)[column] = 0;
+                }
+            }
+        }
+        else { /* the first ones are copied */
+            memcpy(out, in, inner * size);
+            in += inner * size;
+            from = 1;
+        }
+        if (inner == 1) { /* one loop along the row, whose result has no steps */
+            npy_intp count = length - from, steps[3] = {0, size, 0};
+            char *args[3] = {out, in, out};
+            if (count > 0) {
+                u->functions[at](args, &count, steps, extra);
+            }
+            in += count * size;
+            continue;
+        }
+        for (; from < length; from++, in += inner * size) {
+            npy_intp count = inner, steps[3] = {size, size, size};
+            char *args[3] = {out, in, out};
+            u->functions[at](args, &count, steps, extra);
+        }
+    }
+    if (mean) {
+        double *values = PyArray_DATA(made);
+        for (npy_intp each = 0; each < outer * inner; each++) {
+            values[each] /= (double)length;
+        }
+    }
+    if (raised()) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    if (to == 0) {
+        PyObject *scalar = PyArray_Scalar(PyArray_DATA(made), descriptors[type], NULL);
+        Py_DECREF(made);
+        return scalar;
+    }
+    return (PyObject *)made;
+}

@@ -1,0 +1,49 @@
+/* The module lazyfuse._native: see native.h. */
+
+#define LAZYFUSE_MODULE
+#include "native.h"
+
+static PyMethodDef functions[] = {
+    {"adopt", array_adopt, METH_O, "Let a class on Core be the array type."},
+    {"adopt_ufunc", ufunc_adopt, METH_O, "Let the objects of a class on UfuncCore be called directly."},
+    {"alone", array_alone, METH_O, "An array whose values are those of a node."},
+    {"bind", array_bind, METH_VARARGS, "Put a function in for what is not quick, by name."},
+    {"direct", (PyCFunction)(void (*)(void))array_direct, METH_FASTCALL,
+     "An array that runs everything at once on a numpy array, and perhaps its base."},
+    {"any_arrays", quick_any_arrays, METH_VARARGS, "A function of arrays, and of lists of them."},
+    {"first_array", quick_first_array, METH_VARARGS, "A function of one array and plain values."},
+    {"get_dtype", geometry_dtype, METH_O, "The dtype of an array."},
+    {"get_ndim", geometry_ndim, METH_O, "How many axes an array has."},
+    {"get_shape", geometry_shape, METH_O, "The shape of an array."},
+    {"get_size", geometry_size, METH_O, "How many elements an array has."},
+    {"get_transposed", geometry_transposed, METH_O, "The transpose of an array."},
+    {"is_thin", array_is_thin, METH_O, "Whether an operation on a numpy array may give much."},
+    {"method", quick_method, METH_VARARGS, "A method: NumPy's on direct arrays, ours on the others."},
+    {"new", array_new, METH_O, "An array without slots set."},
+    {"operator", array_operator, METH_VARARGS, "Complete the operator of that name."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "The record path in C: the base of arrays, the base of ufuncs, quick functions.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    import_array();
+    import_umath();
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL) {
+        return NULL;
+    }
+    if (loops_ready() < 0 || array_ready(module) < 0 || ufunc_ready(module) < 0 ||
+        functions_ready(module) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

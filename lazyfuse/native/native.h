@@ -1,0 +1,136 @@
+/* What the files of lazyfuse._native share: the array's layout, NumPy's inner loops, the bindings.
+
+   The module is the machine code of core.py, quick_calls.py and parts of quick_functions.py and
+   quick_geometry.py: one behaviour, and the suite runs on both. Whatever is unusual goes to NumPy or
+   to the Python functions that were put in; nothing here decides what an operation means. */
+
+#ifndef LAZYFUSE_NATIVE_H
+#define LAZYFUSE_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL lazyfuse_native_array
+#define PY_UFUNC_UNIQUE_SYMBOL lazyfuse_native_ufunc
+#ifndef LAZYFUSE_MODULE
+#define NO_IMPORT_ARRAY
+#define NO_IMPORT_UFUNC
+#endif
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+#include <numpy/ufuncobject.h>
+
+/* ---------------------------------------------------------------------------------------- array */
+
+/* The slots of an array; array.py says what they hold. NULL: not set. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *small, *node, *storage, *base, *thin, *view, *layout, *reals, *ticket, *picks, *deferred;
+    PyObject *weak;
+} Core;
+
+extern PyTypeObject CoreType;
+extern PyTypeObject *array_type; /* `ndarray`, once it is there */
+
+#define IS_ARRAY(x) (Py_TYPE(x) == array_type)
+#define IS_REAL(x) (Py_TYPE(x) == &PyArray_Type)
+/* Whether an array is direct. */
+#define SMALL(x) (((Core *)(x))->small)
+#define IS_DIRECT(x) (SMALL(x) != NULL && IS_REAL(SMALL(x)))
+
+int array_ready(PyObject *module);
+PyObject *array_adopt(PyObject *module, PyObject *type);
+PyObject *array_operator(PyObject *module, PyObject *args);
+PyObject *array_bind(PyObject *module, PyObject *args);
+PyObject *array_new(PyObject *module, PyObject *type);
+PyObject *array_alone(PyObject *module, PyObject *node);
+PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *array_is_thin(PyObject *module, PyObject *value);
+
+/* A result that nobody else holds as ours: a numpy array that is small and not thin, or anything
+   else unchanged. Steals `value`; NULL stays NULL. */
+PyObject *placed(PyObject *value);
+/* The same, looking whether it is thin. */
+PyObject *placed_as_is(PyObject *value);
+/* The same for one that may be big, or anything: `wrap` decides. */
+PyObject *wrapped(PyObject *value);
+/* A new array over `value` (not stolen) whose base is `base` (or None). */
+PyObject *direct_over(PyObject *value, PyObject *base, int thin);
+int is_thin(PyArrayObject *value);
+Py_ssize_t eager_below(void);
+/* Where a numpy array is thin, operations on it may give much. */
+#define IS_THIN(x) (((Core *)(x))->thin != Py_False)
+
+/* ---------------------------------------------------------------------------------------- loops */
+
+#define TYPES (NPY_CDOUBLE + 1)
+
+/* NumPy's inner loops of one ufunc whose operands have one type, by that type. */
+typedef struct {
+    PyUFuncObject *ufunc;
+    char exact[TYPES]; /* the value of an element depends on nothing but its operands */
+    short index[TYPES]; /* into `functions`, -1: none that is taken */
+    unsigned char out[TYPES];
+} Loops;
+
+/* A number or an array, as an inner loop reads it. */
+typedef struct {
+    PyArrayObject *array; /* NULL: a number */
+    int type;
+    npy_clongdouble number; /* room for any, aligned for all */
+} Operand;
+
+int loops_ready(void);
+Loops *loops_new(PyObject *ufunc);
+void loops_free(Loops *loops);
+/* The operation in NumPy's own inner loop; NULL without an exception: not for this way. `limit`: the
+   result's elements must be fewer, if operands are broadcast. */
+PyObject *loops_binary(Loops *loops, PyObject *left, PyObject *right, Py_ssize_t limit);
+PyObject *loops_unary(Loops *loops, PyObject *operand);
+/* The operation written to `out`: 1, 0 where this is not the way, -1 with an exception. */
+int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
+/* Python's and NumPy's plain numbers. */
+int is_number(PyObject *x);
+/* `where(condition, left, right)` of equal shapes; NULL without an exception: not for this way. */
+PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
+/* The code of a method that reduces, -1: none that is known here. */
+int loops_reduction(const char *method);
+/* The reduction along an axis (-1: along all); NULL without an exception: not for this way. */
+PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims);
+/* The dtype's number of an array that loops may read as it lies; -1 for all else. */
+int plain_type(PyArrayObject *array);
+
+/* ---------------------------------------------------------------------------------------- calls */
+
+extern PyTypeObject UfuncCoreType;
+extern PyTypeObject QuickType;
+int ufunc_ready(PyObject *module);
+PyObject *ufunc_adopt(PyObject *module, PyObject *type);
+int functions_ready(PyObject *module);
+PyObject *quick_method(PyObject *module, PyObject *args);
+PyObject *quick_first_array(PyObject *module, PyObject *args);
+PyObject *quick_any_arrays(PyObject *module, PyObject *args);
+PyObject *geometry_shape(PyObject *module, PyObject *x);
+PyObject *geometry_ndim(PyObject *module, PyObject *x);
+PyObject *geometry_dtype(PyObject *module, PyObject *x);
+PyObject *geometry_size(PyObject *module, PyObject *x);
+PyObject *geometry_transposed(PyObject *module, PyObject *x);
+
+/* What the modules above put in. */
+typedef struct {
+    PyObject *get_item, *set_item, *del_item, *length, *matmul, *power, *dtype, *geometry, *shape;
+    PyObject *transposed, *wrap, *from_numpy, *export, *options, *plain_numbers;
+    PyObject *simple, *adopted;
+    PyObject *node, *note, *caller, *constant, *inside;
+    int plain; /* whether NumPy's floating-point error state is its default */
+} Bindings;
+
+extern Bindings SLOW;
+
+/* The operation as recorded before, on plain recorded arrays; NULL without an exception: not so. */
+PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped);
+PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
+
+#endif

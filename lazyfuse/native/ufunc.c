@@ -1,0 +1,313 @@
+/* Calls of ufuncs that are quick: on direct arrays and numbers, and as met before on recorded ones.
+   The base of `ufunc` (ufunc.py), which has all the rest. The same in Python: quick_calls.py. */
+
+#include "native.h"
+
+#include <stddef.h>
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *beside, *call, *compute, *known, *reduction, *rows, *nin, *nout;
+    Loops *loops;
+} UfuncCore;
+
+static PyObject *name_general, *name_out;
+
+static Loops *loops_of(UfuncCore *self)
+{
+    if (self->loops == NULL && self->call != NULL) {
+        self->loops = loops_new(self->call);
+    }
+    return self->loops;
+}
+
+static PyObject *general(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *tuple = PyTuple_New(count), *named = PyDict_New(), *result = NULL;
+    if (tuple == NULL || named == NULL) {
+        goto end;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
+    }
+    for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
+        if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, at), args[count + at]) < 0) {
+            goto end;
+        }
+    }
+    PyObject *all[] = {self, tuple, named};
+    result = PyObject_VectorcallMethod(name_general, all, 3, NULL);
+end:
+    Py_XDECREF(tuple);
+    Py_XDECREF(named);
+    return result;
+}
+
+/* What a ufunc with several results gave, or one that is no array. Steals. */
+static PyObject *parts(PyObject *result)
+{
+    if (result == NULL || !PyTuple_CheckExact(result)) {
+        return placed_as_is(result);
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(result);
+    PyObject *found = PyTuple_New(count);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *each = placed_as_is(Py_NewRef(PyTuple_GET_ITEM(result, at)));
+        if (each == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        PyTuple_SET_ITEM(found, at, each);
+    }
+    Py_DECREF(result);
+    return found;
+}
+
+static int is_small(PyObject *x)
+{
+    return IS_DIRECT(x) && (!IS_THIN(x) || PyArray_SIZE((PyArrayObject *)SMALL(x)) < eager_below());
+}
+
+static PyObject *of_one(UfuncCore *self, PyObject *x)
+{
+    if (IS_ARRAY(x)) {
+        if (SMALL(x) == Py_None && self->rows != NULL && PyTuple_CheckExact(self->rows) &&
+            self->known != NULL && PyDict_GET_SIZE(self->known) > 0) {
+            return recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
+        }
+        if (!is_small(x)) {
+            return NULL;
+        }
+        PyObject *small = Py_NewRef(SMALL(x)), *result = NULL;
+        Loops *loops = loops_of(self);
+        if (loops != NULL && (self->compute == self->call ||
+                              !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)small)))) {
+            result = loops_unary(loops, small);
+        }
+        if (result == NULL && !PyErr_Occurred()) {
+            result = PyObject_CallOneArg(self->compute, small);
+        }
+        Py_DECREF(small);
+        return parts(result);
+    }
+    return is_number(x) ? PyObject_CallOneArg(self->compute, x) : NULL;
+}
+
+static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
+{
+    PyObject *given[2] = {left, right};
+    int arrays = 0, thin = 0;
+    for (int k = 0; k < 2; k++) {
+        if (IS_ARRAY(given[k])) {
+            if (k == 0 && SMALL(left) == Py_None) {
+                if (self->rows == NULL || !PyTuple_CheckExact(self->rows) || self->known == NULL ||
+                    PyDict_GET_SIZE(self->known) == 0) {
+                    return NULL;
+                }
+                return recorded_binary(
+                    PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)left, right, 0);
+            }
+            if (!is_small(given[k])) {
+                return NULL;
+            }
+            arrays++;
+            thin |= IS_THIN(given[k]);
+            given[k] = SMALL(given[k]);
+        }
+        else if (!is_number(given[k])) {
+            return NULL;
+        }
+    }
+    PyObject *result = NULL;
+    Loops *loops = loops_of(self);
+    Py_INCREF(given[0]);
+    Py_INCREF(given[1]);
+    if (loops != NULL && (arrays == 2 || (arrays == 1 && self->beside == Py_True))) {
+        Py_ssize_t limit = thin ? eager_below() : PY_SSIZE_T_MAX;
+        result = loops_binary(loops, given[0], given[1], limit);
+    }
+    if (result == NULL && !thin && !PyErr_Occurred()) {
+        result = PyObject_Vectorcall(self->call, given, 2, NULL);
+    }
+    Py_DECREF(given[0]);
+    Py_DECREF(given[1]);
+    return parts(result);
+}
+
+/* Whether the call was written to `out`; -1 with an exception. */
+static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
+{
+    PyObject *given[3] = {left, right, SMALL(out)};
+    int count = right == NULL ? 1 : 2;
+    for (int k = 0; k < count; k++) {
+        if (IS_ARRAY(given[k])) {
+            if (!IS_DIRECT(given[k])) {
+                return 0;
+            }
+            given[k] = SMALL(given[k]);
+        }
+        else if (!is_number(given[k])) {
+            return 0;
+        }
+    }
+    Loops *loops = loops_of(self);
+    if (count == 1) {
+        given[1] = given[2];
+    }
+    for (int k = 0; k <= count; k++) {
+        Py_INCREF(given[k]);
+    }
+    int done = 0;
+    int whole = self->compute == self->call ||
+                !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)given[count]));
+    int beside = IS_REAL(given[0]) && (count == 1 || IS_REAL(given[1]));
+    if (loops != NULL && whole && (beside || self->beside == Py_True)) {
+        done = loops_into(
+            loops, given[0], count == 1 ? NULL : given[1], (PyArrayObject *)given[count]);
+    }
+    if (done == 0) { /* by name: `maximum` warns of a third operand */
+        PyObject *names = PyTuple_Pack(1, name_out);
+        PyObject *result = NULL;
+        if (names != NULL) {
+            PyObject *function = count == 1 ? self->compute : self->call;
+            result = PyObject_Vectorcall(function, given, count, names);
+            Py_DECREF(names);
+        }
+        done = result == NULL ? -1 : 1;
+        Py_XDECREF(result);
+    }
+    for (int k = 0; k <= count; k++) {
+        Py_DECREF(given[k]);
+    }
+    return done;
+}
+
+static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+{
+    UfuncCore *self = (UfuncCore *)x;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (array_type == NULL || self->call == NULL || self->compute == NULL || self->nin == NULL ||
+        !PyLong_CheckExact(self->nin)) {
+        return general(x, args, count, names);
+    }
+    long nin = PyLong_AsLong(self->nin);
+    PyObject *result = NULL;
+    if (names == NULL || PyTuple_GET_SIZE(names) == 0) {
+        if (count == nin && nin == 2) {
+            result = of_two(self, args[0], args[1]);
+        }
+        else if (count == nin && nin == 1) {
+            result = of_one(self, args[0]);
+        }
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
+    else if (
+        PyTuple_GET_SIZE(names) == 1 && count == nin && (nin == 1 || nin == 2) &&
+        IS_ARRAY(args[count]) && IS_DIRECT(args[count]) && self->nout != NULL &&
+        PyLong_Check(self->nout) && PyLong_AsLong(self->nout) == 1 &&
+        PyUnicode_Compare(PyTuple_GET_ITEM(names, 0), name_out) == 0) {
+        int done = into(self, args[0], count == 1 ? NULL : args[1], args[count]);
+        if (done != 0) {
+            return done < 0 ? NULL : Py_NewRef(args[count]);
+        }
+    }
+    return general(x, args, count, names);
+}
+
+static PyObject *ufunc_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    UfuncCore *self = (UfuncCore *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = called;
+    }
+    return (PyObject *)self;
+}
+
+static int ufunc_traverse(PyObject *x, visitproc visit, void *arg)
+{
+    UfuncCore *self = (UfuncCore *)x;
+    Py_VISIT(self->call);
+    Py_VISIT(self->compute);
+    Py_VISIT(self->known);
+    Py_VISIT(self->reduction);
+    Py_VISIT(self->rows);
+    if (self->loops != NULL) {
+        Py_VISIT(self->loops->ufunc); /* numpy.frompyfunc holds what it calls */
+    }
+    return 0;
+}
+
+static int ufunc_clear(PyObject *x)
+{
+    UfuncCore *self = (UfuncCore *)x;
+    Py_CLEAR(self->call);
+    Py_CLEAR(self->compute);
+    Py_CLEAR(self->known);
+    Py_CLEAR(self->reduction);
+    Py_CLEAR(self->rows);
+    return 0;
+}
+
+static void ufunc_dealloc(PyObject *x)
+{
+    UfuncCore *self = (UfuncCore *)x;
+    PyObject_GC_UnTrack(x);
+    ufunc_clear(x);
+    Py_CLEAR(self->beside);
+    Py_CLEAR(self->nin);
+    Py_CLEAR(self->nout);
+    loops_free(self->loops);
+    Py_TYPE(x)->tp_free(x);
+}
+
+#define SLOT(name, field) {name, T_OBJECT_EX, offsetof(UfuncCore, field), 0, NULL}
+
+static PyMemberDef ufunc_members[] = {
+    SLOT("_beside", beside), SLOT("_call", call), SLOT("_compute", compute), SLOT("_loops", known),
+    SLOT("_reduction", reduction), SLOT("_rows", rows), SLOT("nin", nin), SLOT("nout", nout), {NULL},
+};
+
+PyTypeObject UfuncCoreType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.UfuncCore",
+    .tp_doc = "A ufunc: what it calls, and the calls that are quick.",
+    .tp_basicsize = sizeof(UfuncCore),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(UfuncCore, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = ufunc_new,
+    .tp_dealloc = ufunc_dealloc,
+    .tp_traverse = ufunc_traverse,
+    .tp_clear = ufunc_clear,
+    .tp_free = PyObject_GC_Del,
+    .tp_members = ufunc_members,
+};
+
+PyObject *ufunc_adopt(PyObject *module, PyObject *given)
+{
+    PyTypeObject *type = (PyTypeObject *)given;
+    if (!PyType_Check(given) || !PyType_IsSubtype(type, &UfuncCoreType)) {
+        PyErr_SetString(PyExc_TypeError, "adopt_ufunc: expected a class on UfuncCore");
+        return NULL;
+    }
+    /* Python 3.11 does not let classes inherit this */
+    type->tp_vectorcall_offset = offsetof(UfuncCore, vectorcall);
+    type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    type->tp_call = PyVectorcall_Call;
+    PyType_Modified(type);
+    Py_RETURN_NONE;
+}
+
+int ufunc_ready(PyObject *module)
+{
+    name_general = PyUnicode_InternFromString("_general");
+    name_out = PyUnicode_InternFromString("out");
+    if (name_general == NULL || name_out == NULL || PyType_Ready(&UfuncCoreType) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "UfuncCore", (PyObject *)&UfuncCoreType);
+}
