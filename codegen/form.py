@@ -24,7 +24,8 @@ class Form:
     `classes`: for each array, its stride on the last loop: "0", "1", "-" (-1) or "s" (any).
     `methods`: for each reduction of a row, how a run is combined: "tree" (NumPy's pairwise sum),
     "chain" (one after the other), "scalar" (in any order, one accumulator) or "fold" (in any order,
-    halving a buffer). `long`: a tree's runs may exceed RUN_BLOCK elements.
+    halving a buffer). `long`: a tree's runs may exceed RUN_BLOCK elements. `stream`: dense stores
+    of a map go past the caches, as far as a language can say so.
     """
 
     core: str
@@ -33,6 +34,7 @@ class Form:
     classes: str
     methods: tuple[str, ...] = ()
     long: bool = False
+    stream: bool = False
 
     @property
     def loops(self) -> int:

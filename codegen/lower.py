@@ -59,9 +59,23 @@ STRETCH = 1 << 16
 # With so many independent results, reduced loops need not be cut for parallelism.
 ENOUGH_RESULTS = 64
 
+# A streamed loop has rows of at least so many bytes: the ends of a row are written byte by byte.
+STREAMED_ROW = 2048
+STREAM_ABOVE = 32 << 20
+
 _TABLES = {"opencl": "numba"}  # languages whose chunks are those of another
 _SOURCES: dict[tuple[Kernel, Form, str], Source] = {}
 _SOURCES_LIMIT = 4096  # texts of a few kilobytes
+_stream_above = STREAM_ABOVE
+
+
+def stream_above(size: int) -> None:
+    """Write results of maps past the caches if a kernel touches so many bytes at least; 0: never.
+
+    Decides no bit of any value. Holds for what is lowered from now on.
+    """
+    global _stream_above
+    _stream_above = size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +241,8 @@ class Job:
         loops = self.axis_loops(order, (False,) * len(self.shape))
         loops, offsets = flip(loops, self.first_output)
         nest = _arrange_map(whole(merge(loops), offsets))
-        form = Form("map", (False,) * (len(nest.loops) - 1), 1, self.classes(nest.loops[-1]))
+        classes, outer = self.classes(nest.loops[-1]), (False,) * (len(nest.loops) - 1)
+        form = Form("map", outer, 1, classes, stream=self.streams(nest, classes))
         count = len(self.operands)
         tables = {
             "numba": partial(box_table, nest, form, self.chunk, count),
@@ -235,6 +250,23 @@ class Job:
         }
         slots = tuple(range(len(self.operands)))
         return Lowered(self.kernel, form, (), self.elements, slots, tables)
+
+    def streams(self, nest: Nest, classes: str) -> bool:
+        """Whether the arrays of a map are too large for the last cache, and its stores dense."""
+        sizes = [int(dtype[1:]) for dtype in program_arrays(self.kernel)]
+        stores = range(self.first_output, len(self.operands))
+        row = nest.loops[-1].size * min((sizes[k] for k in stores if classes[k] == "1"), default=0)
+        if not _stream_above or row < STREAMED_ROW:
+            return False
+        return self.touched(sizes) > _stream_above
+
+    def touched(self, sizes: Sequence[int]) -> int:
+        """Bytes that are touched at least: inputs may be windows of one array."""
+        found = []
+        for size, strides in zip(sizes, self.operands, strict=True):
+            steps = zip(self.shape, strides, strict=True)
+            found.append(size * _volume([n for n, stride in steps if stride]))
+        return max(found[: self.first_output], default=0) + sum(found[self.first_output :])
 
     def sorted_axes(self, leading: list[Ints], others: list[Ints]) -> list[int]:
         """Axes of size above 1 from slowest to fastest; the first leading array decides."""
@@ -302,7 +334,9 @@ class Job:
         outer = merge(self.axis_loops(slow, kernel.reduced)) if slow else []
         inner = merge(self.axis_loops(run, kernel.reduced))
         total = _volume([loop.size for loop in inner])
-        lows, blocks = _stretches(total, block, ordered.accumulator[0] == "c")
+        # a dear body is worth sharing out in shorter stretches: the tree, and its bits, stay
+        limit = max(RUN_BLOCK, min(STRETCH, self.chunk // 2))
+        lows, blocks = _stretches(total, block, ordered.accumulator[0] == "c", limit)
         is_partial = len(lows) > 1 or any(loop.reduced for loop in outer)
         shape = tuple(loop.size for loop in outer if is_partial or not loop.reduced)
         loops = self.with_targets(outer + inner, len(outer), is_partial, shape, all_outer=True)
@@ -310,7 +344,7 @@ class Job:
             shape = (len(lows), *shape)
         temporaries, slots = self.temporaries(shape, is_partial)
         nest = whole(loops, (0,) * len(loops[0].strides))
-        long = min(total, block or total, STRETCH) > RUN_BLOCK
+        long = min(total, block or total, limit) > RUN_BLOCK
         form = Form(
             "row",
             (False,) * len(outer),
@@ -465,7 +499,9 @@ def _positions(shape: Ints, reduced: tuple[bool, ...]) -> Ints:
     return tuple(strides)
 
 
-def _stretches(total: int, block: int, complex_values: bool) -> tuple[list[int], list[int]]:
+def _stretches(
+    total: int, block: int, complex_values: bool, limit: int
+) -> tuple[list[int], list[int]]:
     """Where each stretch of a run begins, and which of NumPy's blocks it belongs to."""
     lows: list[int] = []
     blocks: list[int] = []
@@ -474,7 +510,7 @@ def _stretches(total: int, block: int, complex_values: bool) -> tuple[list[int],
     for number, start in enumerate(range(0, total, block)):
         length = min(block, total - start)
         if length not in sizes:
-            sizes[length] = leaves(length, STRETCH, complex_values)
+            sizes[length] = leaves(length, limit, complex_values)
         for size in sizes[length]:
             lows.append(start)
             blocks.append(number)

@@ -7,8 +7,12 @@ decorates them with the device's `njit`, whose error model must be "numpy". The 
 Two habits of numba shape the texts: mixed arithmetic of int64 and uint64 becomes float64, so each
 uint64 literal is spelled `uint64(1)`; a float literal is float64, so f4 code spells `float32(1.0)`.
 Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
-LLVM cannot drop: 64-bit forms test for zero with `abs(1.0 / b) > 1.0`; the `_small` forms divide as
+LLVM cannot drop: 64-bit forms compare `abs(1.0 / b)` with one; the `_small` forms divide as
 doubles, which is exact up to 32 bits and vectorises, and find the zero in a quotient not finite.
+Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide` forms
+multiply by a reciprocal that is too small by more than all roundings together, so each quotient
+falls short; what is left is at most |b| + 2**14, of which a second quotient leaves less than 2 |b|,
+since its own rounding is then below one or below |b|. Products wrap, differences do not.
 In the same way the one quotient that is too large raises overflow, by a product that only then is,
 and a float that no integer can hold raises invalid, by zero times infinity (as does the least
 integer itself: the oracle is asked before anybody is told).
@@ -21,6 +25,8 @@ from collections.abc import Iterable
 
 _INTEGERS = """
 def floor_divide_signed(a, b):
+    if CONVERTS_WIDE:
+        return floor_divide_signed_wide(a, b)
     if abs(1.0 / float64(b)) > 1.0:
         return int64(0)
     if b == -1:
@@ -30,10 +36,45 @@ def floor_divide_signed(a, b):
     return a // b
 
 
+def floor_divide_signed_wide(a, b):
+    inverse = 1.0 / float64(b)
+    is_known = abs(inverse) <= 1.0
+    near = inverse * 0.9999999999999991 if is_known else 0.0
+    quotient = int64(float64(a) * near)
+    rest = a - quotient * b
+    further = int64(float64(rest) * near)
+    quotient = quotient + further
+    rest = rest - further * b
+    step = int64(1) if (a ^ b) >= 0 else int64(-1)
+    less = rest - step * b
+    is_large = less >= 0 if rest >= 0 else less <= 0
+    quotient = quotient + step if is_large else quotient
+    rest = less if is_large else rest
+    quotient = quotient - 1 if (rest != 0) & ((rest ^ b) < 0) else quotient
+    scale = 1e300 if (b == -1) & (a == -a) & (a != 0) else 1.0
+    quotient = a if abs(float64(a) * scale) > 1e200 else quotient
+    return quotient if is_known else int64(0)
+
+
 def floor_divide_unsigned(a, b):
+    if CONVERTS_WIDE:
+        return floor_divide_unsigned_wide(a, b)
     if abs(1.0 / float64(b)) > 1.0:
         return uint64(0)
     return a // b
+
+
+def floor_divide_unsigned_wide(a, b):
+    inverse = 1.0 / float64(b)
+    is_known = abs(inverse) <= 1.0
+    near = inverse * 0.9999999999999991 if is_known else 0.0
+    quotient = uint64(float64(a) * near)
+    rest = a - quotient * b
+    further = uint64(float64(rest) * near)
+    quotient = quotient + further
+    rest = rest - further * b
+    quotient = quotient + uint64(1) if rest >= b else quotient
+    return quotient if is_known else uint64(0)
 
 
 def floor_divide_small(a, b):
@@ -58,22 +99,63 @@ def fmod_small(a, b):
 
 
 def remainder_signed(a, b):
+    if CONVERTS_WIDE:
+        return remainder_signed_wide(a, b)
     if abs(1.0 / float64(b)) > 1.0 or b == -1:
         return int64(0)
     return a % b
 
 
+def remainder_signed_wide(a, b):
+    inverse = 1.0 / float64(b)
+    is_known = abs(inverse) <= 1.0
+    near = inverse * 0.9999999999999991 if is_known else 0.0
+    rest = a - int64(float64(a) * near) * b
+    rest = rest - int64(float64(rest) * near) * b
+    less = rest - (b if (a ^ b) >= 0 else -b)
+    is_large = less >= 0 if rest >= 0 else less <= 0
+    rest = less if is_large else rest
+    rest = rest + b if (rest != 0) & ((rest ^ b) < 0) else rest
+    return rest if is_known else int64(0)
+
+
 def remainder_unsigned(a, b):
+    if CONVERTS_WIDE:
+        return remainder_unsigned_wide(a, b)
     if abs(1.0 / float64(b)) > 1.0:
         return uint64(0)
     return a % b
 
 
+def remainder_unsigned_wide(a, b):
+    inverse = 1.0 / float64(b)
+    is_known = abs(inverse) <= 1.0
+    near = inverse * 0.9999999999999991 if is_known else 0.0
+    rest = a - uint64(float64(a) * near) * b
+    rest = rest - uint64(float64(rest) * near) * b
+    rest = rest - b if rest >= b else rest
+    return rest if is_known else uint64(0)
+
+
 def fmod_signed(a, b):
+    if CONVERTS_WIDE:
+        return fmod_signed_wide(a, b)
     remainder = remainder_signed(a, b)
     if remainder != 0 and (a ^ b) < 0:
         return remainder - b
     return remainder
+
+
+def fmod_signed_wide(a, b):
+    inverse = 1.0 / float64(b)
+    is_known = abs(inverse) <= 1.0
+    near = inverse * 0.9999999999999991 if is_known else 0.0
+    rest = a - int64(float64(a) * near) * b
+    rest = rest - int64(float64(rest) * near) * b
+    less = rest - (b if (a ^ b) >= 0 else -b)
+    is_large = less >= 0 if rest >= 0 else less <= 0
+    rest = less if is_large else rest
+    return rest if is_known else int64(0)
 
 
 def power_signed(base, exponent):

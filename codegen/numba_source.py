@@ -12,7 +12,7 @@ import hashlib
 
 from lazyfuse.codegen import numba_helpers
 from lazyfuse.codegen.form import RUN_BLOCK, Form, program_arrays, value_target
-from lazyfuse.codegen.kernel import Kernel, is_argument, is_exact, raises_flags, value_dtypes
+from lazyfuse.codegen.kernel import Kernel, cost, is_argument, is_exact, raises_flags, value_dtypes
 from lazyfuse.codegen.numba_values import (
     Values,
     best,
@@ -28,6 +28,11 @@ from lazyfuse.devices.base import Source
 # Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. So
 # many partial results ("lanes") are combined side by side, and with each other at the run's end.
 LANES = 256
+# Elements of a streamed map that are computed at once: they lie in a buffer in the first cache.
+STREAMED = 512
+# Strided inputs of so dear a body are copied into buffers first, up to so many of them.
+GATHER_COST = 3.0
+GATHERED = 8
 # What the innermost loop may be told: its iterations do not touch each other's memory.
 _INDEPENDENT = "independent()"
 
@@ -71,6 +76,9 @@ class _Printer:
         self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
         lanes_alone = not {"tree", "chain"} & set(form.methods)
         self.block = LANES if lanes_alone else RUN_BLOCK
+        stores = range(self.first_store, self.first_target) if form.stream else range(0)
+        self.streamed = [k for k in stores if form.classes[k] == "1"]
+        self.gathered = self.strided() if form.core in ("map", "row") and not form.ragged else []
 
     # Text
 
@@ -97,6 +105,8 @@ class _Printer:
         if self.form.needs_start:
             self.start_targets()
         self.loops(0)
+        if self.streamed:
+            self.line("settle_streams()")
         self.line(f"return {'test_flags()' if flags else 'int32(0)'}")
 
     def arguments(self) -> None:
@@ -116,6 +126,10 @@ class _Printer:
             self.line(f"x{k} = scalar_{dtype}(scalars, {k})")
         if self.form.core == "row":
             self.buffers()
+        for k in self.streamed:
+            self.line(f"t{k} = local_{self.arrays[k]}({STREAMED})")
+        for k in self.gathered:
+            self.line(f"g{k} = local_{self.arrays[k]}({max(self.block, STREAMED)})")
 
     def array_arguments(self, k: int) -> None:
         first = self.rank + k * (1 + self.rank)
@@ -200,15 +214,58 @@ class _Printer:
         """All values of one iteration, and the stores."""
         for k in range(self.first_store):
             if self.form.classes[k] != "0":
-                self.line(f"h{k} = {load(f'p{k}', self.place(k), self.arrays[k])}")
+                pointer, place = (
+                    (f"p{k}", self.place(k)) if k not in self.gathered else (f"g{k}", "i")
+                )
+                self.line(f"h{k} = {load(pointer, place, self.arrays[k])}")
         for text in self.values.statements():
             self.line(text)
         for k, store in enumerate(self.kernel.stores, self.first_store):
             value = self.values.cast(store.value, store.dtype)
-            self.line(f"p{k}[{self.place(k)}] = {stored(value, store.dtype)}")
+            target = f"t{k}[i]" if k in self.streamed else f"p{k}[{self.place(k)}]"
+            self.line(f"{target} = {stored(value, store.dtype)}")
+
+    def streams(self) -> None:
+        """A map whose dense stores go past the caches, a buffer at a time."""
+        self.open(f"for low in range(0, n{self.last}, {STREAMED}):")
+        self.line(f"count = min({STREAMED}, n{self.last} - low)")
+        every = range(len(self.arrays))
+        self.pointers(every, {k: f" + low * s{k}_{self.last}" for k in every if self.along(k)})
+        self.gather()
+        self.open("for i in range(count):")
+        self.line(_INDEPENDENT)
+        self.compute()
+        self.close()
+        for k in self.streamed:
+            size = self.itemsize(k)
+            self.line(f"stream(a{k}_{self.outer} + low * {size}, t{k}, count * {size})")
+        self.close()
+
+    def strided(self) -> list[int]:
+        """Inputs that are taken together before they are computed with.
+
+        Compilers do not vectorise loops over such inputs where the processor gathers slowly.
+        """
+        found = [k for k in range(self.first_store) if self.form.classes[k] == "s"]
+        return found if len(found) <= GATHERED and cost(self.kernel) >= GATHER_COST else []
+
+    def gather(self) -> None:
+        """Copy `count` elements of each strided input into its buffer."""
+        for k in self.gathered:
+            self.open("for i in range(count):")
+            self.line(_INDEPENDENT)
+            self.line(f"g{k}[i] = p{k}[{self.place(k)}]")
+            self.close()
+
+    def along(self, k: int) -> bool:
+        """Whether an array moves on the innermost loop."""
+        return self.moves(k, self.last)
 
     def flat(self) -> None:
         """A map, or reductions into one target per iteration."""
+        if self.streamed or (self.gathered and self.form.core == "map"):
+            self.streams()
+            return
         self.pointers(range(len(self.arrays)), {})
         self.open(f"for i in range(n{self.last}):")
         self.line(_INDEPENDENT)
@@ -394,6 +451,7 @@ class _Printer:
         if not self.form.ragged:
             shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
             self.pointers(moved, shift)
+            self.gather()
             if not self.only_pointers():
                 self.fill_loop("count", "i", "low + i")
             return

@@ -17,8 +17,8 @@ from . import vector_math
 
 # Our files that decide what a text compiles to.
 _RUNTIME = (
-    "numba_runtime numba_compiler loop_marks pairwise vector_math vector_loops launching "
-    "object_code"
+    "numba_runtime numba_compiler loop_marks pairwise vector_math own_math vector_loops streaming "
+    "compacting launching object_code"
 )
 # Settings of numba that change its code.
 SETTINGS = (

@@ -1,8 +1,10 @@
 """Helper threads that wait and work in machine code, without Python's lock.
 
 A helper is a Python thread that enters machine code once and stays there: it looks for a job for
-some ten microseconds, then sleeps on a futex. Waking it costs the caller one system call, or none
-while it still looks; a Python thread would have to be woken twice, for the queue and for the lock.
+some ten microseconds, looks on for a tenth of a millisecond in which it lets others have the core
+first, then sleeps on a futex. Waking it costs the caller one system call and the job some fifty
+microseconds, or nothing while it still looks; a Python thread would have to be woken twice, for the
+queue and for the lock.
 
 Owns the two loops ("share" for the caller, "help" for the helpers), the words through which they
 meet, and the threads. Linux on x86-64 and AArch64 only: elsewhere `run` says no, and threads.py
@@ -38,9 +40,11 @@ _PAUSE = {
 
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, within one process
 
-# How often a helper looks for the next job before it sleeps: evaluations in a loop follow each
-# other that fast, and whoever else wants the core waits no longer than that.
+# How often a helper looks for the next job before it sleeps: some 30 us in which it holds its core,
+# then some 150 us in which it asks the system at each turn whether somebody else wants the core.
+# Evaluations in a loop follow each other that fast, and waking costs as much as it waits at most.
 SPINS = 3000
+YIELDS = 400
 
 # Shared words, each on a cache line of its own.
 _SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _WORDS = range(0, 64, 8)
@@ -113,8 +117,9 @@ done:
   ret i32 1
 }}
 
-define void @{HELP_ENTRY}(ptr %shared, i64 %spins) {{
+define void @{HELP_ENTRY}(ptr %shared, i64 %spins, i64 %yields) {{
 start:
+  %turns = add i64 %spins, %yields
   %tickets = getelementptr i64, ptr %shared, i64 {_TICKETS}
   %active = getelementptr i64, ptr %shared, i64 {_ACTIVE}
   %sleepers = getelementptr i64, ptr %shared, i64 {_SLEEPERS}
@@ -155,7 +160,7 @@ leave:
   %r2 = atomicrmw sub ptr %active, i64 1 seq_cst
   br label %wait
 wait:
-  %turn = phi i64 [0, %leave], [%following, %again], [0, %sleep]
+  %turn = phi i64 [0, %leave], [%following, %again], [%next, %polite], [0, %sleep]
   %now = load atomic i32, ptr %shared seq_cst, align 8
   %same = icmp eq i32 %now, %seen
   br i1 %same, label %still, label %changed
@@ -165,10 +170,17 @@ changed:
   br i1 %stay, label %try, label %out
 still:
   %patient = icmp slt i64 %turn, %spins
-  br i1 %patient, label %again, label %sleep
+  br i1 %patient, label %again, label %enough
 again:
   %following = add i64 %turn, 1
   {_PAUSE[1]}
+  br label %wait
+enough:
+  %more = icmp slt i64 %turn, %turns
+  br i1 %more, label %polite, label %sleep
+polite:
+  %next = add i64 %turn, 1
+  %r6 = call i32 @sched_yield()
   br label %wait
 sleep:
   %r3 = atomicrmw add ptr %sleepers, i64 1 seq_cst
@@ -185,7 +197,7 @@ _Pointer, _Int64 = ctypes.c_void_p, ctypes.c_int64
 _Share = ctypes.CFUNCTYPE(
     ctypes.c_int32, _Pointer, _Int64, _Pointer, *[_Pointer] * 4, _Int64, _Int64
 )
-_Help = ctypes.CFUNCTYPE(None, _Pointer, _Int64)
+_Help = ctypes.CFUNCTYPE(None, _Pointer, _Int64, _Int64)
 
 AVAILABLE = bool(_FUTEX and _PAUSE[1])
 
@@ -222,7 +234,7 @@ class _Crew:
 
 
 def _work(crew: _Crew) -> None:
-    crew.help(crew.address, SPINS)
+    crew.help(crew.address, SPINS, YIELDS)
 
 
 class NativeThreads:
@@ -259,13 +271,18 @@ class NativeThreads:
         `loop`: the address of a function of four pointers and three integers, which takes work from
         shared words until none is left. When this returns, nobody works on it any more.
         """
-        crew = self._crew
-        if crew is None or crew.size < helpers:
-            crew = self._started(helpers)
-            if crew is None:
-                return False
+        crew = self.crew(helpers)
+        if crew is None:
+            return False
         crew.share(crew.address, helpers, loop, *arguments)
         return True
+
+    def crew(self, helpers: int) -> _Crew | None:
+        """So many helpers; None: not possible here."""
+        crew = self._crew
+        if crew is None or crew.size < helpers:
+            return self._started(helpers)
+        return crew
 
     def prepare(self) -> None:
         """Have the code ready before it is needed."""

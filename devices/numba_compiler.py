@@ -148,10 +148,24 @@ def _library_class() -> Any:
             super().finalize()
 
         def _finalize_final_module(self) -> None:
+            if self.has_vector_math:
+                _inline_vector_math(self._codegen._tm, self._final_module)
             self.object_code = self._codegen._tm.emit_object(self._final_module)
             self._finalized = True
 
     return KernelLibrary
+
+
+def _inline_vector_math(machine: Any, module: Any) -> None:
+    """Put our own mathematical functions into the loops that became vectors just now.
+
+    Which functions those are (own_math.py) shows only then, and numba's last pass is over.
+    """
+    llvm = heavy("llvmlite.binding")
+    passes = llvm.create_new_module_pass_manager()
+    if hasattr(passes, "add_always_inliner_pass"):
+        passes.add_always_inliner_pass()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
 def _prefer_full_vectors(ir_module: Any) -> None:

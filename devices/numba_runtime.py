@@ -4,6 +4,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
 
 - `pointer_f8(address)` ... one per dtype: int64 -> typed pointer `p`; `p[i]` loads, `p[i] = v`
   stores (`b1` is read and written as uint8). No alignment is assumed.
+- `shifted(pointer, k)`: the pointer to element k.
 - `local_f8(32)` ...: a private array of a literal length on the stack, uninitialised.
 - `scalar_f8(scalars, k)` ...: slot k of the scalars (16 bytes each), as a value of that dtype.
 - `vm_NAME` (f8), `vmf_NAME` (f4): the functions listed in vector_math.py. Same argument, same bits,
@@ -12,6 +13,8 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   order.
 - `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of so many
   bytes) that a mask of bytes keeps, see compacting.py.
+- `stream(address, pointer, bytes)`: copy from a `local_` buffer past the caches, see streaming.py;
+  `settle_streams()` once before the end of a text that streams.
 - `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
   reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
   number of pointers and without run-time checks. Within an iteration the order of loads and stores
@@ -21,6 +24,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
 - `clear_flags()`, `test_flags()`: IEEE conditions of this thread (1 divide, 2 over, 4 under,
   8 invalid). They may include conditions that NumPy would not report: a comparison with NaN, both
   arms of a select, infinite or huge arguments of exp, pow, sin, cos. None is left out (but under).
+- `CONVERTS_WIDE`: whether this machine turns vectors of int64 into vectors of float64 and back.
 - `njit`: for helper functions, compiled once per process and inlined by LLVM; numba's types
   (`int8` ... `uint64`, `float32`, `float64`, `complex64`, `complex128`, `boolean`) as casts; `np`
   and `math`.
@@ -37,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from . import compacting, loop_marks, pairwise, vector_math
+from . import compacting, loop_marks, pairwise, streaming, vector_math
 from .heavy import module as heavy
 
 # dtype -> name of numba's type
@@ -76,6 +80,10 @@ def namespace() -> dict[str, Any]:
         names[f"pairwise_{code}"] = pairwise.intrinsic(code)
     for size in compacting.SIZES:
         names[f"compact_{size}"] = compacting.intrinsic(size, features)
+    names["stream"] = streaming.intrinsic()
+    names["settle_streams"] = streaming.fence()
+    names["shifted"] = _intrinsic(_shifted)
+    names["CONVERTS_WIDE"] = "+avx512dq" in features.split(",")
     names["independent"] = _statement(lambda builder: loop_marks.mark(builder))
     names["clear_flags"] = _statement(_build_clear_flags)
     names["test_flags"] = _test_flags()
@@ -129,12 +137,28 @@ def _pointer_class() -> Any:
             self.name = f"LoopPointer({dtype})"
 
     def load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        instruction = builder.load(builder.gep(args[0], [args[1]]), align=1)
-        return loop_marks.join_group(instruction)
+        place = builder.gep(args[0], [args[1]])
+        if not isinstance(signature.return_type, types.Complex):
+            return loop_marks.join_group(builder.load(place, align=1))
+        made = context.make_complex(builder, signature.return_type)
+        made.real, made.imag = [
+            loop_marks.join_group(builder.load(part, align=1)) for part in parts(builder, place)
+        ]
+        return made._getvalue()
 
     def store(context: Any, builder: Any, signature: Any, args: Any) -> None:
-        instruction = builder.store(args[2], builder.gep(args[0], [args[1]]), align=1)
-        loop_marks.join_group(instruction)
+        place = builder.gep(args[0], [args[1]])
+        if not isinstance(signature.args[2], types.Complex):
+            loop_marks.join_group(builder.store(args[2], place, align=1))
+            return
+        for k, part in enumerate(parts(builder, place)):
+            value = builder.extract_value(args[2], k)
+            loop_marks.join_group(builder.store(value, part, align=1))
+
+    def parts(builder: Any, place: Any) -> list[Any]:
+        """LLVM splits the access to a complex number, and the halves would be in no group."""
+        int32 = heavy("llvmlite.ir").IntType(32)
+        return [builder.gep(place, [int32(0), int32(k)]) for k in range(2)]
 
     extending.register_model(LoopPointer)(extending.models.PointerModel)
     integer = types.Integer
@@ -153,6 +177,13 @@ def _pointer(code: str) -> Any:
         return pointer_type(int64), build
 
     return _intrinsic(pointer)
+
+
+def _shifted(typing_context: Any, pointer: Any, count: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, heavy("numba.core.types").int64), build
 
 
 def _local(code: str) -> Any:
@@ -260,10 +291,43 @@ def _call_fenv(builder: Any, name: str, mask: int) -> Any:
     return builder.call(function, [int32(mask)])
 
 
+def _has_mxcsr() -> bool:
+    """Whether all of the conditions lie in one register, which is cheaper than the C library."""
+    return vector_math.machine() in ("x86_64", "AMD64")
+
+
+def _control_word(builder: Any, name: str, place: Any) -> None:
+    """`stmxcsr` or `ldmxcsr` with a word in memory."""
+    ir = heavy("llvmlite.ir")
+    pointer = ir.IntType(8).as_pointer()
+    intrinsic = f"llvm.x86.sse.{name}"
+    function = builder.module.globals.get(intrinsic)
+    if function is None:
+        kind = ir.FunctionType(ir.VoidType(), [pointer])
+        function = ir.Function(builder.module, kind, intrinsic)
+    builder.call(function, [builder.bitcast(place, pointer)])
+
+
+def _word(builder: Any) -> Any:
+    with builder.goto_entry_block():
+        return builder.alloca(heavy("llvmlite.ir").IntType(32))
+
+
 def _build_clear_flags(builder: Any) -> None:
     masks = vector_math.fenv_flags()
-    if masks is not None:
+    if masks is None:
+        return
+    if not _has_mxcsr():
         _call_fenv(builder, "lf_feclearexcept", sum(masks))
+        return
+    int32 = heavy("llvmlite.ir").IntType(32)
+    word = _word(builder)
+    _control_word(builder, "stmxcsr", word)
+    before = builder.load(word)
+    raised = builder.icmp_unsigned("!=", builder.and_(before, int32(sum(masks))), int32(0))
+    with builder.if_then(raised):  # writing the register waits for all that is under way
+        builder.store(builder.and_(before, int32(~sum(masks))), word)
+        _control_word(builder, "ldmxcsr", word)
 
 
 def _test_flags() -> Any:
@@ -275,7 +339,12 @@ def _test_flags() -> Any:
         result = int32(0)
         if masks is None:
             return result
-        raised = _call_fenv(builder, "lf_fetestexcept", sum(masks))
+        if _has_mxcsr():
+            word = _word(builder)
+            _control_word(builder, "stmxcsr", word)
+            raised = builder.load(word)
+        else:
+            raised = _call_fenv(builder, "lf_fetestexcept", sum(masks))
         for mask, ours in zip(masks, (8, 1, 2, 4), strict=True):
             is_set = builder.icmp_unsigned("!=", builder.and_(raised, int32(mask)), int32(0))
             result = builder.or_(result, builder.select(is_set, int32(ours), int32(0)))

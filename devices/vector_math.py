@@ -9,6 +9,7 @@ vector of copies. So a result depends on the argument alone, never on its place 
 the cutting into chunks or on what the vectoriser did. The scalar stand-ins are `lf_NAME` (f8) and
 `lf_NAMEf` (f4): defined in each object file where libmvec serves, else symbols given to the linker.
 LLVM must not know their names, or it would turn them into intrinsics that do not vectorise.
+For some functions the SIMD version is our own text instead of libmvec's (own_math.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+from . import own_math
 from .heavy import module as heavy
 
 _ONE = (
@@ -111,6 +113,8 @@ def vector_symbol(name: str, size: int, features: str) -> tuple[str, int]:
     letter, width = _variant(features)
     if not width:
         return "", 0
+    if own_math.serves(name, size, features):
+        return own_math.symbol(name), own_math.LANES
     lanes = width // size
     suffix = "" if size == 8 else "f"
     symbol = f"_ZGV{letter}N{lanes}{'v' * ARITY[name]}_{name}{suffix}"
@@ -147,7 +151,11 @@ def _define_by_vector(ir: Any, function: Any, symbol: str, lanes: int) -> None:
     module, arity = function.module, len(function.args)
     element = function.type.pointee.return_type
     full = ir.VectorType(element, lanes)
-    callee = ir.Function(module, ir.FunctionType(full, [full] * arity), symbol)
+    name = function.name.removeprefix("lf_")
+    if symbol == own_math.symbol(name):
+        callee = own_math.define(module, name)
+    else:
+        callee = ir.Function(module, ir.FunctionType(full, [full] * arity), symbol)
     one = ir.VectorType(element, 1)
     builder = _define(ir, function)
     first = ir.Constant(ir.IntType(32), 0)
