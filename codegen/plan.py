@@ -17,8 +17,9 @@ from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, verify
 from lazyfuse.codegen.linearize import Graph, Value
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.memory import Lifetimes, lifetimes, update_hazards
-from lazyfuse.codegen.passes import COPY, PASSES
+from lazyfuse.codegen.passes import COPY, PASSES, drop_dead
 from lazyfuse.codegen.pipelines import Chain, arrange
+from lazyfuse.codegen.unroll import write_out
 from lazyfuse.devices.base import Program
 
 UNKNOWN = "unknown"
@@ -116,6 +117,8 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
         name = rewrite.__name__
         times[name] = times.get(name, 0.0) + time.perf_counter() - start
     start = time.perf_counter()
+    if limits is None or (limits.fusion and not limits.max_length):
+        graph = drop_dead(write_out(graph))
     clusters = cluster(graph, limits)
     steps = order(_steps(graph, clusters), graph)
     chains: tuple[Chain, ...] = ()

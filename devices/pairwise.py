@@ -70,6 +70,8 @@ class _Writer:
         build.function.attributes.add("noinline")
         is_long = build.icmp_signed(">", self.count, self.int64(BLOCK // self.parts))
         with build.if_then(is_long):
+            if self.parts == 1:
+                self.give_side_by_side()
             self.give(self.halves())
         is_short = build.icmp_signed("<", self.count, self.int64(LANES // self.parts))
         with build.if_then(is_short):
@@ -96,7 +98,7 @@ class _Writer:
     def halves(self) -> list[Any]:
         build, int64 = self.builder, self.int64
         if self.parts == 1:
-            left = build.and_(build.lshr(self.count, int64(1)), int64(-LANES))
+            left = self.left_half(self.count)
         else:
             left = build.lshr(build.sub(self.count, build.and_(self.count, int64(7))), int64(1))
         first = build.call(self.function, [self.memory, left])
@@ -108,6 +110,60 @@ class _Writer:
             build.fadd(build.extract_value(first, at), build.extract_value(second, at))
             for at in range(2)
         ]
+
+    def give_side_by_side(self) -> None:
+        """Sums of so few blocks that they run together: each addition waits for the one before."""
+        build, int64 = self.builder, self.int64
+        left = self.left_half(self.count)
+        right = build.sub(self.count, left)
+        # both halves are blocks, or both consist of two
+        are_blocks = build.icmp_signed("<=", right, int64(BLOCK))
+        with build.if_then(are_blocks):
+            self.give([self.together([left], right)])
+        are_more = build.icmp_signed(">", left, int64(BLOCK))
+        with build.if_then(build.and_(are_more, build.icmp_signed("<=", right, int64(2 * BLOCK)))):
+            first, third = self.left_half(left), self.left_half(right)
+            last = build.sub(right, third)
+            with build.if_then(build.icmp_signed("<=", last, int64(BLOCK))):
+                self.give([self.together([first, build.sub(left, first), third], last)])
+
+    def left_half(self, count: Any) -> Any:
+        """How many elements NumPy's left branch takes."""
+        half = self.builder.lshr(count, self.int64(1))
+        return self.builder.and_(half, self.int64(-LANES))
+
+    def together(self, whole: list[Any], last: Any) -> Any:
+        """The sum of two or four blocks, the first the shortest; all but the last are vectors."""
+        build, int64 = self.builder, self.int64
+        starts = [int64(0)]
+        for size in whole:
+            starts.append(build.add(starts[-1], size))
+
+        def load(number: int, index: Any) -> Any:
+            place = self.place(build.add(starts[number], index))
+            return build.load(build.bitcast(place, self.vector.as_pointer()), align=1)
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            return [build.fadd(each, load(at, index)) for at, each in enumerate(sums)]
+
+        firsts = [load(number, int64(0)) for number in range(len(starts))]
+        sums = self.loop(int64(LANES), whole[0], LANES, firsts, step)
+        ends = [*whole, build.and_(last, int64(-LANES))]
+        found = []
+        for number, end in enumerate(ends):
+
+            def further(index: Any, sums: list[Any], number: int = number) -> list[Any]:
+                return [build.fadd(sums[0], load(number, index))]
+
+            if number:
+                sums[number] = self.loop(whole[0], end, LANES, [sums[number]], further)[0]
+            found.append(self.joined(sums[number], 0))
+        begin = build.add(starts[-1], ends[-1])
+        found[-1] = self.one_by_one([found[-1]], begin)[0]
+        while len(found) > 1:
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [build.fadd(first, second) for first, second in pairs]
+        return found[0]
 
     def one_by_one(self, total: list[Any], start: Any) -> list[Any]:
         """Add the elements from `start` on, in order."""

@@ -21,7 +21,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK = 1024  # elements of a mask that are counted together
 CHUNK = 64 * BLOCK
-STRETCH = 4096  # values that one chunk of a sum adds: they lie in its buffer, in the L1 cache
+_BYTES = 128  # of a mask that are counted side by side, each in a byte
+STRETCH = 1 << 15  # values that one chunk of a sum adds
+LEAF = 1024  # of them are added at once, in a buffer of the L1 cache
+_PIECE = 512  # elements of the mask that are looked at in between
+_ROOM = LEAF + BLOCK + 2 * _PIECE
 # Threads are worth waking for less than they are for as many additions: each element takes some.
 WEIGHT = 4
 # NumPy finds the places of so few truth values in one row before a loop of ours has been launched.
@@ -32,11 +36,23 @@ _COUNT = Routine(
     ("count", "first"),
     {"mask": "u1", "found": "i8"},
     f"""
+    lanes = local_u1({_BYTES})
     for block in range((count + {BLOCK - 1}) // {BLOCK}):
         start = block * {BLOCK}
+        stop = min(start + {BLOCK}, count)
+        whole = stop - (stop - start) % {_BYTES}
+        for j in range({_BYTES}):
+            independent()
+            lanes[j] = uint8(0)
+        for at in range(start, whole, {_BYTES}):
+            for j in range({_BYTES}):
+                independent()
+                lanes[j] = uint8(lanes[j] + uint8(mask[at + j] != 0))
         total = int32(0)
-        for i in range(min({BLOCK}, count - start)):
-            total += int32(mask[start + i] != 0)
+        for j in range({_BYTES}):
+            total += int32(lanes[j])
+        for i in range(whole, stop):
+            total += int32(mask[i] != 0)
         found[first + block] = total
     """,
 )
@@ -77,15 +93,47 @@ _POSITIONS_2 = Routine(
     scalars={"columns": "i8"},
 )
 
+# NumPy's pairwise tree over the values kept, left to right with a stack; its leaves are added as
+# they come out of the mask. The first `skip` values that are met belong to another chunk.
 _SUM = """
-buffer = local_{code}({size})
-compact_{bytes}(buffer, data, mask, rest, skip + count)
-for k in range(count):
-    buffer[k] = buffer[k + skip]
+buffer, left = local_{code}({room}), local_{code}(64)
+right, side = local_i8(64), local_i8(64)
 clear_flags()
-out[0] = pairwise_{code}(buffer, count)
+first, last, seen = 0, 0, 0
+top, size = 0, count
+while True:
+    while size > {leaf}:
+        half = {half}
+        right[top] = size - half
+        side[top] = 0
+        top += 1
+        size = half
+    if first + size + skip + {piece} > {room}:
+        last -= first
+        for k in range(last):
+            buffer[k] = buffer[first + k]
+        first = 0
+    while last - first < size + skip:
+        number = min({piece}, rest - seen)
+        there, these = shifted(buffer, last), shifted(data, seen)
+        last += compact_{bytes}(there, these, shifted(mask, seen), number, {room} - last)
+        seen += number
+    first += skip
+    skip = 0
+    total = pairwise_{code}(shifted(buffer, first), size)
+    first += size
+    while top > 0 and side[top - 1] == 1:
+        top -= 1
+        total = left[top] + total
+    if top == 0:
+        break
+    left[top - 1] = total
+    side[top - 1] = 1
+    size = right[top - 1]
+out[0] = total
 return test_flags()
 """
+_HALF = {"f": "(size >> 1) & ~7", "c": "(size - (size & 7)) >> 1"}
 
 
 @cache
@@ -99,7 +147,8 @@ def _select_routine(size: int) -> Routine:
 
 @cache
 def _sum_routine(code: str) -> Routine:
-    body = _SUM.format(code=code, bytes=code[1:], size=STRETCH + BLOCK)
+    sizes = {"room": _ROOM, "leaf": LEAF, "piece": _PIECE}
+    body = _SUM.format(code=code, bytes=code[1:], half=_HALF[code[0]], **sizes)
     arrays = {"data": code, "mask": "u1", "out": code}
     return Routine(f"sum_kept_{code}", ("rest", "skip", "count"), arrays, body)
 

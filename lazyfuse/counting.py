@@ -3,7 +3,7 @@
 Owns the compiled loops: each block of values is counted into a table of its own, on all threads,
 and the tables are added; counts are whole numbers, so the order does not show. The steps that
 decide a bin are NumPy's (`numpy/lib/_histograms_impl.py`), element by element. Weights are added
-in NumPy's order, by NumPy.
+in NumPy's order: one after the other, histograms by NumPy's blocks of 65536 values, each from zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, routines
+from lazyfuse import evaluate, fallback, routines
 from lazyfuse.array import gather, ndarray, ready, wrap
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, may_record, shape_of
@@ -106,6 +106,31 @@ def _bincounted(values: Array, minlength: int) -> Array | None:
     return None if found is None else _lengthened(found, minlength)
 
 
+@functools.cache
+def _weigh_routine(code: str, weight: str) -> routines.Routine:
+    """Sums of weights, one after the other, by `count` values from 0 on."""
+    body = """
+    for k in range(count):
+        sums[int64(values[k])] += float64(weights[k])
+    """
+    arrays = {"values": code, "weights": weight, "sums": "f8"}
+    return routines.Routine(f"weigh_{code}_{weight}", ("count",), arrays, body)
+
+
+def _weighed(values: Array, weights: Array, minlength: int) -> Array | None:
+    """As `numpy.bincount` with weights; None where NumPy has to do it, or to refuse."""
+    if values.size < _WORTH or weights.shape != values.shape:
+        return None
+    values, weights = np.ascontiguousarray(values), np.ascontiguousarray(weights)
+    launch = _weigh_routine(values.dtype.str[1:], weights.dtype.str[1:]).ready()
+    ends = routines.extremes(values, _SHORTEST)
+    if launch is None or ends is None or ends[0] < 0:
+        return None
+    sums = np.zeros(max(ends[1] + 1, minlength))
+    launch((values, weights, sums), (values.size,))
+    return sums
+
+
 def _lengthened(counts: Array, least: int) -> Array:
     """Counts, and zeros behind them up to `least`."""
     if least <= len(counts):
@@ -118,18 +143,39 @@ def _lengthened(counts: Array, least: int) -> Array:
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """As `numpy.bincount`."""
-    plain = type(x) is ndarray and weights is None and type(minlength) is int and minlength >= 0
+    plain = type(x) is ndarray and type(minlength) is int and minlength >= 0
     if plain and ready(x) is None and len(shape_of(x)) == 1 and dtype_of(x).str[1:] in INTEGERS:
-        return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
+        if weights is None:
+            return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
+        if _are_weights(weights, x):
+            evaluate.evaluate([each._node for each in (x, weights) if each._node], "bincount")
+            real = gather(x), gather(weights)
+            return wrap(routines.either(_weighed, np.bincount, *real, minlength=minlength))
     return fallback.run(np.bincount, "bincount", (x, weights, minlength), {})
 
 
 # -------------------------------------------------------------------------------- histogram
 
 
+_IN_ORDER = """
+for k in range(size):
+    counts[(k & lanes) * (bins + 2) + bin[k]] += float64(weights[start + k])
+"""
+_IN_TURN = f"""
+whole = size - size % {_LANES} if lanes else 0
+for k in range(0, whole, {_LANES}):
+""" + "".join(f"    counts[{at} * (bins + 2) + bin[k + {at}]] += 1\n" for at in range(_LANES))
+_IN_TURN += """
+for k in range(whole, size):
+    counts[bin[k]] += 1
+"""
+
+
 @functools.cache
-def _uniform_routine(code: str, edge: str, step: str) -> routines.Routine:
+def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routines.Routine:
     """Bins of one width: NumPy's steps, in the dtype `edge` and from the division on in `step`.
+
+    They hold counts, or sums of weights (of dtype `weight`) in the order of the values.
 
     NumPy compares each value with the edges beside it. That can change something only near an edge:
     a tile without a value within `margin` of one is not looked at again. A value outside of the
@@ -137,6 +183,7 @@ def _uniform_routine(code: str, edge: str, step: str) -> routines.Routine:
     NumPy shall see.
     """
     real, wide = ("float32" if each == "f4" else "float64" for each in (edge, step))
+    counting = textwrap.indent(_IN_ORDER if weight else _IN_TURN, 8 * " ").strip()
     body = f"""
     bin = local_i8({_TILE})
     strange = 0
@@ -152,7 +199,9 @@ def _uniform_routine(code: str, edge: str, step: str) -> routines.Routine:
             at = int64(place)
             rest = float64(place) - float64(at)
             near = near | int64(keep & ((rest < margin) | (rest > 1.0 - margin)))
-            bin[k] = at if keep else bins
+            wrong = (at < 0) | (at > bins)
+            strange = strange | int64(keep & wrong)
+            bin[k] = bins if wrong | (not keep) else at
         if near:
             for k in range(size):
                 independent()
@@ -164,18 +213,17 @@ def _uniform_routine(code: str, edge: str, step: str) -> routines.Routine:
                 at = at - 1 if value < edges[max(min(at, bins), 0)] else at
                 more = (value >= edges[max(min(at + 1, bins), 0)]) & (at != bins - 1)
                 at = at + 1 if more else at
-                bin[k] = at if keep else bins
-        for k in range(size):
-            at = bin[k]
-            if at < 0 or at > bins:
-                strange = 1
-                at = bins
-            counts[(k & lanes) * (bins + 2) + at] += 1
+                wrong = (at < 0) | (at > bins)
+                strange = strange | int64(keep & wrong)
+                bin[k] = bins if wrong | (not keep) else at
+        {counting}
     counts[bins + 1] = strange
     """
-    arrays = {"values": code, "counts": "i8", "edges": edge}
+    arrays = {"values": code, "counts": "f8" if weight else "i8", "edges": edge}
+    if weight:
+        arrays["weights"] = weight
     scalars = {"first": edge, "last": edge, "width": step, "scale": step, "margin": "f8"}
-    name = f"histogram_{code}_{edge}_{step}"
+    name = f"histogram_{code}_{edge}_{step}{'_' * bool(weight)}{weight}"
     return routines.Routine(name, ("count", "bins", "lanes"), arrays, body, scalars)
 
 
@@ -217,6 +265,7 @@ def _edges_routine(code: str, edge: str) -> routines.Routine:
 
 
 _EXACT = 1 << 53  # integers up to here are float64s
+_NUMPYS_BLOCK = 1 << 16  # values that `numpy.histogram` looks at together
 
 
 def _distance(high: Any, low: Any) -> Any:
@@ -238,7 +287,7 @@ class Uniform:
         self.bounds = bounds
         self.dtype = dtype  # of the values
 
-    def routine(self) -> tuple[routines.Routine, tuple[Any, ...]] | None:
+    def routine(self, weight: str = "") -> tuple[routines.Routine, tuple[Any, ...]] | None:
         """What counts, and its scalars; None for dtypes and bounds that NumPy has to look at."""
         first, last = self.bounds
         if first == last:
@@ -255,7 +304,7 @@ class Uniform:
         if code[0] in "iu" and max(abs(first), abs(last)) >= _EXACT:
             return None
         bins = len(self.edges) - 1
-        routine = _uniform_routine(code, edge.str[1:], step.str[1:])
+        routine = _uniform_routine(code, edge.str[1:], step.str[1:], weight)
         return routine, (*ends, step.type(width), step.type(bins), _margin(self.edges))
 
     def __call__(self, values: Array) -> Array:
@@ -272,6 +321,38 @@ class Uniform:
             return None
         flat = np.ascontiguousarray(values).reshape(-1)
         return _counted(found[0], flat, len(self.edges) - 1, self.edges, scalars=found[1])
+
+
+class Weighted(Uniform):
+    """The same with weights: their sums."""
+
+    def __call__(self, values: Array, weights: Array) -> Array:  # type: ignore[override]
+        return routines.either(self.summed, self.summed_by_numpy, values, weights)
+
+    def summed_by_numpy(self, values: Array, weights: Array) -> Array:
+        """The oracle."""
+        return np.histogram(values, len(self.edges) - 1, self.bounds, weights=weights)[0]
+
+    def summed(self, values: Array, weights: Array) -> Array | None:
+        """By a routine: NumPy sums blocks of its own, each from zero, and adds them up."""
+        bins = len(self.edges) - 1
+        found = self.routine(weights.dtype.str[1:]) if values.size >= routines.FEWEST else None
+        launch = None if found is None or bins > _FEW else found[0].ready()
+        if found is None or launch is None:
+            return None
+        flat, heavy = (np.ascontiguousarray(each).reshape(-1) for each in (values, weights))
+        starts = np.arange(0, flat.size, _NUMPYS_BLOCK)
+        tables = np.zeros((len(starts), bins + 2))
+        rows = np.arange(len(starts)) * (bins + 2)
+        sizes = [[min(_NUMPYS_BLOCK, flat.size - start), bins, 0] for start in starts.tolist()]
+        places = np.stack([starts, rows, 0 * starts, starts], 1)
+        launch((flat, tables, self.edges, heavy), sizes, places, found[1], work=12 * flat.size)
+        if tables[:, -1].any():
+            return None
+        sums = np.zeros(bins, weights.dtype)
+        for table in tables[:, :bins]:
+            sums += table.astype(weights.dtype)
+        return sums
 
 
 class Between:
@@ -314,21 +395,28 @@ def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
     """As `numpy.histogram`; the counts of a big `a` are recorded, the edges are not."""
-    if type(a) is ndarray and ready(a) is None and weights is None and not density:
-        found = _recorded_histogram(a, bins, range)
+    if type(a) is ndarray and ready(a) is None and density in (None, True, False):
+        found = _recorded_histogram(a, bins, range, weights)
         if found is not None:
-            return found
+            return _as_density(*found) if density else found
     return fallback.run(np.histogram, "histogram", (a, bins, range, density, weights), {})
 
 
-def _recorded_histogram(a: ndarray, bins: Any, range: Any) -> Any:
+def _as_density(counts: Any, edges: Any) -> Any:
+    """The last steps of NumPy's function."""
+    return counts / np.array(np.diff(gather(edges)), float) / counts.sum(), edges
+
+
+def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
     """Counts and edges; None where NumPy has to look at more than that. Its errors are raised."""
     dtype = dtype_of(a)
     if dtype.str[1:] not in BINNED or not may_record() or 0 in shape_of(a):
         return None
+    if weights is not None and not _are_weights(weights, a):
+        return None
     bins = fallback.gathered(bins)
     if type(bins) is not int:
-        return _recorded_between(a, bins)
+        return _recorded_between(a, bins) if weights is None else None
     if bins > _MOST:
         return None
     if range is None:
@@ -340,10 +428,19 @@ def _recorded_histogram(a: ndarray, bins: Any, range: Any) -> Any:
         if len(bounds) != 2 or not all(isinstance(each, (int, float)) for each in bounds):
             return None
         edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
-    function = Uniform(edges, bounds, dtype)
+    function = (Uniform if weights is None else Weighted)(edges, bounds, dtype)
     if function.routine() is None:
         return None
-    return host("histogram", function, (a,), (bins,), _INTP), wrap(edges.copy())
+    sources = (a,) if weights is None else (a, weights)
+    kind = _INTP if weights is None else dtype_of(weights)
+    return host("histogram", function, sources, (bins,), kind), wrap(edges.copy())
+
+
+def _are_weights(weights: Any, a: ndarray) -> bool:
+    """Whether numbers of ours belong to the values of `a`, one to each, as they are."""
+    if type(weights) is not ndarray or shape_of(weights) != shape_of(a):
+        return False
+    return dtype_of(weights).str[1:] in BINNED
 
 
 def _recorded_between(a: ndarray, bins: Any) -> Any:

@@ -29,6 +29,7 @@ from lazyfuse.windows import (
     dense,
     flat_memory,
     is_dense,
+    picked,
     window,
 )
 
@@ -145,7 +146,8 @@ class DiscreteRun(Run):
         shape = self.shape(index)
         if value.axes is not None:
             away = self.memory.holds(source)
-            return (arrange_stand_in if away else arrange)(source, value.axes, shape)
+            part = picked(source, value.picks)
+            return (arrange_stand_in if away else arrange)(part, value.axes, shape)
         flat = self.flat(source, self.plan.graph.values[before].perm)
         return window(flat, self.nodes[value.origin].arg)
 

@@ -175,7 +175,8 @@ def _spelled(op: Op, node: Node) -> str:
     if op.kind == "host":
         name: str = node.arg.name
         return name
-    return "reduce" if op.kind == "reduce" else op.name
+    # a pass may have written a reduction out
+    return "reduce" if "reduce" in (op.kind, getattr(node, "op", op).kind) else op.name
 
 
 def _module(file: str) -> str:

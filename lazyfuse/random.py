@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, namespaces
-from lazyfuse.array import ndarray, wrap, writable
+from lazyfuse import fallback, namespaces, streams
+from lazyfuse.array import ndarray, options, wrap, writable
 from lazyfuse.registry import THEIRS, implements, pair
 
 IN_PLACE = {"shuffle": (0,)}
@@ -73,6 +74,29 @@ class Generator(np.random.Generator, metaclass=_Kind):
         return _generator, (self.bit_generator,), None
 
 
+def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that draws many numbers by a loop of ours, where there is one."""
+    theirs = _method(np.random.Generator, name)
+    plain = getattr(np.random.Generator, name)
+
+    @functools.wraps(theirs)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = args[0] if len(args) == 1 and not kwargs and name == "random" else None
+        if type(given) is int and given < options.eager_below:
+            return wrap(plain(self, given))
+        found = None
+        if args or kwargs:
+            with suppress(TypeError):  # NumPy has its own words
+                found = ours(self.bit_generator, *args, **kwargs)
+        return theirs(self, *args, **kwargs) if found is None else wrap(found)
+
+    return call
+
+
+for _name in ("random", "uniform"):
+    setattr(Generator, _name, _drawn(_name, getattr(streams, _name)))
+
+
 def _unpickled(name: str, bit_generator: Any) -> Any:
     return getattr(importlib.import_module("numpy.random._pickle"), name)(bit_generator)
 
@@ -123,6 +147,7 @@ def _seeded(theirs: type) -> type:
 for _name in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence"):
     globals()[_name] = _seeded(getattr(np.random, _name))
     pair(getattr(np.random, _name), globals()[_name])
+streams.register(globals()["PCG64"])
 
 for _theirs, _ours in ((np.random.Generator, Generator), (np.random.RandomState, RandomState)):
     for _name, _function in _methods(_theirs).items():
@@ -136,8 +161,16 @@ def default_rng(seed: Any = None) -> Any:
     """As `numpy.random.default_rng`."""
     if isinstance(seed, np.random.Generator):
         return seed if type(seed) is Generator else Generator(seed.bit_generator)
+    if type(seed) is int:
+        return Generator(_usual()(seed))
     made = np.random.default_rng(fallback.gathered(seed))
     return made if made is seed else Generator(made.bit_generator)
+
+
+@functools.cache
+def _usual() -> Any:
+    """NumPy's class of bit generators for `default_rng`."""
+    return type(np.random.default_rng(0).bit_generator)
 
 
 def shuffle(x: Any) -> None:

@@ -24,7 +24,7 @@ from lazyfuse.array import (
     settle,
 )
 from lazyfuse.codegen import dtypes, ops
-from lazyfuse.codegen.graph import HostCall, Node, Reduction, Shape
+from lazyfuse.codegen.graph import LONGEST, HostCall, Node, Reduction, Shape
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast_all, reduced_shape, size_of
@@ -204,7 +204,9 @@ def reduce_node(
     shape = reduced_shape(source.shape, axes, keepdims)
     # what has no ufunc (argmin, argmax) comes in C order
     perm = _reduced_order(source.perm, axes, keepdims) if op.ufunc is not None else None
-    arg = Reduction(axes, keepdims, CANONICAL[accumulator])
+    number = source.shape[axes[0]] if len(axes) == 1 else 0
+    short = number if 1 < number <= LONGEST else 0  # plans may write so few out
+    arg = Reduction(axes, keepdims, CANONICAL[accumulator], short)
     return Node(op, (source,), arg, shape, CANONICAL[result], perm, caller())
 
 

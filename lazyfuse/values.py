@@ -24,7 +24,7 @@ from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
-from lazyfuse.windows import arrange, dense, flat_memory, is_dense, window
+from lazyfuse.windows import arrange, dense, flat_memory, is_dense, picked, window
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -165,7 +165,7 @@ class Values:
         value = self.plan.graph.values[index]
         source = self.array(value.src[0])
         if value.axes is not None:
-            return arrange(source, value.axes, self.shape(index))
+            return arrange(picked(source, value.picks), value.axes, self.shape(index))
         perm = self.plan.graph.values[value.src[0]].perm
         layout = self.nodes[value.origin].arg
         return window(self.packed(source, perm), layout)

@@ -40,6 +40,15 @@ def strides_kept(array: Array, reduced: tuple[bool, ...], rank: int) -> tuple[in
     return tuple(found)
 
 
+def picked(source: Array, picks: tuple[int, ...]) -> Array:
+    """A view of one place along some axes; -1: of all."""
+    if not picks:
+        return source
+    index: Any = tuple([slice(None) if place < 0 else place for place in picks])
+    view: Array = source[(*index, ...)]
+    return view
+
+
 def arrange(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """A view that permutes, adds and repeats axes."""
     strides = tuple([source.strides[axis] if axis >= 0 else 0 for axis in axes])
