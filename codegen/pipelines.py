@@ -8,13 +8,13 @@ alone: sizes, and whether it pays, are lazyfuse/pipelining.py's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Shape
-from lazyfuse.codegen.linearize import Graph
+from lazyfuse.codegen.linearize import Graph, Value
 
 if TYPE_CHECKING:
     from lazyfuse.codegen.plan import KernelStep, SingleStep, Step
@@ -30,6 +30,9 @@ Rule = Callable[[tuple[Shape, ...], Shape, Places], int | None]
 TILED: dict[str, Rule] = {}
 """Host calls that work on tiles too, by name: (shapes of the sources, shape of the result, the axis
 of each source that is tiled) -> the axis of the result that is, None if it cannot be."""
+
+PRODUCTS: dict[str, Callable[[Sequence[Value]], bool]] = {}
+"""Products of matrices, by name of operation or host call: whether they may be cut by rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Chain:
     wholes: dict[Any, int] = field(default_factory=dict)  # by sizes: `KernelStep.whole`
     why: str = ""  # the last reason against running it by tiles
     kernels: tuple[KernelStep, ...] = ()
+    parts: tuple[Chain, ...] = ()  # shorter chains without its products, for where NumPy multiplies
+    of: Chain | None = None  # the chain that this is a part of
 
     def __post_init__(self) -> None:
         self.kernels = tuple(step for step in self.steps if _is_kernel(step))
@@ -80,7 +85,7 @@ def arrange(
     chains: list[Chain] = []
     rest = list(steps)
     while rest:
-        best = _longest(rest, graph) if _may_begin(rest[0]) else None
+        best = _longest(rest, graph) if _may_begin(rest[0], graph) else None
         if best is None:
             found.append(rest.pop(0))
             continue
@@ -91,26 +96,64 @@ def arrange(
         if before:  # what is put in front may have chains of its own
             moved, earlier = arrange(before, graph, everything)
             for each in earlier:
-                each.first += len(found)
+                for moved_chain in (each, *each.parts):
+                    moved_chain.first += len(found)
             found += moved
             chains += earlier
         chains.append(_chain(len(found), [rest[at] for at in members], tilings, everything, graph))
+        chains[-1].parts = tuple(_parts(chains[-1], everything, graph))
         found += chains[-1].steps
         rest = after
     return found, tuple(chains)
 
 
-def _may_begin(step: Step) -> bool:
-    return _is_kernel(step) and not step.targets
+def _parts(chain: Chain, everything: Sequence[Step], graph: Graph) -> Iterator[Chain]:
+    """The chains among the steps of a chain that need no product of matrices."""
+    steps, at = list(chain.steps), 0
+    if not any(is_product(step, graph) for step in steps):
+        return
+    while at < len(steps):
+        first, best = steps[at], None
+        if _is_kernel(first) and _may_begin(first, graph):
+            best = _longest(steps[at:], graph, products=False)
+        if best is None or best[0] != list(range(len(best[0]))):
+            at += 1
+            continue
+        end = at + len(best[0])
+        part = _chain(chain.first + at, steps[at:end], best[1], everything, graph)
+        part.of = chain
+        yield part
+        at = end
 
 
-def _longest(steps: list[Step], graph: Graph) -> tuple[list[int], list[Tiling]] | None:
+def is_product(step: Step, graph: Graph) -> bool:
+    """Whether a step multiplies matrices, so that rows of it can be a tile."""
+    if _is_kernel(step):
+        return False
+    value = graph.values[step.writes[0]]
+    rule = PRODUCTS.get(value.arg.name if value.op is ops.HOST else value.op.name)
+    return rule is not None and rule([graph.values[source] for source in value.src])
+
+
+def multiplies_rows(chain: Chain, graph: Graph) -> bool:
+    """Whether the tiles of a chain are rows of matrices that it multiplies."""
+    products = [step.writes[0] for step in chain.steps if is_product(step, graph)]
+    return any(len(graph.values[index].shape) == 2 for index in products)
+
+
+def _may_begin(step: Step, graph: Graph) -> bool:
+    return not step.targets if _is_kernel(step) else is_product(step, graph)
+
+
+def _longest(
+    steps: list[Step], graph: Graph, products: bool = True
+) -> tuple[list[int], list[Tiling]] | None:
     """The positions of the longest chain that begins with the first step, and how to tile it."""
-    first: KernelStep = steps[0]  # type: ignore[assignment]
-    domain = graph.values[first.domain_of].shape
+    first = steps[0]
+    domain = graph.values[first.domain_of if _is_kernel(first) else first.writes[0]].shape
     found: list[tuple[list[int], Tiling]] = []
     for axis in range(len(domain)):
-        search = _Search(graph, axis, domain)
+        search = _Search(graph, axis, domain, products)
         if search.run(steps):
             found.append((search.members, search.tiling()))
     if not found:
@@ -122,8 +165,9 @@ def _longest(steps: list[Step], graph: Graph) -> tuple[list[int], list[Tiling]] 
 class _Search:
     """One try: as many steps as possible that agree with the first one's axis."""
 
-    def __init__(self, graph: Graph, axis: int, domain: Shape) -> None:
+    def __init__(self, graph: Graph, axis: int, domain: Shape, products: bool) -> None:
         self.graph = graph
+        self.products = products  # whether products of matrices may join
         self.axis = axis
         self.rank = len(domain)
         self.size = domain[axis]
@@ -134,10 +178,13 @@ class _Search:
         self.size_of = (-1, 0)
 
     def run(self, steps: list[Step]) -> bool:
-        """Whether there is a chain of two kernels at least, one of which reads from another."""
+        """Whether there is a chain of two steps at least, one of which reads from another.
+
+        Steps are kernels and products of matrices here, and one of them is a kernel.
+        """
         if self.size == 1:
             return False
-        kernels = skipped = 0
+        kernels = skipped = products = 0
         linked = False
         for at, step in enumerate(steps):
             if kernels + skipped >= LONGEST + SKIPPED or len(self.members) >= LONGEST:
@@ -148,6 +195,10 @@ class _Search:
                     break
                 joins = self.kernel(step)
                 kernels += joins
+                linked = linked or (joins and reads_chain)
+            elif is_product(step, self.graph):
+                joins = self.products and (reads_chain or at == 0) and self.product(step)
+                products += joins
                 linked = linked or (joins and reads_chain)
             elif _is_barrier(step, self.graph):  # type: ignore[arg-type]
                 break
@@ -164,7 +215,7 @@ class _Search:
             if self.graph.values[steps[self.members[-1]].writes[0]].op is not ops.VIEW:
                 break
             self.drop_last(steps)
-        return kernels > 1 and linked
+        return kernels > 0 and kernels + products > 1 and linked
 
     def drop_last(self, steps: list[Step]) -> None:
         """A view at the end is as well made afterwards."""
@@ -210,12 +261,32 @@ class _Search:
             self.size_of = step.domain_of, axis
         return True
 
+    def product(self, step: Step) -> bool:
+        """Take a product in: rows of the first operand are tiled, or both operands' stacks."""
+        index = step.writes[0]
+        left, right = self.graph.values[index].src
+        axis = self.place[left] if left in self.made else self.axis
+        if axis != 0 or self.graph.values[index].shape[0] != self.size:
+            return False
+        stacks = self.rank_of(right) > 2
+        cut = 0 if stacks else None  # a matrix is read as a whole, so nobody in the chain makes it
+        if (right in self.made and not stacks) or (left == right and not stacks):
+            return False
+        if self.place.get(left, 0) != 0 or self.place.get(right, cut) != cut:
+            return False
+        self.place |= {left: 0, right: cut, index: 0}
+        self.made.add(index)
+        self.axes.append(0)
+        if self.size_of[0] < 0:
+            self.size_of = index, 0
+        return True
+
     def single(self, step: SingleStep) -> bool:
         """Take a view of a value of the chain in, or a host call that works on tiles."""
         value = self.graph.values[step.index]
         if value.op is ops.VIEW:
             place = self.place[value.src[0]]
-            if value.axes is None or place not in value.axes:
+            if value.axes is None or value.picks or place not in value.axes:
                 return False
             at: int | None = value.axes.index(place)
         else:

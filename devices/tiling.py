@@ -7,7 +7,8 @@ are written before its calls begin. Owns the byte layout of such a batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,7 +151,7 @@ class Batch:
 
     __slots__ = (
         "_bases", "_patches", "_scalars", "_scratch_patches", "_sources", "_template", "groups",
-        "row_bytes", "scratch", "tiles", "weight",
+        "row_bytes", "scratch", "tiles", "weight", "within",
     )  # fmt: skip
 
     def __init__(
@@ -171,6 +172,7 @@ class Batch:
         self.groups = len(scalars)
         self.scratch = -(-scratch // 64) * 64
         self.weight = weight
+        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
         flags = 8 * _HEAD
         at = flags + 8 * self.groups
         at += -at % 16
@@ -221,8 +223,20 @@ class Batch:
     ) -> list[int]:
         """Run all tiles; the IEEE flags of each group, negative where a call failed.
 
-        `scratch(bytes)` gives memory for the threads; `alive` holds the code.
+        `scratch(bytes)` gives memory for the threads; `alive` holds the code. Calls run while the
+        context `within` is open.
         """
+        with self.within():
+            return self._run(work, arrays, scalars, scratch, alive)
+
+    def _run(
+        self,
+        work: Work,
+        arrays: Sequence[Array],
+        scalars: Sequence[bytes],
+        scratch: Any,
+        alive: Any,
+    ) -> list[int]:
         helpers = work.helpers(self.weight, self.tiles)
         memory = self._memory(helpers + 1)
         addresses = np.array([address_of(array) for array in arrays] + [0], dtype=np.int64)

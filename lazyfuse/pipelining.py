@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyfuse import config, floating, programs, report, tracing
-from lazyfuse.codegen.pipelines import Chain
+from lazyfuse.codegen.pipelines import Chain, is_product
 from lazyfuse.codegen.plan import Plan
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices.base import Source
@@ -49,7 +49,7 @@ def run(values: Run, chain: Chain) -> bool:
         chain.rest -= 1
         return False
     loads = [values.array(index) for index in chain.loads]
-    key = (values.device, sizes, *[array.strides for array in loads])
+    key = (values.device, options.matrix_products, sizes, *[array.strides for array in loads])
     prepared: Prepared | None = chain.ready.get(key)
     if prepared is None:
         prepared = prepare(values, chain, loads)
@@ -71,12 +71,13 @@ def run(values: Run, chain: Chain) -> bool:
 def _mark(values: Run, chain: Chain) -> int:
     """Elements of the largest domain, which decides on the tier of all kernels; 0: too few."""
     largest = most = 0.0
-    for step in chain.kernels:
+    kernels = (chain.of or chain).kernels  # a chain and its parts are of one tier
+    for step in kernels:
         elements = size_of(values.shape(step.domain_of))
         largest = max(largest, elements)
         most = max(most, elements * max(step.cost, 1.0))
     whole = int(largest) if most >= programs.COMPILE_ELEMENTS else 0
-    for step in chain.kernels:
+    for step in kernels:
         step.whole = whole
     if len(chain.wholes) >= WHOLES:
         chain.wholes.clear()
@@ -112,6 +113,7 @@ def _batch(values: Run, chain: Chain, prepared: Prepared) -> Batch:
             if task.part is not None:
                 calls.append(_call(task, task.part, groups, prepared.rows))
                 prepared.keep.append(task.part.keep)
+                work += task.part.work if variant is prepared.variants[0] else 0.0
             else:
                 entry = made[id(task)].entry  # type: ignore[union-attr]
                 calls += _calls(task, entry, prepared.rows)
@@ -120,6 +122,8 @@ def _batch(values: Run, chain: Chain, prepared: Prepared) -> Batch:
     batch = prepared.batch = Batch(
         variants, prepared.tiles, prepared.whole, sizes, prepared.scratch, work
     )
+    parts = [task.part for task in prepared.variants[0] if task.part is not None]
+    batch.within = next((part.within for part in parts if part.within), batch.within)
     return batch
 
 
@@ -268,7 +272,9 @@ def described(plan: Plan) -> list[str]:
     lines = []
     for chain in plan.chains:
         numbers = [at for at, step in enumerate(kernels) if any(step is x for x in chain.steps)]
-        line = f"kernels {numbers[0]} to {numbers[-1]} run tile by tile"
+        products = sum(is_product(step, plan.graph) for step in chain.steps)
+        more = f" and {products} matrix product{'s' * (products > 1)}" if products else ""
+        line = f"kernels {numbers[0]} to {numbers[-1]}{more} run tile by tile"
         if chain.inner:
             line += f"; {len(chain.inner)} values are never stored as a whole"
         why = chain.why

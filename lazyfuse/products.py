@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback
+from lazyfuse import fallback, matmul_tiles
 from lazyfuse.array import (
     caller,
     from_node,
@@ -27,7 +27,7 @@ from lazyfuse.codegen.graph import Node, Shape
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.operators import dtype_of, set_matmul
-from lazyfuse.recording import host, is_packed, may_record, shape_of
+from lazyfuse.recording import host, may_record, shape_of
 from lazyfuse.registry import implements
 from lazyfuse.storage import CANONICAL
 from lazyfuse.ufunc import ufunc_of
@@ -86,17 +86,17 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
         return None
     left, right = operands
     shape = _matmul_shape(shape_of(left), shape_of(right))
-    stacked = len(shape_of(left)) > 2 or len(shape_of(right)) > 2
-    if shape is None or (stacked and not (is_packed(left) and is_packed(right))):
+    if shape is None:
         return None
     if _is_over_at_once(operands, shape):
-        return wrap(fallback.call(np.matmul, [gather(left), gather(right)], {}))
+        return wrap(fallback.call(matmul_tiles.matmul, [gather(left), gather(right)], {}))
     try:
         loop = dtypes.resolve(_MATMUL, (dtype_of(left), dtype_of(right)))
     except TypeError:
         return None
     if loop.out not in CANONICAL:
         return None
+    matmul_tiles.foresee(shape_of(left), shape_of(right), loop.ins)
     nodes = (node_of(left), node_of(right))
     return from_node(Node(_MATMUL, nodes, loop, shape, loop.out, None, caller()))
 
@@ -142,7 +142,8 @@ def _product(
     if shape is None:
         return None
     if _is_over_at_once(operands, shape):
-        return wrap(fallback.call(theirs, [gather(left), gather(right)], {}))
+        ours = matmul_tiles.dot if theirs is np.dot else theirs
+        return wrap(fallback.call(ours, [gather(left), gather(right)], {}))
     dtype = np.result_type(dtype_of(left), dtype_of(right))
     return host(theirs.__name__, theirs, operands, shape, dtype)
 

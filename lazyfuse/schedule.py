@@ -10,11 +10,12 @@ from typing import Any
 
 from lazyfuse import hardware, programs
 from lazyfuse.codegen.kernel import KernelError
-from lazyfuse.codegen.pipelines import Chain
+from lazyfuse.codegen.pipelines import Chain, multiplies_rows
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices.launching import weight
 from lazyfuse.geometry import Geometry
+from lazyfuse.tiles import PRODUCT_ROWS
 
 
 def of_kernel(geometry: Geometry, step: KernelStep, device: Any, language: str) -> list[str]:
@@ -31,7 +32,10 @@ def of_kernel(geometry: Geometry, step: KernelStep, device: Any, language: str) 
         each = weight(lowered.source(language).text) if language == "numba" else step.cost
     except KernelError:
         return []
-    lines = [f"{_tier(elements, step, language)}; {_threads(device, elements * each, len(sizes))}"]
+    threads = _threads(device, elements * each, len(sizes), language == "numpy")
+    lines = [f"{_tier(elements, step, language)}; {threads}"]
+    if lowered.form.stream and language == "numba":
+        lines.append("results go past the caches: with an operand they are larger than the last")
     lines += _in_place(geometry, step)
     return lines
 
@@ -46,7 +50,7 @@ def _tier(elements: int, step: KernelStep, language: str) -> str:
     return f"compiled: {additions:,.0f} additions' worth of work, {least:,} or more"
 
 
-def _threads(device: Any, work: float, chunks: int) -> str:
+def _threads(device: Any, work: float, chunks: int, interpreted: bool) -> str:
     """How many threads, and what that follows from."""
     text = f"{chunks:,} chunk{'s' * (chunks != 1)}"
     most = device.threads.threads
@@ -57,7 +61,10 @@ def _threads(device: Any, work: float, chunks: int) -> str:
     if used == 1:
         why = f"below {above:,} additions" if work < above else "nothing to share"
         return f"{text} on one thread ({why})"
-    return f"{text} on {used} threads ({work:,.0f} additions, at least {above:,})"
+    why = f"{work:,.0f} additions, at least {above:,}"
+    if interpreted:  # timed when it runs, see `launching.NumpyProgram`
+        return f"{text} on {used} threads ({why}), or one where NumPy's calls are short"
+    return f"{text} on {used} threads ({why})"
 
 
 def _in_place(geometry: Geometry, step: KernelStep) -> list[str]:
@@ -81,7 +88,8 @@ def tiles(geometry: Geometry, chain: Chain) -> str:
     if not rows or not least:
         return ""
     room = hardware.tuning().tile_bytes
-    count = max(1, min(rows, room // least))
+    fewest = PRODUCT_ROWS if multiplies_rows(chain, geometry.plan.graph) else 1
+    count = min(rows, max(room // least, fewest))
     return (
         f"; tiles of at most {count:,} of {rows:,} rows, {least:,} bytes each: "
         f"{room >> 10} KB is half of the second cache"

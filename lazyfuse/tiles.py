@@ -17,7 +17,7 @@ from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import HostCall
 from lazyfuse.codegen.linearize import memory_strides
 from lazyfuse.codegen.lower import Lowered, lower, sums_like
-from lazyfuse.codegen.pipelines import Chain, Tiling
+from lazyfuse.codegen.pipelines import Chain, Tiling, multiplies_rows
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices.base import Source
@@ -32,6 +32,9 @@ Ints = tuple[int, ...]
 TILES_PER_THREAD = 4
 # Where tiles cut the axis that lies dense in memory: not less than so many elements of it.
 SHORTEST = 64
+# Tiles that multiply matrices begin at multiples of so many rows (blas.BLOCK). With fewer, packing
+# the second operand shows.
+PRODUCT_ROWS = 128
 # Scratch starts at cache lines.
 LINE = 64
 
@@ -42,6 +45,7 @@ class Geometry(NamedTuple):
     shape: Ints
     strides: Ints
     dtype: np.dtype[Any]
+    whole: Ints = ()  # the shape of all tiles together
 
 
 class Part(NamedTuple):
@@ -49,12 +53,15 @@ class Part(NamedTuple):
 
     `entry` is the address of `int32 f(int64 *row, double *scalars)`, which returns IEEE flags and
     may run in any thread. Its row: `meta`, then the address of each source, then of the result.
-    `keep` holds the code. No entry (0): its code is being compiled.
+    `keep` holds the code. No entry (0): its code is being compiled. `work`: of all tiles, in
+    additions. `within`: the context in which the call may run.
     """
 
     entry: int
     meta: Ints
     keep: Any = None
+    work: float = 0.0
+    within: Any = None
 
 
 Maker = Callable[[HostCall, Sequence[Geometry], Geometry], Part | None]
@@ -172,14 +179,19 @@ class _Preparation:
         """How much of the tiled axis is one tile."""
         threads = self.values.device.traits.threads
         shortest = self.shortest
-        rows = max(shortest, limit // max(per_row, 1))
+        multiplies = multiplies_rows(self.chain, self.values.plan.graph)
+        least = max(shortest, PRODUCT_ROWS if multiplies else 1)
+        rows = max(least, limit // max(per_row, 1))
         if per_row * self.size > limit:
-            rows = min(rows, max(shortest, -(-self.size // (TILES_PER_THREAD * threads))))
+            rows = min(rows, max(least, -(-self.size // (TILES_PER_THREAD * threads))))
             if -(-self.size // rows) < threads:
                 raise Declined("too few tiles for all threads")
         if per_row * rows > 2 * hardware.tuning().l3_bytes:
             raise Declined("a tile is larger than the caches")
-        rows = min(rows, self.size)
+        if rows >= self.size:
+            return self.size
+        if multiplies:
+            return rows - rows % PRODUCT_ROWS
         return rows if rows < 2 * shortest else rows - rows % shortest
 
     def is_dense_axis(self) -> bool:
@@ -332,14 +344,19 @@ class _Preparation:
         """A host call that works on tiles."""
         value = self.graph[index]
         call: HostCall = self.values.nodes[value.origin].arg
+        name = call.name if value.op is ops.HOST else value.op.name
+        made = [
+            Geometry(each.shape, each.strides, each.dtype, self.values.shape(source))
+            for source in (*value.src, index)
+            for each in (operands[source],)
+        ]
         taken = [operands[source] for source in (*value.src, index)]
-        made = [Geometry(each.shape, each.strides, each.dtype) for each in taken]
-        maker = MAKERS.get(call.name)
+        maker = MAKERS.get(name)
         part = maker(call, made[:-1], made[-1]) if maker is not None else None
         if part is None:
-            raise Declined(f"{call.name} does not work on tiles of this kind")
+            raise Declined(f"{name} does not work on tiles of this kind or size")
         if not part.entry:
-            raise Declined(f"{call.name} is not compiled yet")
+            raise Declined(f"{name} is not compiled yet")
         return Task(group, None, None, taken, part)
 
 
