@@ -2,13 +2,14 @@
 
 Owns the compiled loops over real arrays: reads on all threads, sums in their order on one. Where an
 index is out of bounds nothing is written, and NumPy raises its error. What NumPy has a loop for at
-the speed of memory stays with it: writes, and sums of elements of one dtype.
+the speed of memory stays with it: sums of elements of one dtype. Writes are in `scatters.py`.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -24,59 +25,154 @@ _BLOCK = 1 << 14  # indices per chunk
 _INDICES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 
 
+_PLACES = {
+    "raise": """
+at = at + entries if at < 0 else at
+outside = (at < 0) | (at >= entries)
+wrong = wrong | int64(outside)
+at = 0 if outside else at
+""",
+    "clip": "at = min(max(at, 0), entries - 1)",
+    "wrap": """
+at = at + entries if at < 0 else at
+at = at - entries if at >= entries else at
+outside = (at < 0) | (at >= entries)
+wrong = wrong | int64(outside)
+at = 0 if outside else at
+""",
+}
+"""Text, by NumPy's `mode`: the entry that an index `at` means, and whether NumPy has to see it.
+
+That is where it is out of bounds, or wraps more than once: divisions cost more than the reads.
+"""
+
+
+def _place(mode: str, depth: int) -> str:
+    """The text for `mode`, indented."""
+    return textwrap.indent(_PLACES[mode].strip(), "    " * depth).strip()
+
+
 @functools.cache
-def _read_routine(size: int, index: str) -> routines.Routine:
+def _read_routine(size: int, index: str, mode: str = "raise") -> routines.Routine:
     """Rows of `width` elements of `size` bytes, at `count` indices into `entries` rows."""
-    body = """
+    body = f"""
     wrong = 0
     if width == 1:
         for k in range(count):
             independent()
             at = int64(index[k])
-            at = at + entries if at < 0 else at
-            outside = (at < 0) | (at >= entries)
-            wrong = wrong | int64(outside)
-            at = 0 if outside else at
+            {_place(mode, 3)}
             results[k] = values[at]
     else:
         for k in range(count):
             at = int64(index[k])
-            at = at + entries if at < 0 else at
-            outside = (at < 0) | (at >= entries)
-            wrong = wrong | int64(outside)
-            start = 0 if outside else at * width
+            {_place(mode, 3)}
+            start = at * width
             for j in range(width):
                 independent()
                 results[k * width + j] = values[start + j]
     found[0] = wrong
     """
     arrays = {"values": f"u{size}", "index": index, "results": f"u{size}", "found": "i8"}
-    return routines.Routine(f"read_{size}_{index}", ("count", "entries", "width"), arrays, body)
+    name = f"read_{size}_{index}{'' if mode == 'raise' else '_' + mode}"
+    return routines.Routine(name, ("count", "entries", "width"), arrays, body)
 
 
-def _is_index(key: Any) -> bool:
+@functools.cache
+def _along_routine(size: int, index: str, mode: str = "raise") -> routines.Routine:
+    """Elements of `rows` rows of `entries` elements: `count` of each, at indices.
+
+    Each row has indices of its own (`step` is `count`), or all have the same (it is 0).
+    """
+    body = f"""
+    wrong = 0
+    for row in range(rows):
+        for k in range(count):
+            independent()
+            at = int64(index[row * step + k])
+            {_place(mode, 3)}
+            results[row * count + k] = values[row * entries + at]
+    found[0] = wrong
+    """
+    arrays = {"values": f"u{size}", "index": index, "results": f"u{size}", "found": "i8"}
+    name = f"along_{size}_{index}{'' if mode == 'raise' else '_' + mode}"
+    return routines.Routine(name, ("rows", "count", "entries", "step"), arrays, body)
+
+
+@functools.cache
+def _flat_routine(first: str, second: str) -> routines.Routine:
+    """The indices of elements of a matrix of `rows` by `columns`, by two indices each."""
+    body = """
+    wrong = 0
+    for k in range(count):
+        independent()
+        row = int64(first[k])
+        row = row + rows if row < 0 else row
+        column = int64(second[k])
+        column = column + columns if column < 0 else column
+        outside = (row < 0) | (row >= rows) | (column < 0) | (column >= columns)
+        wrong = wrong | int64(outside)
+        results[k] = row * columns + column
+    found[0] = wrong
+    """
+    arrays = {"first": first, "second": second, "results": "i8", "found": "i8"}
+    return routines.Routine(f"flat_{first}_{second}", ("count", "rows", "columns"), arrays, body)
+
+
+def is_index(key: Any, fewest: int = _FEWEST) -> bool:
+    """Whether an array holds indices as compiled text reads them."""
     return (
         type(key) is np.ndarray
-        and key.size >= _FEWEST
+        and key.size >= fewest
         and key.dtype.str[1:] in _INDICES
         and key.dtype.isnative
         and key.flags.c_contiguous
     )
 
 
-def read(real: Array, key: Any) -> Array | None:
-    """`real[key]` for an array of indices; None where NumPy has to do it, or to raise."""
-    if not _is_index(key) or not real.ndim or not real.size or not real.flags.c_contiguous:
+def is_plain(real: Array) -> bool:
+    """Whether compiled text reads and writes the elements of an array, one after the other."""
+    if not real.ndim or not real.size or not real.flags.c_contiguous:
+        return False
+    return real.dtype.kind in "biufc" and real.dtype.isnative and real.itemsize <= 16
+
+
+def flat_key(real: Array, key: Any) -> tuple[Array, Array] | None:
+    """A matrix and two arrays of indices, as the row of its elements and one array of indices.
+
+    None where NumPy has to look at the key, or to raise.
+    """
+    if type(key) is not tuple or len(key) != 2 or real.ndim != 2 or not is_plain(real):
         return None
-    if real.dtype.kind not in "biufc" or not real.dtype.isnative:
+    first, second = key
+    if not is_index(first) or not is_index(second) or first.shape != second.shape:
+        return None
+    launch = _flat_routine(first.dtype.str[1:], second.dtype.str[1:]).ready()
+    if launch is None:
+        return None
+    results = routines.empty(first.shape, np.dtype(np.int64))
+    starts, lengths = routines.blocks(first.size, _BLOCK)
+    found = np.zeros(len(starts), np.int64)
+    offsets = np.stack([starts, starts, starts, np.arange(len(starts))], 1)
+    sizes = [(length, *real.shape) for length in lengths.tolist()]
+    launch((first, second, results, found), sizes, offsets, work=4 * first.size)
+    return None if found.any() else (real.reshape(-1), results)
+
+
+def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
+    """`real[key]` for an array of indices; None where NumPy has to do it, or to raise."""
+    if type(key) is tuple:
+        flat = flat_key(real, key)
+        return None if flat is None else read(*flat)
+    if not is_index(key) or not is_plain(real):
         return None
     plain = key.dtype == np.intp  # else NumPy converts the indices first
-    if key.size < (_WORTH if plain else 2 * _FEWEST) or (plain and routines.threads() < 2):
-        return None
     size = min(real.itemsize, 8)
     width = math.prod(real.shape[1:]) * (real.itemsize // size)
-    launch = _read_routine(size, key.dtype.str[1:]).ready()
-    if launch is None or size not in (1, 2, 4, 8):
+    if key.size < (_WORTH if plain else 2 * _FEWEST) or (plain and routines.threads() < 2):
+        return None
+    launch = _read_routine(size, key.dtype.str[1:], mode).ready()
+    if launch is None:
         return None
     results = routines.empty((*key.shape, *real.shape[1:]), real.dtype)
     starts, lengths = routines.blocks(key.size, max(1, _BLOCK // width))
@@ -89,9 +185,38 @@ def read(real: Array, key: Any) -> Array | None:
     return None if found.any() else results
 
 
+def along(real: Array, key: Any, mode: str = "raise") -> Array | None:
+    """Elements along the last axis: by indices for each row, or (1-D) the same for all rows.
+
+    None where NumPy has to do it, or to raise.
+    """
+    own = key.ndim == real.ndim and key.shape[:-1] == real.shape[:-1]
+    if not is_index(key, 1) or not is_plain(real) or real.itemsize > 8:
+        return None
+    if not own and key.ndim != 1:
+        return None
+    count, entries = key.shape[-1], real.shape[-1]
+    rows = real.size // entries
+    launch = _along_routine(real.itemsize, key.dtype.str[1:], mode).ready()
+    fewest = _FEWEST if own else _WORTH  # NumPy makes an index for every axis of its own
+    if launch is None or rows * count < fewest or rows < 2 or (not own and routines.threads() < 2):
+        return None
+    results = routines.empty((*real.shape[:-1], count), real.dtype)
+    starts, lengths = routines.blocks(rows, max(1, _BLOCK // count))
+    step = count if own else 0
+    found = np.zeros(len(starts), np.int64)
+    bits = f"u{real.itemsize}"
+    arrays = (real.reshape(-1).view(bits), key, results.reshape(-1).view(bits), found)
+    places = [starts * entries, starts * step, starts * count, np.arange(len(starts))]
+    sizes = [(length, count, entries, step) for length in lengths.tolist()]
+    launch(arrays, sizes, np.stack(places, 1), work=4 * rows * count)
+    return None if found.any() else results
+
+
 def at(real: Array, key: Any) -> Any:
     """`real[key]`, by compiled text where it can be."""
-    if type(key) is np.ndarray and key.size >= _FEWEST:
+    kind = type(key)
+    if kind is np.ndarray or (kind is tuple and key and type(key[0]) is np.ndarray):
         found = routines.attempt(read, real, key)
         if found is not None:
             return found
@@ -129,7 +254,7 @@ def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routines
 
 def _combined(step: str, real: Array, key: Any, value: Any) -> int | None:
     """`real[key]` combined with values; the IEEE flags, or None where NumPy has to do it."""
-    if not _is_index(key) or real.ndim != 1 or not real.size or not real.flags.c_contiguous:
+    if not is_index(key) or real.ndim != 1 or not real.size or not real.flags.c_contiguous:
         return None
     plain = real.flags.writeable and real.flags.aligned and real.dtype.isnative
     code, index = real.dtype.str[1:], key.dtype.str[1:]

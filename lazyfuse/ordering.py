@@ -26,7 +26,13 @@ _PARTS = 8  # of one row, at most
 _BLOCK = 1 << 15  # elements of a chunk
 _RUN = 32  # equal elements whose places are put into order one by one
 _SAMPLE = 1024  # elements looked at for equal ones
-_CODES = ("i4", "i8", "u4", "u8", "f4", "f8")
+CODES = ("i4", "i8", "u4", "u8", "f4", "f8")
+"""The dtypes of elements that have ranks."""
+
+
+_TALLIED = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
+_BINS = 1 << 16  # different integers that are counted
+_FEW = 1 << 11  # of which so many have four tables that take turns
 
 # -------------------------------------------------------------------------------- packed keys
 
@@ -50,7 +56,7 @@ _RANKS = {
 }
 
 
-def _rank(code: str, load: str, depth: int) -> str:
+def rank_text(code: str, load: str, depth: int) -> str:
     """Text: `rank`, of the element whose bits are `load`."""
     lines = [f"v = int64({load})", *_RANKS[code].strip().splitlines()]
     return "\n".join("    " * depth + line.strip() for line in lines)
@@ -60,11 +66,11 @@ def _rank(code: str, load: str, depth: int) -> str:
 def _range_routine(code: str) -> routines.Routine:
     """The lowest and the highest rank of `count` elements."""
     body = f"""
-{_rank(code, "values[0]", 0)}
+{rank_text(code, "values[0]", 0)}
 low = rank
 high = rank
 for k in range(count):
-{_rank(code, "values[k]", 1)}
+{rank_text(code, "values[k]", 1)}
     low = rank if rank < low else low
     high = rank if rank > high else high
 found[0] = low
@@ -80,7 +86,7 @@ def _pack_routine(code: str) -> routines.Routine:
     body = f"""
     for k in range(count):
         independent()
-{_rank(code, "values[k]", 2)}
+{rank_text(code, "values[k]", 2)}
         upper = uint64(rank - low) >> uint64(drop)
         words[k] = (upper << uint64(bits)) | uint64(first + k)
     """
@@ -116,11 +122,11 @@ def _unpack_routine(code: str) -> routines.Routine:
                 continue
             for at in range(start + 1, k):
                 place = words[at]
-{_rank(code, "values[int64(place)]", 4)}
+{rank_text(code, "values[int64(place)]", 4)}
                 mine = rank
                 to = at
                 while to > start:
-{_rank(code, "values[int64(words[to - 1])]", 5)}
+{rank_text(code, "values[int64(words[to - 1])]", 5)}
                     if rank == mine:
                         found[0] |= 1
                     if rank <= mine:
@@ -180,12 +186,9 @@ def _cut_argsort(row: Array, stable: bool) -> Array | None:
         return None
     if not stable and not _looks_unique(row):
         return None
+    low, high = _range(row, find)
     row = row.view(f"i{row.itemsize}")
     starts, lengths = [each.tolist() for each in routines.spread(size, _BLOCK)]
-    ends = np.empty((len(starts), 2), np.int64)
-    rows = [(start, 2 * k) for k, start in enumerate(starts)]
-    find((row, ends), lengths, rows, work=2 * size)
-    low, high = int(ends.min()), int(ends.max())
     bits = (size - 1).bit_length()
     drop = max(0, (high - low).bit_length() - (64 - bits))
     order = routines.empty((size,), _INTP)
@@ -201,6 +204,20 @@ def _cut_argsort(row: Array, stable: bool) -> Array | None:
     if (found & 2).any() or (not stable and found.any()):
         return None
     return order
+
+
+def _range(row: Array, find: Any) -> tuple[int, int]:
+    starts, lengths = routines.spread(len(row), _BLOCK)
+    ends = np.empty((len(starts), 2), np.int64)
+    places = np.stack([starts, 2 * np.arange(len(starts))], 1)
+    find((row.view(f"i{row.itemsize}"), ends), lengths, places, work=2 * len(row))
+    return int(ends.min()), int(ends.max())
+
+
+def rank_range(row: Array) -> tuple[int, int] | None:
+    """The lowest and the highest rank of a packed row; None: not compiled yet."""
+    find = _range_routine(row.dtype.str[1:]).ready()
+    return None if find is None else _range(row, find)
 
 
 def _run_start(words: Array, at: int, bits: int) -> int:
@@ -223,6 +240,68 @@ def _is_plain(row: Array) -> bool:
     signs = np.signbit(row[low:high])
     tail = row[np.searchsorted(row, np.nan) :].view(f"u{row.itemsize}")
     return not (signs.any() and not signs.all()) and not (tail[1:] != tail[:-1]).any()
+
+
+# -------------------------------------------------------------------------------- few values
+
+
+@functools.cache
+def _tally_routine(code: str) -> routines.Routine:
+    """How often each of `bins` integers from `low` on occurs; equal neighbours do not wait."""
+    body = """
+    for k in range(count):
+        counts[(k & lanes) * bins + int64(values[k]) - low] += 1
+    """
+    sizes = ("count", "bins", "lanes", "low")
+    return routines.Routine(f"tally_{code}", sizes, {"values": code, "counts": "i8"}, body)
+
+
+@functools.cache
+def _spell_routine(code: str) -> routines.Routine:
+    """`bins` integers from `low` on, each as often as it occurs."""
+    kind = f"{'uint' if code[0] == 'u' else 'int'}{8 * int(code[1])}"
+    body = f"""
+    at = 0
+    for bin in range(bins):
+        times = counts[bin]
+        value = {kind}(low + bin)
+        for k in range(times):
+            independent()
+            results[at + k] = value
+        at += times
+    """
+    arrays = {"counts": "i8", "results": code}
+    return routines.Routine(f"spell_{code}", ("bins", "low"), arrays, body)
+
+
+def _tallied(row: Array) -> Array | None:
+    """Integers of a small range, sorted by counting them; None where they are others."""
+    code, size = row.dtype.str[1:], row.size
+    if size < _LONG or code not in _TALLIED or not row.dtype.isnative:
+        return None
+    tally, spell = _tally_routine(code).ready(), _spell_routine(code).ready()
+    ends = routines.extremes(row, _BLOCK)
+    if ends is None or tally is None or spell is None:
+        return None
+    low, bins = ends[0], ends[1] - ends[0] + 1
+    if bins > min(size >> 3, _BINS):
+        return None
+    starts, lengths = routines.spread(size, max(_BLOCK, 8 * bins))
+    lanes = 4 if bins <= _FEW else 1
+    tables = np.zeros((len(starts), lanes, bins), np.int64)
+    rows = np.arange(len(starts)) * (lanes * bins)
+    sizes = [(length, bins, lanes - 1, low) for length in lengths.tolist()]
+    tally((row, tables), sizes, np.stack([starts, rows], 1), work=4 * size)
+    counts = tables.sum((0, 1))
+    before = np.cumsum(counts) - counts
+    wanted = np.arange(0, size, max(_BLOCK, size // 16))
+    firsts = np.unique(np.append(np.searchsorted(before, wanted, "right") - 1, 0))
+    parts = np.diff(np.append(firsts, bins))
+    results = routines.empty(row.shape, row.dtype)
+    pairs = zip(parts.tolist(), firsts.tolist(), strict=True)
+    places = [(part, low + first) for part, first in pairs]
+    spell((counts, results), places, np.stack([firsts, before[firsts]], 1), work=size)
+    return results
 
 
 # -------------------------------------------------------------------------------- rows
@@ -250,7 +329,7 @@ def _shared_out(function: Any, a: Array, axis: int, dtype: Any, **named: Any) ->
 
 
 def _is_long(a: Array) -> bool:
-    return a.size >= _LONG and a.dtype.str[1:] in _CODES and a.dtype.isnative
+    return a.size >= _LONG and a.dtype.str[1:] in CODES and a.dtype.isnative
 
 
 _STABLE = ("stable", "mergesort")
@@ -264,11 +343,13 @@ def sort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Arra
     named = {"kind": kind} if stable is None else {"stable": stable}
     if axis is not None and a.ndim > 1 and a.shape[axis] < a.size:
         return _shared_out(np.sort, a, axis % a.ndim, a.dtype, **named) if a.size else None
-    if not _is_long(a) or kind == "heapsort":
-        return None
-    if ((stable or kind in _STABLE) and a.dtype.kind == "f") or _parts(a.size) < 2:
-        return None  # zeros stay in their order
-    found = _cut_sort(a.reshape(-1))
+    found = _tallied(np.ascontiguousarray(a).reshape(-1)) if a.dtype.kind in "iu" else None
+    if found is None:
+        if not _is_long(a) or kind == "heapsort":
+            return None
+        if ((stable or kind in _STABLE) and a.dtype.kind == "f") or _parts(a.size) < 2:
+            return None  # zeros stay in their order
+        found = _cut_sort(a.reshape(-1))
     return found if found is None or axis is None or a.ndim == 1 else found.reshape(a.shape)
 
 

@@ -1,4 +1,4 @@
-"""As NumPy's sorting: `sort`, `argsort`, `partition`, `lexsort`; and `interp`.
+"""As NumPy's sorting: `sort`, `argsort`, `partition`, `lexsort`.
 
 Recorded as host calls for big packed arrays, whose results have a known shape; everything whose
 size depends on the data (`unique`, `nonzero`, ...) runs at once.
@@ -183,17 +183,3 @@ class _ByRows:
 
     def __call__(self, *keys: Array) -> Array:
         return routines.either(ordering.lexsort, np.lexsort, keys)
-
-
-@implements(np.interp)
-def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
-) -> Any:
-    """As `numpy.interp`; recorded for a big `x` with a table of real numbers."""
-    if type(x) is ndarray and ready(x) is None and left is right is period is None:
-        table = [np.asarray(fallback.gathered(each)) for each in (xp, fp)]
-        simple = all(each.ndim == 1 and each.size and each.dtype.kind in "fiu" for each in table)
-        if simple and table[0].size == table[1].size and dtype_of(x).kind in "fiu":
-            points = [each.astype("f8") for each in table]
-            return host("interp", np.interp, (x, *points), shape_of(x), np.dtype("f8"))
-    return fallback.run(np.interp, "interp", (x, xp, fp, left, right, period), {})

@@ -1,4 +1,4 @@
-"""As NumPy's `take`: compiled reads for big arrays of indices."""
+"""As NumPy's `take`, `take_along_axis`, `put`: compiled for big arrays of indices."""
 
 from __future__ import annotations
 
@@ -6,43 +6,106 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, gathers, routines
-from lazyfuse.array import gather, ndarray, settle, wrap
+from lazyfuse import fallback, gathers, routines, scatters
+from lazyfuse.array import gather, ndarray, ready, settle, wrap, writable
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import shape_of
 from lazyfuse.registry import implements
+from lazyfuse.scatters import look_together
 from lazyfuse.storage import CANONICAL
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+_MODES = ("raise", "clip", "wrap")
 
 
 @implements(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
     """As `numpy.take`."""
-    if type(a) is ndarray and type(indices) is ndarray and out is None and mode == "raise":
-        found = _taken(a, indices, axis)
+    if type(a) is ndarray and type(indices) is ndarray and out is None and mode in _MODES:
+        found = _taken(a, indices, axis, mode)
         if found is not None:
             return wrap(found)
+    if type(a) is ndarray and type(indices) is range and out is None and settle(a) is None:
+        part = _stretch(a, indices, axis)
+        if part is not None:
+            return part.copy()
     named = {"mode": mode} if mode != "raise" else {}
     return fallback.run(np.take, "take", (a, indices, axis), {**fallback.given(out=out), **named})
 
 
-def _taken(a: ndarray, indices: ndarray, axis: Any) -> Array | None:
-    if dtype_of(a) not in CANONICAL or dtype_of(indices).kind not in "iu":
-        return None
+def _stretch(a: ndarray, indices: range, axis: Any) -> Any:
+    """The part of a recorded array that a range of places takes: a slice, all within bounds."""
     shape = shape_of(a)
-    if settle(indices) is not None or not shape:
+    place = None if axis is None else _axis(axis, len(shape))
+    if place is None or not indices:
         return None
-    if axis is not None:
-        try:
-            place = normalize_axis(axis, len(shape))
-        except (TypeError, ValueError):
-            return None
-        if place != 0:
-            return None
-    real = gather(a)
+    first, last = sorted((indices[0], indices[-1]))
+    if first < 0 or last >= shape[place]:
+        return None
+    stop = indices[-1] + (1 if indices.step > 0 else -1)
+    key = slice(indices[0], stop if stop >= 0 else None, indices.step)
+    return a[(slice(None),) * place + (key,)]
+
+
+def _is_ours(a: ndarray, indices: ndarray) -> bool:
+    if dtype_of(a) not in CANONICAL or dtype_of(indices).kind not in "iu":
+        return False
+    return bool(shape_of(a)) and (settle(indices) is None or settle(a) is None)
+
+
+def _axis(axis: Any, rank: int) -> int | None:
+    try:
+        return normalize_axis(axis, rank)
+    except (TypeError, ValueError):
+        return None
+
+
+def _taken(a: ndarray, indices: ndarray, axis: Any, mode: str) -> Array | None:
+    if not _is_ours(a, indices):
+        return None
+    rank = len(shape_of(a))
+    place = 0 if axis is None else _axis(axis, rank)
+    if place not in (0, rank - 1):
+        return None
+    look_together(a, indices)
+    real, key = gather(a), gather(indices)
+    if place:
+        return routines.attempt(gathers.along, real, key, mode) if key.ndim == 1 else None
     real = real.reshape(-1) if axis is None and real.flags.c_contiguous else real
     if axis is None and real.ndim != 1:
         return None
-    return routines.attempt(gathers.read, real, gather(indices))
+    return routines.attempt(gathers.read, real, key, mode)
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """As `numpy.take_along_axis`."""
+    if type(arr) is ndarray and type(indices) is ndarray and _is_ours(arr, indices):
+        shape, places = shape_of(arr), shape_of(indices)
+        rank = len(shape)
+        same = len(places) == rank and places[:-1] == shape[:-1]
+        if same and axis is not None and _axis(axis, rank) == rank - 1:
+            look_together(arr, indices)
+            read = gathers.along if rank > 1 else gathers.read
+            found = routines.attempt(read, gather(arr), gather(indices))
+            if found is not None:
+                return wrap(found)
+    return fallback.run(np.take_along_axis, "take_along_axis", (arr, indices, axis), {})
+
+
+@implements(np.put)
+def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
+    """As `numpy.put`."""
+    if type(a) is ndarray and type(ind) is ndarray and mode == "raise" and ready(ind) is None:
+        look_together(ind, v)
+        values = gather(v) if type(v) is ndarray else v
+        if type(values) in scatters.NUMBERS or shape_of(v) == shape_of(ind):
+            real = writable(a, "put")
+            if real.flags.c_contiguous and routines.attempt(
+                scatters.written, real.reshape(-1), gather(ind), values
+            ):
+                return None
+    named = {"mode": mode} if mode != "raise" else {}
+    return fallback.run_writing(np.put, "put", (a, ind, v), named, (0,))

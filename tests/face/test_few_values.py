@@ -1,0 +1,47 @@
+"""Sorting of integers of a small range: by counting them, with NumPy's result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse import config
+from tests.face.compare import both
+
+COUNT = 60_007
+
+
+@pytest.fixture(params=(1, 4), autouse=True)
+def threads(request: pytest.FixtureRequest) -> Any:
+    with config.options(threads=request.param, threads_above=0):
+        yield request.param
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+@pytest.mark.parametrize("span", [1, 3, 100, 5000, 1 << 20])
+def test_integers(dtype: str, span: int) -> None:
+    rng = np.random.default_rng(span)
+    limits = np.iinfo("u1" if dtype == "?" else dtype)
+    low = max(int(limits.min), int(limits.max) - span)
+    given = rng.integers(
+        low, min(low + span, int(limits.max)), COUNT, "i8" if low < 1 << 62 else "u8"
+    )
+    if dtype == "?":
+        given = given & 1
+    given = given.astype(dtype)
+    both(lambda xp, a: xp.sort(a), given)
+    both(lambda xp, a: xp.sort(a + a, kind="stable"), given)
+    both(lambda xp, a: xp.sort(a[:-7].reshape(300, -1), axis=None), given)
+    both(lambda xp, a: xp.sort(a[::-1], kind="heapsort"), given)
+
+
+def test_uneven_counts_and_gaps() -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        values = rng.integers(-4000, 4000, int(rng.integers(1, 9)))
+        weights = rng.random(len(values)) ** 8 + 1e-9
+        given = rng.choice(values, COUNT, p=weights / weights.sum())
+        both(lambda xp, a: xp.sort(a), given)
+        both(lambda xp, a: xp.sort(a.astype("i4")), given)
