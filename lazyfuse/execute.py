@@ -20,16 +20,18 @@ from lazyfuse import (
     device_calls,
     floating,
     hardware,
+    matmul_tiles,
     pipelining,
     precision,
     programs,
     report,
 )
-from lazyfuse.codegen import interpret, ops
+from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.memory import crosses_itself, overlap
+from lazyfuse.codegen.pipelines import Chain
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
@@ -50,16 +52,20 @@ class Run(Values):
 
     def execute(self) -> None:
         """Run the steps. Whatever happens, nothing that was computed is lost."""
-        chains = {chain.first: chain for chain in self.plan.chains}
+        chains: dict[int, list[Chain]] = {}
+        for chain in self.plan.chains:
+            for each in (chain, *chain.parts):
+                chains.setdefault(each.first, []).append(each)
         steps, lasts = self.plan.steps, self.plan.lifetimes.last
         at = 0
         try:
             while at < len(steps):
                 begin, step = at, steps[at]
-                chain = chains.get(at) if chains else None
+                here = chains.get(at, ()) if chains else ()
                 at += 1
-                if chain is not None and pipelining.run(self, chain):
-                    at = begin + len(chain.steps)
+                ran = next((each for each in here if pipelining.run(self, each)), None)
+                if ran is not None:
+                    at = begin + len(ran.steps)
                 elif isinstance(step, KernelStep):
                     self.run_kernel(step, lasts[begin])
                 else:
@@ -97,7 +103,7 @@ class Run(Values):
             perms = [self.plan.graph.values[source].perm for source in value.src]
             shape = self.shape(index)
             with floating.collecting() as flags:
-                found = interpret.run_node(
+                found = matmul_tiles.run_node(
                     value.op, value.arg if value.op is not ops.HOST else counterpart(node.arg),
                     shape, value.dtype, value.perm, sources, perms,
                 )  # fmt: skip
@@ -247,7 +253,7 @@ class Run(Values):
                 if sys.getrefcount(node) > edges + 3:
                     continue
                 owners = 5  # and its node
-            if value.op is not ops.VIEW and _unseen(array, owners):
+            if value.op is not ops.VIEW and is_unseen(array, owners):
                 if value.op is ops.LEAF:
                     self.overwrites = True
                     self.take(node)
@@ -369,7 +375,7 @@ class Run(Values):
         return flags.bits
 
 
-def _unseen(array: Array, owners: int) -> bool:
+def is_unseen(array: Array, owners: int) -> bool:
     """Whether `owners` references are all there are to an array, and it alone to its memory."""
     if sys.getrefcount(array) > owners + 1 or not array.flags.writeable:
         return False

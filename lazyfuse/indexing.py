@@ -8,12 +8,11 @@ selection; integer arrays run in NumPy on evaluated arrays. Importing this modul
 from __future__ import annotations
 
 from sys import getrefcount
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, core, deferred, device_reads, gathers, residency
+from lazyfuse import array, core, deferred, device_reads, gathers, residency, scatters
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -48,13 +47,12 @@ from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
 from lazyfuse.errors import refuses_ours
-from lazyfuse.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
+from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
+from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
 from lazyfuse.recording import may_write
 from lazyfuse.standins import blank
 from lazyfuse.storage import is_evaluated, leaf
 from lazyfuse.views import ORIGIN, Array, address, ghost, keep_order
-
-BASIC = frozenset((int, slice, EllipsisType, type(None)))
 
 # A pending array whose elements are picked more often than this is evaluated: it is a loop.
 PICK_LIMIT = 4
@@ -63,44 +61,6 @@ WRITE_LIMIT = 16
 
 Real = np.ndarray
 
-# ----------------------------------------------------------------------------------------- keys
-
-
-def is_basic(key: Any) -> bool:
-    """Whether a key gives a view: integers, slices, `...`, None, and tuples of them."""
-    if type(key) is int:
-        return True
-    if type(key) is tuple:
-        for part in key:  # noqa: SIM110  # all() is a call more on a hot path
-            if type(part) not in BASIC:
-                return False
-        return True
-    return type(key) in BASIC
-
-
-def real_key(key: Any) -> Any:
-    """A key as NumPy may have it: our arrays evaluated, NumPy's integers as Python's."""
-    if issubclass(type(key), tuple):
-        return tuple([_real_part(part) for part in key])
-    return _real_part(key)
-
-
-def _real_part(part: Any) -> Any:
-    kind = type(part)
-    if kind in BASIC:
-        return part
-    if kind in OURS:
-        value = real_operand(part)
-        return int(value) if isinstance(value, np.integer) else value
-    if issubclass(kind, np.integer):
-        return int(part)
-    if kind is list or kind is tuple:
-        return real_list(part)
-    if kind not in PLAIN and kind is not Real and hasattr(kind, "__array__"):
-        return np.asarray(real_operand(part.__array__()))
-    return part
-
-
 # ---------------------------------------------------------------------------------------- reads
 
 
@@ -108,9 +68,13 @@ def get_item(self: ndarray, key: Any) -> Any:
     """As `numpy.ndarray.__getitem__`."""
     small = self._small
     if small is None:
+        storage = self._storage
+        if storage is not None and not storage.pinned and is_basic(key):
+            return _read_storage(self, key)
         node = self._node
-        if node is not None and (real := node.value) is not None and _is_pick(key, real.ndim):
-            return real[key]
+        # no name for the value: `_read` counts its holders, and one more would make a copy
+        if node is not None and node.value is not None and is_pick(key, len(node.shape)):
+            return node.value[key]
         return _read(self, key)
     kind = type(key)
     if kind is int or kind is slice or is_basic(key):
@@ -155,6 +119,8 @@ def _read(self: ndarray, key: Any) -> Any:
         mask = key[0] if type(key) is tuple and len(key) == 1 else key
         if _is_mask(mask) and (found := deferred.selection(self, mask)) is not None:
             return found
+        if type(key) is ndarray:
+            scatters.look_together(self, key)
         key = real_key(key)
         if not is_basic(key):
             return _read_advanced(self, key)
@@ -162,24 +128,34 @@ def _read(self: ndarray, key: Any) -> Any:
         return self[key]
     node = self._node
     if node is not None and node.value is None:
-        view = ghost(node.shape, node.dtype, node.perm)[_open(key)]
-        if not view.ndim and not _has_ellipsis(key):
+        view = ghost(node.shape, node.dtype, node.perm)[opened(key)]
+        if not view.ndim and not has_ellipsis(key):
             return _pick(self, key, layout_in(node, view))
     return _read_storage(self, key)
 
 
 def _read_storage(self: ndarray, key: Any) -> Any:
-    storage = storage_of(self)
-    base = root_of(self)
+    storage = self._storage
+    if storage is None:
+        storage = storage_of(self)
+    base = self._base
+    if base is None:
+        base = self
     if storage.memory() is not None:
-        value = real_view(self)[key]
+        reals = self._reals
+        real = reals.get(self._ticket) if reals is not None else None
+        value = (real if real is not None else real_view(self))[key]
         if type(value) is not Real:
             return value
-        part = on_storage(storage, self._view[key], ORIGIN, base)
+        part: Any = new(ndarray)  # as `on_storage` makes it
+        part._small = part._node = part._layout = None
+        part._storage = storage
+        part._view = self._view[key]
+        part._base = base
         part._reals, part._ticket = storage.add_real(value)
         return part
-    view = self._view[_open(key)]
-    if not view.ndim and not _has_ellipsis(key):
+    view = self._view[opened(key)]
+    if not view.ndim and not has_ellipsis(key):
         if is_part_of_number(self):
             gather(self)
             return self[key]
@@ -187,27 +163,9 @@ def _read_storage(self: ndarray, key: Any) -> Any:
     return on_storage(storage, view, ORIGIN, base)
 
 
-def _is_pick(key: Any, rank: int) -> bool:
-    """Whether a basic key certainly names one element."""
-    if type(key) is int:
-        return rank == 1
-    return type(key) is tuple and len(key) == rank and all(type(part) is int for part in key)
-
-
 def _holds(small: Array, key: Any, value: Any) -> bool:
     """Whether a write keeps the very object: an array as an element of an array of objects."""
-    return type(value) is ndarray and small.dtype.kind == "O" and _is_pick(key, small.ndim)
-
-
-def _open(key: Any) -> Any:
-    """A basic key that never reads memory: with `...`, NumPy gives a 0-d view, not a scalar."""
-    if type(key) is not tuple:
-        return key if key is Ellipsis else (key, ...)
-    return key if _has_ellipsis(key) else (*key, ...)
-
-
-def _has_ellipsis(key: Any) -> bool:
-    return key is Ellipsis or (type(key) is tuple and Ellipsis in key)
+    return type(value) is ndarray and small.dtype.kind == "O" and is_pick(key, small.ndim)
 
 
 def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
@@ -241,9 +199,16 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
     """As `numpy.ndarray.__setitem__`."""
     small = self._small
     if small is None:
-        if type(value) in PLAIN and options.eager_below > 1:
+        if type(value) is ndarray:
+            storage = self._storage
+            if storage is not None and value._storage is storage and is_basic(key):
+                view = self._view
+                # the last step of `self[key] += other`
+                if view.flags.writeable and _is_itself(self, view[opened(key)], value):
+                    return
+        elif type(value) in PLAIN and options.eager_below > 1:
             real = _live(self)
-            if real is not None and _is_pick(key, real.ndim):
+            if real is not None and is_pick(key, real.ndim):
                 real[key] = value
                 return
         _write(self, key, value)
@@ -253,7 +218,10 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
     if type(value) in OURS and not (small.dtype.hasobject and _holds(small, key, value)):
         value = real_operand(value)
     try:
-        small[key] = value
+        if type(key) is Real or type(key) is tuple:
+            scatters.write(small, key, value)
+        else:
+            small[key] = value
     except ValueError as error:
         _store_foreign(error, small, key, value)
 
@@ -282,6 +250,8 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
         mask = key[0] if type(key) is tuple and len(key) == 1 else key
         if _is_mask(mask) and _write_mask(self, mask, value):
             return
+        if type(key) is ndarray:
+            scatters.look_together(self, key, value)
         key = real_key(key)
     if is_basic(key):
         _write_region(self, key, value)
@@ -320,10 +290,10 @@ def _write_live(real: Array, key: Any, value: Any) -> bool:
         if type(value) not in OURS or ready(value) is None:
             return False
         value = real_operand(value)
-    region = real[_open(key)]
+    region = real[opened(key)]
     if region.size >= options.eager_below:
         return False
-    if region.ndim or _has_ellipsis(key):
+    if region.ndim or has_ellipsis(key):
         region[...] = value
     else:
         real[key] = value
@@ -336,7 +306,7 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
         value = real_operand(value)
     real = writable(self, "indexed assignment")
     try:
-        real[key] = value
+        scatters.write(real, key, value)
     except ValueError as error:
         _store_foreign(error, real, key, value)
 
@@ -347,12 +317,12 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         stand = blank((), view.dtype)
         stand.flags.writeable = False
         stand[...] = 0  # raises, before the index is looked at
-    region = view[_open(key)]
+    region = view[opened(key)]
     dtype = dtype_of(self)
     if _may_not_hold(dtype, value):
         value = real_operand(value)
     # an element takes what a sequence holds by rules of its dtype: NumPy knows them
-    element = not region.ndim and not _has_ellipsis(key)
+    element = not region.ndim and not has_ellipsis(key)
     if element and _is_strange(value, dtype):
         write_now(self, key, value)
         return
@@ -467,9 +437,14 @@ def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
     """Whether a part is assigned to itself, as the last step of `a[key] += b`."""
     if type(value) not in OURS or self._storage is None:
         return False
-    if value._storage is not self._storage or value._view.shape != region.shape:
+    if value._storage is not self._storage:
         return False
-    return address(value._view) == address(region) and value._view.strides == region.strides
+    view = value._view
+    if view.shape != region.shape:
+        return False
+    if view.dtype is not region.dtype and view.dtype != region.dtype:
+        return False
+    return address(view) == address(region) and view.strides == region.strides
 
 
 def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -> Node | None:

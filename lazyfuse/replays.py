@@ -22,7 +22,7 @@ from lazyfuse.codegen import ops
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.devices.base import Device
-from lazyfuse.execute import Run
+from lazyfuse.execute import Run, is_unseen
 from lazyfuse.prepared import is_usual
 from lazyfuse.views import address
 
@@ -131,6 +131,7 @@ class Replay:
     device: Device
     leaves: tuple[int, ...]  # values whose memory is block 0, 1, ...
     written: frozenset[int]  # blocks among them that are written to
+    given: tuple[int, ...]  # those of them whose operands die, and that took results
     events: tuple[Event, ...]
     dead: tuple[tuple[int, ...], ...]  # after each event: blocks that nothing reads again
     results: tuple[tuple[int, Part], ...]
@@ -206,9 +207,16 @@ def run_again(run: Run) -> bool:
     roots: list[Any] = [run.env[index] for index in found.leaves]
     if not _apart(roots, found.written):
         return False
+    for root in found.given:
+        if not is_unseen(roots[root], _OWNERS):
+            return False
     kept.learnt = 0
     _play(found, run, roots)
     return True
+
+
+# Who refers to an operand's array: the environment, the list of blocks, the node, getrefcount.
+_OWNERS = 4
 
 
 def _kept(plan: Plan) -> Kept | None:
@@ -514,8 +522,6 @@ class Observed(Run):
         stored = {part.root for event in self.events for part in _written(event)}
         if any(not self.extents[part.root][2] for _, part in results if not _is_whole(self, part)):
             return
-        if any(self.lost(root) for root in stored):
-            return
         launched = sum(type(event) is Start for event in self.events)
         if not self.fit or launched != len(self.plan.kernels):
             return
@@ -527,13 +533,14 @@ class Observed(Run):
             self.device,
             self.leaves,
             frozenset(stored & leaves),
+            tuple([root for root in stored if self.gave(root)]),
             tuple(self.events),
             _dead(self.events, {part.root for _, part in results}),
             tuple(results),
             tuple(self.updates),
         )
 
-    def lost(self, root: int) -> bool:
+    def gave(self, root: int) -> bool:
         """Whether a block that was written belongs to an operand that no update writes to: its
         buffer was given away, which depends on more than the key.
         """

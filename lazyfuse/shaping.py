@@ -1,24 +1,44 @@
-"""As NumPy's joining and repeating: `concatenate`, `repeat`, `broadcast_to`, `pad`, `take`.
+"""As NumPy's joining, repeating and rolling: `concatenate`, `repeat`, `roll`.
 
-What joins big arrays is recorded as one host call, because its shape and dtype are known without
-looking. Views are the methods of the array; most other functions of this topic are followed
-(recipes.py).
+A few big arrays are joined by writing each of them into its part of a new block, many as one host
+call: shape and dtype are known without looking. Views are the methods of the array; most other
+functions of this topic are followed (recipes.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback
-from lazyfuse.array import geometry, ndarray, ready, wrap
-from lazyfuse.codegen.shapes import normalize_axis
+from lazyfuse import fallback, hardware
+from lazyfuse.array import (
+    caller,
+    cast_node,
+    from_node,
+    gather,
+    geometry,
+    is_small,
+    ndarray,
+    node_of,
+    options,
+    ready,
+    settle,
+    wrap,
+)
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.graph import Layout, Node
+from lazyfuse.codegen.shapes import contiguous_strides, normalize_axis
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, shape_of
 from lazyfuse.registry import implements
-from lazyfuse.storage import CANONICAL
-from lazyfuse.views import joined_order
+from lazyfuse.standins import blank
+from lazyfuse.storage import CANONICAL, leaf
+from lazyfuse.views import Array, Perm, joined_order, keep_order
+
+# So many arrays at most are joined part by part in what computes them.
+PIECES = 16
 
 
 def _as_array(x: Any) -> Any:
@@ -63,7 +83,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
     place = _join_axis(axis, shapes)
     if place is None:
         return None
-    dtype = np.result_type(*[dtype_of(x) for x in operands])
+    dtype = CANONICAL[np.result_type(*[dtype_of(x) for x in operands])]
     if place < 0:
         total = sum(_size(shape) for shape in shapes)
         return host("concatenate", _Concatenate(None), operands, (total,), dtype)
@@ -74,7 +94,30 @@ def _joined(arrays: Any, axis: Any) -> Any:
     perm = joined_order(
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
+    few = len(operands) <= PIECES and _size(shape) >= max(options.eager_below, 1)
+    if few and hardware.current() is hardware.cpu():
+        return from_node(_by_parts(operands, place, shape, dtype, perm))
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
+
+
+def _by_parts(
+    operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
+) -> Node:
+    """A block that takes one operand after the other: what computes them stores there."""
+    packed = shape if perm is None else tuple([shape[axis] for axis in perm])
+    block = hardware.cpu().empty(packed, dtype)
+    strides = contiguous_strides(shape, perm)
+    node = leaf(block if perm is None else block.transpose(np.argsort(perm)), perm)
+    where = caller()
+    start = 0
+    for x in operands:
+        own = shape_of(x)
+        if own[place]:
+            layout = Layout(start * strides[place], own, strides)
+            value = cast_node(node_of(x), dtype)
+            node = Node(ops.UPDATE, (node, value), layout, shape, dtype, perm, where)
+        start += own[place]
+    return node
 
 
 def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
@@ -148,3 +191,86 @@ class _Repeat:
 
     def __call__(self, value: Any) -> Any:
         return np.repeat(value, self.repeats, self.axis)
+
+
+@implements(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """As `numpy.roll`; recorded if the shift is known."""
+    if type(a) is ndarray and settle(a) is None and dtype_of(a) in CANONICAL:
+        shown = geometry(a)
+        if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
+            if is_small(blank(shown.shape, shown.dtype)):
+                return wrap(rolled(gather(a), shift, axis))
+            perm = None if axis is None else keep_order(shown)
+            return host("roll", _Roll(shift, axis), (a,), shown.shape, dtype_of(a), perm)
+    return fallback.run(np.roll, "roll", (a, shift, axis), {})
+
+
+def _is_known(number: Any) -> bool:
+    """Whether a shift or an axis is an integer or a tuple of them."""
+    if type(number) is tuple:
+        return all(type(each) is int for each in number)
+    return type(number) is int
+
+
+def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
+    """Whether NumPy knows what to do with these axes."""
+    if axis is None:
+        return type(shift) is int
+    if not _is_known(axis):
+        return False
+    axes = axis if type(axis) is tuple else (axis,)
+    shifts = shift if type(shift) is tuple else (shift,)
+    if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
+        return False
+    return all(-rank <= each < rank for each in axes)
+
+
+class _Roll:
+    """`numpy.roll` by known shifts."""
+
+    def __init__(self, shift: Any, axis: Any) -> None:
+        self.shift = shift
+        self.axis = axis
+
+    def __call__(self, value: Array) -> Array:
+        return rolled(value, self.shift, self.axis)
+
+
+_roll: Callable[..., Array] = getattr(np.roll, "_implementation", np.roll)
+
+
+def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
+    """`numpy.roll` of a numpy array, in two copies where memory lies in order.
+
+    One moves everything by the shift, over the ends of rows, too; the other puts right what has
+    left its row.
+    """
+    if type(shift) is not int or (type(axis) is not int and axis is not None):
+        return _roll(a, shift, axis)
+    shape = a.shape
+    if axis is None:
+        inner, length = 1, a.size
+    else:
+        place = axis + len(shape) if axis < 0 else axis
+        if not 0 <= place < len(shape):
+            return _roll(a, shift, axis)  # raises
+        inner, length = _size(shape[place + 1 :]), shape[place]
+    if not a.size or not a.flags.c_contiguous or a.dtype.hasobject:
+        return _roll(a, shift, axis)
+    result = np.empty_like(a)
+    shift %= length
+    if not shift:
+        result[...] = a
+        return result
+    to, source = result.reshape(-1), a.reshape(-1)
+    rows, row_source = result.reshape(-1, length * inner), a.reshape(-1, length * inner)
+    if 2 * shift <= length:
+        way = shift * inner
+        to[way:] = source[:-way]
+        rows[:, :way] = row_source[:, -way:]
+    else:
+        way = (length - shift) * inner
+        to[:-way] = source[way:]
+        rows[:, -way:] = row_source[:, :way]
+    return result

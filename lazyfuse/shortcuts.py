@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import functools
 import operator
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, namespaces
+from lazyfuse import borders, core, fallback, namespaces
 from lazyfuse.array import ndarray, wrap
 from lazyfuse.quick_functions import (
     ABOVE,
@@ -27,7 +26,8 @@ from lazyfuse.quick_functions import (
     listed,
     method,
 )
-from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin
+from lazyfuse.registry import OURS, THEIRS, as_builtin
+from lazyfuse.shaping import rolled
 
 Real = np.ndarray
 
@@ -87,6 +87,8 @@ BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
     "trace": (Real.trace, 4, ("offset", "axis1", "axis2", "dtype")),
     "transpose": (Real.transpose, 2, ()),
 }
+# Functions of ours on numpy arrays that take less than NumPy's.
+REPLACED: dict[str, Callable[..., Any]] = {"roll": rolled}
 # Functions of several arrays that a method of the first serves, given nothing by keyword.
 METHOD_OF_FIRST: dict[str, Callable[..., Any]] = {
     "searchsorted": Real.searchsorted,
@@ -102,7 +104,7 @@ ARRAYS = (
     "ediff1d expand_dims extract fix flatnonzero flip fliplr flipud gradient histogram hsplit "
     "hstack i0 inner intersect1d interp isin lexsort median moveaxis nanmax nanmean nanmedian "
     "nanmin nanstd nansum nanvar nan_to_num outer partition percentile polyfit polyval ptp "
-    "quantile real_if_close roll rollaxis rot90 setdiff1d setxor1d sinc split stack tensordot tile "
+    "quantile real_if_close rollaxis rot90 setdiff1d setxor1d sinc split stack tensordot tile "
     "trapezoid tril trim_zeros triu union1d unique unwrap vander vdot vsplit vstack kron angle "
     "nancumsum nancumprod nanprod nanargmax nanargmin matrix_transpose"
 ).split()
@@ -132,32 +134,9 @@ LIKE = ("empty_like", "zeros_like", "ones_like", "full_like")
 CREATED = ("empty", "zeros", "ones", "full", "eye", "identity")
 
 
-def _as_function(call: Any) -> Any:
-    """A quick call as a function of Python's, which can be told its name: compiled ones cannot."""
-    return call if type(call) is types.FunctionType else _shell(call)
-
-
-def _shell(call: Any) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
-
-    return function
-
-
-def _dressed(call: Any, ours: Any) -> Any:
-    """`call` with the name and documentation of our function, where it takes them."""
-    if type(call) is types.FunctionType:
-        return functools.update_wrapper(call, ours)
-    made = builtin(call)
-    functools.update_wrapper(made, ours)
-    return made
-
-
 def _put(theirs: Any, ours: Any, call: Any) -> Any:
     """Put `call`, which asks what it was given first, in the place of our function."""
-    # a builtin of ours calls what it is given: there a compiled call needs no Python around it
-    bare = call if isinstance(theirs, types.BuiltinFunctionType) else _as_function(call)
-    made = as_builtin(_dressed(bare, ours), theirs)
+    made = as_builtin(functools.update_wrapper(call, ours), theirs)
     names = [name for name, value in OURS.items() if value is ours]
     for name in (*names, theirs):  # all of NumPy's functions that ours stands for
         OURS[name] = made
@@ -211,22 +190,33 @@ def _any(name: str, spreads: bool) -> Callable[[Any, Any], Any]:
     return lambda theirs, ours: any_arrays(_bare(theirs), ours, spreads, views, most)
 
 
+def _replaced(quick: Any) -> Callable[[Any, Any], Any]:
+    return lambda theirs, ours: any_arrays(quick, ours, False, False, MOST)
+
+
 def _method_of_first(name: str, quick: Any) -> Callable[[Any, Any], Any]:
     most = OUT.get(name, MOST)
     return lambda theirs, ours: _of_first(any_arrays(quick, ours, False, False, most), ours)
 
 
 def _install() -> None:
+    if core.COMPILED:
+        fallback.register_type(core.NATIVE.Quick)
+        borders.register_type(core.NATIVE.Quick)
     ABOVE.wrap = wrap
     ABOVE.from_numpy = fallback.from_numpy
     for name in METHODS:
         theirs, ours = getattr(Real, name, None), getattr(ndarray, name, None)
         if theirs is not None and ours is not None:
-            setattr(ndarray, name, _dressed(_as_function(method(theirs, ours)), ours))
+            made: Any = functools.update_wrapper(method(theirs, ours), ours)
+            made.__wrapped__ = theirs  # whose signature is shown
+            setattr(ndarray, name, made)
     for name in (*ARRAYS, *LIKE):
         _note(np, name, _any(name, False))
     for name in SPREAD:
         _note(np, name, _any(name, True))
+    for name, quick in REPLACED.items():
+        _note(np, name, _replaced(quick))
     for name in LINALG:
         _note(np.linalg, name, _any(name, False))
     for name, given in BY_METHOD.items():

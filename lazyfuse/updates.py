@@ -6,12 +6,15 @@ ones, one NumPy operation takes less than recording it, and needs no second bloc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.array import CANONICAL, MIDDLING, geometry, ndarray, options
+from lazyfuse import array
+from lazyfuse.array import CANONICAL, MIDDLING, geometry, ndarray, options, ready
+from lazyfuse.beside import PLAIN
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.storage import Storage
@@ -55,6 +58,51 @@ def updates_at_once(op: Op, self: ndarray, operands: Sequence[Any]) -> bool:
         if not op.is_exact(geometry(x).dtype):
             return False
     return True
+
+
+def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, other: Any) -> bool:
+    """Do `self op= other` in NumPy, if that is sure to be right at once: a part of a private block
+    whose values are there and wanted by nobody else, and operands that are there.
+
+    What is not so plain is for the functions above to judge.
+    """
+    storage = self._storage
+    if storage is None or storage.pinned or storage.roots is not None or not array.ERRSTATE_PLAIN:
+        return False
+    value = storage.value
+    view = self._view
+    # the node, the storage, the holder of the flat memory, our name and the argument
+    if value is None or storage.node.value is not value or getrefcount(value) > 5:
+        return False
+    if getrefcount(storage.node) > 2 or storage.node.resident is not None:
+        return False
+    if view.dtype is not storage.node.dtype:
+        return False
+    if view.size < options.eager_below:
+        found = other if type(other) in PLAIN else ready(other) if type(other) is ndarray else None
+    else:
+        found = _for_middling(op, storage, view, other)
+    if found is None:
+        return False
+    reals = self._reals
+    real = reals.get(self._ticket) if reals is not None else None
+    if real is None:
+        return False
+    function(real, found)
+    return True
+
+
+def _for_middling(op: Op, storage: Storage, view: Array, other: Any) -> Array | None:
+    """The values of an operand, for an exact operation on a part of a middling block."""
+    if type(other) is not ndarray or is_middling(storage) is None or not op.is_exact(view.dtype):
+        return None
+    node = other._node
+    found: Array | None
+    if node is None:
+        found = ready(other)
+    else:
+        found = None if node.resident is not None else node.value
+    return found if found is not None and op.is_exact(found.dtype) else None
 
 
 def has_bits_of_its_own(op: Op, operands: Sequence[Any]) -> bool:
