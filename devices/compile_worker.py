@@ -4,7 +4,8 @@ Owns the worker process and the queue of wishes. `Worker.want(source)` returns a
 ours looks on disk where nobody has (`look`), else talks to the process and hands each result to
 `arrived`. Messages are pickles behind their length. The process runs `compile_worker_main`, which
 imports numba and nothing of the face; it ends when its input does, so it dies with us however we
-die. A forked child has no worker: the pool of processes that it belongs to keeps the cores busy.
+die. What is left then goes to `left` (compile_afterwards.py). A forked child has no worker: the
+pool of processes that it belongs to keeps the cores busy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import queue
 import struct
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,8 +25,11 @@ from typing import Any
 from . import forking
 from .base import Source
 from .heavy import module as heavy
+from .threads import available
 
-DELAY = 0.05  # seconds after the first wish: a first result comes first, a short program needs none
+# Seconds after the first wish: a first result comes first, a short program needs none. On two cores
+# the compiler's process is felt, most of all by threads of BLAS, which wait for each other.
+DELAY = 0.05 if available() > 2 else 0.2
 IDLE = 30.0  # seconds without a wish after which the process, with all that numba holds, ends
 MOST_CRASHES = 2  # the first is forgiven: the source that was under way is sent once more
 _LENGTH = struct.Struct("<Q")
@@ -60,12 +65,15 @@ class Worker:
         look: Callable[[Source], bool],
         arrived: Arrived,
         lost: Callable[[Source | None, str], None],
+        left: Callable[[], object] = lambda: None,
     ) -> None:
         self.trouble = ""  # why there is no worker (any more)
         self.started = 0  # processes so far
         self._look = look
         self._arrived = arrived
         self._lost = lost
+        self._left = left
+        self._ends: Callable[[], None] | None = None  # what runs when the program ends
         self._process: Any = None
         self._crashes = 0
         self._forked = False
@@ -112,6 +120,10 @@ class Worker:
                     self.trouble = f"no thread for the compiler's process: {error}"
                     return False
                 self._thread = thread
+                if self._ends is None:
+                    me = weakref.ref(self)
+                    self._ends = lambda: _end_of_program(me)
+                    atexit.register(self._ends)
         return True
 
     def hurry(self) -> None:
@@ -123,6 +135,8 @@ class Worker:
         self.trouble = self.trouble or "closed"
         self.hurry()
         process, thread = self._process, self._thread
+        if self._ends is not None:
+            atexit.unregister(self._ends)
         if process is not None:
             with suppress(OSError):
                 process.kill()
@@ -174,7 +188,6 @@ class Worker:
         process, self._process = self._process, None
         if process is None:
             return None
-        atexit.unregister(self.close)
         with suppress(OSError):
             process.kill()
         _close_pipes(process)
@@ -188,7 +201,8 @@ class Worker:
                     raise Crash(self.trouble)
                 self._process = start()
                 self.started += 1
-                atexit.register(self.close)
+                if self.trouble:  # closed meanwhile
+                    raise Crash(self.trouble)
             try:
                 send(self._process.stdin, source)
                 return
@@ -214,23 +228,40 @@ class Worker:
             raise Crash(f"ended {self._crashes} times, lastly with exit code {code}")
 
 
-def start() -> Any:
-    """The process, as `subprocess.Popen` with binary pipes."""
+def _end_of_program(worker: weakref.ref[Worker]) -> None:
+    found = worker()
+    if found is not None:
+        if not found.why_not():
+            found._left()
+        found.close()
+
+
+def start(main: str = _MAIN, wishes: int | None = None) -> Any:
+    """The process, as `subprocess.Popen` with binary pipes.
+
+    With `wishes`, an open file, it reads that, answers nobody, and stays when we end: it is of
+    another process group (the terminal's signals are not for it), but of our session, since a
+    scheduler that shares out cores by sessions would give a new one as much as all of ours.
+    """
     subprocess = heavy("subprocess")
     flags = subprocess._args_from_interpreter_flags()
     package = __package__ or ""
-    arguments = ["\n".join(sys.path), package, os.path.dirname(__file__), _MAIN]
+    arguments = ["\n".join(sys.path), package, os.path.dirname(__file__), main]
     options: dict[str, Any] = {}
     if sys.platform == "win32":
         options["creationflags"] = subprocess.CREATE_NO_WINDOW
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *flags, "-W", "ignore", "-c", _BOOT, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE if wishes is None else wishes,
+        stdout=subprocess.PIPE if wishes is None else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         bufsize=0,
+        process_group=None if wishes is None else 0,
         **options,
     )
+    if wishes is not None:
+        process.returncode = 0  # nobody waits for it, which Popen would call a mistake
+    return process
 
 
 def send(pipe: Any, message: object) -> None:

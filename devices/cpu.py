@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from . import (
+    blas,
+    compile_afterwards,
     environment,
     launching,
+    matmul_text,
     native_threads,
     numba_compiler,
     object_code,
@@ -30,7 +33,7 @@ from .disk_cache import DiskCache
 from .launching import NumbaProgram, NumpyProgram, Work
 from .program_pool import Builder, Pooled, ProgramPool
 from .threads import ThreadPool, available
-from .vector_loops import VectorLoops
+from .vector_loops import VectorLoops, target
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
@@ -48,6 +51,7 @@ def make() -> CPU:
             settings.cache_enabled(),
         ),
         ahead=settings.flag("LAZYFUSE_COMPILE_AHEAD", True),
+        after_exit=settings.flag("LAZYFUSE_COMPILE_AFTER_EXIT", True),
     )
 
 
@@ -61,6 +65,7 @@ class CPU:
         pool_limit: int = -1,
         disk: DiskCache | None = None,
         ahead: bool = False,
+        after_exit: bool = False,
     ) -> None:
         self.buffers = BufferPool(pool_limit)
         self.threads = ThreadPool(threads or available())
@@ -78,8 +83,9 @@ class CPU:
         self.programs = ProgramPool(
             builders, disk or DiskCache("", 0, enabled=False), environment.digest
         )
-        self._worker = Worker(self._look, self._arrived, self.programs.lost)
+        self._worker = Worker(self._look, self._arrived, self.programs.lost, self._leave)
         self.set_compile_ahead(ahead)
+        self.set_compile_after_exit(after_exit)
         self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
 
     def compile(self, source: Source) -> Program:
@@ -141,6 +147,16 @@ class CPU:
         self.programs.clear(disk)
         self.buffers.clear()
 
+    def product(self, code: str, library: bool) -> object_code.Loaded:
+        """Products of matrices for one dtype ("f8", ...), by NumPy's library or loops of ours."""
+        cpu, features = target()
+        text = blas.text(code) if library else matmul_text.text(code, features)
+        name = f"{'blas' if library else 'matmul'}_{code}"
+        source = Source("llvm", name, text, 0, (), ())
+        return self.programs.code(
+            source, lambda text: object_code.emit(text, cpu, features), object_code.ENTRY
+        )
+
     def set_threads(self, threads: int) -> None:
         """Threads per launch; 0: one per core that we may use."""
         self.threads.resize(threads or available())
@@ -163,6 +179,10 @@ class CPU:
         """Let `soon` ask a worker process, or compile at once."""
         self.programs.worker = self._worker if ahead and "numba" in self._builders else None
 
+    def set_compile_after_exit(self, after: bool) -> None:
+        """Whether what the worker has not finished when we end is finished by another process."""
+        self._after_exit = after
+
     def set_disk(self, disk: DiskCache) -> None:
         """Look for programs in another directory, or (`enabled=False`) in none."""
         self.programs.disk = disk
@@ -180,6 +200,11 @@ class CPU:
         with suppress(DeviceError):
             self.work.prepare()
         self.programs.arrived(source, code, why, seconds)
+
+    def _leave(self) -> None:
+        """At the end of the program."""
+        if self._after_exit:
+            compile_afterwards.leave(self.programs.uncompiled(), self.programs.disk)
 
     def _load_vector_loop(self, source: Source, emit: Callable[[str], bytes]) -> object_code.Loaded:
         return self.programs.code(source, emit, object_code.ENTRY)

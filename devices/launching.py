@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
+import math
 import operator
+import re
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -219,18 +223,23 @@ class NumbaProgram:
 
     def prepare(self, launch: Launch) -> prepared_launch.Run:
         """Runs over other arrays of the same geometry, with only what changes filled in."""
-        if len(launch.sizes) == 1:
-            return prepared_launch.one_row(launch, self._call, self.pack, address_of)
-        return prepared_launch.many_rows(
-            launch, self._width, _WORDS, self._rows, self.pack, address_of
-        )
+        return self._prepared(launch, address_of)
 
     def prepare_addresses(self, launch: Launch) -> prepared_launch.Run:
         """As `prepare`, for runs over addresses in the place of arrays."""
+        return self._prepared(launch, operator.index)
+
+    def _prepared(self, launch: Launch, at: Callable[[Any], int]) -> prepared_launch.Run:
         if len(launch.sizes) == 1:
-            return prepared_launch.one_row(launch, self._call, self.pack, operator.index)
-        return prepared_launch.many_rows(
-            launch, self._width, _WORDS, self._rows, self.pack, operator.index
+            run = prepared_launch.one_row(launch, self._call, self.pack, at)
+        else:
+            run = prepared_launch.many_rows(launch, self._width, _WORDS, self._rows, self.pack, at)
+        native = prepared_launch.native is not None and address_of is _read_address
+        if not native or not len(launch.sizes):
+            return run
+        kinds = "".join([code[0] for code in self.source.scalars])
+        return prepared_launch.in_c(
+            launch, self.entry, self._weight, kinds, self._loaded, self._work, run
         )
 
     @property
@@ -334,10 +343,20 @@ _BASE = 16
 _everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 
 
+# Threads of the interpreter hand its lock over at every call of NumPy's: 5 to 20 us, so blocks of
+# shorter calls are faster on one thread. The first launches of a program try it.
+_LONG_CALL = 16e-6  # seconds
+_TRIES = 3
+_CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
+
+
 class NumpyProgram:
     """Text run by the interpreter: `NAME(arrays, scalars, scratch)` once per chunk."""
 
-    __slots__ = ("_dtypes", "_function", "_itemsizes", "_weight", "_work", "source", "used")
+    __slots__ = (
+        "_calls", "_dtypes", "_function", "_itemsizes", "_pace", "_tries", "_weight", "_work",
+        "source", "used",
+    )  # fmt: skip
 
     def __init__(self, source: Source, function: Callable[..., Any], work: Work) -> None:
         self.source = source
@@ -347,6 +366,9 @@ class NumpyProgram:
         self._dtypes = [np.dtype(code) for code in source.arrays]
         self._itemsizes = np.array([dtype.itemsize for dtype in self._dtypes], dtype=np.int64)
         self._weight = weight(source.text)
+        self._calls = max(1, len(_CALL.findall(source.text)))
+        self._pace = math.inf  # seconds per element and call
+        self._tries = _TRIES
 
     def launch(self, launch: Launch) -> int:
         """Run every chunk; the union of the IEEE flags."""
@@ -364,6 +386,16 @@ class NumpyProgram:
             flags.append(self._run(pending, steps, launch.scalars))
 
         helpers = self._work.helpers(launch.elements * self._weight, len(starts))
+        if helpers > 0:
+            each = launch.elements / len(starts)
+            for _ in range(2 if self._tries else 0):  # the first one finds cold memory
+                begin = time.perf_counter()
+                flags.append(self._run(itertools.islice(pending, 1), steps, launch.scalars))
+                seconds = time.perf_counter() - begin
+                self._pace = min(self._pace, seconds / (each * self._calls))
+            self._tries = max(0, self._tries - 1)
+            if self._pace * each < _LONG_CALL:
+                helpers = 0
         self._work.pool.run(work, work, helpers)
         return functools.reduce(operator.or_, flags, 0)
 

@@ -173,6 +173,11 @@ class ProgramPool:
         """Whether the worker has been asked for a program that has not arrived yet."""
         return (source.language, source.text) in self._wanted
 
+    def uncompiled(self) -> list[Source]:
+        """What the worker has been asked for, has not given yet, and is not on disk either."""
+        with self._arrival:
+            return [source for key, source in self._wanted.items() if key not in self._unseen]
+
     def why_never(self, source: Source) -> str:
         """Why `soon` will not give a program, however long one waits; empty if it may."""
         return self._refused.get((source.language, source.text), "")
@@ -383,7 +388,12 @@ class ProgramPool:
         return self.disk.enabled and source.language != "numpy"
 
     def _name(self, source: Source) -> str:
-        return f"{_identity(source)}-{self._environment()}"
+        return name_on_disk(source, self._environment())
+
+
+def name_on_disk(source: Source, environment: str) -> str:
+    """The entry of a program in the folder: what it is, and what else decides its code."""
+    return f"{_identity(source)}-{environment}"
 
 
 def _identity(source: Source) -> str:

@@ -187,6 +187,13 @@ class Options:
         "LAZYFUSE_THREADS_ABOVE",
         "additions from which a launch uses several threads; 131072: as measured here, if it was",
     )
+    # the default is replaced by the size of this machine's last cache
+    stream_above: int = _option(
+        32 << 20,
+        "LAZYFUSE_STREAM_ABOVE",
+        "bytes a kernel touches from which results go past the caches; 0 never; 32MB: as here",
+        "bytes",
+    )
     native_threads: bool = _option(
         True, "LAZYFUSE_NATIVE_THREADS", "helper threads wait in machine code; off: in Python"
     )
@@ -196,6 +203,12 @@ class Options:
     fusion: bool = _option(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
     routines: bool = _option(
         True, "LAZYFUSE_ROUTINES", "sort, scan, count and gather by compiled loops in threads"
+    )
+    matrix_products: str = _option(
+        "auto",
+        "LAZYFUSE_MATRIX_PRODUCTS",
+        "multiply large matrices tile by tile together with what follows: auto (by loops of ours "
+        "where NumPy's BLAS does not know the processor), blas or loops (always by these), off",
     )
     contraction_paths: bool = _option(
         True, "LAZYFUSE_CONTRACTION_PATHS", "einsum in the cheapest order, by matrix products"
@@ -213,6 +226,11 @@ class Options:
         True,
         "LAZYFUSE_COMPILE_AHEAD",
         "compile in a worker process while NumPy computes; off compiles here, at once",
+    )
+    compile_after_exit: bool = _option(
+        True,
+        "LAZYFUSE_COMPILE_AFTER_EXIT",
+        "let a process of low priority compile for some seconds what a program has left",
     )
     flush_nodes: int = _option(
         2000, "LAZYFUSE_FLUSH_NODES", "recorded operations that start an evaluation; 0 never"

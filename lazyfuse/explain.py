@@ -17,6 +17,7 @@ from lazyfuse import (
     device_calls,
     evaluate,
     hardware,
+    matmul_tiles,
     offload,
     pipelining,
     precision,
@@ -30,6 +31,8 @@ from lazyfuse.codegen.graph import HostCall, Node, source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.languages import LANGUAGES
 from lazyfuse.codegen.linearize import Recording, linearize
+from lazyfuse.codegen.op import Verdict
+from lazyfuse.codegen.pipelines import PRODUCTS
 from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep
 from lazyfuse.devices.base import Device, Traits
 from lazyfuse.geometry import Geometry
@@ -242,7 +245,14 @@ class _Describer:
     def routine(self, index: int) -> str:
         """How an operation is done by hand-written loops; empty if NumPy does it."""
         call = self.nodes[self.values[index].origin].arg
-        found = routines.verdict(call) if type(call) is HostCall else None
+        value = self.values[index]
+        name = call.name if type(call) is HostCall else value.op.name
+        if name in PRODUCTS:
+            sources = [self.values[source] for source in value.src]
+            shapes = [self.geometry.shape(source) for source in value.src]
+            found: Verdict | None = matmul_tiles.verdict(sources, shapes)
+        else:
+            found = routines.verdict(call) if type(call) is HostCall else None
         return f"by {found.why}" if found else ""
 
     def has_library(self, index: int) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from lazyfuse import calibrate, config, offload, report
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
+from lazyfuse.codegen.lower import STREAM_ABOVE, stream_above
 from lazyfuse.codegen.plan import Plan
 from lazyfuse.devices import registry, settings
 from lazyfuse.devices import tuning as tunings
@@ -43,6 +44,13 @@ def pinned() -> Device | None:
     """The device that the user named, by a block or an option; None if the choice is ours."""
     name = _within.get() or config.options.device
     return None if name in CHOOSE else named(name)
+
+
+def is_home() -> bool:
+    """Whether plans run on the CPU without being asked about: nobody named a device, and there is
+    nothing to choose from.
+    """
+    return not (_within.get() or config.options.device) and offload.is_settled()
 
 
 def cpu() -> Device:
@@ -155,10 +163,16 @@ def with_memory() -> list[str]:
     ]
 
 
+_SET = (
+    "threads", "threads_above", "pool_limit", "compile_ahead", "compile_after_exit",
+    "native_threads",
+)  # fmt: skip
+
+
 def _apply(device: Any) -> None:
     """Hand the options to a device, as far as it has the setters."""
     options = config.options
-    for name in ("threads", "threads_above", "pool_limit", "compile_ahead", "native_threads"):
+    for name in _SET:
         setter = getattr(device, f"set_{name}", None)
         if setter is not None:
             setter(getattr(options, name))
@@ -166,6 +180,8 @@ def _apply(device: Any) -> None:
         figures = calibrate.tuned(device, lambda: report.totals.kernels)
         if options.threads_above == tunings.THREADS_ABOVE:  # nobody has asked for another one
             device.set_threads_above(figures.threads_above)
+        chosen = options.stream_above
+        stream_above(figures.l3_bytes if chosen == STREAM_ABOVE else chosen)
     if hasattr(device, "programs"):
         device.programs.set_limit(options.program_limit)
     if hasattr(device, "set_disk"):
@@ -208,7 +224,8 @@ for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
 # The device is asked for again, and gets the options anew, when one of these changes.
 for _name in (
     "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",
-    "program_limit", "compile_ahead", "native_threads",
+    "program_limit", "compile_ahead", "compile_after_exit", "native_threads",
+    "stream_above",
 ):  # fmt: skip
     config.on_change(_name, _forget)
 

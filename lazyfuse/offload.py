@@ -280,6 +280,12 @@ def choose(plan: Plan, recording: Recording, wanted: Collection[Node] | None = N
     return found
 
 
+def is_settled() -> bool:
+    """Whether every plan runs on the CPU."""
+    fixed = (_state or _begin()).fixed
+    return fixed is not None and fixed.device == HOME
+
+
 def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
     """What `choose` would say, without counting as a run."""
     state = _state or _begin()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 os.environ.setdefault("LAZYFUSE_OFFLOAD", "off")
 os.environ.setdefault("LAZYFUSE_COMPILE_AHEAD", "off")
+os.environ.setdefault("LAZYFUSE_COMPILE_AFTER_EXIT", "off")  # tests count what is on disk
 # many tests take arrays of 20,000 elements to see them recorded
 os.environ.setdefault("LAZYFUSE_EAGER_BELOW", "16384")
 

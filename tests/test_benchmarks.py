@@ -14,9 +14,13 @@ import pytest
 from benchmarks import __main__ as program
 from benchmarks import children, judge, measure, probe, show
 from benchmarks.case import CASES
+from benchmarks.cases.examples import load
 from benchmarks.judge import Record
 from benchmarks.libraries import Library, of_numpy
 from benchmarks.measure import Budget, Row
+from benchmarks.peers import examples
+from benchmarks.peers.examples_in_jax import REWRITTEN
+from benchmarks.peers.examples_in_numexpr import EXAMPLES
 
 
 def ours(case: str, size: int, ratio: float, **fields: Any) -> list[Row]:
@@ -73,6 +77,8 @@ def test_bandwidth_is_a_share_of_copying() -> None:
     rows = ours("a", 10**6, 2.0, moved=8 * 10**6)
     about = {"copy_by_size": {10**6: 16e6}}
     assert judge.bandwidth(Record(about, rows)).met is True
+    figure = "at 1e6 1 of 1, mean 100% of 0.0 GB/s"
+    assert judge.bandwidth(Record(about, rows)).figure == figure
     about = {"copy_by_size": {10**6: 32e6}}
     assert judge.bandwidth(Record(about, rows)).missed == ["a 1e6: 50%"]
 
@@ -180,3 +186,28 @@ def test_programs_compute_what_numpy_does(name: str) -> None:
     size = SimpleNamespace(**{"30_heat": 200, "35_lu": 40}).__dict__.get(name, 220)
     found = probe.bits({"cases": [[name, size]], "calls": 2})["cases"][f"{name} {size}"]
     assert found["same"] is case.exact
+
+
+def test_functions_of_ported_examples_exist() -> None:
+    for script, names in examples.CORES.items():
+        module = load(script)
+        tables = (REWRITTEN.get(script, {}), EXAMPLES.get(script, {}))
+        for name in (*names, *(each for table in tables for each in table)):
+            assert callable(getattr(module, name)), (script, name)
+
+
+def test_a_ported_example_is_the_script_with_other_functions() -> None:
+    case = CASES["example_game_of_life"]
+    asked = []
+
+    def generation(board: Any) -> Any:
+        asked.append(board.shape)
+        return module.generation(board)
+
+    module = load("game_of_life")
+    run = examples.ported(case, {"generation": generation})
+    assert run is not None
+    assert run(32).tolist() == case.run(numpy, 32).tolist()
+    assert (32, 32) in asked
+    assert examples.ported(case, {}) is None
+    assert examples.name_of(CASES["00_add"]) == ""

@@ -23,6 +23,7 @@ SEES_DEVICES = {
     "lazyfuse.evaluate",
     "lazyfuse.execute",
     "lazyfuse.hardware",
+    "lazyfuse.matmul_tiles",
     "lazyfuse.offload",
     "lazyfuse.pipelining",
     "lazyfuse.explain",

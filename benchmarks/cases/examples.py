@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import CASES, Case
+from benchmarks.case import CASES, Array, Case
 
 FOLDER = Path(__file__).parents[2] / "examples"
 SIZES = {
@@ -38,19 +38,13 @@ def _example(name: str, size: int) -> Case:
 
     def run(xp: Any, size: int) -> Any:
         if not loaded:
-            loaded.append(_load(name))
+            loaded.append(load(name))
         module = loaded[0]
         before, module.np = module.np, xp
-        text = io.StringIO()
         try:
-            with contextlib.redirect_stdout(text):
-                if name == "image_filters":
-                    module.main(size, "/dev/null")
-                else:
-                    module.main(size)
+            return printed(module, size)
         finally:
             module.np = before
-        return np.array([float(number) for number in _NUMBER.findall(text.getvalue())])
 
     return Case(
         f"example_{name}",
@@ -64,7 +58,19 @@ def _example(name: str, size: int) -> Case:
     )
 
 
-def _load(name: str) -> ModuleType:
+def printed(module: ModuleType, size: int) -> Array:
+    """Run a script; the numbers that it prints."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        if module.__name__ == "example_image_filters":
+            module.main(size, "/dev/null")
+        else:
+            module.main(size)
+    return np.array([float(number) for number in _NUMBER.findall(text.getvalue())])
+
+
+def load(name: str) -> ModuleType:
+    """A script as a module of its own, whose functions may be exchanged."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -5,6 +5,7 @@ Cases that write into arrays are written anew below, with `.at[...].set(...)` as
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ import numpy as np
 
 from benchmarks.case import Case
 from benchmarks.libraries import Library, Runner
+from benchmarks.peers import examples
+from benchmarks.peers.examples_in_jax import REWRITTEN, STATIC
 
 _REWRITTEN: dict[str, Callable[..., Any]] = {}
 
@@ -37,7 +40,20 @@ def libraries() -> list[Library]:
     def eager(case: Case) -> Runner | None:
         return (lambda *args: case.run(jnp, *args)) if case.functional else None
 
+    def example(case: Case) -> Runner | None:
+        script = examples.name_of(case)
+        port = examples.copy_with(case, jnp)
+        found = {name: make(jax, jnp) for name, make in REWRITTEN.get(script, {}).items()}
+        for name in examples.CORES[script]:
+            if name in found:
+                continue
+            compiled = jax.jit(getattr(port, name), static_argnums=STATIC.get(name))
+            found[name] = functools.partial(_outside, jax, compiled)
+        return examples.ported(case, found)
+
     def jitted(case: Case) -> Runner | None:
+        if examples.name_of(case):
+            return example(case)
         run = _REWRITTEN.get(case.name)
         if run is not None:
             return jax.jit(lambda *args: run(jax, jnp, *args))  # type: ignore[no-any-return]
@@ -48,6 +64,11 @@ def libraries() -> list[Library]:
         Library("jax.numpy", jax.__version__, eager, take, jax.block_until_ready),
         Library("jax.jit", jax.__version__, jitted, take, jax.block_until_ready, slow=True),
     ]
+
+
+def _outside(jax: Any, compiled: Callable[..., Any], *args: Any) -> Any:
+    """What a compiled function returns, as NumPy's arrays."""
+    return jax.tree_util.tree_map(np.array, compiled(*args))
 
 
 @_rewritten("09_mask_sum")

@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.case import Case
+from benchmarks.cases.examples import printed
 from benchmarks.libraries import Library, Runner, kept
+from benchmarks.peers import examples
+from benchmarks.peers.examples_in_numba import LOOPS
 
 prange = range  # numba reads this name as its own parallel range, see `_compiled`
 _LOOPS: dict[str, Callable[..., Any]] = {}
@@ -272,6 +275,9 @@ def _compiled(numba: Any, parallel: bool) -> Callable[[Case], Runner | None]:
     globals()["prange"] = numba.prange
 
     def runner(case: Case) -> Runner | None:
+        script = examples.name_of(case)
+        if script:
+            return examples.ported(case, LOOPS[script]) if parallel else None
         loop = _LOOPS.get(case.name)
         # kept on disk one would be taken for the other: numba's key leaves `parallel` out
         compiled: Runner | None = loop and numba.njit(parallel=parallel, cache=parallel)(loop)
@@ -290,8 +296,9 @@ def _numpy_style(numba: Any, folder: str) -> Callable[[Case], Runner | None]:
     """
 
     def runner(case: Case) -> Runner | None:
-        if case.name.startswith("example"):
-            return None
+        script = examples.name_of(case)
+        if script:
+            return _example(numba, case, script)
         text = _undressed(case)
         name = f"numba_{case.name}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         path = Path(folder) / f"{name}.py"
@@ -307,6 +314,14 @@ def _numpy_style(numba: Any, folder: str) -> Callable[[Case], Runner | None]:
         return found
 
     return runner
+
+
+def _example(numba: Any, case: Case, script: str) -> Runner:
+    """The functions of an example with a decorator; what numba refuses is shown as its failure."""
+    module = examples.copy_with(case, np)
+    for name in (*examples.HELPERS.get(script, ()), *examples.CORES[script]):
+        setattr(module, name, numba.njit(parallel=True)(getattr(module, name)))
+    return lambda size: printed(module, size)
 
 
 def _undressed(case: Case) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 
 from benchmarks.case import Case
 from benchmarks.libraries import Library, Runner
+from benchmarks.peers import examples
+from benchmarks.peers.examples_in_numexpr import EXAMPLES
 
 _CDF = (
     "where({x} > 0, 1 - {tail}, {tail})",
@@ -45,6 +47,9 @@ def libraries() -> list[Library]:
     evaluate = numexpr.evaluate
 
     def runner(case: Case) -> Runner | None:
+        script = examples.name_of(case)
+        if script:
+            return examples.ported(case, EXAMPLES.get(script, {}))
         program = _PROGRAMS.get(case.name)
         if program is not None:
             return lambda *args: program(evaluate, *args)
