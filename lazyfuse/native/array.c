@@ -342,7 +342,8 @@ static PyObject *noted(PyObject *node)
     return x;
 }
 
-/* The other operand of `node` as a node (new), and the loop (borrowed). */
+/* The other operand of `node` as a node (new), and the loop (borrowed). Whoever calls holds `node`:
+   Python code runs in here, and another thread may give its array another node meanwhile. */
 static PyObject *beside_node(
     PyObject *loops, PyObject *node, PyObject *other, int swapped, int in_order, PyObject **loop)
 {
@@ -354,9 +355,13 @@ static PyObject *beside_node(
             !same(NODE(node, shape), NODE(right, shape))) {
             return NULL;
         }
+        Py_INCREF(right);
         PyObject *second = NODE(right, dtype);
         *loop = swapped ? known_loop(loops, second, dtype) : known_loop(loops, dtype, second);
-        return *loop == NULL ? NULL : Py_NewRef(right);
+        if (*loop == NULL) {
+            Py_CLEAR(right);
+        }
+        return right;
     }
     if (!is_weak(other)) {
         return NULL;
@@ -372,16 +377,18 @@ PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *o
     if (node == NULL || PyTuple_GET_SIZE(NODE(node, shape)) == 0) {
         return NULL;
     }
-    PyObject *right = beside_node(loops, node, other, swapped, 1, &loop);
-    if (right == NULL) {
-        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            PyErr_Clear();
-        }
-        return NULL;
+    Py_INCREF(node);
+    PyObject *next = NULL, *right = beside_node(loops, node, other, swapped, 1, &loop);
+    if (right != NULL) {
+        PyObject *src = swapped ? PyTuple_Pack(2, right, node) : PyTuple_Pack(2, node, right);
+        Py_DECREF(right);
+        next = new_node(op, src, loop, NODE(node, shape), Py_None);
     }
-    PyObject *src = swapped ? PyTuple_Pack(2, right, node) : PyTuple_Pack(2, node, right);
-    Py_DECREF(right);
-    return noted(new_node(op, src, loop, NODE(node, shape), Py_None));
+    else if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+    }
+    Py_DECREF(node); /* before it is noted: references are counted there */
+    return noted(next);
 }
 
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
@@ -394,7 +401,10 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     if (loop == NULL) {
         return NULL;
     }
-    return noted(new_node(op, PyTuple_Pack(1, node), loop, NODE(node, shape), Py_None));
+    Py_INCREF(node);
+    PyObject *next = new_node(op, PyTuple_Pack(1, node), loop, NODE(node, shape), Py_None);
+    Py_DECREF(node);
+    return noted(next);
 }
 
 /* Whether the operation was recorded as one met before; -1 with an exception. */
@@ -404,19 +414,23 @@ static int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject 
     if (node == NULL) {
         return 0;
     }
+    Py_INCREF(node);
     PyObject *right = beside_node(loops, node, other, 0, 0, &loop);
     if (right == NULL) {
+        Py_DECREF(node);
         return PyErr_Occurred() ? -1 : 0;
     }
     PyObject *out = PyObject_GetAttr(loop, name_out);
     Py_XDECREF(out);
     if (out != NODE(node, dtype)) {
+        Py_DECREF(node);
         Py_DECREF(right);
         return out == NULL ? -1 : 0;
     }
     PyObject *src = PyTuple_Pack(2, node, right);
     Py_DECREF(right);
     PyObject *next = new_node(op, src, loop, NODE(node, shape), NODE(node, perm));
+    Py_DECREF(node);
     if (next == NULL) {
         return -1;
     }
@@ -789,8 +803,10 @@ static PyObject *array_get(PyObject *x, PyObject *key)
         else if (IS_ARRAY(key) && IS_DIRECT(key) && plain_type(small) >= 0) {
             PyArrayObject *where = (PyArrayObject *)SMALL(key);
             if (PyArray_NDIM(where) != 0 && PyArray_SIZE(where) < eager_below()) {
+                Py_INCREF(small);
                 Py_INCREF(where);
                 PyObject *value = PyObject_GetItem((PyObject *)small, (PyObject *)where);
+                Py_DECREF(small);
                 Py_DECREF(where);
                 return wrapped(value);
             }
