@@ -372,7 +372,20 @@ class NumpyProgram:
 
     def launch(self, launch: Launch) -> int:
         """Run every chunk; the union of the IEEE flags."""
-        bases = np.array([address_of(array) - _BASE for array in launch.arrays], dtype=np.int64)
+        return self._launch(launch, [address_of(each) for each in launch.arrays], launch.scalars)
+
+    def prepare_addresses(self, launch: Launch) -> prepared_launch.Run:
+        """Runs over addresses in the place of arrays of the same geometry."""
+
+        def run(addresses: list[Any], scalars: tuple[Any, ...]) -> int:
+            # the launch's own arrays come last, and are kept by it
+            own = [address_of(each) for each in launch.arrays[len(addresses) :]]
+            return self._launch(launch, addresses + own, scalars)
+
+        return run
+
+    def _launch(self, launch: Launch, addresses: list[Any], scalars: tuple[Any, ...]) -> int:
+        bases = np.array(addresses, dtype=np.int64) - _BASE
         starts = (launch.offsets * self._itemsizes + bases).tolist()
         steps = [
             tuple([stride * dtype.itemsize for stride in row])
@@ -383,14 +396,14 @@ class NumpyProgram:
         flags: list[int] = []
 
         def work() -> None:
-            flags.append(self._run(pending, steps, launch.scalars))
+            flags.append(self._run(pending, steps, scalars))
 
         helpers = self._work.helpers(launch.elements * self._weight, len(starts))
         if helpers > 0:
             each = launch.elements / len(starts)
             for _ in range(2 if self._tries else 0):  # the first one finds cold memory
                 begin = time.perf_counter()
-                flags.append(self._run(itertools.islice(pending, 1), steps, launch.scalars))
+                flags.append(self._run(itertools.islice(pending, 1), steps, scalars))
                 seconds = time.perf_counter() - begin
                 self._pace = min(self._pace, seconds / (each * self._calls))
             self._tries = max(0, self._tries - 1)

@@ -150,7 +150,9 @@ def _read_storage(self: ndarray, key: Any) -> Any:
         part: Any = new(ndarray)  # as `on_storage` makes it
         part._small = part._node = part._layout = None
         part._storage = storage
-        part._view = self._view[key]
+        view = self._view
+        part._view = own = view[key]
+        storage.part = (key, view, own)
         part._base = base
         part._reals, part._ticket = storage.add_real(value)
         return part
@@ -204,6 +206,15 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
             if storage is not None and value._storage is storage and is_basic(key):
                 view = self._view
                 # the last step of `self[key] += other`
+                last = storage.part
+                if (
+                    last is not None
+                    and last[0] is key  # as the interpreter hands it over twice
+                    and last[1] is view
+                    and last[2] is value._view
+                    and view.flags.writeable
+                ):
+                    return
                 if view.flags.writeable and _is_itself(self, view[opened(key)], value):
                     return
         elif type(value) in PLAIN and options.eager_below > 1:

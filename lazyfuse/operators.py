@@ -47,7 +47,13 @@ from lazyfuse.errors import refuses_ours
 from lazyfuse.naming import are_scalars, name_steps
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
-from lazyfuse.updates import has_bits_of_its_own, is_for_update, updates_at_once, was_updated
+from lazyfuse.updates import (
+    beside_bytes,
+    has_bits_of_its_own,
+    is_for_update,
+    updates_at_once,
+    was_updated,
+)
 from lazyfuse.views import Array, DType, keep_order, result_order
 
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
@@ -101,8 +107,9 @@ def dtype_of(x: ndarray) -> DType:
 def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` (or the reverse), whatever `other` is."""
     small = self._small
-    if small is not None and small.size < options.eager_below:
-        value = _beside_thin(self, small, other)
+    if small is not None:
+        thin = small.size < options.eager_below
+        value = _beside_thin(self, small, other) if thin else beside_bytes(spec.op, small, other)
         if value is not None:
             return _run(spec, small, value, swapped)
     if DEFERRED and (found := deferred_binary(spec, self, other, swapped)) is not None:
@@ -482,10 +489,11 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
         return found
     if type(self) is not ndarray and dtype_of(self).kind == "b":
         return run_now(spec, self, exponent, False)  # not as an array of booleans
-    if row is None or ready(self) is not None:
+    if row is None:
         return binary(spec, self, exponent, False)
-    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
-        return run_now(spec, self, exponent, False)
+    at_once = not array.ERRSTATE_PLAIN and errstate.must_run_at_once()
+    if at_once or ready(self) is not None:
+        return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
     return record_unary(row, self)
 
 

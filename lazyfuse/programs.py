@@ -114,7 +114,7 @@ def ready(
             program = _blocked(step, lowered, device)
             program = program or compiled(step, lowered.source("numpy"), device)
             step.programs[key_of_program] = program
-        if _is_final(program, lowered) and key in step.ready:
+        if _is_final(program, lowered, step, shape) and key in step.ready:
             step.ready[key] = lowered, program
     return lowered, program
 
@@ -153,10 +153,21 @@ def _lowered(
     return lowered
 
 
-def _is_final(program: Program, lowered: Lowered) -> bool:
+def _is_final(program: Program, lowered: Lowered, step: KernelStep, shape: tuple[int, ...]) -> bool:
     """Whether the choice of the program would be the same the next time."""
     source = program.source
-    return source.language == "numba" or (source.exact and not lowered.source("numba").exact)
+    if source.language == "numba" or (source.exact and not lowered.source("numba").exact):
+        return True
+    # a small one is compiled by nobody, unless it has been for other sizes already
+    return source.language == "numpy" and _work(step, lowered, shape) < COMPILE_ELEMENTS
+
+
+def _work(step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> float:
+    """Additions' worth of work by which the program of a kernel is chosen."""
+    # the inexact kernels of a chain are of one tier: it may run by tiles, with the same bits
+    exact = lowered.source("numba").exact
+    elements = size_of(shape) if exact else max(size_of(shape), step.whole)
+    return elements * max(step.cost, 1.0)
 
 
 def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
@@ -208,9 +219,7 @@ def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: De
     compiled text's from there on, which blocked text over the same functions has too.
     """
     source = lowered.source("numba")
-    # the inexact kernels of a chain are of one tier: it may run by tiles, with the same bits
-    elements = size_of(shape) if source.exact else max(size_of(shape), step.whole)
-    work = elements * max(step.cost, 1.0)
+    work = _work(step, lowered, shape)
     small = work < COMPILE_ELEMENTS
     if (device, source) in step.programs and (source.exact or not small):
         return compiled(step, source, device)

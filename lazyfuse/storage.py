@@ -120,6 +120,7 @@ class Storage:
     `flat` is the block as a flat numpy array once the values are there (see `memory`), `origin`
     its address. `reals` are the numpy arrays over it that arrays of ours stand for: they go when
     the values are replaced, for nothing may keep old memory alive or make it look shared.
+    `part` is what was read last: key, the view it was taken of, and the part's own view.
     A pinned storage is never pending again: everything on it runs at once.
     """
 
@@ -128,6 +129,7 @@ class Storage:
         "flat",
         "node",
         "origin",
+        "part",
         "picks",
         "pinned",
         "reals",
@@ -142,6 +144,7 @@ class Storage:
         self.origin = -1
         self.roots: list[Root] | None = None
         self.pinned = False
+        self.part: tuple[Any, Array, Array] | None = None
         self.picks = 0
         self.reals: dict[int, Array] = {}
 

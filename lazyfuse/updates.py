@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import array
-from lazyfuse.array import CANONICAL, MIDDLING, geometry, ndarray, options, ready
+from lazyfuse.array import CANONICAL, MIDDLING, geometry, is_small, ndarray, options, ready
 from lazyfuse.beside import PLAIN
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.shapes import broadcast, size_of
@@ -114,3 +114,15 @@ def has_bits_of_its_own(op: Op, operands: Sequence[Any]) -> bool:
         type(x) is np.ndarray and x.itemsize == 1 and x.size >= large and x.dtype in CANONICAL
         for x in operands
     )
+
+
+def beside_bytes(op: Op, small: Array, other: Any) -> Any:
+    """The other operand of an exact operation on many single bytes, if NumPy does it at once."""
+    if small.itemsize != 1 or op.ulps or not is_small(small):
+        return None
+    if type(other) is not ndarray:
+        return other if type(other) in PLAIN else None
+    right = other._small
+    if right is None or right.itemsize != 1 or right.shape != small.shape:
+        return None
+    return right

@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 Case = tuple[Op, Loop]
 
 MAPS = [row for row in ROWS if row.kind == "map"]
+DIVISIONS = {"floor_divide", "remainder", "fmod"}
 COMPARE_ONLY_VALUES = {"fmax", "fmin"}  # NumPy's own zeros differ between vector body and tail
 
 
@@ -305,6 +306,7 @@ def names() -> dict[str, Any]:
     space: dict[str, Any] = {"np": np, "math": math, "numba": numba}
     space |= {name: getattr(numba.types, name) for name in NUMBA_NAMES.values()}
     space["njit"] = numba.njit(error_model="numpy")
+    space["CONVERTS_WIDE"] = True
     lines = [f"def vm_{name}(x): return math.{name}(x)" for name in C_FUNCTIONS.split()]
     lines += ["def vm_exp2(x): return np.exp2(x)", "def vm_cbrt(x): return np.cbrt(x)"]
     lines += ["def vm_pow(x, y): return x**y", "def vm_atan2(x, y): return math.atan2(x, y)"]
@@ -359,3 +361,14 @@ def test_compiled_expression_equals_numpy(ins: tuple[str, ...], names: dict[str,
         else:
             assert row.ulps > 0, f"{note} is not exact and states no tolerance"
             assert_close(row, values, got, want, note)
+
+
+@pytest.mark.parametrize("ins", [("i8", "i8"), ("u8", "u8")], ids=",".join)
+def test_division_without_vectors_of_wide_integers(
+    ins: tuple[str, ...], names: dict[str, Any]
+) -> None:
+    cases = [case for case in GROUPS[ins] if case[0].name in DIVISIONS]
+    assert len(cases) >= 3
+    for (row, loop), values, got in run_group(cases, names | {"CONVERTS_WIDE": False}):
+        want = expected(row, loop, values)
+        assert_same_bits(got, want, f"{row.name} {loop}", zeros=True)
