@@ -497,7 +497,8 @@ class Observed(Run):
         root = self.slides.get(index)
         if root is None:
             return self.part(array)
-        return Part(root, 0, array.shape, array.strides, array.dtype)
+        offset = address(array) - self.extents[root][0]  # one place along an axis: Value.picks
+        return Part(root, offset, array.shape, array.strides, array.dtype)
 
     def part(self, array: Array) -> Part:
         """Where an array lies; the run is not kept if that is in none of its blocks."""

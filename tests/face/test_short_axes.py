@@ -209,3 +209,25 @@ def test_on_a_device_with_memory_of_its_own() -> None:
 
     with in_use():
         check(run, data, centres)
+
+
+@pytest.mark.parametrize("rows", [200, SIZE])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_windows_of_memory_in_a_run_that_is_repeated(rows: int, axis: int) -> None:
+    """Each place along the axis lies elsewhere in its window, in a replay as well."""
+
+    def run(xp: Any, x: Any) -> Any:
+        if axis:
+            steps = (x[:, 1:] + x[:, :-1]) / 2.0
+            reverse = x[::-1, ::-1][:, 2:7] * 3.0
+        else:
+            steps = (x[1:] + x[:-1]) / 2.0
+            reverse = x[::-1, ::-1][2:7] * 3.0
+        return steps.sum(axis=axis), reverse.max(axis=axis)
+
+    for seed in range(6):
+        x = drawn("f8", (rows, 8) if axis else (8, rows), seed)
+        with config.options(eager_below=100):
+            mine = lf.array(x)
+            for found, wanted in zip(run(lf, mine), run(np, x), strict=True):
+                equal(found, wanted)
