@@ -20,7 +20,7 @@ from weakref import ref
 
 import numpy as np
 
-from lazyfuse import array, compaction, config, evaluate, operators, recording, report
+from lazyfuse import array, compaction, config, errstate, evaluate, operators, recording, report
 from lazyfuse.array import (
     CANONICAL,
     DEFERRED,
@@ -246,7 +246,7 @@ def may_defer(x: ndarray, mask: Any) -> Verdict:
     """Whether `x[mask]` may keep its predicate instead of its values."""
     if not config.options.deferred_sizes:
         return Verdict(False, "switched off by the option deferred_sizes")
-    if not array.ERRSTATE_PLAIN:
+    if not array.ERRSTATE_PLAIN and not errstate.is_plain():
         return Verdict(False, "the floating-point error state is not NumPy's default")
     if type(mask) is not ndarray or ready(mask) is not None:
         return Verdict(False, "the mask is no array of ours, or a small one")

@@ -79,11 +79,19 @@ def ignored_bits() -> int:
 
 def must_run_at_once() -> bool:
     """Whether a condition would have to be handled at the very line that raises it."""
+    is_plain()
     state = np.geterr()
     return any(
         value not in ("warn", "ignore") or (value == "warn" and name == "under")
         for name, value in state.items()
     )
+
+
+def is_plain() -> bool:
+    """Whether the state is NumPy's default: asked again, since `numpy.errstate` ends unheard."""
+    if not plain and not _entered and np.geterr() == PLAIN:
+        changed()
+    return plain
 
 
 def on_change(listener: Callable[[bool], None]) -> None:
