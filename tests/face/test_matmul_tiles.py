@@ -16,30 +16,17 @@ import pytest
 
 import lazyfuse as np
 from lazyfuse import evaluate, matmul_tiles
-from lazyfuse.devices import blas, matmul_packing, tiling
+from lazyfuse.devices import blas, matmul_packing
 from lazyfuse.devices.base import DeviceError
+from tests.face.tile_watch import Watch, watching
 
 Array = Any
-
-
-class Watch:
-    """Tiles of each launch."""
-
-    def __init__(self) -> None:
-        self.tiles: list[int] = []
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Small products are done by our loops, too; everything is recorded and compiled at once."""
-    found = Watch()
-    run = tiling.Batch.run
-
-    def noted(batch: tiling.Batch, *arguments: Any) -> list[int]:
-        found.tiles.append(batch.tiles)
-        return run(batch, *arguments)
-
-    monkeypatch.setattr(tiling.Batch, "run", noted)
+    found = watching(monkeypatch)
     monkeypatch.setattr(matmul_tiles, "WORTH", 1)
     monkeypatch.setattr(matmul_tiles, "LARGE", 1)
     monkeypatch.setattr(matmul_tiles, "NARROWEST", (1, 1, 1))

@@ -18,29 +18,16 @@ import pytest
 import lazyfuse as np
 from lazyfuse import evaluate, hardware, pipelining, programs, recording, tiles
 from lazyfuse.codegen import pipelines
-from lazyfuse.devices import tiling, tuning
+from lazyfuse.devices import tuning
+from tests.face.tile_watch import Watch, watching
 
 SHAPES = [(1, 40), (7, 129), (64, 33), (130, 300)]
-
-
-class Watch:
-    """How often chains ran tile by tile, and how many tiles they had."""
-
-    def __init__(self) -> None:
-        self.tiles: list[int] = []
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Everything is recorded and compiled at once, tiles are tiny."""
-    found = Watch()
-    run = tiling.Batch.run
-
-    def noted(batch: tiling.Batch, *arguments: Any) -> list[int]:
-        found.tiles.append(batch.tiles)
-        return run(batch, *arguments)
-
-    monkeypatch.setattr(tiling.Batch, "run", noted)
+    found = watching(monkeypatch)
     monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 1)
     monkeypatch.setattr(tiles, "SHORTEST", 16)
     usual = tuning.tuning()
