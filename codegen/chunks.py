@@ -173,7 +173,7 @@ def stretch_table(
         return _whole_runs(nest, form, target, bounds, step, arrays, first_target)
     lows, lengths = bounds[:-1], np.diff(bounds)
     sizes, offsets = [], []
-    for length in np.unique(lengths):
+    for length in sorted(set(lengths.tolist())):
         numbers = np.nonzero(lengths == length)[0]
         size, offset = _outer_boxes(nest, form, int(length), target)
         size = np.tile(size, (len(numbers), 1))

@@ -27,6 +27,8 @@ MAX_LENGTH = 256
 RECOMPUTE_COST = 4.0
 RECOMPUTE_LOADS = 1
 RECOMPUTE_LOADS_ONCE = 2
+# Up to here it may pay for exact values that no cache holds (lazyfuse/recomputing.py).
+RECOMPUTE_MOST = 20.0
 # A value that one later kernel alone reads is computed there, if it needs no more arrays than that:
 # storing and loading it would move as much.
 LATER_LOADS = 2
@@ -36,10 +38,11 @@ MARKED = "marked by lazyfuse.unfused"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a user may switch off."""
+    """What a user may switch off, and what is computed again whatever it costs."""
 
     fusion: bool = True
     max_length: int = 0  # operations per kernel, 0 for no limit
+    again: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class Clusters:
     alone: list[int]
     materialised: set[int]
     refusals: list[tuple[int, int, str]]  # producer, consumer, reason
+    dear: list[tuple[int, float]]  # stored; computed again they would take so many additions
 
 
 def fusible(value: Value, graph: Graph) -> Verdict:
@@ -129,8 +133,10 @@ class _Clustering:
         self.alone: list[int] = []
         self.refusals: list[tuple[int, int, str]] = []
         self.users: list[list[int]] = []
+        self.dear: list[tuple[int, float]] = []
         self.taken: dict[int, int] = {}  # operations that a group computes for earlier ones, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
+        self.written: dict[Any, list[int]] = {}  # by block and version: what updates store
 
     def ready(self, index: int) -> int:
         """The first stage whose kernels can read the stored value."""
@@ -246,13 +252,16 @@ class _Clustering:
         groups: list[Group] = []
         for group in self.groups:
             groups += split(group, self.graph, materialised)
-        return Clusters(groups, self.alone, materialised, self.refusals)
+        return Clusters(groups, self.alone, materialised, self.refusals, self.dear)
 
     def materialise(self) -> set[int]:
         """Values that must exist in a buffer: outputs, and what another kernel cannot recompute."""
         stored = {i for i, value in enumerate(self.values) if value.output}
         users = self.users = self.graph.consumers()
-        self.memory = newest_versions(self.graph)
+        self.memory = root, version, _ = newest_versions(self.graph)
+        for index, value in enumerate(self.values):
+            if value.op is ops.UPDATE:
+                self.written.setdefault((root[index], version[index]), []).append(value.src[1])
         for index, group in enumerate(self.group):
             if group is None or self.values[index].op.kind == "reduce":
                 stored.add(index)
@@ -276,12 +285,16 @@ class _Clustering:
         stack, seen = [index], {index}
         limit, allowed = RECOMPUTE_COST, RECOMPUTE_LOADS
         once = len(kernels) == 1
-        if self.waits_for(index, group, outside):
+        exact = True
+        waits = self.waits_for(index, group, outside)
+        if waits:
             limit, allowed, once = math.inf, LATER_LOADS, False
         while stack:
             value = self.values[stack.pop()]
             cost += value.op.cost
-            if cost > limit or not value.op.pure:
+            exact = exact and (value.op is ops.FULL or value.op.is_exact(value.arg.ins[0]))
+            dear = cost > limit
+            if not value.op.pure or (dear and (not exact or cost * len(kernels) > RECOMPUTE_MOST)):
                 return False
             for source in value.src:
                 if self.group[source] is group and self.values[source].op.kind != "reduce":
@@ -290,10 +303,20 @@ class _Clustering:
                         stack.append(source)
                 elif self.values[source].shape == group.domain:  # smaller ones stay in a cache
                     loads.add(source)
-        if once and len(loads) > allowed:
+        if (once and len(loads) > allowed) or cost > limit:
             root, version, newest = self.memory  # nobody writes over what is read again
-            if all(newest.get(root[source], 0) <= version[source] for source in loads):
-                allowed = RECOMPUTE_LOADS_ONCE
+            kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
+            allowed = RECOMPUTE_LOADS_ONCE if once and kept else allowed
+            if cost > limit and index not in self.limits.again:
+                lies = [self.values[source] for source in loads]  # as dense as the stored one?
+                alike = all(
+                    v.op is not ops.VIEW and v.perm == self.values[index].perm for v in lies
+                )
+                if kept and alike and len(loads) <= allowed:
+                    self.dear.append((index, cost * len(kernels)))
+                return False
+        if waits:  # windows of one block are in the cache once one of them is
+            loads = {self.memory[0][source] for source in loads}
         return len(loads) <= allowed
 
     def waits_for(self, index: int, group: Group, outside: list[int]) -> bool:
@@ -322,9 +345,15 @@ class _Clustering:
         if taken + len(other.members) > MAX_LENGTH:
             return False
         self.taken[id(other)] = taken
-        # what is read later must not be written over before
+        return all(self.is_kept(source, other) for source in loads)
+
+    def is_kept(self, source: int, until: Group) -> bool:
+        """Whether nobody writes over a value before a group has run: its own updates may."""
         root, version, newest = self.memory
-        return all(newest.get(root[source], 0) <= version[source] for source in loads)
+        if newest.get(root[source], 0) <= version[source]:
+            return True
+        written = self.written.get((root[source], version[source] + 1), ())
+        return all(self.group[index] is until for index in written)
 
 
 def _joinable(group: Group, axes: tuple[int, ...], summation: object) -> bool:

@@ -50,6 +50,10 @@ Temporary = tuple[Ints, np.dtype[Any]]
 # Elements per chunk: enough work to pay for handing it out, little enough for many chunks.
 CHUNK = 1 << 17
 SMALLEST_CHUNK = 1 << 14
+# A map of fewer elements than CHUNK is still work for several threads: so many chunks, and how
+# many elements at least. Its results are the same however it is cut.
+SHARES = 4
+SMALLEST_SHARE = 1 << 13
 # Bodies dearer than this many additions per element get proportionally smaller chunks.
 CHEAP = 8.0
 # Blocked NumPy: operands and intermediate results of a chunk stay in the L2 cache.
@@ -232,6 +236,7 @@ class Job:
         self.caller_arrays = len(operands)
         scale = max(1, round(cost(kernel) / CHEAP))
         self.chunk = max(SMALLEST_CHUNK, CHUNK // scale)
+        self.map_chunk = min(self.chunk, max(SMALLEST_SHARE, -(-self.elements // SHARES)))
 
     # Maps
 
@@ -245,7 +250,7 @@ class Job:
         form = Form("map", outer, 1, classes, stream=self.streams(nest, classes))
         count = len(self.operands)
         tables = {
-            "numba": partial(box_table, nest, form, self.chunk, count),
+            "numba": partial(box_table, nest, form, self.map_chunk, count),
             "numpy": partial(box_table, nest, form, NUMPY_CHUNK, count),
         }
         slots = tuple(range(len(self.operands)))

@@ -36,7 +36,7 @@ def floor_divide_signed(a, b):
     return a // b
 
 
-def floor_divide_signed_wide(a, b):
+def divided_signed(a, b):
     inverse = 1.0 / float64(b)
     is_known = abs(inverse) <= 1.0
     near = inverse * 0.9999999999999991 if is_known else 0.0
@@ -45,15 +45,19 @@ def floor_divide_signed_wide(a, b):
     further = int64(float64(rest) * near)
     quotient = quotient + further
     rest = rest - further * b
-    step = int64(1) if (a ^ b) >= 0 else int64(-1)
-    less = rest - step * b
+    less = rest - (b if (a ^ b) >= 0 else -b)
     is_large = less >= 0 if rest >= 0 else less <= 0
+    step = int64(1) if (a ^ b) >= 0 else int64(-1)
     quotient = quotient + step if is_large else quotient
     rest = less if is_large else rest
+    return (quotient if is_known else int64(0)), (rest if is_known else int64(0))
+
+
+def floor_divide_signed_wide(a, b):
+    quotient, rest = divided_signed(a, b)
     quotient = quotient - 1 if (rest != 0) & ((rest ^ b) < 0) else quotient
     scale = 1e300 if (b == -1) & (a == -a) & (a != 0) else 1.0
-    quotient = a if abs(float64(a) * scale) > 1e200 else quotient
-    return quotient if is_known else int64(0)
+    return a if abs(float64(a) * scale) > 1e200 else quotient
 
 
 def floor_divide_unsigned(a, b):
@@ -64,7 +68,7 @@ def floor_divide_unsigned(a, b):
     return a // b
 
 
-def floor_divide_unsigned_wide(a, b):
+def divided_unsigned(a, b):
     inverse = 1.0 / float64(b)
     is_known = abs(inverse) <= 1.0
     near = inverse * 0.9999999999999991 if is_known else 0.0
@@ -74,7 +78,13 @@ def floor_divide_unsigned_wide(a, b):
     quotient = quotient + further
     rest = rest - further * b
     quotient = quotient + uint64(1) if rest >= b else quotient
-    return quotient if is_known else uint64(0)
+    rest = rest - b if rest >= b else rest
+    return (quotient if is_known else uint64(0)), (rest if is_known else uint64(0))
+
+
+def floor_divide_unsigned_wide(a, b):
+    quotient, _ = divided_unsigned(a, b)
+    return quotient
 
 
 def floor_divide_small(a, b):
@@ -107,16 +117,8 @@ def remainder_signed(a, b):
 
 
 def remainder_signed_wide(a, b):
-    inverse = 1.0 / float64(b)
-    is_known = abs(inverse) <= 1.0
-    near = inverse * 0.9999999999999991 if is_known else 0.0
-    rest = a - int64(float64(a) * near) * b
-    rest = rest - int64(float64(rest) * near) * b
-    less = rest - (b if (a ^ b) >= 0 else -b)
-    is_large = less >= 0 if rest >= 0 else less <= 0
-    rest = less if is_large else rest
-    rest = rest + b if (rest != 0) & ((rest ^ b) < 0) else rest
-    return rest if is_known else int64(0)
+    rest = fmod_signed_wide(a, b)
+    return rest + b if (rest != 0) & ((rest ^ b) < 0) else rest
 
 
 def remainder_unsigned(a, b):
@@ -128,13 +130,8 @@ def remainder_unsigned(a, b):
 
 
 def remainder_unsigned_wide(a, b):
-    inverse = 1.0 / float64(b)
-    is_known = abs(inverse) <= 1.0
-    near = inverse * 0.9999999999999991 if is_known else 0.0
-    rest = a - uint64(float64(a) * near) * b
-    rest = rest - uint64(float64(rest) * near) * b
-    rest = rest - b if rest >= b else rest
-    return rest if is_known else uint64(0)
+    _, rest = divided_unsigned(a, b)
+    return rest
 
 
 def fmod_signed(a, b):
@@ -147,15 +144,8 @@ def fmod_signed(a, b):
 
 
 def fmod_signed_wide(a, b):
-    inverse = 1.0 / float64(b)
-    is_known = abs(inverse) <= 1.0
-    near = inverse * 0.9999999999999991 if is_known else 0.0
-    rest = a - int64(float64(a) * near) * b
-    rest = rest - int64(float64(rest) * near) * b
-    less = rest - (b if (a ^ b) >= 0 else -b)
-    is_large = less >= 0 if rest >= 0 else less <= 0
-    rest = less if is_large else rest
-    return rest if is_known else int64(0)
+    _, rest = divided_signed(a, b)
+    return rest
 
 
 def power_signed(base, exponent):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 
-from lazyfuse.codegen import numba_helpers
+from lazyfuse.codegen import numba_helpers, numba_leaves
 from lazyfuse.codegen.form import RUN_BLOCK, Form, program_arrays, value_target
 from lazyfuse.codegen.kernel import Kernel, cost, is_argument, is_exact, raises_flags, value_dtypes
 from lazyfuse.codegen.numba_values import (
@@ -75,7 +75,8 @@ class _Printer:
         self.last = form.loops - 1
         self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
         lanes_alone = not {"tree", "chain"} & set(form.methods)
-        self.block = LANES if lanes_alone else RUN_BLOCK
+        self.leafwise = numba_leaves.suits(kernel, form) and not self.only_pointers()
+        self.block = LANES if lanes_alone else numba_leaves.LEAF if self.leafwise else RUN_BLOCK
         stores = range(self.first_store, self.first_target) if form.stream else range(0)
         self.streamed = [k for k in stores if form.classes[k] == "1"]
         self.gathered = self.strided() if form.core in ("map", "row") and not form.ragged else []
@@ -296,15 +297,19 @@ class _Printer:
     # Rows
 
     def buffers(self) -> None:
+        if self.leafwise:
+            numba_leaves.buffers(self)
         for r, each in enumerate(self.kernel.reductions):
-            if self.form.methods[r] != "scalar" and self.source_pointer(r) is None:
+            if self.leafwise:
+                pass
+            elif self.form.methods[r] != "scalar" and self.source_pointer(r) is None:
                 dtype = self.number_dtype(r) if is_argument(each) else each.accumulator
                 self.line(f"t{r} = local_{dtype}({self.block})")
             if is_argument(each):
                 self.line(f"u{r} = local_i8({self.block})")
-            if self.form.methods[r] == "tree" and self.form.long:
+            if self.form.methods[r] == "tree" and (self.form.long or self.leafwise):
                 self.line(f"left{r} = local_{each.accumulator}(64)")
-        if self.form.long:
+        if self.form.long or self.leafwise:
             self.line("right = local_i8(64)")
             self.line("side = local_i8(64)")
 
@@ -370,6 +375,11 @@ class _Printer:
             for at in range(self.form.run):
                 self.line(f"c{at} = start{at}")
         total = "length" if self.form.ragged else f"n{self.last}"
+        if self.leafwise:
+            numba_leaves.start_row(self)
+            self.walk_tree(total)
+            numba_leaves.end_row(self)
+            return
         if self.folds:
             self.line("lanes = 0")
         if self.form.long and not self.only_pointers():
@@ -409,7 +419,7 @@ class _Printer:
         return direct and not self.kernel.stores
 
     def walk_tree(self, total: str) -> None:
-        """NumPy's pairwise tree above blocks of RUN_BLOCK, left to right, with a stack."""
+        """NumPy's pairwise tree above blocks, left to right, with a stack."""
         complex_values = any(
             each.accumulator[0] == "c" and self.form.methods[r] == "tree"
             for r, each in enumerate(self.kernel.reductions)
@@ -420,7 +430,7 @@ class _Printer:
         self.line("low = 0")
         self.line(f"count = {total}")
         self.open("while True:")
-        self.open(f"while count > {RUN_BLOCK}:")
+        self.open(f"while count > {self.block}:")
         self.line(f"half = {half}")
         self.line("right[top] = count - half")
         self.line("side[top] = 0")
@@ -446,13 +456,16 @@ class _Printer:
 
     def fill(self) -> None:
         """Evaluate elements [low, low + count) of the run into buffers; store the stores."""
-        self.start_lanes()
+        if not self.leafwise:
+            self.start_lanes()
         moved = range(self.first_target)
         if not self.form.ragged:
             shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
             self.pointers(moved, shift)
             self.gather()
-            if not self.only_pointers():
+            if self.leafwise:
+                numba_leaves.leaf(self)
+            elif not self.only_pointers():
                 self.fill_loop("count", "i", "low + i")
             return
         last = self.form.run - 1
@@ -514,6 +527,8 @@ class _Printer:
         self.close()
 
     def combine_block(self) -> None:
+        if self.leafwise:
+            return
         combine = {"tree": self.combine_tree, "chain": self.combine_chain}
         for r, method in enumerate(self.form.methods):
             if method in combine:  # the others are combined while the values are computed

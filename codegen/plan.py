@@ -90,6 +90,8 @@ class Plan:
     prepared: dict[Any, Any] | None = field(default_factory=dict)  # launches; None: unsuitable
     chains: tuple[Chain, ...] = ()  # steps that may run tile by tile
     replays: Any = UNKNOWN  # runs in place, kept by geometry; None: unsuitable
+    dear: tuple[tuple[int, float], ...] = ()  # values that may better be computed again: additions
+    beyond: Plan | None = None  # its form for arrays that no cache holds, once one was asked for
 
     @property
     def kernels(self) -> list[KernelStep]:
@@ -99,6 +101,8 @@ class Plan:
         """Drop what earlier runs prepared for their sizes, and the programs too if asked."""
         if self.prepared:
             self.prepared.clear()
+        if self.beyond is not None and self.beyond is not self:
+            self.beyond.forget(programs)
         for step in self.kernels:
             step.ready.clear()
             if programs:
@@ -133,6 +137,7 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
         if type(step) is KernelStep:
             step.may_reuse = not step.reductions and not set(step.inputs).isdisjoint(last)
     updates = (i for i, value in enumerate(graph.values) if value.op is ops.UPDATE)
+    inner = {index for chain in chains for index in chain.inner}  # these stay in a cache
     return Plan(
         graph,
         steps,
@@ -144,6 +149,7 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
         recorded,
         times,
         chains=chains,
+        dear=tuple([each for each in clusters.dear if each[0] not in inner]),
     )
 
 

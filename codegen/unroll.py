@@ -23,10 +23,13 @@ from lazyfuse.codegen.linearize import Graph, Value, memory_strides
 ONE_BY_ONE = 7
 # Operations that a reduction may be written out as: longer text compiles long.
 MOST = 160
+# A value that others read, too, is computed twice if one operation so cheap makes it of small ones.
+FREE_COST = 1.0
 
 _EXTREMES = frozenset(
     "minimum maximum fmin fmax logical_and logical_or bitwise_and bitwise_or bitwise_xor".split()
 )
+_READ = ("source", "view")
 _PLACES = {"argmin": "less", "argmax": "greater"}
 _INTP, _BOOL = np.dtype(np.int64), np.dtype(bool)
 
@@ -69,8 +72,9 @@ def _choose(graph: Graph) -> tuple[set[int], set[int]]:
     values = graph.values
     users = graph.consumers()
     chosen = {index for index, value in enumerate(values) if _is_short(value, graph)}
+    again = {index for index in range(len(values)) if chosen and _is_free(index, graph)}
     while chosen:
-        inside: set[int] = set()
+        inside = set(again)
         for index in range(len(values) - 1, -1, -1):
             value = values[index]
             computed = (value.op.kind == "map" and value.shape != ()) or index in chosen
@@ -87,6 +91,15 @@ def _choose(graph: Graph) -> tuple[set[int], set[int]]:
             return chosen, inside
         chosen -= wrong
     return chosen, set()
+
+
+def _is_free(index: int, graph: Graph) -> bool:
+    """Whether computing a value again costs no more than reading it: its sources are small."""
+    value = graph.values[index]
+    if value.op.kind != "map" or value.op.apart or not value.op.pure or value.op.cost > FREE_COST:
+        return False
+    sources = [graph.values[source] for source in value.src]
+    return all(each.op.kind in _READ and each.shape != value.shape for each in sources)
 
 
 def _length(index: int, axis: int, graph: Graph, chosen: set[int], inside: set[int]) -> float:
@@ -162,7 +175,8 @@ class _Writer:
             for source in value.src
         ]
         shape = value.shape[:axis] + value.shape[axis + 1 :]
-        made = replace(value, src=tuple(sources), shape=shape, perm=_without(value.perm, axis))
+        perm = _without(value.perm, axis)
+        made = replace(value, src=tuple(sources), shape=shape, perm=perm, output=False)
         new = self.add(made)
         self.open.add(new)
         return new

@@ -44,14 +44,7 @@ start:
   %b.order = select i1 %b.dense, i32 111, i32 112
   %b.step = select i1 %b.dense, i64 %b.row, i64 %b.column
   br label %each
-each:
-  %item = phi i64 [0, %start], [%item.next, %item.end]
-  %a.first = mul i64 %item, %a.item
-  %A = getelementptr {kind}, ptr %A.0, i64 %a.first
-  %b.first = mul i64 %item, %b.item
-  %B = getelementptr {kind}, ptr %B.0, i64 %b.first
-  %c.first = mul i64 %item, %c.item
-  %C = getelementptr {kind}, ptr %C.0, i64 %c.first
+{each}
   br label %blocks
 blocks:
   %i = phi i64 [0, %each], [%i.next, %blocks]
@@ -110,6 +103,7 @@ def text(code: str) -> str:
         entry=ENTRY,
         kind=matmul_packing.KINDS[code],
         block=BLOCK,
+        each=matmul_text.EACH.format(kind=matmul_packing.KINDS[code]),
         arguments=matmul_text.arguments(),
         clear=clear,
         flags=flags,

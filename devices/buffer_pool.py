@@ -24,6 +24,7 @@ SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
 ALIGNMENT = 64  # a cache line, and the widest vector
 _KINDS = "biufcmM"  # dtypes that a type string describes completely
 _STEPS = 8  # size classes per power of two: at most an eighth of a block is waste
+_LARGER = 2  # size classes by which a block may be larger than what it serves
 _IDLE = 30.0  # seconds after which a free block is given back to the system
 _LOOK = 1.0  # seconds between two searches for idle blocks
 
@@ -95,7 +96,7 @@ class BufferPool:
         try:
             block = self._free[size].pop()  # used last: its lines may still be in a cache
         except (KeyError, IndexError):
-            block = self._new_block(size)
+            block = self._larger(size) or self._new_block(size)
         else:
             self._free_bytes -= size
             self.reused += 1
@@ -126,6 +127,17 @@ class BufferPool:
         self.limit = default_limit() if limit < 0 else limit
         with self._trimming:
             self._drop_to(self.limit)
+
+    def _larger(self, size: int) -> _Block | None:
+        """A free block that is a little larger: arrays with and without a border share blocks."""
+        for _ in range(_LARGER):
+            size = size_class(size + 1)
+            with suppress(KeyError, IndexError):
+                block = self._free[size].pop()
+                self._free_bytes -= size
+                self.reused += 1
+                return block
+        return None
 
     def _new_block(self, size: int) -> _Block:
         self.new += 1

@@ -69,9 +69,8 @@ class CPU:
     ) -> None:
         self.buffers = BufferPool(pool_limit)
         self.threads = ThreadPool(threads or available())
-        self.work = Work(
-            self.threads, threads_above, self._load_chunks, self._load_tiles, self._load_native
-        )
+        self._loops: object_code.Loaded | None = None
+        self.work = Work(self.threads, threads_above, self._load_loop)
         self._vector_loops = VectorLoops(self._load_vector_loop)
         builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work, self._vector_loops)}
         notes: tuple[str, ...] = ()
@@ -147,10 +146,13 @@ class CPU:
         self.programs.clear(disk)
         self.buffers.clear()
 
-    def product(self, code: str, library: bool) -> object_code.Loaded:
-        """Products of matrices for one dtype ("f8", ...), by NumPy's library or loops of ours."""
+    def product(self, code: str, library: bool, turned: bool) -> object_code.Loaded:
+        """Products of matrices for one dtype ("f8", ...), by NumPy's library or loops of ours.
+
+        `turned`: rows of the second matrix need not be dense.
+        """
         cpu, features = target()
-        text = blas.text(code) if library else matmul_text.text(code, features)
+        text = blas.text(code) if library else matmul_text.text(code, features, turned)
         name = f"{'blas' if library else 'matmul'}_{code}"
         source = Source("llvm", name, text, 0, (), ())
         return self.programs.code(
@@ -209,20 +211,23 @@ class CPU:
     def _load_vector_loop(self, source: Source, emit: Callable[[str], bytes]) -> object_code.Loaded:
         return self.programs.code(source, emit, object_code.ENTRY)
 
-    def _load_chunks(self) -> object_code.Loaded:
-        """The chunk loop, from disk where it is."""
-        source = Source("llvm", launching.CHUNKS_ENTRY, launching.CHUNKS_TEXT, 0, (), ())
-        return self.programs.code(source, object_code.emit, launching.CHUNKS_ENTRY)
+    def _load_loop(self, entry: str) -> object_code.Loaded:
+        """One of the loops over chunks or tiles, or of helper threads."""
+        if self._loops is None:
+            source = Source("llvm", "loops", _loops_text(), 0, (), ())
+            self._loops = self.programs.code(source, _emit_loops, launching.CHUNKS_ENTRY)
+        return self._loops.at(entry)
 
-    def _load_native(self, entry: str) -> object_code.Loaded:
-        """One of the loops of helper threads, likewise."""
-        source = Source("llvm", entry, native_threads.TEXT, 0, (), ())
-        return self.programs.code(source, object_code.emit, entry)
 
-    def _load_tiles(self) -> object_code.Loaded:
-        """The loop over tiles, likewise."""
-        source = Source("llvm", tiling.TILES_ENTRY, tiling.TILES_TEXT, 0, (), ())
-        return self.programs.code(source, object_code.emit, tiling.TILES_ENTRY)
+def _loops_text() -> str:
+    """All loops that do not depend on a program, as one module: it is emitted and loaded once."""
+    threads = [native_threads.TEXT] if native_threads.AVAILABLE else []
+    return "\n".join([launching.CHUNKS_TEXT, tiling.TILES_TEXT, *threads])
+
+
+def _emit_loops(text: str) -> bytes:
+    # a quarter of the time, and a first result waits for it; the work is done by what they call
+    return object_code.emit(text, optimise=0)
 
 
 class NumbaBuilder:

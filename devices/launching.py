@@ -28,6 +28,7 @@ from .object_code import Loaded
 from .threads import ThreadPool
 
 CHUNKS_ENTRY = "lazyfuse_chunks"
+TILES_ENTRY = "lazyfuse_tiles"  # tiling.py has its text
 # Threads take chunk numbers from the shared word 0 until none is left; word 1 counts the finished
 # chunks, word 2 unites the flags. Then the caller looks `spins` times whether all are finished:
 # sleeping and being woken costs more than the wait for a chunk that is nearly done.
@@ -77,6 +78,8 @@ _HEAD = object.__basicsize__
 _word_at = ctypes.c_size_t.from_address
 _WORDS = 8  # shared words in front of the rows: a cache line of their own
 _SPINS = 20_000  # 20 to 60 us
+AWAKE = 4  # so many times less work is worth a helper that is looking for some already
+FOLLOWS = 150e-6  # seconds between two such launches: a helper has not fallen asleep meanwhile
 _SLOTS = {"b": "q8x", "i": "q8x", "u": "Q8x", "f": "d8x", "c": "dd"}
 
 
@@ -106,7 +109,7 @@ class Work:
     """How a device runs chunks: its threads, from which size on, and the chunk loop."""
 
     __slots__ = (
-        "__weakref__", "_chunks", "_load", "_load_tiles", "_lock", "_tiles", "native", "pool",
+        "__weakref__", "_asked", "_chunks", "_load", "_lock", "_tiles", "native", "pool",
         "threads_above",
     )  # fmt: skip
 
@@ -114,15 +117,14 @@ class Work:
         self,
         pool: ThreadPool,
         threads_above: int,
-        load: Callable[[], Loaded],
-        load_tiles: Callable[[], Loaded],
-        load_native: Callable[[str], Loaded],
+        load: Callable[[str], Loaded],
     ) -> None:
+        """`load(entry)` gives one of the loops of CHUNKS_TEXT, tiling.py and native_threads.py."""
         self.pool = pool
-        self.native = NativeThreads(load_native)
+        self.native = NativeThreads(load)
         self.threads_above = threads_above
         self._load = load
-        self._load_tiles = load_tiles
+        self._asked = 0.0  # when a helper was last wanted that need not be woken
         self._chunks: tuple[Loaded, Callable[..., int]] | None = None
         self._tiles: tuple[Loaded, Callable[..., int]] | None = None
         self.after_fork()
@@ -132,13 +134,21 @@ class Work:
         """Make the lock anew."""
         self._lock = threading.Lock()
 
-    def helpers(self, work: float, chunks: int) -> int:
-        """How many threads should help with so many additions' worth of work."""
-        if work < self.threads_above:
-            return 0
-        useful = int(
-            2 * work / max(1, self.threads_above)
-        )  # waking a thread takes the caller's time
+    def helpers(self, work: float, chunks: int, native: bool = True) -> int:
+        """How many threads should help with so many additions' worth of work.
+
+        `native`: helpers in machine code, which may be looking for work at this moment.
+        """
+        least = self.threads_above  # waking a thread takes the caller's time
+        if work < least:
+            least //= AWAKE
+            if work < least or chunks < 2 or not native:
+                return 0
+            now, before = time.perf_counter(), self._asked
+            self._asked = now
+            if not self.native.is_at_hand(now - before < FOLLOWS):
+                return 0
+        useful = int(2 * work / max(1, least))
         return min(self.pool.threads, chunks, useful) - 1
 
     def prepare(self) -> None:
@@ -152,7 +162,7 @@ class Work:
         if self._chunks is None:
             with self._lock:  # a second loop would free the first, which may be running
                 if self._chunks is None:
-                    loaded = self._load()
+                    loaded = self._load(CHUNKS_ENTRY)
                     self._chunks = loaded, _Chunks(loaded.address)
         return self._chunks[1]
 
@@ -167,7 +177,7 @@ class Work:
         if self._tiles is None:
             with self._lock:
                 if self._tiles is None:
-                    loaded = self._load_tiles()
+                    loaded = self._load(TILES_ENTRY)
                     self._tiles = loaded, _Tiles(loaded.address)
         return self._tiles[1]
 
@@ -262,6 +272,24 @@ class NumbaProgram:
                 values.append(value if code[0] == "f" else int(value))
         return self._slots.pack(*values)
 
+    def pieces(self, elements: int) -> int:
+        """Into how many rows for `launch_rows` so many elements are cut: two for each thread."""
+        helpers = self._work.helpers(elements * self._weight, elements)
+        return 1 if helpers <= 0 else 2 * (helpers + 1)
+
+    def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
+        """Run chunks given by their sizes, then the address and the strides of each array."""
+        numbers = self.pack(scalars)
+        if len(rows) == 1:
+            flags: int = self._call(struct.pack(f"{self._width}q", *rows[0]), numbers)
+        else:
+            words = struct.pack(f"{len(rows) * self._width}q", *itertools.chain(*rows))
+            memory = np.frombuffer(bytearray(8 * _WORDS) + words, dtype=np.int64)
+            flags = self._rows(memory, len(rows), numbers, elements)
+        if flags < 0:
+            raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
+        return flags
+
     def _one_row(self, launch: Launch) -> bytes:
         row: list[int] = launch.sizes.tolist()[0]
         offsets = launch.offsets.tolist()[0]
@@ -308,9 +336,16 @@ class NumbaProgram:
         return int(memory[2])
 
 
+# An addition of arrays is three accesses of memory. One more step on what is in registers takes an
+# eighth of its time, but for those that no processor begins anew in each cycle.
+_STEP = re.compile(r"^ *v\d+ = ", re.MULTILINE)
+_SLOW = re.compile(r"vmf?_|sqrt\(| / ")
+_LIGHT = 1 / 8
+
+
 def weight(text: str) -> float:
-    """Cost of one element relative to a plain addition, judged by the calls in the text."""
-    return 1.0 + text.count("vm_") + text.count("vmf_")
+    """Cost of one element relative to a plain addition, judged by the steps in the text."""
+    return 1.0 + len(_SLOW.findall(text)) + _LIGHT * len(_STEP.findall(text))
 
 
 class Scratch(dict[Any, Array]):
@@ -398,7 +433,7 @@ class NumpyProgram:
         def work() -> None:
             flags.append(self._run(pending, steps, scalars))
 
-        helpers = self._work.helpers(launch.elements * self._weight, len(starts))
+        helpers = self._work.helpers(launch.elements * self._weight, len(starts), native=False)
         if helpers > 0:
             each = launch.elements / len(starts)
             for _ in range(2 if self._tries else 0):  # the first one finds cold memory

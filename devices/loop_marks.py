@@ -19,20 +19,24 @@ def join_group(instruction: Any) -> Any:
     return instruction
 
 
-def mark(builder: Any) -> None:
-    """Remember that the innermost loop around the builder's position is parallel."""
+def mark(builder: Any, width: int = 0) -> None:
+    """Remember that the innermost loop around the builder's position is parallel.
+
+    `width`: it has so many iterations, which are one vector: it is not to be unrolled before.
+    """
     module = builder.module
     if not hasattr(module, "lazyfuse_marks"):
         module.lazyfuse_marks = []
-    module.lazyfuse_marks.append(builder.block)
+    module.lazyfuse_marks.append((builder.block, width))
 
 
 def annotate(module: Any) -> None:
     """Write the metadata of all marked loops of a finished module."""
-    for block in getattr(module, "lazyfuse_marks", ()):
+    for block, width in getattr(module, "lazyfuse_marks", ()):
         latches = _innermost_latches(block)
         if latches:
-            loop = _distinct(module, self_reference=True, operands=[_accesses(module)])
+            said = [_accesses(module), *(_one_vector(module, width) if width else ())]
+            loop = _distinct(module, self_reference=True, operands=said)
             for latch in latches:
                 latch.terminator.set_metadata("llvm.loop", loop)
 
@@ -45,6 +49,18 @@ def _group(module: Any) -> Any:
 
 def _accesses(module: Any) -> Any:
     return module.add_metadata(["llvm.loop.parallel_accesses", _group(module)])
+
+
+def _one_vector(module: Any, width: int) -> list[Any]:
+    from llvmlite import ir
+
+    number, yes = ir.IntType(32), ir.IntType(1)(1)
+    return [
+        module.add_metadata(["llvm.loop.unroll.disable"]),
+        module.add_metadata(["llvm.loop.vectorize.enable", yes]),
+        module.add_metadata(["llvm.loop.vectorize.width", number(width)]),
+        module.add_metadata(["llvm.loop.interleave.count", number(1)]),
+    ]
 
 
 def _distinct(module: Any, self_reference: bool, operands: list[Any]) -> Any:

@@ -63,17 +63,20 @@ _PACK = """
 define internal void @pack(ptr %block, ptr %B.s, i64 %b.row, i64 %b.column, i64 %j, i64 %n.last,
     i64 %count, i64 %packed.row, i64 %vectors, i1 %whole, {mask} %lanes) noinline {{
 start:
-  %unit = icmp eq i64 %b.column, 1
   %vectors.less = sub i64 %vectors, 1
   %b.at = mul i64 %j, %b.column
   %B.j = getelementptr {kind}, ptr %B.s, i64 %b.at
-  br i1 %unit, label %dense, label %turned
-dense:
-  br i1 %whole, label %copy, label %part
+{body}
+packed:
+  ret void
+}}
+"""
+
+_DENSE = """  br i1 %whole, label %copy, label %part
 copy:
-  %copy.k = phi i64 [0, %dense], [%copy.next, %copy]
-  %copy.from = phi ptr [%B.j, %dense], [%copy.from.next, %copy]
-  %copy.to = phi ptr [%block, %dense], [%copy.to.next, %copy]
+  %copy.k = phi i64 [0, %start], [%copy.next, %copy]
+  %copy.from = phi ptr [%B.j, %start], [%copy.from.next, %copy]
+  %copy.to = phi ptr [%block, %start], [%copy.to.next, %copy]
 {copies}
   %copy.next = add i64 %copy.k, 1
   %copy.from.next = getelementptr {kind}, ptr %copy.from, i64 %b.row
@@ -81,9 +84,9 @@ copy:
   %copy.more = icmp slt i64 %copy.next, %count
   br i1 %copy.more, label %copy, label %packed
 part:
-  %part.k = phi i64 [0, %dense], [%part.next, %part.end]
-  %part.from = phi ptr [%B.j, %dense], [%part.from.next, %part.end]
-  %part.to = phi ptr [%block, %dense], [%part.to.next, %part.end]
+  %part.k = phi i64 [0, %start], [%part.next, %part.end]
+  %part.from = phi ptr [%B.j, %start], [%part.from.next, %part.end]
+  %part.to = phi ptr [%block, %start], [%part.to.next, %part.end]
   %part.first = load {kind}, ptr %part.from, align {size}
 {part_spread}
   br label %vector
@@ -103,15 +106,15 @@ part.end:
   %part.from.next = getelementptr {kind}, ptr %part.from, i64 %b.row
   %part.to.next = getelementptr {kind}, ptr %part.to, i64 %packed.row
   %part.more = icmp slt i64 %part.next, %count
-  br i1 %part.more, label %part, label %packed
-turned:
-  %turns = icmp eq i64 %b.row, 1
+  br i1 %part.more, label %part, label %packed"""
+
+_TURNED = """  %turns = icmp eq i64 %b.row, 1
   %squares = and i64 %count, {square_mask}
   %any.square = icmp sgt i64 %squares, 0
   %turn = and i1 %turns, %any.square
   br i1 %turn, label %columns, label %gather.all
 columns:
-  %u = phi i64 [0, %turned], [%u.next, %columns.end]
+  %u = phi i64 [0, %start], [%u.next, %columns.end]
   %u.to = getelementptr {kind}, ptr %block, i64 %u
 {columns}
   br label %square
@@ -129,7 +132,7 @@ columns.done:
   %done.already = icmp eq i64 %squares, %count
   br i1 %done.already, label %packed, label %gather.all
 gather.all:
-  %g.first = phi i64 [0, %turned], [%squares, %columns.done]
+  %g.first = phi i64 [0, %start], [%squares, %columns.done]
   %g.left = sub i64 %count, %g.first
   %g.source = mul i64 %g.first, %b.row
   %g.target = mul i64 %g.first, %packed.row
@@ -159,15 +162,19 @@ element:
 gathered:
   %g.next = add i64 %g, 1
   %g.more = icmp slt i64 %g.next, %packed.row
-  br i1 %g.more, label %gather, label %packed
-packed:
-  ret void
-}}
-"""
+  br i1 %g.more, label %gather, label %packed"""
 
 
-def text(names: Names, vectors: int) -> str:
-    """The function that packs a block of columns, at most `vectors` vectors wide."""
+def text(names: Names, vectors: int, turned: bool) -> str:
+    """The function that packs a block of columns, at most `vectors` vectors wide.
+
+    `turned`: for any strides, and fast where columns are dense; else rows have to be dense.
+    """
+    body = _turned(names) if turned else _dense(names, vectors)
+    return _PACK.format(kind=names.kind, mask=names.mask, body=body)
+
+
+def _dense(names: Names, vectors: int) -> str:
     kind, vector, size = names.kind, names.vector, names.size
     copies = []
     for j in range(vectors):
@@ -177,20 +184,27 @@ def text(names: Names, vectors: int) -> str:
             f"  %copy.to{j} = getelementptr {vector}, ptr %copy.to, i64 {j}",
             f"  store {vector} %copy{j}, ptr %copy.to{j}, align {size}",
         ]
-    return _PACK.format(
+    return _DENSE.format(
         kind=kind,
         vector=vector,
         size=size,
         mask=names.mask,
-        lanes=names.lanes,
         most=vectors,
         suffix=names.suffix,
         part_load=f"ptr %v.from, i32 {size}, {names.mask} %v.there, {vector} %part.first.all",
-        square_mask=-names.lanes,
         part_spread="\n".join(names.repeated("%part.first.all", kind, "%part.first")),
+        copies="\n".join(copies),
+    )
+
+
+def _turned(names: Names) -> str:
+    return _TURNED.format(
+        kind=names.kind,
+        size=names.size,
+        lanes=names.lanes,
+        square_mask=-names.lanes,
         columns="\n".join(_columns(names)),
         turn="\n".join(_turn(names)),
-        copies="\n".join(copies),
     )
 
 

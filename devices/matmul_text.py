@@ -41,18 +41,22 @@ def shape_of(code: str, features: str) -> tuple[int, int, int]:
     raise DeviceError("[matmul] registers: this processor has no fused multiplication of vectors")
 
 
-def text(code: str, features: str) -> str:
-    """The module: `int32 entry(row, scalars)`, which returns IEEE flags."""
+def text(code: str, features: str, turned: bool) -> str:
+    """The module: `int32 entry(row, scalars)`, which returns IEEE flags.
+
+    `turned`: B's rows need not be dense. That takes LLVM as long as a third of all else, and
+    somebody waits for a first result.
+    """
     lanes, rows, vectors = shape_of(code, features)
     names = Names(code, lanes)
     parts = [names.declarations()]
-    parts += [_strip(names, rows, count) for count in range(1, vectors + 1)]
-    parts += [matmul_packing.text(names, vectors), _entry(names, rows, vectors)]
+    parts += [_strip(names, rows, count) for count in (1, vectors)]
+    parts += [matmul_packing.text(names, vectors, turned), _entry(names, rows, vectors)]
     return "\n".join(parts)
 
 
 def arguments() -> str:
-    """The lines that read a row."""
+    """The lines that read a row of arguments."""
     lines = []
     for at, name in enumerate(ROW):
         kind = "ptr" if name[0] in "ABC" else "i64"
@@ -142,6 +146,17 @@ def _strip(names: Names, rows: int, vectors: int) -> str:
     return "\n".join([*lines, "  br label %end", "end:", "  ret void", "}"])
 
 
+EACH = """\
+each:
+  %item = phi i64 [0, %start], [%item.next, %item.end]
+  %a.first = mul i64 %item, %a.item
+  %A = getelementptr {kind}, ptr %A.0, i64 %a.first
+  %b.first = mul i64 %item, %b.item
+  %B = getelementptr {kind}, ptr %B.0, i64 %b.first
+  %c.first = mul i64 %item, %c.item
+  %C = getelementptr {kind}, ptr %C.0, i64 %c.first"""
+"""The products of a stack: from `%start` to what follows; `%item.end` closes the loop."""
+
 _ENTRY = """
 define i32 @{entry}(ptr %row, ptr %scalars) {{
 start:
@@ -150,14 +165,7 @@ start:
   {clear}
   %n.last = sub i64 %n, 1
   br label %each
-each:
-  %item = phi i64 [0, %start], [%item.next, %item.end]
-  %a.first = mul i64 %item, %a.item
-  %A = getelementptr {kind}, ptr %A.0, i64 %a.first
-  %b.first = mul i64 %item, %b.item
-  %B = getelementptr {kind}, ptr %B.0, i64 %b.first
-  %c.first = mul i64 %item, %c.item
-  %C = getelementptr {kind}, ptr %C.0, i64 %c.first
+{each}
   br label %stretches
 stretches:
   %s = phi i64 [0, %each], [%s.next, %stretch.end]
@@ -179,11 +187,12 @@ stretches:
 blocks:
   %j = phi i64 [0, %stretches], [%j.next, %block.end]
   %rest = sub i64 %n, %j
-  %whole = icmp sge i64 %rest, {width}
-  %wide = select i1 %whole, i64 {width}, i64 %rest
-  %wide.up = add i64 %wide, {lanes_less}
-  %vectors = sdiv i64 %wide.up, {lanes}
+  %broad = icmp sgt i64 %rest, {narrow}
+  %vectors = select i1 %broad, i64 {vectors}, i64 1
   %packed.row = mul i64 %vectors, {lanes}
+  %whole = icmp sge i64 %rest, %packed.row
+  %full = and i1 %whole, %broad
+  %wide = select i1 %whole, i64 %packed.row, i64 %rest
   %vectors.less = sub i64 %vectors, 1
   %before = mul i64 %vectors.less, {lanes}
   %in.last = sub i64 %wide, %before
@@ -191,7 +200,7 @@ blocks:
   %lanes = icmp slt <{lanes} x i64> <{iota}>, %in.last.all
   %kept = and {mask} %lanes, %later.all
   call void @pack(ptr %block, ptr %B.s, i64 %b.row, i64 %b.column, i64 %j, i64 %n.last,
-    i64 %count, i64 %packed.row, i64 %vectors, i1 %whole, {mask} %lanes)
+    i64 %count, i64 %packed.row, i64 %vectors, i1 %full, {mask} %lanes)
   br label %strips
 strips:
   %i = phi i64 [0, %blocks], [%i.next, %strip.end]
@@ -201,14 +210,14 @@ strips:
   %C.i = getelementptr {kind}, ptr %C, i64 %c.at
   %C.j = getelementptr {kind}, ptr %C.i, i64 %j
   %i.left = sub i64 %m, %i
-  switch i64 %vectors, label %call1 [{cases}]
+  br i1 %broad, label %call{vectors}, label %call1
 {calls}
 strip.end:
   %i.next = add i64 %i, {rows}
   %i.more = icmp slt i64 %i.next, %m
   br i1 %i.more, label %strips, label %block.end
 block.end:
-  %j.next = add i64 %j, {width}
+  %j.next = add i64 %j, %packed.row
   %j.more = icmp slt i64 %j.next, %n
   br i1 %j.more, label %blocks, label %stretch.end
 stretch.end:
@@ -233,7 +242,7 @@ def _entry(names: Names, rows: int, vectors: int) -> str:
     )
     calls = [
         f"call{count}:\n  call void @strip{count}({passed})\n  br label %strip.end"
-        for count in range(1, vectors + 1)
+        for count in (1, vectors)
     ]
     clear, flags, _ = flag_text() if names.floats else ("", "  ret i32 0", "")
     return _ENTRY.format(
@@ -248,13 +257,13 @@ def _entry(names: Names, rows: int, vectors: int) -> str:
         twice=2 * DEPTH,
         depth=DEPTH,
         later="\n".join(names.repeated("%later.all", "i1", "%later")),
-        width=lanes * vectors,
+        each=EACH.format(kind=kind),
+        vectors=vectors,
+        narrow=lanes * (vectors - 1),
         lanes=lanes,
-        lanes_less=lanes - 1,
         spread="\n".join(names.repeated("%in.last.all", "i64", "%in.last")),
         iota=", ".join(f"i64 {lane}" for lane in range(lanes)),
         rows=rows,
-        cases=" ".join(f"i64 {count}, label %call{count}" for count in range(2, vectors + 1)),
         calls="\n".join(calls),
         flags=flags,
     )

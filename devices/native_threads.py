@@ -212,6 +212,7 @@ class _Crew:
         self.memory = memory  # helpers keep the crew, and with it memory and code
         self.words = memory[skip : skip + _WORDS]
         self.address = start + 8 * skip
+        self.sleepers = ctypes.c_int64.from_address(self.address + 8 * _SLEEPERS)
         self.loaded = loaded
         self.share = _Share(loaded[0].address)
         self.help = _Help(loaded[1].address)
@@ -264,6 +265,16 @@ class NativeThreads:
             crew, self._crew = self._crew, None
         if crew is not None:
             crew.dismiss()
+
+    def is_at_hand(self, follows: bool) -> bool:
+        """Whether a helper looks for work at this moment, so that handing it some costs little.
+
+        Where work `follows` other work at once, one that is woken now will be looking next time.
+        """
+        crew = self._crew
+        if crew is not None and crew.sleepers.value < crew.size:
+            return True
+        return follows and self._wanted and not self._failed
 
     def run(self, loop: int, arguments: tuple[Any, ...], helpers: int) -> bool:
         """`loop(*arguments, 0)` here and in up to `helpers` helpers; False: not possible here.

@@ -15,6 +15,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   bytes) that a mask of bytes keeps, see compacting.py.
 - `stream(address, pointer, bytes)`: copy from a `local_` buffer past the caches, see streaming.py;
   `settle_streams()` once before the end of a text that streams.
+- `one_vector()`: the same of a loop of eight iterations, which become one vector
 - `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
   reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
   number of pointers and without run-time checks. Within an iteration the order of loads and stores
@@ -85,6 +86,7 @@ def namespace() -> dict[str, Any]:
     names["shifted"] = _intrinsic(_shifted)
     names["CONVERTS_WIDE"] = "+avx512dq" in features.split(",")
     names["independent"] = _statement(lambda builder: loop_marks.mark(builder))
+    names["one_vector"] = _statement(lambda builder: loop_marks.mark(builder, 8))
     names["clear_flags"] = _statement(_build_clear_flags)
     names["test_flags"] = _test_flags()
     return names

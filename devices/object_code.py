@@ -26,6 +26,13 @@ class Loaded:
         self.address = address
         self.size = size
 
+    def at(self, entry: str) -> Loaded:
+        """Another function of the same code."""
+        address = self._engine.get_function_address(entry)
+        if not address:
+            raise DeviceError(f"[load] object code: no function {entry}")
+        return Loaded(self._engine, address, self.size)
+
 
 @lru_cache(maxsize=1)
 def linker() -> Any:

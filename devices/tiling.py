@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from .base import Array
-from .launching import Work, address_of
+from .launching import TILES_ENTRY, Work, address_of
 
-TILES_ENTRY = "lazyfuse_tiles"
 # A batch is one block of int64. Words 0 to 7 are shared: the next tile, finished tiles, threads
 # that have come. Then come what is constant (see _HEAD), the flags of each group of calls, the
 # calls, the patches, the scalars and the rows of each thread. Offsets are bytes from the start.
@@ -226,35 +225,11 @@ class Batch:
         `scratch(bytes)` gives memory for the threads; `alive` holds the code. Calls run while the
         context `within` is open.
         """
-        with self.within():
-            return self._run(work, arrays, scalars, scratch, alive)
-
-    def _run(
-        self,
-        work: Work,
-        arrays: Sequence[Array],
-        scalars: Sequence[bytes],
-        scratch: Any,
-        alive: Any,
-    ) -> list[int]:
         helpers = work.helpers(self.weight, self.tiles)
-        memory = self._memory(helpers + 1)
-        addresses = np.array([address_of(array) for array in arrays] + [0], dtype=np.int64)
-        own = None
-        if self.scratch:
-            own = scratch((helpers + 1) * self.scratch)
-            addresses[-1] = address_of(own)
-        first, count = self._patches
-        memory[first + 1 : first + 4 * count : 4] += addresses[self._sources]
-        memory[11] = helpers + 1
-        place = memory.view(np.uint8)
-        for at, packed in zip(self._scalars, scalars, strict=True):
-            if packed:
-                place[at : at + len(packed)] = np.frombuffer(packed, dtype=np.uint8)
+        own = scratch((helpers + 1) * self.scratch) if self.scratch else None
+        memory = self._bound(arrays, scalars, own, helpers + 1)
         loop = work.tiles()
         start = address_of(memory)
-        if helpers > 0 and work.native.run(work.tiles_address(), (start, 0, 0, 0, 0, 0), helpers):
-            return self._flags(memory)
 
         def mine() -> int:
             return loop(start, _SPINS)
@@ -263,12 +238,29 @@ class Batch:
             """A helper that is late finds nothing left, in memory that it holds on to."""
             loop(start, 0)
 
-        work.pool.run(mine, assist, helpers)
-        return self._flags(memory)
-
-    def _flags(self, memory: Array) -> list[int]:
+        row = (start, 0, 0, 0, 0, 0)
+        with self.within():
+            if helpers < 1 or not work.native.run(work.tiles_address(), row, helpers):
+                work.pool.run(mine, assist, helpers)
         found: list[int] = memory[_HEAD : _HEAD + self.groups].tolist()
         return found
+
+    def _bound(
+        self, arrays: Sequence[Array], scalars: Sequence[bytes], own: Array | None, threads: int
+    ) -> Array:
+        """The layout with the addresses and numbers of one run; `own`: scratch of the threads."""
+        memory = self._memory(threads)
+        addresses = np.array([address_of(array) for array in arrays] + [0], dtype=np.int64)
+        if own is not None:
+            addresses[-1] = address_of(own)
+        first, count = self._patches
+        memory[first + 1 : first + 4 * count : 4] += addresses[self._sources]
+        memory[11] = threads
+        place = memory.view(np.uint8)
+        for at, packed in zip(self._scalars, scalars, strict=True):
+            if packed:
+                place[at : at + len(packed)] = np.frombuffer(packed, dtype=np.uint8)
+        return memory
 
     def _memory(self, threads: int) -> Array:
         """The layout with rows for so many threads."""

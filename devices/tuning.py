@@ -20,6 +20,10 @@ THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pa
 LAUNCH = 6e-6  # seconds from Python into a compiled program and back
 WAKE = 30e-6  # seconds until a sleeping thread has taken part
 COPY = 10e9  # bytes read and written per second
+RECOMPUTE = 8.0  # additions that cost less than an element's way through memory: nearly everywhere
+SURE = 0.7  # of the time saved: computing again has to be worth it
+STORED = 24  # bytes that a stored double takes of memory: its line is read, written, and read again
+BESIDE = 24  # that its reader moves anyway, while arithmetic goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Tuning:
     the second cache while several kernels work on them. `threads_above`: additions' worth of work
     from which a launch uses several threads. `add_rates`: bytes per second that one thread moves
     while it adds arrays that lie in the first, second and third cache and in memory; empty
-    where nothing was measured.
+    where nothing was measured. `work_seconds`: what an addition's worth of arithmetic on a double
+    takes one thread (see `Op.cost`); 0 where it was not measured.
     """
 
     l1_bytes: int
@@ -42,7 +47,18 @@ class Tuning:
     wake_seconds: float = WAKE
     copy_bandwidth: float = COPY
     add_rates: tuple[float, ...] = ()
+    work_seconds: float = 0.0
     measured: bool = False
+
+    def recompute_limit(self, threads: int) -> float:
+        """Additions that cost less than to store a double in memory and to load it again.
+
+        All threads share memory, each computes by itself.
+        """
+        if not self.add_rates or not self.work_seconds:
+            return RECOMPUTE
+        moved = (STORED + BESIDE) / self.add_rates[-1]
+        return SURE * moved * threads / self.work_seconds
 
 
 def tuning() -> Tuning:
