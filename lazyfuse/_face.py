@@ -158,14 +158,17 @@ def _callable_module(name: str) -> Any:
 
 
 def cache_info() -> dict[str, Any]:
-    """What the caches of plans, programs and buffers hold."""
+    """What the caches of plans, programs, buffers and searched tables hold."""
     pools = {name: pool.info() for name, pool in _pools().items()}
-    return {"plans": _module("evaluate").plan_cache_info(), **pools}
+    plans, tables = _module("evaluate").plan_cache_info(), _module("guides").kept.info()
+    return {"plans": plans, "tables": tables, **pools}
 
 
 def cache_clear() -> None:
-    """Empty the caches of plans, programs and buffers."""
+    """Empty the caches of plans, programs, buffers and searched tables."""
     _module("evaluate").clear_plans()
+    _module("fused_updates").forget()
+    _module("guides").kept.clear()
     for pool in _pools().values():
         pool.clear()
 

@@ -25,7 +25,7 @@ static const char *const slot_names[SLOTS] = {
 
 static Py_ssize_t offsets[SLOTS];
 static PyTypeObject *node_type, *memory_type, *layout_type, *host_call_type;
-static PyObject *scalar_op, *full_op, *arrangement;
+static PyObject *scalar_op, *full_op, *arrangement, *arranged; /* a function, and what it has given */
 static PyObject *text_char, *text_number, *text_name, *text_shape, *zero, *one, *minus_one;
 static PyObject *text_filters, *text_depth, *text_kind, *text_map, *text_check_limits;
 
@@ -216,6 +216,8 @@ typedef struct {
     PyObject *sizes, *shapes, *layouts, *memories;
 } Numbers;
 
+enum { ARRANGED = 4096 }; /* arrangements kept at most: linearize._AXES_LIMIT */
+
 /* `numbers.setdefault(key, len(numbers))`; a new reference. */
 static PyObject *number_of(PyObject *numbers, PyObject *key)
 {
@@ -296,6 +298,27 @@ static PyObject *evaluated_key(Numbers *numbers, PyObject *node, PyObject *ids)
     return pack(5, items);
 }
 
+/* As `_arrangement`, which is asked once per layout, shape and order; a new reference. */
+static PyObject *arrangement_of(PyObject *node, PyObject *layout)
+{
+    PyObject *src = SLOT(node, SRC), *key, *found;
+    if (PyTuple_GET_SIZE(src) == 0 || !is_node(PyTuple_GET_ITEM(src, 0)))
+        return PyObject_CallOneArg(arrangement, node);
+    PyObject *base = PyTuple_GET_ITEM(src, 0);
+    key = PyTuple_Pack(4, SLOT(node, OP), layout, SLOT(base, SHAPE), SLOT(base, PERM));
+    found = key ? PyDict_GetItemWithError(arranged, key) : NULL;
+    if (found != NULL)
+        Py_INCREF(found);
+    else if (!PyErr_Occurred() && (found = PyObject_CallOneArg(arrangement, node)) != NULL) {
+        if (PyDict_GET_SIZE(arranged) >= ARRANGED)
+            PyDict_Clear(arranged);
+        if (PyDict_SetItem(arranged, key, found) < 0)
+            Py_CLEAR(found);
+    }
+    Py_XDECREF(key);
+    return found;
+}
+
 /* What a key has of a pending node's argument; a new reference. */
 static PyObject *argument_key(Numbers *numbers, PyObject *node)
 {
@@ -307,7 +330,7 @@ static PyObject *argument_key(Numbers *numbers, PyObject *node)
     PyObject *shape = PyObject_GetAttr(arg, text_shape), *items[3];
     items[0] = shape ? number_of(numbers->layouts, arg) : NULL;
     items[1] = items[0] ? ids_of(numbers, shape) : NULL;
-    items[2] = items[1] ? PyObject_CallOneArg(arrangement, node) : NULL;
+    items[2] = items[1] ? arrangement_of(node, arg) : NULL;
     Py_XDECREF(shape);
     return pack(3, items);
 }
@@ -434,11 +457,14 @@ static PyObject *walk(PyObject *self, PyObject *given)
 
 /* --------------------------------------------------------------------------------------- notes */
 
-enum { ELEMENTS, ELEMENTS_DUE, FILTERS, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROUNDS, FIELDS };
+enum {
+    ELEMENTS, ELEMENTS_DUE, FILTERS, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROUNDS, STEADY,
+    WAITING, FIELDS
+};
 
 static const char *const field_names[FIELDS] = {
     "elements", "elements_due", "filters", "last", "lines", "nodes", "nodes_due", "plain", "reducing",
-    "rounds",
+    "rounds", "steady", "waiting",
 };
 
 /* What writes nodes down: `flush.Pending.note`, and its short way here. */
@@ -447,6 +473,7 @@ typedef struct {
     PyObject *pending, *slow, *update, *warnings, *composite; /* the last two: modules' names */
     Py_ssize_t fields[FIELDS], where;
     long most, fewer; /* rounds that are nothing to look at: of others, of turns that reduce */
+    long together; /* pending nodes from which turns are not put together any more */
 } Notes;
 
 #define FIELD(self, which) (*(PyObject **)((char *)(self)->pending + (self)->fields[which]))
@@ -493,6 +520,14 @@ static int set_number(PyObject **place, long long number)
     return 0;
 }
 
+/* Whether a line that has come round so often may end the turn. */
+static int is_due(Notes *self, long rounds)
+{
+    return FIELD(self, PLAIN) != Py_True || self->most <= 0 || rounds % self->most == 1
+        || PyList_GET_SIZE(FIELD(self, NODES)) >= self->together
+        || !PyLong_CheckExact(FIELD(self, WAITING)) || PyLong_AsLong(FIELD(self, WAITING)) != 0;
+}
+
 /* Counts one more round of a line; 0: done, 1: somebody has to look, -1: an error. */
 static int count_round(Notes *self, PyObject *line)
 {
@@ -501,7 +536,11 @@ static int count_round(Notes *self, PyObject *line)
         return 1;
     before = PyDict_GetItemWithError(rounds, line);
     long count = before == NULL ? 0 : PyLong_AsLong(before);
-    if (count < 0 || count >= (FIELD(self, REDUCING) == Py_False ? self->most : self->fewer))
+    if (count < 0)
+        return 1;
+    if (count >= (FIELD(self, REDUCING) == Py_False ? self->most : self->fewer)
+        && (!PyAnySet_CheckExact(FIELD(self, STEADY)) || PySet_GET_SIZE(FIELD(self, STEADY))
+            || (PySet_Contains(FIELD(self, LINES), line) && is_due(self, count + 1))))
         return 1;
     after = PyLong_FromLong(count + 1);
     if (after == NULL)
@@ -517,9 +556,12 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
     if (PyVectorcall_NARGS(count) != 1 || names != NULL || !Py_IS_TYPE(args[0], node_type))
         return PyObject_Vectorcall(self->slow, args, count, names);
     PyObject *node = args[0], *op = SLOT(node, OP);
-    long long number = line_of(self, node), size = size_of(SLOT(node, SHAPE));
+    PyObject *arg = SLOT(node, ARG), *shape = SLOT(node, SHAPE);
+    if (op == self->update) /* what it writes: the shape of a layout */
+        shape = Py_IS_TYPE(arg, layout_type) ? PyTuple_GET_ITEM(arg, 1) : Py_None;
+    long long number = line_of(self, node), size = size_of(shape);
     long long elements = PyLong_AsLongLong(FIELD(self, ELEMENTS));
-    if (number < 0 || size < 0 || op == self->update || !PyList_CheckExact(FIELD(self, NODES))
+    if (number < 0 || size < 0 || !PyList_CheckExact(FIELD(self, NODES))
         || is_true_name(self->composite, text_depth)) {
         PyErr_Clear();
         return PyObject_CallOneArg(self->slow, node);
@@ -587,9 +629,9 @@ static Py_ssize_t offset_of(PyObject *type, const char *name);
 static PyObject *notes(PyObject *self, PyObject *args)
 {
     PyObject *pending, *slow, *update, *warnings, *composite;
-    long most, fewer;
-    if (!PyArg_ParseTuple(args, "OOOO!O!ll", &pending, &slow, &update, &PyDict_Type, &warnings,
-                          &PyDict_Type, &composite, &most, &fewer))
+    long most, fewer, together;
+    if (!PyArg_ParseTuple(args, "OOOO!O!lll", &pending, &slow, &update, &PyDict_Type, &warnings,
+                          &PyDict_Type, &composite, &most, &fewer, &together))
         return NULL;
     if (node_type == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "notes: setup comes first");
@@ -608,6 +650,7 @@ static PyObject *notes(PyObject *self, PyObject *args)
     made->where = where;
     made->most = most;
     made->fewer = fewer;
+    made->together = together;
     made->pending = Py_NewRef(pending);
     made->slow = Py_NewRef(slow);
     made->update = Py_NewRef(update);
@@ -615,6 +658,99 @@ static PyObject *notes(PyObject *self, PyObject *args)
     made->composite = Py_NewRef(composite);
     ((CallableNotes *)made)->call = notes_call;
     return (PyObject *)made;
+}
+
+/* ------------------------------------------------------------------------------------- frontier */
+
+/* The pending nodes behind weak references, in their order, but for `newest`; a new list. */
+static PyObject *alive_of(PyObject *references, PyObject *newest)
+{
+    PyObject *alive = PyList_New(0);
+    if (alive == NULL || !PyList_Check(references)) {
+        if (alive != NULL)
+            PyErr_SetString(PyExc_TypeError, "frontier: expected a list of references");
+        Py_XDECREF(alive);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(references); i++) {
+        PyObject *each = PyList_GET_ITEM(references, i);
+        PyObject *node = PyWeakref_Check(each) ? PyWeakref_GetObject(each) : NULL;
+        if (node == NULL) {
+            PyErr_SetString(PyExc_TypeError, "frontier: expected references to nodes");
+            Py_DECREF(alive);
+            return NULL;
+        }
+        if (node == Py_None || node == newest || !is_node(node) || !is_pending(node))
+            continue;
+        if (PyList_Append(alive, node) < 0) {
+            Py_DECREF(alive);
+            return NULL;
+        }
+    }
+    return alive;
+}
+
+/* Counts for each node how often pending ones below `alive` read it. */
+static int count_reads(PyObject *alive, Table *table, Stack *stack)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(alive); i++) {
+        PyObject *node = PyList_GET_ITEM(alive, i);
+        Entry *entry = entry_of(table, node);
+        if (entry == NULL || push(stack, node) < 0)
+            return -1;
+        entry->index = 0;
+    }
+    for (Py_ssize_t i = 0; i < stack->size; i++) {
+        PyObject *src = SLOT(stack->items[i], SRC);
+        for (Py_ssize_t k = 0; PyTuple_Check(src) && k < PyTuple_GET_SIZE(src); k++) {
+            PyObject *source = PyTuple_GET_ITEM(src, k);
+            Entry *entry = is_node(source) ? entry_of(table, source) : NULL;
+            if (entry == NULL) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_TypeError, "frontier: expected nodes");
+                return -1;
+            }
+            entry->edges++;
+            /* an operation in place is a node more than was noted: look through it */
+            if (entry->index < 0 && is_pending(source)) {
+                entry->index = 0;
+                if (push(stack, source) < 0)
+                    return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* frontier(references, newest): as `Pending.frontier`, parameters included. */
+static PyObject *frontier(PyObject *self, PyObject *args)
+{
+    PyObject *references, *newest, *found = NULL;
+    if (!PyArg_ParseTuple(args, "OO", &references, &newest))
+        return NULL;
+    if (node_type == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "frontier: setup comes first");
+        return NULL;
+    }
+    PyObject *alive = alive_of(references, newest);
+    Stack stack = {NULL};
+    Table table;
+    if (alive == NULL)
+        return NULL;
+    table_begin(&table);
+    if (count_reads(alive, &table, &stack) == 0 && (found = PyList_New(0)) != NULL)
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(alive); i++) {
+            PyObject *node = PyList_GET_ITEM(alive, i);
+            if (table.entries[place_of(&table, node)].edges == 0
+                && PyList_Append(found, node) < 0) {
+                Py_CLEAR(found);
+                break;
+            }
+        }
+    PyMem_Free(stack.items);
+    table_end(&table);
+    Py_DECREF(alive);
+    return found;
 }
 
 /* ---------------------------------------------------------------------------------------- rows */
@@ -853,6 +989,119 @@ static PyObject *rows(PyObject *module, PyObject *args)
     return (PyObject *)made;
 }
 
+/* ----------------------------------------------------------------------------------------- copies */
+
+enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which Python's lock is let go */
+
+typedef struct {
+    int64_t item, rank, dims[COPY_RANK], to[COPY_RANK], from[COPY_RANK];
+} Copying;
+
+/* The first byte of what strides reach, and how many bytes from there on. */
+static void reach(const Copying *c, const int64_t *strides, int64_t *low, int64_t *length)
+{
+    *low = 0;
+    *length = c->item;
+    for (int64_t axis = 0; axis < c->rank; axis++) {
+        int64_t far = (c->dims[axis] - 1) * strides[axis];
+        *low += far < 0 ? far : 0;
+        *length += far < 0 ? -far : far;
+    }
+}
+
+/* Axes of length one go, axes that follow each other in both memories become one. */
+static void joined(Copying *c)
+{
+    int64_t rank = 0;
+    for (int64_t axis = 0; axis < c->rank; axis++) {
+        if (c->dims[axis] == 1)
+            continue;
+        if (rank > 0 && c->to[rank - 1] == c->to[axis] * c->dims[axis]
+            && c->from[rank - 1] == c->from[axis] * c->dims[axis])
+            c->dims[rank - 1] *= c->dims[axis];
+        else
+            c->dims[rank++] = c->dims[axis];
+        c->to[rank - 1] = c->to[axis];
+        c->from[rank - 1] = c->from[axis];
+    }
+    c->rank = rank;
+}
+
+#define ELEMENTS_OF(bytes)                                                                             \
+    case bytes:                                                                                        \
+        for (int64_t i = 0; i < count; i++, to += there, from += here)                                 \
+            memcpy(to, from, bytes);                                                                   \
+        break
+
+static void copy_axis(const Copying *c, int64_t axis, char *to, const char *from)
+{
+    if (c->rank == 0) {
+        memcpy(to, from, c->item);
+        return;
+    }
+    int64_t count = c->dims[axis], there = c->to[axis], here = c->from[axis];
+    if (axis + 1 < c->rank) {
+        for (int64_t i = 0; i < count; i++, to += there, from += here)
+            copy_axis(c, axis + 1, to, from);
+        return;
+    }
+    if (there == c->item && here == c->item) {
+        memcpy(to, from, count * c->item);
+        return;
+    }
+    switch (c->item) {
+        ELEMENTS_OF(1);
+        ELEMENTS_OF(2);
+        ELEMENTS_OF(4);
+        ELEMENTS_OF(8);
+        ELEMENTS_OF(16);
+    default:
+        for (int64_t i = 0; i < count; i++, to += there, from += here)
+            memcpy(to, from, c->item);
+    }
+}
+
+/* copy(target, source, description): elements from address to address; False where memory meets.
+   The description is bytes of numbers: item, rank, lengths, strides of the target, of the source. */
+static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Copying c;
+    if (count != 3 || !PyBytes_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "copy: expected two addresses and bytes");
+        return NULL;
+    }
+    int64_t target = PyLong_AsLongLong(args[0]), source = PyLong_AsLongLong(args[1]);
+    const int64_t *numbers = (const int64_t *)PyBytes_AS_STRING(args[2]);
+    Py_ssize_t length = PyBytes_GET_SIZE(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (length < 16 || numbers[1] < 0 || numbers[1] > COPY_RANK || length != 8 * (2 + 3 * numbers[1])) {
+        PyErr_SetString(PyExc_ValueError, "copy: expected item, rank, lengths and strides");
+        return NULL;
+    }
+    c.item = numbers[0];
+    c.rank = numbers[1];
+    memcpy(c.dims, numbers + 2, 8 * c.rank);
+    memcpy(c.to, numbers + 2 + c.rank, 8 * c.rank);
+    memcpy(c.from, numbers + 2 + 2 * c.rank, 8 * c.rank);
+    int64_t low, size, other, width, bytes = c.item;
+    reach(&c, c.to, &low, &size);
+    reach(&c, c.from, &other, &width);
+    if (target + low < source + other + width && source + other < target + low + size)
+        Py_RETURN_FALSE;
+    for (int64_t axis = 0; axis < c.rank; axis++)
+        bytes *= c.dims[axis];
+    joined(&c);
+    if (bytes < LET_GO)
+        copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_TRUE;
+}
+
 /* ------------------------------------------------------------------------------------- the module */
 
 /* Where the instances of a class have a slot; -1 with an error if it is none. */
@@ -889,10 +1138,15 @@ static PyObject *setup(PyObject *self, PyObject *args)
     Py_XSETREF(scalar_op, Py_NewRef(scalar));
     Py_XSETREF(full_op, Py_NewRef(full));
     Py_XSETREF(arrangement, Py_NewRef(arrange));
+    if (arranged == NULL && (arranged = PyDict_New()) == NULL)
+        return NULL;
+    PyDict_Clear(arranged);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
+    {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, "Elements from address to address."},
+    {"frontier", frontier, METH_VARARGS, "Pending nodes that no other pending node reads."},
     {"notes", notes, METH_VARARGS, "What writes nodes down as `Pending.note` does."},
     {"rows", rows, METH_VARARGS, "A launch with nothing but addresses and scalars to fill in."},
     {"setup", setup, METH_VARARGS, "The classes and rows that `walk` has to know."},

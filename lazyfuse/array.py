@@ -19,11 +19,12 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, core, errstate, evaluate, residency
+from lazyfuse import config, core, errstate, evaluate, residency, tracing
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
 from lazyfuse.core import ARRAY_SLOTS, SLOW, Core
@@ -203,8 +204,10 @@ def _known(value: Array, owner: Any) -> ndarray | None:
         node = owner._node
         if node is None or node.value is None or terminal(node.value) is not last:
             return None
-        owner = storage_of(owner)
+        if (owner := storage_of(owner)) is None:
+            return None
         # as it is: the caller's reference must not make it look as if two nodes shared it
+        assert owner.node.value is not None
         flat = owner.settle_on(owner.node.value)
     else:
         flat = owner.memory()
@@ -271,11 +274,14 @@ def settle(x: ndarray) -> Array | None:
     if found is None or type(x) is not ndarray or not is_small(found):
         return None
     del found
-    # the slot, our name and getrefcount's argument
-    taken = own_value(node)
-    x._small = taken.copy(order="K") if sys.getrefcount(node) > 3 else taken
-    x._thin = is_thin(taken)
-    x._node = None
+    with evaluate.lock:
+        if x._node is not node:  # another thread was quicker
+            return settle(x)
+        taken = own_value(node)
+        x._thin = is_thin(taken)
+        # the slot, our name and getrefcount's argument
+        x._small = taken.copy(order="K") if sys.getrefcount(node) > 3 else taken
+        x._node = None
     return x._small
 
 
@@ -291,7 +297,7 @@ def ready(x: ndarray) -> Array | None:
         value = storage.node.value
         if value is None:
             return None
-        if value is storage.value and (reals := x._reals) is not None:
+        if value is storage.value and (reals := x._reals) is storage.reals:
             found = reals.get(x._ticket)  # the table is emptied when the values are replaced
             if found is not None:
                 return found
@@ -400,20 +406,27 @@ def gather(x: ndarray) -> Array:
 
 
 def real_view(x: ndarray) -> Array:
-    """The real memory of an array on a storage whose values are there."""
+    """The real memory of an array on a storage: its values were there when we looked."""
+    return real_in(x)[0]
+
+
+def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
+    """As `real_view`, and the table in which views of the same memory are kept."""
     storage = x._storage
-    assert storage is not None
-    flat = storage.memory()
-    assert flat is not None
+    if storage is None:  # another thread has pinned it
+        assert x._small is not None
+        return x._small, {}
     reals = x._reals
-    if reals is storage.reals:
+    if reals is storage.reals and storage.memory() is not None:
         found = reals.get(x._ticket)
         if found is not None:  # another thread may have emptied the table just now
-            return found
-    with evaluate.lock:
+            return found, reals
+    with evaluate.held():
+        flat = storage.force("another thread has written meanwhile")
         real = place(x._view, flat, address(x._view) - ORIGIN)
-        x._reals, x._ticket = storage.add_real(real)
-        return real
+        reals = storage.reals
+        x._reals, x._ticket = reals, storage.add_real(reals, real)
+        return real, reals
 
 
 def geometry(x: ndarray) -> Array:
@@ -430,8 +443,8 @@ def geometry(x: ndarray) -> Array:
     return x._view
 
 
-def storage_of(x: ndarray) -> Storage:
-    """The storage of an array that is not direct; from now on it has one."""
+def storage_of(x: ndarray) -> Storage | None:
+    """The storage of an array, from now on; None if it is direct: another thread was quicker."""
     storage = x._storage
     if storage is not None:
         return storage
@@ -446,9 +459,7 @@ def storage_of(x: ndarray) -> Storage:
             # whoever looks meanwhile finds the one or the other
             x._storage = Storage(node)
             x._node = None
-        storage = x._storage
-        assert storage is not None
-        return storage
+        return x._storage
 
 
 def pin(storage: Storage) -> None:
@@ -469,6 +480,8 @@ def export(x: ndarray) -> Array:
     with evaluate.held():
         alone = x._node is not None  # no name for the node: `lend` counts who holds it
         storage = storage_of(x)
+        if storage is None:
+            return export(x)
         array = storage.lend()
     pinned = settle(x) if storage.pinned else None
     if pinned is not None:
@@ -481,6 +494,20 @@ def export(x: ndarray) -> Array:
 
 
 # ------------------------------------------------------------------------------------ writing
+
+_NOTHING = nullcontext()
+
+
+def changing(x: Any) -> AbstractContextManager[Any]:
+    """To be held by who writes to `x` (or a tuple) at once, from asking for the memory on.
+
+    Threads may write to parts of one block; an evaluation between the question and the write might
+    move the block, and the write would be lost.
+    """
+    for each in x if type(x) is tuple else (x,):
+        if type(each) is ndarray and each._small is None:
+            return evaluate.held()
+    return _NOTHING
 
 
 def writable(x: ndarray, reason: str) -> Array:
@@ -527,23 +554,25 @@ def write_node(x: ndarray, value: Node) -> None:
 
 def write_region(x: ndarray, layout: Layout, value: Node) -> None:
     """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
-    storage = x._storage
-    if storage is not None:
-        old = storage.read()
-    else:
-        old = x._node  # type: ignore[assignment]
-        if old.op is not ops.LEAF and sys.getrefcount(old) == 3 and is_evaluated(old):
-            old = fresh_leaf(old)
-    where = caller()
-    if layout is whole(old.shape, old.perm):
-        node = _as_whole(old, value, where)
-    else:
-        node = Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
-    if storage is None:
-        x._node = node
-        evaluate.note_recorded(node)
-        return
-    storage.replace(node)
+    # the node refers to the old values: one thread at a time
+    with tracing.Watched(evaluate.lock) if tracing.listeners else evaluate.lock:
+        storage = x._storage
+        if storage is not None:
+            old = storage.read()
+        else:
+            old = x._node  # type: ignore[assignment]
+            if old.op is not ops.LEAF and sys.getrefcount(old) == 3 and is_evaluated(old):
+                old = fresh_leaf(old)
+        where = caller()
+        if layout is whole(old.shape, old.perm):
+            node = _as_whole(old, value, where)
+        else:
+            node = Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
+        if storage is None:
+            x._node = node
+            evaluate.note_recorded(node)
+            return
+        storage.replace(node)
 
 
 def _as_whole(old: Node, value: Node, where: Where) -> Node:

@@ -12,6 +12,7 @@ import numpy as np
 
 from lazyfuse import array
 from lazyfuse.array import (
+    changing,
     direct,
     export,
     gather,
@@ -48,8 +49,7 @@ def base_view(self: ndarray) -> Array:
     small = settle(self)
     if small is not None:
         return small
-    storage_of(self)
-    return self._view
+    return base_view(self) if storage_of(self) is None else self._view
 
 
 def pinned(self: ndarray) -> Array:
@@ -58,7 +58,8 @@ def pinned(self: ndarray) -> Array:
     if small is not None:
         return small
     storage = storage_of(self)
-    pin(storage)
+    if storage is not None:
+        pin(storage)
     value = settle(self)
     assert value is not None
     return value
@@ -187,8 +188,10 @@ class flatiter:  # noqa: N801  # NumPy's spelling
         return wrap(gather(self._array).flat[real_operand(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        real = writable(self._array, "flat")  # first, so that a value in this memory stays there
-        real.flat[real_operand(key)] = real_operand(value)
+        with changing(self._array):
+            # first, so that a value in this memory stays there
+            real = writable(self._array, "flat")
+            real.flat[real_operand(key)] = real_operand(value)
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError("Cannot delete iterator elements")
@@ -330,8 +333,9 @@ def _get_base(self: ndarray) -> Any:
 
 def _set_flat(self: ndarray, value: Any) -> None:
     value = real_operand(value)
-    real: Any = writable(self, "flat")
-    real.flat = value
+    with changing(self):
+        real: Any = writable(self, "flat")
+        real.flat = value
 
 
 def _transposed(self: ndarray) -> Any:

@@ -88,16 +88,17 @@ def number(small: Any, value: Any, kind: Any) -> Any:
 
 
 CONSTANT_LIMIT: Final = 1024
-_constants: Final[dict[Any, Node]] = {}
+CONSTANTS: Final[dict[Any, Node]] = {}
+"""Nodes of numbers met before, by number and dtype."""
 
 
 def constant(value: Any, dtype: Any) -> Node:
     """A node for a Python number, shared by equal ones (a sign of zero makes numbers unequal)."""
     if not value or type(value) is complex:
         return scalar_node(value, dtype)
-    node = _constants.get((value, dtype))
+    node = CONSTANTS.get((value, dtype))
     if node is None:
-        if len(_constants) >= CONSTANT_LIMIT:
-            _constants.clear()
-        node = _constants[value, dtype] = scalar_node(value, dtype)
+        if len(CONSTANTS) >= CONSTANT_LIMIT:
+            CONSTANTS.clear()
+        node = CONSTANTS[value, dtype] = scalar_node(value, dtype)
     return node

@@ -33,7 +33,7 @@ ROUNDS = 5  # measurements at ends of programs, of which the best of each figure
 WORTH = 100  # kernels that a program must have run
 LASTED = 1.0  # seconds of processor time that it must have taken
 COPIED = 32 << 20  # bytes of the array that is copied: beyond any cache but the largest
-VERSION = 1
+VERSION = 2
 
 ENTRY = "lazyfuse_measured_addition"
 # Adds two dense arrays of doubles, in vectors of eight; see launching.py for the row.
@@ -68,6 +68,20 @@ done:
 """
 
 
+WORK = "lazyfuse_measured_work"
+# The same with a dear body: what it takes longer is arithmetic.
+ROOTS = ADDITION.replace(ENTRY, WORK).replace(
+    "  %z = fadd <8 x double> %x, %y\n",
+    """  %square = fmul <8 x double> %x, %y
+  %sum = fadd <8 x double> %square, %y
+  %root = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %sum)
+  %z = fdiv <8 x double> %root, %x
+""",
+)
+ROOTS += "\ndeclare <8 x double> @llvm.sqrt.v8f64(<8 x double>)\n"
+ROOTS_COST = 10.0  # of the body, by `Op.cost`, above that of an addition
+
+
 class File:
     """The figures of this machine on disk; whatever is wrong with them, there are none."""
 
@@ -88,7 +102,7 @@ class File:
                 times = found[name]
                 found[name] = {int(size): _positive(times[size]) for size in times}
             found["rates"] = [_positive(rate) for rate in found["rates"]]
-            for name in ("launch", "copy"):
+            for name in ("launch", "copy", "work"):
                 found[name] = _positive(found[name]) if found[name] else 0.0
         except (ValueError, TypeError, KeyError, AttributeError):
             return {}
@@ -126,6 +140,7 @@ def figures(times: dict[str, Any]) -> Tuning:
         wake_seconds=max(min(wakes, default=base.wake_seconds), 1e-7),
         copy_bandwidth=times["copy"] or base.copy_bandwidth,
         add_rates=tuple(times["rates"]),
+        work_seconds=times["work"],
         measured=True,
     )
 
@@ -148,9 +163,7 @@ def threads_above(alone: dict[int, float], shared: dict[int, float], default: in
 
 def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
     """Times on the CPU device; `full`: also bandwidths, which take longer."""
-    source = Source("llvm", ENTRY, ADDITION, 1, ("f8",) * 3, ())
-    code = device.programs.code(source, object_code.emit, ENTRY)
-    program = NumbaProgram(source, code, device.work)
+    program = _program(device, ENTRY, ADDITION)
     arrays = [np.full(SIZES[-1], 0.5) for _ in range(3)]
     launches = {size: _launch(arrays, size, PARTS) for size in SIZES}
     before = device.work.threads_above
@@ -167,6 +180,7 @@ def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
         device.work.threads_above = 1 << 62
         empty = min(_time(program, _launch(arrays, 8, 1)) for _ in range(20))
         rates = _rates(program, arrays, empty) if full else []
+        work = _work(device, program, arrays) if full else 0.0
     finally:
         device.work.threads_above = before
     return {
@@ -176,7 +190,23 @@ def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
         "launch": empty,
         "rates": rates,
         "copy": _copy() if full else 0.0,
+        "work": work,
     }
+
+
+def _program(device: Any, entry: str, text: str) -> NumbaProgram:
+    source = Source("llvm", entry, text, 1, ("f8",) * 3, ())
+    return NumbaProgram(source, device.programs.code(source, object_code.emit, entry), device.work)
+
+
+def _work(device: Any, addition: Any, arrays: Sequence[Array]) -> float:
+    """Seconds of an addition's worth of arithmetic, operands in the first or second cache."""
+    roots = _program(device, WORK, ROOTS)
+    size = SIZES[0]
+    launch = _launch(arrays, size, 1)
+    pairs = [(_time(roots, launch), _time(addition, launch)) for _ in range(300)]
+    longer = min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
+    return max(longer, 0.0) / (ROOTS_COST * size)
 
 
 def _launch(arrays: Sequence[Array], size: int, parts: int) -> Launch:
@@ -232,6 +262,8 @@ def merged(known: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     times["launch"] = min(known["launch"] or math.inf, new["launch"] or math.inf)
     times["rates"] = new["rates"] or known["rates"]
     times["copy"] = max(known["copy"], new["copy"])
+    works = [each["work"] for each in (known, new) if each["work"]]
+    times["work"] = min(works, default=0.0)
     return times
 
 
@@ -269,6 +301,8 @@ def described(found: Tuning) -> str:
     if found.add_rates:
         rates = " ".join(f"{rate / 1e9:.0f}" for rate in found.add_rates)
         text += f"; one thread adds at {rates} GB/s, copies at {found.copy_bandwidth / 1e9:.0f}"
+    if found.work_seconds:
+        text += f"; computes at {1e-9 / found.work_seconds:.0f} additions per ns"
     return text + ("" if found.measured else " (not measured)")
 
 

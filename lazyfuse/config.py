@@ -185,7 +185,8 @@ class Options:
     threads_above: int = _option(
         1 << 17,
         "LAZYFUSE_THREADS_ABOVE",
-        "additions from which a launch uses several threads; 131072: as measured here, if it was",
+        "additions from which a launch uses several threads, a quarter where these look for work "
+        "already; 131072: as measured here, if it was",
     )
     # the default is replaced by the size of this machine's last cache
     stream_above: int = _option(
@@ -215,6 +216,11 @@ class Options:
     )
     deferred_sizes: bool = _option(
         True, "LAZYFUSE_DEFERRED_SIZES", "keep x[mask] as its mask until its size is asked for"
+    )
+    remake: bool = _option(
+        True,
+        "LAZYFUSE_REMAKE",
+        "leave what is made from much smaller arrays unwritten where an evaluation passes by it",
     )
     fusion_max_length: int = _option(
         0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"
@@ -246,6 +252,12 @@ class Options:
         1 << 30,
         "LAZYFUSE_POOL_LIMIT",
         "bytes of free buffers kept for the next result; 0 none",
+        "bytes",
+    )
+    guide_limit: int = _option(
+        64 << 20,
+        "LAZYFUSE_GUIDE_LIMIT",
+        "bytes of sorted tables kept, with what makes searching in them fast; 0 none",
         "bytes",
     )
     lineage_limit: int = _option(

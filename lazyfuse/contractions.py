@@ -10,12 +10,14 @@ Owns what `einsum` does; what the pairs are is NumPy's own choice.
 from __future__ import annotations
 
 import functools
+import re
+import types
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback
+from lazyfuse import fallback, matmul_tiles
 from lazyfuse.array import gather, geometry, options, wrap
 from lazyfuse.codegen.interpret import settled
 from lazyfuse.codegen.shapes import size_of
@@ -81,8 +83,38 @@ def _plain(subscripts: str) -> Any:
 
 def _contracted(subscripts: str, *arrays: Any) -> Any:
     shapes = tuple([x.shape for x in arrays])
+    pair, einsum = _by_pairs()
     with np.errstate(all="ignore"):  # einsum tells of no conditions, matrix products do
-        return np.einsum(subscripts, *arrays, optimize=_path(subscripts, shapes))
+        if pair is not None and _IS_PAIR.fullmatch(subscripts):  # in this order: no copies then
+            return pair(subscripts, *arrays)
+        return einsum(subscripts, *arrays, optimize=_path(subscripts, shapes))
+
+
+_IS_PAIR = re.compile(r"[A-Za-z]+,[A-Za-z]+->[A-Za-z]+")
+
+
+@functools.lru_cache(maxsize=1)
+def _by_pairs() -> tuple[Any, Any]:
+    """NumPy's contraction of a pair, if it has one, and its `einsum`: large products are ours."""
+    theirs: Any = getattr(np.einsum, "__wrapped__", None)
+    scope = getattr(theirs, "__globals__", {})
+    pair = scope.get("bmm_einsum")  # NumPy 2.4 and later
+    if pair is None or "matmul" not in scope or "matmul" not in pair.__code__.co_names:
+        return None, np.einsum
+    pair = _rebound(pair, {**scope, "matmul": _matmul})
+    return pair, _rebound(theirs, {**scope, "bmm_einsum": pair})
+
+
+def _rebound(function: Any, scope: dict[str, Any]) -> Any:
+    copy = types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _matmul(first: Any, second: Any, out: Any = None) -> Any:
+    return matmul_tiles.matmul(first, second) if out is None else np.matmul(first, second, out)
 
 
 @functools.lru_cache(maxsize=256)

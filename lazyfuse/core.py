@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lazyfuse import _source_tree, config, errstate, evaluate
-from lazyfuse.beside import PLAIN, constant
-from lazyfuse.codegen.graph import Node
+from lazyfuse import _source_tree, config, errstate, evaluate, tracing
+from lazyfuse.beside import CONSTANTS, PLAIN, constant
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.nodes import INSIDE, caller
+from lazyfuse.storage import TICKETS, Storage
+from lazyfuse.views import ORIGIN
 
 REAL: Final[Any] = np.ndarray
 OPTIONS: Final[Any] = config.options
@@ -43,6 +46,7 @@ class Bindings:
         "matmul",
         "plain",
         "power",
+        "scalar",
         "set_item",
         "shape",
         "transposed",
@@ -58,6 +62,7 @@ class Bindings:
         self.length: Any = None
         self.matmul: Any = None
         self.power: Any = None
+        self.scalar: Any = None  # the type of lazy scalars
         self.dtype: Any = None
         self.export: Any = None
         self.geometry: Any = None
@@ -154,11 +159,23 @@ if COMPILED:
     for _name, _value in {
         "caller": caller,
         "constant": constant,
+        "constants": CONSTANTS,
+        "acquire": evaluate.acquire,
+        "full_op": ops.FULL,
         "inside": INSIDE,
+        "layout": Layout,
+        "leaf_op": ops.LEAF,
         "node": Node,
         "note": NOTE,
         "options": OPTIONS,
+        "origin": ORIGIN,
         "plain_numbers": PLAIN,
+        "release": evaluate.release,
+        "storage": Storage,
+        "tickets": TICKETS,
+        "tracing": vars(tracing),
+        "update_op": ops.UPDATE,
+        "view_op": ops.VIEW,
     }.items():
         NATIVE.bind(_name, _value)
 

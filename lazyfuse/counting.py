@@ -16,10 +16,11 @@ import numpy as np
 
 from lazyfuse import evaluate, fallback, routines
 from lazyfuse.array import gather, ndarray, ready, wrap
+from lazyfuse.guides import Guide
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, may_record, shape_of
 from lazyfuse.registry import implements
-from lazyfuse.searching import GUIDED, NUMBA_TYPES, Guide, place_text
+from lazyfuse.searching import GUIDED, NUMBA_TYPES, place_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, overrides, places
+from lazyfuse import fallback, hardware, overrides, places
 from lazyfuse.array import (
     alone,
     full_node,
@@ -29,9 +29,10 @@ from lazyfuse.operators import PLAIN, shape_of
 from lazyfuse.registry import implements
 from lazyfuse.scalars import scalar
 from lazyfuse.storage import CANONICAL
-from lazyfuse.views import packed_order
+from lazyfuse.views import Array, packed_order
 
 _NoValue = np._NoValue
+POOLED = 1 << 18  # bytes from which new memory costs more than looking for some that is there
 _SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
 
 
@@ -242,7 +243,16 @@ def empty(
     if _overrides(like):
         named = {"device": device, "like": like}
         return overrides.call_function(np.empty, (shape, dtype, order), named)
-    return wrap(_empty(shape, dtype, order, device, like))
+    return wrap(_in_pool(_empty(shape, dtype, order, device, like)))
+
+
+def _in_pool(found: Array) -> Array:
+    """An array that nobody has written to, in memory whose pages are there if it is large."""
+    if found.nbytes < POOLED or type(found) is not np.ndarray or not found.flags.c_contiguous:
+        return found
+    if found.dtype not in CANONICAL:
+        return found
+    return hardware.cpu().empty(found.shape, found.dtype)
 
 
 def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
@@ -342,7 +352,7 @@ def empty_like(
     """As `numpy.empty_like`."""
     if device is not None and places.is_elsewhere(device):
         return places.placed(empty_like, device, prototype, dtype, order, subok, shape)
-    return wrap(_model(prototype, dtype, order, subok, shape, device))
+    return wrap(_in_pool(_model(prototype, dtype, order, subok, shape, device)))
 
 
 @implements(np.zeros_like)

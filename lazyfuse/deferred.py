@@ -59,7 +59,7 @@ COSTLY = 5.0
 LIMIT = 16
 # Of fewer elements the values are taken out before a plan would have been looked up; truth values,
 # which are counted or choose again, and what is written back are worth waiting for nevertheless.
-WORTH = evaluate.DIRECT_ELEMENTS
+WORTH = 1 << 18
 # Divisors from here on cannot make 1 overflow.
 _TINY = {"f": 1e-30, "d": 1e-300}
 

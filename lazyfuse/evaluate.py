@@ -24,12 +24,16 @@ from lazyfuse import (
     _source_tree,
     composite,
     config,
+    copies,
     errstate,
     floating,
+    flush,
     hardware,
     matmul_tiles,
     outcomes,
     prepared,
+    recomputing,
+    remaking,
     replays,
     report,
     residency,
@@ -47,7 +51,7 @@ from lazyfuse.devices.base import Device
 from lazyfuse.discrete import DiscreteRun
 from lazyfuse.errors import EvaluationError
 from lazyfuse.execute import Run
-from lazyfuse.flush import REDUCING, ROUNDS, Pending
+from lazyfuse.flush import REDUCING, ROUNDS, TOGETHER, Pending
 from lazyfuse.routines import counterpart
 from lazyfuse.siblings import readers, siblings
 from lazyfuse.values import Abandoned, explain_failure
@@ -58,10 +62,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # plan would have been looked up.
 DIRECT_NODES = 4
 HEAVY_ELEMENTS = 2048
-DIRECT_ELEMENTS = 1 << 18
+DIRECT_ELEMENTS = 1 << 16
+LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 
 # Held by whoever evaluates, and by whoever moves an array from one state to another.
 lock = threading.RLock()
+acquire, release = lock.acquire, lock.release  # twice as fast as `with` finds them
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
@@ -138,10 +144,11 @@ def use_native(native: Any) -> None:
     global note_recorded
     use(native)
     prepared_launch.use(native)
+    flush.native = copies.native = native
     note_recorded = _recorded.note
     if native is not None:
         names = vars(warnings), vars(composite)
-        rounds = ROUNDS, REDUCING
+        rounds = ROUNDS, REDUCING, TOGETHER
         note_recorded = native.notes(_recorded, _recorded.note, ops.UPDATE, *names, *rounds)
 
 
@@ -190,17 +197,21 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
     early = not usual or len(_recorded.nodes) == 1
     found = _directly(pending, usual) if early else None
     recording = None
+    left = remaking.NOTHING
     if usual and found is None:
         recording = linearize(pending)
+        left = remaking.leave(recording, pending)
         options = config.options
         plan = _plans.get((recording.key, options.fusion, options.fusion_max_length))
+        if plan is not None and plan.dear:
+            plan = recomputing.by_size(plan, recording)
         if plan is not None and (plan.prepared or plan.replays):
             again = prepared.run if plan.prepared else _replayed
             raised = again(plan, recording, hardware.cpu(), reason)
             if raised is not None:
                 counters["plan hits"] += 1
                 del recording  # what it alone kept is not pending any more
-                _recorded.settle()
+                _settle(left, raised)
                 for flags, operations in raised:
                     floating.warn_for(flags, operations)
                 return
@@ -212,13 +223,25 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
         return
     if recording is None:
         recording = linearize(pending)
+        left = remaking.leave(recording, pending)
+    told: prepared.Raised = []
     try:
-        raised = run_plan(plan_for(recording), recording, reason, wanted)
+        told = run_plan(plan_for(recording), recording, reason, wanted)
     finally:
         del recording
-        _recorded.settle()
-    for flags, operations in raised:
+        _settle(left, told)
+    for flags, operations in told:
         floating.warn_for(flags, operations)
+
+
+def _settle(left: remaking.Left, raised: prepared.Raised) -> None:
+    """An evaluation is over that has left some values to be made again, should they be needed."""
+    if left[0]:
+        _recorded.forget(left[0])
+        if raised:  # making them again would tell these conditions again
+            again = linearize(left[0])
+            run_plan(plan_for(again), again, "conditions")
+    _recorded.settle()
 
 
 def _replayed(
@@ -344,7 +367,7 @@ def _is_lone_call(node: Node, device: Device) -> bool:
     if node.op is not ops.HOST or device is not hardware.cpu() or config.options.validate:
         return False
     sources = node.src
-    return all(each.value is not None and each.value.size < DIRECT_ELEMENTS for each in sources)
+    return all(each.value is not None and each.value.size < LONE_ELEMENTS for each in sources)
 
 
 def _elements(node: Node) -> int:
@@ -408,7 +431,7 @@ def plan_for(recording: Recording) -> Plan:
         if not (options.ready_limit and options.program_limit):
             plan.forget(programs=not options.program_limit)
         report.planned(plan, True)
-        return plan
+        return recomputing.by_size(plan, recording) if plan.dear else plan
     counters["plan misses"] += 1
     plan = make_plan(recording.graph(), Limits(options.fusion, options.fusion_max_length))
     plan.sizes = recording.sizes
@@ -416,7 +439,7 @@ def plan_for(recording: Recording) -> Plan:
     while len(_plans) > options.plan_limit:
         _plans.popitem(last=False)
     report.planned(plan, False)
-    return plan
+    return recomputing.by_size(plan, recording) if plan.dear else plan
 
 
 def plan_cache_info() -> dict[str, int]:

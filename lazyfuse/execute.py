@@ -38,6 +38,7 @@ from lazyfuse.errors import EvaluationError
 from lazyfuse.replacing import keep_apart
 from lazyfuse.routines import counterpart
 from lazyfuse.values import Abandoned, Values, Waiting, explain_failure
+from lazyfuse.windows import is_unseen
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -373,19 +374,6 @@ class Run(Values):
         for array, index in zip(outputs, (*step.stores, *step.reductions), strict=True):
             np.copyto(array, values[index], casting="unsafe")
         return flags.bits
-
-
-def is_unseen(array: Array, owners: int) -> bool:
-    """Whether `owners` references are all there are to an array, and it alone to its memory."""
-    if sys.getrefcount(array) > owners + 1 or not array.flags.writeable:
-        return False
-    base = array.base
-    while isinstance(base, np.ndarray):
-        # the array above it, the local name and getrefcount's argument
-        if sys.getrefcount(base) > 3:
-            return False
-        base = base.base
-    return True
 
 
 def _crowded(part: Array, outputs: list[Array]) -> bool:

@@ -22,6 +22,8 @@ from lazyfuse import (
     pipelining,
     precision,
     programs,
+    recomputing,
+    remaking,
     routines,
     schedule,
 )
@@ -37,6 +39,7 @@ from lazyfuse.codegen.plan import KernelStep, Plan, SingleStep
 from lazyfuse.devices.base import Device, Traits
 from lazyfuse.geometry import Geometry
 from lazyfuse.offload import Choice
+from lazyfuse.recomputing import Decision
 from lazyfuse.tracing import Operation
 
 HOST = "host"
@@ -131,6 +134,7 @@ class Explanation:
     selections: list[str] = field(default_factory=list)  # x[mask] that keep their mask
     chains: list[str] = field(default_factory=list)  # kernels that run tile by tile
     processor: str = ""
+    stored: list[str] = field(default_factory=list)  # values that might be computed again
 
     def __str__(self) -> str:
         if self.selections and not self.recorded:
@@ -152,6 +156,7 @@ class Explanation:
         for each, how in zip(self.alone, self.routines, strict=True):
             lines.append(f"{how or 'in NumPy'}: {each}")
         lines += [f"not fused: {each}" for each in self.refusals]
+        lines += self.stored
         lines += [f"deferred: {each}" for each in self.selections]
         lines += [f"processor: {self.processor}"] if self.processor else []
         return "\n".join(lines)
@@ -173,6 +178,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         places = sorted({_place(node) for node in nodes} - {HOST})
         return Explanation([], [], [], 0, 0, place=", ".join(places) or HOST)
     recording = linearize(pending)
+    left = len(remaking.leave(recording, pending, only_look=True)[0])
     plan = evaluate.plan_for(recording)
     device, choice = _choice(plan, recording)
     describe = _Describer(plan, recording, device)
@@ -188,6 +194,9 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
                 looped.append(describe.routine(step.index))
     planned = sum(v.op not in (ops.LEAF, ops.SCALAR) for v in plan.graph.values)
     refusals = list(dict.fromkeys(describe.refusal(*each) for each in plan.refusals))
+    stored = [describe.stored(each) for each in recomputing.decisions(plan, recording)]
+    if left:
+        stored.append(f"left unwritten: {left} values that are held, made of much smaller arrays")
     directly = len(pending) == 1 and evaluate.few(pending[0], device) is not None
     scheduled = any(kernel.schedule for kernel in kernels)
     processor = calibrate_cpu.described(hardware.tuning()) if scheduled else ""
@@ -206,6 +215,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
             for line, chain in zip(pipelining.described(plan), plan.chains, strict=True)
         ],
         processor=processor,
+        stored=stored,
     )
 
 
@@ -264,6 +274,16 @@ class _Describer:
     def refusal(self, producer: int, consumer: int, why: str) -> str:
         first, second = self.operation(producer), self.operation(consumer)
         return f"{first.name} (line {first.line}) into {second.name} (line {second.line}): {why}"
+
+    def stored(self, decision: Decision) -> str:
+        """Whether a value is stored, and why."""
+        value = self.operation(decision.value)
+        cost, limit = f"{decision.additions:.0f} additions", f"up to {decision.limit:.0f} cost less"
+        what = f"{value.name} (line {value.line})"
+        if decision.again:
+            return f"{what} is computed again, not stored: {cost}, {limit} than memory"
+        why = f"{limit} than memory" if decision.additions > decision.limit else "a cache holds it"
+        return f"{what} is stored, not computed again: {cost}, {why}"
 
     def kernel(self, step: KernelStep) -> KernelInfo:
         nbytes = self.geometry.nbytes

@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import indexing, overrides
-from lazyfuse.array import direct, export, gather, ndarray, wrap, wrap_shared, writable
+from lazyfuse.array import (
+    changing,
+    direct,
+    export,
+    gather,
+    ndarray,
+    wrap,
+    wrap_shared,
+    writable,
+)
 from lazyfuse.attributes import base_view, derive
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.errors import refuses_ours
@@ -235,7 +244,7 @@ def _borrow_out(out: Any, loans: Kept) -> Any:
     if type(out) is not ndarray:
         if type(out) is np.ndarray:
             loans.append((out, out))  # comes back as it is
-        return out
+        return gathered(out) if type(out) is scalar else out  # NumPy refuses its own in its words
     real = writable(out, "in-place function")
     loans.append((real, out))
     return real
@@ -392,13 +401,14 @@ def run(
         result = call(function, real_args, kwargs)
     else:
         loans: Kept = []
-        named = {
-            key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
-            for key, value in kwargs.items()
-        }
-        if kept and any(ours is _FOREIGN for _real, ours in kept):
-            return _dispatched(function, args, kwargs)
-        result = call(function, real_args, named)
+        with changing(kwargs.get("out")):
+            named = {
+                key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
+                for key, value in kwargs.items()
+            }
+            if kept and any(ours is _FOREIGN for _real, ours in kept):
+                return _dispatched(function, args, kwargs)
+            result = call(function, real_args, named)
         kept = loans + kept
     if any(type(ours) is ndarray and ours._small is None for _real, ours in kept):
         count(name, sys._getframe(1))
@@ -445,17 +455,18 @@ def run_writing(
     """As `run`, for a function that writes into its arguments at the positions `written`."""
     kept: Kept = []
     loans: Kept = []
-    real_args = [
-        _borrow_out(value, loans) if position in written else to_numpy(value, kept)
-        for position, value in enumerate(args)
-    ]
-    named = {
-        key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
-        for key, value in kwargs.items()
-    }
-    if overrides.of_functions.find(args) and hasattr(function, "_implementation"):
-        return overrides.call_function(function, args, kwargs)
-    result = function(*real_args, **named)
+    with changing((*[args[at] for at in written if at < len(args)], kwargs.get("out"))):
+        real_args = [
+            _borrow_out(value, loans) if position in written else to_numpy(value, kept)
+            for position, value in enumerate(args)
+        ]
+        named = {
+            key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
+            for key, value in kwargs.items()
+        }
+        if overrides.of_functions.find(args) and hasattr(function, "_implementation"):
+            return overrides.call_function(function, args, kwargs)
+        result = function(*real_args, **named)
     count(name, sys._getframe(1))
     return from_numpy(result, loans + kept)
 

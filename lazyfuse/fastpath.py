@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import core, errstate, evaluate, operators
+from lazyfuse import array, core, errstate, evaluate, operators
 from lazyfuse.array import CANONICAL, INSIDE, caller, ndarray, new, options, wrap
 from lazyfuse.beside import NUMBERS, constant
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import PLAIN, SPECS, WEAK, Spec
+from lazyfuse.updates import one_at_a_time
 
 _RETURN_DIRECT = """
 if type(result) is Real:
@@ -135,9 +136,12 @@ def {name}(self, other):
                     right = constant(other, loop.ins[1])
             if loop is not None and loop.out is dtype:
                 {FIND_LINE}
-                self._node = node = Node(op, (node, right), loop, shape, dtype, node.perm, where)
-                note_recorded(node)
-                return self
+                made = Node(op, (node, right), loop, shape, dtype, node.perm, where)
+                if self._node is node:  # else another thread has moved the array on
+                    self._node = made
+                    del node
+                    note_recorded(made)
+                    return self
     return slow(spec, self, other)
 """
 
@@ -241,9 +245,13 @@ def _binary(spec: Spec, name: str, swapped: bool) -> Callable[..., Any]:
     return _compiled(name, text, slow=operators.binary, **_bound(spec))
 
 
+inplace = one_at_a_time(operators.inplace)
+inplace_power = one_at_a_time(operators.inplace_power)
+
+
 def _inplace(spec: Spec, name: str) -> Callable[..., Any]:
     text = _filled(_INPLACE, name=name, sign=_SIGNS[spec.op.name])
-    return _compiled(name, text, slow=operators.inplace, **_bound(spec))
+    return _compiled(name, text, slow=inplace, **_bound(spec))
 
 
 def _unary(spec: Spec, name: str) -> Callable[..., Any]:
@@ -271,7 +279,7 @@ def _tell(spec: Spec) -> bool:
         return False
     op = spec.op
     slow = operators.unary if op.nin == 1 else operators.binary
-    told = core.NATIVE.operator(op.name, op.ufunc, spec, op, spec.loops, slow, operators.inplace)
+    told = core.NATIVE.operator(op.name, op.ufunc, spec, op, spec.loops, slow, inplace)
     return bool(told)
 
 
@@ -313,7 +321,7 @@ def _install_special() -> None:
         return NotImplemented if modulo is not None else operators.binary(spec, self, other, True)
 
     def __ipow__(self: ndarray, other: Any) -> Any:
-        return operators.inplace_power(spec, self, other)
+        return inplace_power(spec, self, other)
 
     def __divmod__(self: ndarray, other: Any) -> Any:
         return operators.divide_with_rest(self, other, False)
@@ -333,7 +341,8 @@ def _install_special() -> None:
         return operators.contract(self, other, True)
 
     def __imatmul__(self: ndarray, other: Any) -> Any:
-        return operators.contract_in_place(self, other)
+        with array.changing(self):
+            return operators.contract_in_place(self, other)
 
     for function in (
         __pow__, __rpow__, __ipow__, __divmod__, __rdivmod__, __matmul__, __rmatmul__, __imatmul__,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 from weakref import ref
 
 from lazyfuse import composite, config, parameters, tracing
@@ -33,6 +34,10 @@ CHECK_AFTER = 64
 LOOP = "loop: the line came round again"
 NODES = "nodes: the recorded graph reached its limit"
 BYTES = "bytes: recorded work holds more memory than the budget"
+
+
+native: Any = None
+"""A C module with the `frontier` of lazyfuse/_walk.c; None: the text here."""
 
 
 class Pending:
@@ -179,6 +184,11 @@ class Pending:
         finally:
             self.looping = False
 
+    def forget(self, left: Sequence[Node]) -> None:
+        """These nodes stay pending and are nobody's unfinished work (see remaking.py)."""
+        ids = {id(node) for node in left}
+        self.nodes = [each for each in self.nodes if id(each()) not in ids]
+
     def settle(self) -> None:
         """Called after an evaluation: what it did is no longer pending work."""
         left: list[Node] = []
@@ -236,6 +246,9 @@ class Pending:
 
         `before`: ids of the references to nodes that are left out.
         """
+        if native is not None and not before:
+            found = native.frontier(self.nodes, newest)
+            return [node for node in found if not parameters.waits(node)]
         alive = []
         for each in self.nodes:
             node = each()

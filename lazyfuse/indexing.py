@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, core, deferred, device_reads, gathers, residency, scatters
+from lazyfuse import array, core, deferred, device_reads, gathers, residency, scatters, tracing
 from lazyfuse.array import (
     CANONICAL,
     OURS,
@@ -31,6 +31,7 @@ from lazyfuse.array import (
     on_storage,
     options,
     ready,
+    real_in,
     real_view,
     root_of,
     scalar_node,
@@ -47,6 +48,7 @@ from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
 from lazyfuse.errors import refuses_ours
+from lazyfuse.evaluate import acquire, held, release
 from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
 from lazyfuse.recording import may_write
@@ -136,15 +138,17 @@ def _read(self: ndarray, key: Any) -> Any:
 
 def _read_storage(self: ndarray, key: Any) -> Any:
     storage = self._storage
-    if storage is None:
-        storage = storage_of(self)
+    if storage is None and (storage := storage_of(self)) is None:
+        return self[key]
     base = self._base
     if base is None:
         base = self
     if storage.memory() is not None:
-        reals = self._reals
-        real = reals.get(self._ticket) if reals is not None else None
-        value = (real if real is not None else real_view(self))[key]
+        reals = storage.reals
+        real = reals.get(self._ticket) if self._reals is reals else None
+        if real is None:
+            real, reals = real_in(self)
+        value = real[key]
         if type(value) is not Real:
             return value
         part: Any = new(ndarray)  # as `on_storage` makes it
@@ -154,7 +158,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
         part._view = own = view[key]
         storage.part = (key, view, own)
         part._base = base
-        part._reals, part._ticket = storage.add_real(value)
+        part._reals, part._ticket = reals, storage.add_real(reals, value)
         return part
     view = self._view[opened(key)]
     if not view.ndim and not has_ellipsis(key):
@@ -179,10 +183,9 @@ def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
         node = storage.node
     else:
         picks = self._picks = getattr(self, "_picks", 0) + 1
-        node = self._node  # type: ignore[assignment]
-    if picks > PICK_LIMIT:
-        gather(self)
-        return self[key]
+        node = self._node  # type: ignore[assignment]  # None: another thread has moved it on
+    if picks > PICK_LIMIT or node is None:
+        return gather(self)[key]
     return from_node(Node(ops.VIEW, (node,), layout, (), node.dtype, None, None))
 
 
@@ -217,12 +220,26 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                     return
                 if view.flags.writeable and _is_itself(self, view[opened(key)], value):
                     return
-        elif type(value) in PLAIN and options.eager_below > 1:
+        elif type(value) in PLAIN and type(key) is not slice and options.eager_below > 1:
+            storage = self._storage
+            reals = storage.reals if storage else None
             real = _live(self)
             if real is not None and is_pick(key, real.ndim):
-                real[key] = value
-                return
-        _write(self, key, value)
+                node = self._node
+                # no other thread comes in between this question and the write, which calls nothing
+                if node.value is real if node else storage and storage.reals is reals:
+                    real[key] = value
+                    return
+                del node
+        if tracing.listeners:
+            with held():
+                _write(self, key, value)
+            return
+        acquire()
+        try:
+            _write(self, key, value)
+        finally:
+            release()
         return
     if type(key) is not int and type(key) is not slice and not is_basic(key):
         key = real_key(key)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, routines
+from lazyfuse import fallback, guides, routines
 from lazyfuse.array import ndarray, ready
 from lazyfuse.operators import PLAIN, dtype_of
 from lazyfuse.recording import host, may_record, shape_of
 from lazyfuse.registry import implements
-from lazyfuse.searching import GUIDED, Guide, place_text
+from lazyfuse.searching import GUIDED, place_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -90,9 +90,9 @@ def compiled(
     if code not in _CODES or not x.dtype.isnative or x.size < routines.FEWEST or len(xp) < 2:
         return None
     launch = _routine(code).ready()
-    if launch is None or not _rounds_each_step() or not (xp[:-1] <= xp[1:]).all():
+    guide = guides.kept.of(xp) if launch is not None and _rounds_each_step() else None
+    if guide is None or launch is None or guide.entries < len(xp):
         return None
-    guide = Guide(xp)
     with np.errstate(all="ignore"):
         steps = np.diff(fp) / np.diff(xp)
     flat = np.ascontiguousarray(x).reshape(-1)

@@ -23,9 +23,10 @@ import numpy as np
 
 from lazyfuse import config, floating, hardware, report, routines
 from lazyfuse.codegen import interpret, pipelines
-from lazyfuse.codegen.linearize import Value
+from lazyfuse.codegen.graph import Layout, Node
+from lazyfuse.codegen.linearize import Value, memory_strides
 from lazyfuse.codegen.op import Op, Verdict
-from lazyfuse.codegen.ops import TABLE
+from lazyfuse.codegen.ops import TABLE, VIEW
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices import blas, forking, matmul_packing, matmul_text
 from lazyfuse.devices.base import DeviceError
@@ -89,7 +90,7 @@ class _Products:
     """The code for each dtype, made when first asked for; None: this machine has none."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Any, str, str], Product | None] = {}
+        self._made: dict[tuple[Any, ...], Product | None] = {}
         self.after_fork()
         forking.register(self)
 
@@ -97,33 +98,35 @@ class _Products:
         """Make the lock anew."""
         self._lock = threading.Lock()
 
-    def get(self, code: str) -> Product | None:
-        """The code for one dtype; waits until it is made."""
+    def get(self, code: str, turned: bool = False) -> Product | None:
+        """The code for one dtype, and for rows of the second matrix that are not dense if
+        `turned`; waits until it is made.
+        """
         device: Any = hardware.cpu()
-        key = device, code, config.options.matrix_products
+        key = device, code, turned, config.options.matrix_products
         if key not in self._made:
             with self._lock:
                 if key not in self._made:
-                    self._made[key] = self._make(device, code)
+                    self._made[key] = self._make(device, code, turned)
         return self._made[key]
 
-    def foresee(self, code: str) -> None:
+    def foresee(self, code: str, turned: bool) -> None:
         """Have the code made while Python goes on."""
-        key = hardware.cpu(), code, config.options.matrix_products
+        key = hardware.cpu(), code, turned, config.options.matrix_products
         if key in self._made or not config.options.compile_ahead:
             return
         with suppress(RuntimeError):  # the interpreter is about to end
             # it is waited for at the end: LLVM must not be taken down while it works
-            threading.Thread(target=self.get, args=(code,), daemon=False).start()
+            threading.Thread(target=self.get, args=(code, turned), daemon=False).start()
 
-    def _make(self, device: Any, code: str) -> Product | None:
+    def _make(self, device: Any, code: str, turned: bool) -> Product | None:
         if "numba" not in device.traits.languages:
             return None
         choice = config.options.matrix_products
         try:
             library = code[0] == "f" and choice != "loops"
             library = library and (choice == "blas" or not blas.is_narrow())
-            return Product(device.product(code, library), library)
+            return Product(device.product(code, library, turned and not library), library)
         except DeviceError as error:
             report.fell_back(None, [], f"matrix products: {error}", "tiles", "numpy")
             return None
@@ -132,24 +135,27 @@ class _Products:
 _products = _Products()
 
 
-def foresee(first: Ints, second: Ints, dtypes: Sequence[np.dtype[Any]]) -> None:
+def foresee(first: Node, second: Node, dtypes: Sequence[np.dtype[Any]]) -> None:
     """A product has been recorded: make its code ready if it is one of ours."""
-    if is_ours(first, second, dtypes):
-        _products.foresee(dtypes[0].str[1:])
+    if is_ours(first.shape, second.shape, dtypes):
+        layout = second.arg
+        known = second.op is VIEW and type(layout) is Layout
+        strides = layout.strides if known else memory_strides(second.shape, second.perm)
+        _products.foresee(dtypes[0].str[1:], strides[-1] != 1)
 
 
 def product(first: Array, second: Array) -> Array | None:
     """`first @ second`; None where NumPy has to find it."""
     if not is_ours(first.shape, second.shape, (first.dtype, second.dtype)):
         return None
-    found = _products.get(first.dtype.str[1:])
-    if found is None:
-        return None
     size = first.itemsize
     arrays = [
         x if x.flags.aligned and _is_regular(x.shape, [s / size for s in x.strides]) else x.copy()
         for x in (first, second)
     ]
+    found = _products.get(first.dtype.str[1:], arrays[1].strides[-1] != size)
+    if found is None:
+        return None
     stack = first.shape[:-2] or second.shape[:-2]
     shape = (*stack, first.shape[-2], second.shape[-1])
     result: Array = hardware.cpu().empty(shape, first.dtype)
@@ -290,10 +296,12 @@ def _tile(_: Any, sources: Sequence[Geometry], result: Geometry) -> Part | None:
     first, second = sources
     if not is_ours(first.whole, second.whole, (first.dtype, second.dtype)):
         return None
-    found = _products.get(first.dtype.str[1:])
-    if found is None or result.strides[-1] != 1:
+    if result.strides[-1] != 1:
         return None
     if not all(_is_regular(each.whole, each.strides) for each in sources):
+        return None
+    found = _products.get(first.dtype.str[1:], second.strides[-1] != 1)
+    if found is None:
         return None
     rows, columns = result.shape[-2:]
     depth = first.shape[-1]

@@ -23,6 +23,7 @@ from lazyfuse.array import (
     OURS,
     alone,
     caller,
+    changing,
     direct,
     export,
     gather,
@@ -264,7 +265,8 @@ def _is_in_order(self: ndarray, /, order: Any) -> bool:
 def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
     """As `numpy.ndarray.byteswap`."""
     if inplace:
-        writable(self, "byteswap").byteswap(True)
+        with changing(self):
+            writable(self, "byteswap").byteswap(True)
         return self
     return wrap(gather(self).byteswap())
 
@@ -439,7 +441,8 @@ def _delegate(name: str) -> Method:
         out = kwargs.get("out")
         named = {key: _real_argument(value) for key, value in kwargs.items() if key != "out"}
         if out is not None and type(out) in OURS:
-            theirs(real, *real_arguments(args), out=writable(out, "out="), **named)
+            with changing(out):
+                theirs(real, *real_arguments(args), out=writable(out, "out="), **named)
             return out
         if out is not None:
             named["out"] = out
@@ -458,7 +461,8 @@ def _written(name: str) -> Method:
     def method(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
         args = real_arguments(args)
         named = {key: _real_argument(value) for key, value in kwargs.items()}
-        return theirs(writable(self, name), *args, **named)
+        with changing(self):
+            return theirs(writable(self, name), *args, **named)
 
     return method
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import errstate
+from lazyfuse import errstate, hardware
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node, Shape, Where
 from lazyfuse.storage import CANONICAL, leaf
@@ -21,6 +21,8 @@ FOLLOWED = "lazyfuse.followed"
 
 INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices", FOLLOWED))
 """Packages whose frames are never a user's source line."""
+
+_POOLED = 1 << 22  # bytes from which new memory is given back to the system each time
 
 _getframe = sys._getframe
 _plain = True  # whether NumPy's floating-point error state is its default
@@ -45,6 +47,9 @@ def captured_copy(value: Array) -> Node:
     if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
         copy = np.empty_like(ghost(value.shape, value.dtype, result_order(value.shape, (value,))))
         copy[...] = value
+    elif value.nbytes >= _POOLED and value.flags.c_contiguous and value.dtype in CANONICAL:
+        copy = hardware.cpu().empty(value.shape, value.dtype)
+        np.copyto(copy, value)
     else:
         copy = value.copy(order="K")
     return leaf(copy, packed_order(copy)[1])

@@ -44,6 +44,7 @@ from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import TABLE as TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.errors import refuses_ours
+from lazyfuse.fused_updates import outer
 from lazyfuse.naming import are_scalars, name_steps
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
@@ -125,13 +126,12 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     else:
         return _with_odd(spec, self, other, swapped)
     left = ready(self)
-    if (
-        left is not None
-        and right is not None
-        and (not _grows(left, right) or is_for_update(spec.op, self, other, left, right))
-        and not has_bits_of_its_own(spec.op, (left, right))
-    ):
-        return _run(spec, left, right, swapped)
+    if left is not None and right is not None and not has_bits_of_its_own(spec.op, (left, right)):
+        if not _grows(left, right):
+            return _run(spec, left, right, swapped)
+        if is_for_update(spec.op, self, other, left, right):
+            found = outer(spec.op, right, left) if swapped else outer(spec.op, left, right)
+            return _run(spec, left, right, swapped) if found is None else found
     if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
         return run_now(spec, self, other, swapped)
     return record(spec, self, other, swapped)
@@ -522,7 +522,7 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         quotient = binary(SPECS["floor_divide"], self, other, swapped)
         rest = binary(SPECS["remainder"], self, other, swapped)
         name = "scalar divmod" if are_scalars(self, other) else "divmod"
-        name_steps(name, (quotient._node, rest._node))
+        name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
         return quotient, rest
     if type(other) in (list, tuple):
         return divide_with_rest(self, as_real(other), swapped)

@@ -51,9 +51,23 @@ def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
 def _is_over_at_once(operands: Sequence[ndarray], shape: Shape) -> bool:
     """Whether a product is best done now: its operands are there and what comes out is small.
 
-    Small arrays are never recorded, and what follows them would be because of this one.
+    Small arrays are never recorded, and what follows them would be because of this one. Memory
+    that somebody outside may change would be copied for later, which takes longer than most
+    products of it (a matrix and a vector).
     """
-    return size_of(shape) < options.eager_below and all(is_there(x) for x in operands)
+    if size_of(shape) < options.eager_below and all(is_there(x) for x in operands):
+        return True
+    if not any(_is_shared(x) for x in operands):
+        return False
+    first, second = operands
+    return not matmul_tiles.is_ours(
+        shape_of(first), shape_of(second), [dtype_of(x) for x in operands]
+    )
+
+
+def _is_shared(x: ndarray) -> bool:
+    """Whether a read of an array copies it, since somebody outside may look at its memory."""
+    return x._node is None and ready(x) is None and x._storage is not None and x._storage.shared()
 
 
 def is_there(x: ndarray) -> bool:
@@ -96,8 +110,8 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
         return None
     if loop.out not in CANONICAL:
         return None
-    matmul_tiles.foresee(shape_of(left), shape_of(right), loop.ins)
     nodes = (node_of(left), node_of(right))
+    matmul_tiles.foresee(*nodes, loop.ins)
     return from_node(Node(_MATMUL, nodes, loop, shape, loop.out, None, caller()))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback, namespaces, streams
-from lazyfuse.array import ndarray, options, wrap, writable
+from lazyfuse.array import changing, ndarray, options, wrap, writable
 from lazyfuse.registry import THEIRS, implements, pair
 
 IN_PLACE = {"shuffle": (0,)}
@@ -64,9 +64,10 @@ class Generator(np.random.Generator, metaclass=_Kind):
 
     def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
         """As `numpy.random.Generator.permuted`; shuffles in place if `out` is `x`."""
-        real = writable(out, "random.permuted") if type(out) is ndarray else out
-        source = real if x is out else fallback.gathered(x)
-        result = super().permuted(source, axis=axis, out=real)
+        with changing(out):
+            real = writable(out, "random.permuted") if type(out) is ndarray else out
+            source = real if x is out else fallback.gathered(x)
+            result = super().permuted(source, axis=axis, out=real)
         return out if out is not None else wrap(result)
 
     def __reduce__(self) -> tuple[Any, ...]:

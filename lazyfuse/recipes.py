@@ -27,7 +27,7 @@ FOLLOWED = (
     "allclose angle append array_equal array_equiv atleast_1d atleast_2d atleast_3d "
     "average column_stack corrcoef cov cross diff dstack fix histogram2d histogramdd "
     "gradient hstack isclose isneginf isposinf kron nan_to_num "
-    "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer polyval select "
+    "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer pad polyval select "
     "sinc stack tensordot tile trapezoid tril triu unwrap vander vstack"
 ).split()
 """Functions of the main namespace whose Python code is followed."""

@@ -9,7 +9,6 @@ Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +20,12 @@ from lazyfuse import floating, programs, report
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.plan import UNKNOWN, KernelStep, Plan, SingleStep
+from lazyfuse.copies import Copy, Part, copy_of
 from lazyfuse.devices.base import Device
-from lazyfuse.execute import Run, is_unseen
+from lazyfuse.execute import Run
 from lazyfuse.prepared import is_usual
 from lazyfuse.views import address
+from lazyfuse.windows import is_unseen
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,38 +37,6 @@ PATIENCE = 4
 EAGER_TURNS = 4
 SPACING = 16
 
-_BASE = 16
-_everything: Any = (ctypes.c_char * (1 << 62)).from_address(_BASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """An array as a part of one of the run's blocks."""
-
-    root: int
-    offset: int  # bytes
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def at(self, addresses: Sequence[int]) -> Array:
-        """The array, for use while its block is held."""
-        start = addresses[self.root] + self.offset - _BASE
-        return np.ndarray(self.shape, self.dtype, _everything, start, self.strides)
-
-    def held(self, roots: Sequence[Array], addresses: Sequence[int]) -> Array:
-        """The array, keeping its block: a function may keep what it is given."""
-        root = roots[self.root]
-        start = addresses[self.root] + self.offset - address(root)
-        return np.ndarray(self.shape, self.dtype, root, start, self.strides)
-
-    def of(self, root: Array) -> Array:
-        """The array, keeping its block."""
-        same = not self.offset and root.shape == self.shape and root.strides == self.strides
-        if same and root.dtype == self.dtype:
-            return root
-        return np.ndarray(self.shape, self.dtype, root, self.offset, self.strides)
-
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
@@ -76,14 +45,6 @@ class Allocation:
     root: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """Elements that go from one part to another."""
-
-    target: Part
-    source: Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +225,7 @@ def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
                 block = roots[event.root] = run.array(event.index)
                 addresses[event.root] = address(block)
             else:
-                np.copyto(event.target.at(addresses), event.source.at(addresses))  # type: ignore[union-attr]
+                event.play(addresses)  # type: ignore[union-attr]
             done += 1
             for root in dead:
                 roots[root] = None
@@ -320,6 +281,7 @@ def observed(run: Run) -> Run:
     kept = _kept(run.plan)
     if kept is None or not is_usual() or not kept.is_worth_observing():
         return run
+    run.env.clear()  # the operands: it would look like somebody who reads them
     return Observed(run.plan, run.recording, run.device)
 
 
@@ -410,7 +372,7 @@ class Observed(Run):
 
     def copied(self, target: Array, source: Array) -> None:
         """Elements were copied."""
-        self.events.append(Copy(self.part(target), self.part(source)))
+        self.events.append(copy_of(self.part(target), self.part(source)))
 
     def update(self, index: int) -> None:
         super().update(index)

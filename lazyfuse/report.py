@@ -58,6 +58,7 @@ class Totals:
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
     selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
+    remade: int = 0  # values that somebody held and that were not written (remaking.py)
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
@@ -305,6 +306,8 @@ def text(
         ("selections", totals.selections),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
+    if totals.remade:
+        lines.append(f"{'left unwritten':<17} {totals.remade} values, made of much smaller arrays")
     for name, count in totals.narrowed.items():
         lines.append(f"{'single precision':<17} {count} kernels on {name}: {precision.NARROWED}")
     lines += _cache_lines(plans or {})

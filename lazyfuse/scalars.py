@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, attributes, fastpath, indexing, methods, operators
+from lazyfuse import array, attributes, core, fastpath, indexing, methods, operators
 from lazyfuse.array import from_node, gather, ndarray, new, node_of
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import SPECS, record_unary
@@ -61,6 +61,7 @@ def make_scalar(node: Node) -> scalar:
 
 array.make_scalar = make_scalar
 array.OURS.add(scalar)
+core.SLOW.scalar = scalar
 
 # ------------------------------------------------------------------------------------- sinks
 

@@ -1,8 +1,9 @@
-"""Writes at computed places: `x[index] = value`, `put`.
+"""Writes at computed places: `x[index] = value`, `put`, `put_along_axis`.
 
 Owns the compiled loops over real arrays. The last write to a place wins, as in NumPy: elements are
-written one after the other. Where an index is out of bounds nothing is written, and NumPy raises
-its error. Rows are written by NumPy, which copies them at the speed of memory.
+written one after the other; along rows, each row by one thread. Where an index is out of bounds
+nothing is written, and NumPy raises its error. Rows are written by NumPy, which copies them at the
+speed of memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lazyfuse.array import ndarray
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _FEWEST = 1 << 15  # elements for which a routine is launched
+_BLOCK = 1 << 14  # of them per chunk, where there are rows
 NUMBERS = (int, float, bool, complex)
 
 
@@ -37,6 +39,22 @@ def _write_routine(size: int, index: str, scalar: bool) -> routines.Routine:
     arrays = {"target": f"u{size}", "index": index, "values": f"u{size}"}
     name = f"write_{size}_{index}{'_scalar' if scalar else ''}"
     return routines.Routine(name, ("count", "entries"), arrays, body)
+
+
+@functools.cache
+def _along_routine(size: int, index: str, scalar: bool) -> routines.Routine:
+    """Elements of `size` bytes at `count` indices in each of `rows` rows of `entries`."""
+    body = f"""
+    for row in range(rows):
+        for k in range(count):
+            at = int64(index[row * count + k])
+            at = at + entries if at < 0 else at
+            at = 0 if at >= entries else at
+            target[row * entries + at] = values[{"0" if scalar else "row * count + k"}]
+    """
+    arrays = {"target": f"u{size}", "index": index, "values": f"u{size}"}
+    name = f"write_along_{size}_{index}{'_scalar' if scalar else ''}"
+    return routines.Routine(name, ("rows", "count", "entries"), arrays, body)
 
 
 def _values(real: Array, key: Array, value: Any) -> tuple[Array, bool] | None:
@@ -85,6 +103,31 @@ def written(real: Array, key: Any, value: Any) -> bool | None:
         return None
     bits = f"u{real.itemsize}"
     launch((real.view(bits), key, values.reshape(-1).view(bits)), (key.size, len(real)))
+    return True
+
+
+def written_along(real: Array, key: Array, value: Any) -> bool | None:
+    """`numpy.put_along_axis(real, key, value, -1)` is done; None where NumPy has to do it."""
+    if not gathers.is_index(key, _FEWEST) or not gathers.is_plain(real) or real.itemsize > 8:
+        return None
+    if real.ndim != key.ndim or real.shape[:-1] != key.shape[:-1] or not real.flags.writeable:
+        return None
+    found = None if np.may_share_memory(real, key) else _values(real, key, value)
+    if found is None:
+        return None
+    values, scalar = found
+    count, entries = key.shape[-1], real.shape[-1]
+    rows = key.size // count
+    launch = _along_routine(real.itemsize, key.dtype.str[1:], scalar).ready()
+    ends = routines.extremes(key, _FEWEST)
+    if launch is None or ends is None or ends[0] < -entries or ends[1] >= entries:
+        return None
+    bits = f"u{real.itemsize}"
+    starts, lengths = routines.blocks(rows, max(1, _BLOCK // count))
+    places = [starts * entries, starts * count, starts * (0 if scalar else count)]
+    sizes = [(length, count, entries) for length in lengths.tolist()]
+    arrays = (real.reshape(-1).view(bits), key, values.reshape(-1).view(bits))
+    launch(arrays, sizes, np.stack(places, 1), work=4 * key.size)
     return True
 
 

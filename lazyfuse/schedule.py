@@ -54,7 +54,7 @@ def _threads(device: Any, work: float, chunks: int, interpreted: bool) -> str:
     """How many threads, and what that follows from."""
     text = f"{chunks:,} chunk{'s' * (chunks != 1)}"
     most = device.threads.threads
-    used = device.work.helpers(work, chunks) + 1
+    used = device.work.helpers(work, chunks, native=False) + 1
     above = device.work.threads_above
     if most == 1:
         return f"{text} on the only thread"

@@ -1,8 +1,8 @@
 """Where values stand in a sorted table: `searchsorted` and `digitize`.
 
-Owns the compiled search: no branch depends on the data, a guide says where to begin, searches run
-side by side, blocks of values on all threads. Tables that are not sorted are left to NumPy, whose
-answers for them depend on the order of its steps.
+Owns the compiled search: no branch depends on the data, a guide (guides.py) says where to begin,
+searches run side by side, blocks of values on all threads. Tables that are not sorted are left to
+NumPy, whose answers for them depend on the order of its steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, routines
+from lazyfuse import fallback, guides, routines
 from lazyfuse.array import ndarray, ready
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, may_record, shape_of
@@ -30,7 +30,6 @@ NUMBA_TYPES = {
 """The dtypes that compiled searches compare in, with their names in the text."""
 
 _BEFORE = {"left": "<", "right": "<="}
-_CELLS = 1 << 20  # of a guide, at most
 _TILE = 256  # searches side by side
 
 
@@ -73,39 +72,6 @@ GUIDED = {"origin": "f8", "scale": "f8", "final_cell": "f8"}
 """The scalars of text that `place_text` has made."""
 
 
-class Guide:
-    """A sorted table with the place where a search in it begins, by equal cells of its range.
-
-    The cell of a number grows with it, however its computation rounds: what stands in lower cells
-    is smaller, what stands in higher ones is larger, so at most `window` entries are compared.
-    """
-
-    __slots__ = ("absent", "entries", "scalars", "starts", "table", "window")
-
-    def __init__(self, table: Array) -> None:
-        size = len(table)
-        numbers = size - int(np.isnan(table).sum()) if table.dtype.kind == "f" else size
-        self.entries = numbers
-        self.absent = {"left": numbers, "right": size}  # where NaN belongs
-        ends = (float(table[0]), float(table[numbers - 1])) if numbers else (0.0, 0.0)
-        cells = min(_CELLS, 1 << (8 * numbers if numbers < 1024 else 2 * numbers).bit_length())
-        with np.errstate(all="ignore"):
-            scale = np.float64(cells) / (np.float64(ends[1]) - np.float64(ends[0]))
-            if not (np.isfinite(scale) and np.isfinite(scale * ends[0])):
-                scale, cells = np.float64(0.0), 1
-            origin = ends[0] if scale else 0.0
-            cell = (table[:numbers].astype("f8") - origin) * scale
-        if not scale:
-            cell = np.zeros(numbers)
-        count = np.bincount(np.clip(cell, 0.0, cells - 1.0).astype(np.int64), minlength=cells)
-        self.window = max(1, int(count.max(initial=0)))
-        self.starts = np.zeros(cells, np.int64)
-        np.cumsum(count[:-1], out=self.starts[1:])
-        top = np.inf if table.dtype.kind == "f" else np.iinfo(table.dtype).max
-        self.table = np.concatenate([table[:numbers], np.full(self.window + 1, top, table.dtype)])
-        self.scalars = (origin, float(scale), float(cells - 1))
-
-
 @functools.cache
 def search_routine(code: str, side: str) -> routines.Routine:
     """Places of `count` values in a guided table."""
@@ -125,15 +91,6 @@ def search_routine(code: str, side: str) -> routines.Routine:
     return routines.Routine(f"search_{side}_{code}", sizes, arrays, body, GUIDED)
 
 
-def is_sorted(table: Array) -> bool:
-    """Whether a table ascends, NaN last."""
-    first, second = table[:-1], table[1:]
-    if table.dtype.kind != "f":
-        return bool((first <= second).all())
-    with np.errstate(all="ignore"):
-        return bool(((first <= second) | (second != second)).all())
-
-
 @routines.serves(np.searchsorted)
 def search(table: Array, values: Array, side: str = "left", sorter: Any = None) -> Array | None:
     """As `numpy.searchsorted`, by compiled text; None where NumPy has to do it."""
@@ -146,12 +103,11 @@ def search(table: Array, values: Array, side: str = "left", sorter: Any = None) 
     launch = search_routine(code, side).ready()
     if launch is None:
         return None
-    table = np.ascontiguousarray(table, dtype)
-    if not is_sorted(table):
+    guide = guides.kept.of(np.ascontiguousarray(table, dtype))
+    if guide is None:
         return None
     flat = np.ascontiguousarray(values, dtype)
     places = routines.empty(flat.shape, _INTP)
-    guide = Guide(table)
     starts, lengths = routines.blocks(flat.size, _BLOCK)
     sizes = [[length, guide.entries, guide.window, guide.absent[side]] for length in lengths]
     offsets = np.stack([starts, 0 * starts, 0 * starts, starts], 1)

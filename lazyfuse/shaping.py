@@ -113,11 +113,29 @@ def _by_parts(
     for x in operands:
         own = shape_of(x)
         if own[place]:
+            value = node_of(x)
             layout = Layout(start * strides[place], own, strides)
-            value = cast_node(node_of(x), dtype)
+            if own[place] == 1 and (below := _without(place, value)) is not None:
+                value = below  # as `stack` adds an axis: whatever computes it stores it here
+                kept = (*own[:place], *own[place + 1 :])
+                layout = Layout(layout.offset, kept, (*strides[:place], *strides[place + 1 :]))
+            value = cast_node(value, dtype)
             node = Node(ops.UPDATE, (node, value), layout, shape, dtype, perm, where)
         start += own[place]
     return node
+
+
+def _without(place: int, value: Node) -> Node | None:
+    """What is pending below a view that has one axis of length one more, at `place`."""
+    if value.op is not ops.VIEW or value.value is not None or value.resident is not None:
+        return None
+    below = value.src[0]
+    shape, steps = value.arg.shape, value.arg.strides
+    same = below.shape == (*shape[:place], *shape[place + 1 :]) and not value.arg.offset
+    if not same or below.value is not None or below.resident is not None:
+        return None
+    packed = contiguous_strides(below.shape, below.perm)
+    return below if (*steps[:place], *steps[place + 1 :]) == packed else None
 
 
 def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:

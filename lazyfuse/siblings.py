@@ -48,7 +48,7 @@ def siblings(
             if node.op.kind != "reduce":
                 return []
             large = max(large, prod(node.shape))
-    if _is_watched():
+    if is_watched():
         return []
     read: set[int] = set()
     below: set[int] = set()  # all that the evaluation computes and reads
@@ -75,7 +75,7 @@ def readers(
     Whoever gets its memory may write to it, so the value would be copied for them. At most
     `READERS` of its size: more would be stored for nothing if what reads them could fuse with them.
     """
-    if not 2 <= len(recorded) <= MOST or not config.options.fusion or _is_watched():
+    if not 2 <= len(recorded) <= MOST or not config.options.fusion or is_watched():
         return []
     size = max([prod(node.shape) for node in wanted])
     if size < LARGE:
@@ -104,7 +104,7 @@ def _is_alike(node: Node, large: int) -> bool:
     return node.op.kind == "reduce" and node.resident is None and prod(node.shape) <= large
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
     """Whether conditions are handled where they arise: then nothing is computed before its turn."""
     return not {"warn", "ignore"}.issuperset(np.geterr().values())
 

@@ -16,7 +16,7 @@ from lazyfuse import fallback
 from lazyfuse.array import geometry, ndarray, wrap, wrap_shared
 from lazyfuse.array_api_info import Information
 from lazyfuse.attributes import document, flatiter
-from lazyfuse.creation import asanyarray
+from lazyfuse.creation import POOLED, asanyarray, empty
 from lazyfuse.errstate import errstate
 from lazyfuse.registry import implements
 
@@ -34,6 +34,8 @@ class IndexTrick:
         if type(key) is str and hasattr(self._theirs, "makemat"):  # names of the caller's arrays
             frame = sys._getframe(1)
             return bmat(key, frame.f_locals, frame.f_globals)
+        if self._theirs is np.mgrid and type(key) is tuple and _is_large(key):
+            return _grid(key)
         return fallback.run(self._theirs.__getitem__, type(self._theirs).__name__, (key,), {})
 
     def __len__(self) -> int:
@@ -43,6 +45,28 @@ class IndexTrick:
         if name == "_theirs":  # while being unpickled
             raise AttributeError(name)
         return getattr(self._theirs, name)
+
+
+def _is_large(key: tuple[Any, ...]) -> bool:
+    """Whether `numpy.mgrid[key]` is a large array, with slices of Python's own real numbers."""
+    size = 8.0 * len(key)
+    for each in key:
+        if type(each) is not slice:
+            return False
+        start, stop, step = each.start or 0, each.stop, each.step or 1
+        if not {type(start), type(stop), type(step)} <= {int, float}:
+            return False
+        size *= max((stop - start) / step, 0.0)
+    return size >= POOLED
+
+
+def _grid(key: tuple[slice, ...]) -> Any:
+    """As `numpy.mgrid[key]`, in one pass: each axis once, then repeated over the others."""
+    axes = np.ogrid[key]
+    found = empty((len(axes), *[axis.size for axis in axes]), axes[0].dtype)
+    for part, axis in zip(found, axes, strict=True):
+        part[...] = axis
+    return found
 
 
 class Operation:

@@ -111,7 +111,8 @@ class Root:
 # Views of one block that are in use at the same time; a view is some 100 bytes.
 REALS_LIMIT = 256
 
-_tickets = itertools.count()
+TICKETS = itertools.count()
+"""The numbers under which storages keep numpy arrays over their memory."""
 
 
 class Storage:
@@ -179,21 +180,25 @@ class Storage:
         self.reals = {}
         reals.clear()
 
-    def add_real(self, view: Array) -> tuple[dict[int, Array], int]:
-        """Keep a numpy array over the memory while the values last; where to find it."""
-        if len(self.reals) >= REALS_LIMIT:  # a loop over parts that are long gone
-            self.forget_reals()
-        reals = self.reals
-        ticket = next(_tickets)
+    @staticmethod
+    def add_real(reals: dict[int, Array], view: Array) -> int:
+        """Keep a numpy array over the memory of the table `reals`; where to find it there.
+
+        While the values last this is the storage's own table, and only then may it be read.
+        """
+        if len(reals) >= REALS_LIMIT:  # a loop over parts that are long gone
+            reals.clear()
+        ticket = next(TICKETS)
         reals[ticket] = view
-        return reals, ticket
+        return ticket
 
     def force(self, reason: str) -> Array:
         """The flat memory, evaluated if need be."""
         flat = self.memory()
         if flat is None:
-            evaluate.evaluate([self.node], reason)
-            flat = self.memory()
+            with evaluate.held():  # else another thread might record a write in between
+                evaluate.evaluate([self.node], reason)
+                flat = self.memory()
             assert flat is not None, "evaluation left a node without a value"
         return flat
 
@@ -214,14 +219,15 @@ class Storage:
             self.node = leaf(hardware.copied(value), node.perm)
 
     def writable(self, reason: str) -> Array:
-        """The flat memory for a write that happens at once."""
-        self.force(reason)
-        self.detach()
-        node = self.node
-        if node.resident is not None:
-            residency.forget(node)
-        del node  # `memory` counts who holds it
-        flat = self.memory()
+        """The flat memory for a write that happens at once (see `array.changing`)."""
+        with evaluate.held():
+            self.force(reason)
+            self.detach()
+            node = self.node
+            if node.resident is not None:
+                residency.forget(node)
+            del node  # `memory` counts who holds it
+            flat = self.memory()
         assert flat is not None
         return flat
 
@@ -274,11 +280,17 @@ class Storage:
         """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
         node = self.node
         if node.op is not ops.LEAF and getrefcount(node) == 3 and is_evaluated(node):
-            node = self.node = fresh_leaf(node)
+            with evaluate.lock:
+                if node is self.node and getrefcount(node) == 3:  # no other thread was quicker
+                    self.node = fresh_leaf(node)
+                node = self.node
         return node
 
     def replace(self, node: Node) -> None:
-        """Let `node` hold the present values: shape, dtype and order are those of the old one."""
+        """Let `node` hold the present values: shape, dtype and order are those of the old one.
+
+        With the lock held since the old ones were read: else another thread's write would be lost.
+        """
         self.node = node
         self.value = self.flat = None
         self.forget_reals()

@@ -1,4 +1,4 @@
-"""As NumPy's `take`, `take_along_axis`, `put`: compiled for big arrays of indices."""
+"""As NumPy's `take`, `put` and their `_along_axis`: compiled for big arrays of indices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import fallback, gathers, routines, scatters
-from lazyfuse.array import gather, ndarray, ready, settle, wrap, writable
+from lazyfuse.array import changing, gather, ndarray, ready, settle, wrap, writable
 from lazyfuse.codegen.shapes import normalize_axis
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import shape_of
@@ -102,10 +102,29 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
         look_together(ind, v)
         values = gather(v) if type(v) is ndarray else v
         if type(values) in scatters.NUMBERS or shape_of(v) == shape_of(ind):
-            real = writable(a, "put")
-            if real.flags.c_contiguous and routines.attempt(
-                scatters.written, real.reshape(-1), gather(ind), values
-            ):
-                return None
+            with changing(a):
+                real = writable(a, "put")
+                if real.flags.c_contiguous and routines.attempt(
+                    scatters.written, real.reshape(-1), gather(ind), values
+                ):
+                    return None
     named = {"mode": mode} if mode != "raise" else {}
     return fallback.run_writing(np.put, "put", (a, ind, v), named, (0,))
+
+
+@implements(np.put_along_axis)
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
+    """As `numpy.put_along_axis`."""
+    if type(arr) is ndarray and type(indices) is ndarray and ready(indices) is None:
+        shape = shape_of(arr)
+        rank = len(shape)
+        along = axis is not None and rank > 1 and _axis(axis, rank) == rank - 1
+        if along and shape_of(indices)[:-1] == shape[:-1]:
+            look_together(indices, values)
+            found = gather(values) if type(values) is ndarray else values
+            with changing(arr):
+                real = writable(arr, "put_along_axis")
+                if routines.attempt(scatters.written_along, real, gather(indices), found):
+                    return None
+    args = (arr, indices, values, axis)
+    return fallback.run_writing(np.put_along_axis, "put_along_axis", args, {}, (0,))

@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import array, borders, deferred, fallback, gathers, overrides
 from lazyfuse.array import cast_node as cast
 from lazyfuse.array import (
+    changing,
     from_node,
     gather,
     ndarray,
@@ -43,7 +44,7 @@ from lazyfuse.recording import (
     wants_recording,
 )
 from lazyfuse.registry import OURS, pair
-from lazyfuse.updates import has_bits_of_its_own, updates_at_once
+from lazyfuse.updates import has_bits_of_its_own, updates_at_once, was_written
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
@@ -157,12 +158,11 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             return None
         if not wants_recording(operands) and not self._has_bits_of_its_own(operands):
             return None
-        if (
-            len(outs) == 1
-            and type(outs[0]) is ndarray
-            and updates_at_once(self._rows[0], outs[0], operands)
-        ):
-            return None
+        if len(outs) == 1 and type(outs[0]) is ndarray:
+            if kwargs.keys() == {"out"} and was_written(self._rows[0], outs[0], operands):
+                return outs[0]
+            if updates_at_once(self._rows[0], outs[0], operands):
+                return None
         if not kwargs.keys() <= _SIMPLE:
             return None
         if self._rows[0].kind == "contract":
@@ -191,10 +191,10 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             name_steps(self.__name__, nodes)
         if len(outs) == 1 and outs[0] is ...:  # an array, please, even if it has no axes
             return None if nodes[0].shape == () else from_node(nodes[0])
+        if kwargs.keys() <= {"out"}:
+            self._remember(operands, nodes[0])
         if outs:
             return _into(nodes, outs, casting)
-        if not kwargs:
-            self._remember(operands, nodes[0])
         results = [from_node(node) for node in nodes]
         return results[0] if self.nout == 1 else tuple(results)
 
@@ -245,10 +245,12 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     def at(self, *args: Any) -> Any:
         """As `numpy.ufunc.at`."""
         if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
-            real = writable(args[0], f"{self.__name__}.at")
-            args = (real, *fallback.gathered(args[1:]))
-            if len(args) == 3 and gathers.combine(self.__name__, *args):
-                return None
+            with changing(args[0]):
+                real = writable(args[0], f"{self.__name__}.at")
+                args = (real, *fallback.gathered(args[1:]))
+                if len(args) == 3 and gathers.combine(self.__name__, *args):
+                    return None
+                return self._method("at", args, {})
         return self._method("at", args, {})
 
     def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -376,19 +378,18 @@ def run(
     """Call NumPy at once: outputs are written through, the result is ours."""
     outs: list[tuple[Any, Any]] = []
     named = dict(kwargs)
-    if "out" in named:
-        named["out"] = _writable_out(named["out"], outs)
-    if not method and len(args) > theirs.nin:
-        rest = [_writable_out(out, outs) for out in args[theirs.nin :]]
-        args = (*args[: theirs.nin], *rest)
-    place = _OUT_POSITION.get(method, len(args))
-    if len(args) > place:
-        args = [_writable_out(x, outs) if i == place else x for i, x in enumerate(args)]
-    real = [x if any(x is each for each, _ in outs) else _real(x) for x in args]
-    if named:
-        keys = [key for key in named if key != "out"]
-        named.update({key: fallback.gathered(named[key]) for key in keys})
-    result = fallback.call(function, real, named)
+    given = named.get("out")
+    place = _OUT_POSITION.get(method, len(args)) if method else theirs.nin
+    last = place + 1 if method else len(args)
+    with changing((*args[place:last], *(given if type(given) is tuple else (given,)))):
+        if "out" in named:
+            named["out"] = _writable_out(given, outs)
+        args = [_writable_out(x, outs) if place <= i < last else x for i, x in enumerate(args)]
+        real = [x if any(x is each for each, _ in outs) else _real(x) for x in args]
+        if named:
+            keys = [key for key in named if key != "out"]
+            named.update({key: fallback.gathered(named[key]) for key in keys})
+        result = fallback.call(function, real, named)
     if any(type(x) is ndarray and ready(x) is None for x in args):
         fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
     return _finish(result, outs)

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array
+from lazyfuse import array, fused_updates, tracing
 from lazyfuse.array import CANONICAL, MIDDLING, geometry, is_small, ndarray, options, ready
 from lazyfuse.beside import PLAIN
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.shapes import broadcast, size_of
+from lazyfuse.evaluate import acquire, held, release
 from lazyfuse.storage import Storage
 from lazyfuse.views import Array
 
@@ -60,6 +61,37 @@ def updates_at_once(op: Op, self: ndarray, operands: Sequence[Any]) -> bool:
     return True
 
 
+def was_written(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
+    """Do `op(*operands, out=out)` at once, if one operand is `out` and the other one waits for what
+    a row and a column of a middling block give.
+    """
+    storage = out._storage
+    if storage is None or len(operands) != 2 or is_middling(storage) is None:
+        return False
+    first, second = operands
+    if first is out:
+        return fused_updates.was_fused(op, out, second, False)
+    return second is out and fused_updates.was_fused(op, out, first, True)
+
+
+def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[..., Any]:
+    """`function(spec, self, other)`, which changes `self`, held by one thread at a time."""
+
+    def change(spec: Any, self: ndarray, other: Any) -> Any:
+        if self._small is not None:
+            return function(spec, self, other)
+        if tracing.listeners:
+            with held():
+                return function(spec, self, other)
+        acquire()
+        try:
+            return function(spec, self, other)
+        finally:
+            release()
+
+    return change
+
+
 def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, other: Any) -> bool:
     """Do `self op= other` in NumPy, if that is sure to be right at once: a part of a private block
     whose values are there and wanted by nobody else, and operands that are there.
@@ -83,9 +115,10 @@ def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, othe
     else:
         found = _for_middling(op, storage, view, other)
     if found is None:
-        return False
+        large = view.size >= options.eager_below and is_middling(storage) is not None
+        return large and fused_updates.was_fused(op, self, other, False)
     reals = self._reals
-    real = reals.get(self._ticket) if reals is not None else None
+    real = reals.get(self._ticket) if reals is storage.reals else None
     if real is None:
         return False
     function(real, found)

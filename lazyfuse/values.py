@@ -7,6 +7,7 @@ cannot read is discrete.py's.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,7 +25,7 @@ from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
-from lazyfuse.windows import arrange, dense, flat_memory, is_dense, picked, window
+from lazyfuse.windows import arrange, dense, flat_memory, is_dense, is_unseen, picked, window
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,6 +63,7 @@ class Values:
         "free",
         "home",
         "made",
+        "moved",
         "nodes",
         "overwrites",
         "plan",
@@ -81,12 +83,13 @@ class Values:
         self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
         self.waiting: list[Waiting] = []
         self.made: list[int] = []  # values that launches since the last wait have made
+        self.moved: set[int] = set()  # updates that went to a copy of what they write over
         self.spares: list[Array] = []  # blocks that changed places: see replacing.py
         self.overwrites = False  # whether the kernel at hand writes over what the run began with
         self.env: list[Array | None] = [None] * len(plan.graph.values)
         same = recording.sizes == plan.sizes
         self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
-        self.free = self.writable_memories() if plan.in_place else set()
+        self.free = self.writable_memories() | self.spent_results() if plan.in_place else set()
         values = plan.graph.values
         for index in plan.bound:
             node = self.nodes[values[index].origin]
@@ -112,6 +115,23 @@ class Values:
         for key, memory in memories.items():
             if memory.owned and not memory.captured(edges):
                 free.update(positions[key])
+        return free
+
+    def spent_results(self) -> set[int]:
+        """Nodes that an earlier run has evaluated and that nobody but this graph reads any more.
+
+        A loop that was evaluated between the reads of a statement has them where a leaf would be.
+        """
+        free: set[int] = set()
+        edges = self.recording.edges
+        position = -1
+        for node in () if self.away else self.nodes:  # `enumerate` would be one more who holds it
+            position += 1
+            if node.value is None or node.resident is not None or isinstance(node.arg, Memory):
+                continue
+            # the list, our name and getrefcount's argument; of the array: the node and the latter
+            if sys.getrefcount(node) <= edges.get(id(node), 0) + 3 and is_unseen(node.value, 2):
+                free.add(position)
         return free
 
     @property
@@ -189,6 +209,7 @@ class Values:
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
         self.settle()
+        self.moved.add(index)
         fresh = self.device.empty(flat.shape, flat.dtype)
         np.copyto(fresh, flat)
         shape = self.shape(index)
@@ -201,7 +222,7 @@ class Values:
         values = self.plan.graph.values
         at = before
         while values[at].op in (ops.VIEW, ops.UPDATE):
-            if values[at].op is ops.UPDATE and at not in self.plan.in_place:
+            if at in self.moved or (values[at].op is ops.UPDATE and at not in self.plan.in_place):
                 return True  # it has a block of its own
             at = values[at].src[0]
         value = values[at]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -89,6 +90,19 @@ def window(flat: Array, layout: Layout) -> Array:
     size = flat.itemsize
     strides = tuple([stride * size for stride in layout.strides])
     return np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)
+
+
+def is_unseen(array: Array, owners: int) -> bool:
+    """Whether `owners` references are all there are to an array, and it alone to its memory."""
+    if sys.getrefcount(array) > owners + 1 or not array.flags.writeable:
+        return False
+    base = array.base
+    while isinstance(base, np.ndarray):
+        # the array above it, the local name and getrefcount's argument
+        if sys.getrefcount(base) > 3:
+            return False
+        base = base.base
+    return True
 
 
 @lru_cache(maxsize=1024)

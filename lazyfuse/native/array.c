@@ -1,5 +1,5 @@
 /* The array's base: its slots, how it is made and freed, and its operators and indexing where the
-   array is direct or does what was recorded before. Everything else is the Python function's that
+   array is direct; recorded.c has those of recorded ones. Everything else is the Python function's that
    operators.py, indexing.py and methods.py put in. The same in Python: core.py, quick_geometry.py. */
 
 #include "native.h"
@@ -168,87 +168,6 @@ PyObject *wrapped(PyObject *value)
     return x;
 }
 
-/* ------------------------------------------------------------------------- what was recorded */
-
-/* Offsets of a node's slots; all -1 where they are others than those known here. */
-static struct {
-    Py_ssize_t op, src, arg, shape, dtype, perm, where, value, resident;
-    int whole; /* whether a node has no others */
-} in_node;
-
-#define NODE(node, name) (*(PyObject **)((char *)(node) + in_node.name))
-
-static PyObject *name_package, *name_out, *name_ins;
-
-/* As nodes.caller: the first frame outside lazyfuse. */
-static PyObject *found_caller(void)
-{
-    PyFrameObject *frame = PyEval_GetFrame();
-    if (frame == NULL) {
-        return PyObject_CallNoArgs(SLOW.caller);
-    }
-    Py_INCREF(frame);
-    for (;;) {
-        PyObject *globals = PyFrame_GetGlobals(frame);
-        PyObject *package = PyDict_GetItemWithError(globals, name_package);
-        int inside = package == NULL ? 0 : PySet_Contains(SLOW.inside, package);
-        Py_DECREF(globals);
-        if (inside <= 0) {
-            PyErr_Clear(); /* a package that is not hashable is none of ours */
-            break;
-        }
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        if (back == NULL) {
-            break;
-        }
-        Py_SETREF(frame, back);
-    }
-    PyObject *where = PyTuple_New(2);
-    PyObject *offset = PyLong_FromLong(PyFrame_GetLasti(frame));
-    if (where == NULL || offset == NULL) {
-        Py_XDECREF(where);
-        Py_XDECREF(offset);
-        Py_DECREF(frame);
-        return NULL;
-    }
-    PyTuple_SET_ITEM(where, 0, (PyObject *)PyFrame_GetCode(frame));
-    PyTuple_SET_ITEM(where, 1, offset);
-    Py_DECREF(frame);
-    return where;
-}
-
-/* A node; steals `src`. */
-static PyObject *new_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *shape, PyObject *perm)
-{
-    PyObject *where = NULL, *out = NULL, *node = NULL;
-    if (src == NULL || (where = found_caller()) == NULL ||
-        (out = PyObject_GetAttr(loop, name_out)) == NULL) {
-        goto end;
-    }
-    PyTypeObject *type = (PyTypeObject *)SLOW.node;
-    if (!in_node.whole) {
-        node = PyObject_CallFunctionObjArgs(SLOW.node, op, src, loop, shape, out, perm, where, NULL);
-        goto end;
-    }
-    node = type->tp_alloc(type, 0);
-    if (node != NULL) {
-        NODE(node, op) = Py_NewRef(op);
-        NODE(node, src) = Py_NewRef(src);
-        NODE(node, arg) = Py_NewRef(loop);
-        NODE(node, shape) = Py_NewRef(shape);
-        NODE(node, dtype) = Py_NewRef(out);
-        NODE(node, perm) = Py_NewRef(perm);
-        NODE(node, where) = Py_NewRef(where);
-        NODE(node, value) = Py_NewRef(Py_None);
-        NODE(node, resident) = Py_NewRef(Py_None);
-    }
-end:
-    Py_XDECREF(src);
-    Py_XDECREF(where);
-    Py_XDECREF(out);
-    return node;
-}
-
 /* An array that is alone; steals `node`. */
 static PyObject *alone(PyObject *node)
 {
@@ -263,182 +182,6 @@ static PyObject *alone(PyObject *node)
     x->base = Py_NewRef(Py_None);
     PyObject_GC_Track((PyObject *)x);
     return (PyObject *)x;
-}
-
-/* The node of an array if it is one that a quick operation may be recorded on, else NULL. */
-static PyObject *quick_node(Core *x, int in_order)
-{
-    PyObject *node = x->node;
-    if (node == NULL || Py_TYPE(node) != (PyTypeObject *)SLOW.node || in_node.op < 0 || !SLOW.plain) {
-        return NULL;
-    }
-    if (in_order && NODE(node, perm) != Py_None) {
-        return NULL;
-    }
-    PyObject *value = NODE(node, value), *shape = NODE(node, shape);
-    if (value == NULL || shape == NULL || !PyTuple_CheckExact(shape)) {
-        return NULL;
-    }
-    if (value != Py_None &&
-        (!PyArray_Check(value) || PyArray_SIZE((PyArrayObject *)value) < eager_below())) {
-        return NULL;
-    }
-    return node;
-}
-
-static int is_weak(PyObject *x)
-{
-    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyComplex_CheckExact(x);
-}
-
-/* The loop known for two keys, borrowed; NULL without an exception where there is none. */
-static PyObject *known_loop(PyObject *loops, PyObject *first, PyObject *second)
-{
-    PyObject *key = PyTuple_Pack(2, first, second);
-    if (key == NULL) {
-        return NULL;
-    }
-    PyObject *loop = PyDict_GetItemWithError(loops, key);
-    Py_DECREF(key);
-    return loop;
-}
-
-/* A number as a node of the dtype that a loop reads it as; NULL without an exception: too large. */
-static PyObject *number_node(PyObject *loop, PyObject *number, int at)
-{
-    PyObject *ins = PyObject_GetAttr(loop, name_ins);
-    if (ins == NULL) {
-        return NULL;
-    }
-    PyObject *dtype = PySequence_GetItem(ins, at);
-    Py_DECREF(ins);
-    if (dtype == NULL) {
-        return NULL;
-    }
-    PyObject *node = PyObject_CallFunctionObjArgs(SLOW.constant, number, dtype, NULL);
-    Py_DECREF(dtype);
-    return node;
-}
-
-static int same(PyObject *first, PyObject *second)
-{
-    return first == second || PyObject_RichCompareBool(first, second, Py_EQ) == 1;
-}
-
-static PyObject *noted(PyObject *node)
-{
-    if (node == NULL) {
-        return NULL;
-    }
-    PyObject *x = alone(Py_NewRef(node));
-    if (x != NULL) {
-        PyObject *done = PyObject_CallOneArg(SLOW.note, node);
-        if (done == NULL) {
-            Py_CLEAR(x);
-        }
-        Py_XDECREF(done);
-    }
-    Py_DECREF(node);
-    return x;
-}
-
-/* The other operand of `node` as a node (new), and the loop (borrowed). Whoever calls holds `node`:
-   Python code runs in here, and another thread may give its array another node meanwhile. */
-static PyObject *beside_node(
-    PyObject *loops, PyObject *node, PyObject *other, int swapped, int in_order, PyObject **loop)
-{
-    PyObject *dtype = NODE(node, dtype);
-    if (IS_ARRAY(other)) {
-        PyObject *right = ((Core *)other)->node;
-        if (right == NULL || Py_TYPE(right) != (PyTypeObject *)SLOW.node ||
-            (in_order && NODE(right, perm) != Py_None) ||
-            !same(NODE(node, shape), NODE(right, shape))) {
-            return NULL;
-        }
-        Py_INCREF(right);
-        PyObject *second = NODE(right, dtype);
-        *loop = swapped ? known_loop(loops, second, dtype) : known_loop(loops, dtype, second);
-        if (*loop == NULL) {
-            Py_CLEAR(right);
-        }
-        return right;
-    }
-    if (!is_weak(other)) {
-        return NULL;
-    }
-    PyObject *kind = (PyObject *)Py_TYPE(other);
-    *loop = swapped ? known_loop(loops, kind, dtype) : known_loop(loops, dtype, kind);
-    return *loop == NULL ? NULL : number_node(*loop, other, swapped ? 0 : 1);
-}
-
-PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped)
-{
-    PyObject *node = quick_node(self, 1), *loop = NULL;
-    if (node == NULL || PyTuple_GET_SIZE(NODE(node, shape)) == 0) {
-        return NULL;
-    }
-    Py_INCREF(node);
-    PyObject *next = NULL, *right = beside_node(loops, node, other, swapped, 1, &loop);
-    if (right != NULL) {
-        PyObject *src = swapped ? PyTuple_Pack(2, right, node) : PyTuple_Pack(2, node, right);
-        Py_DECREF(right);
-        next = new_node(op, src, loop, NODE(node, shape), Py_None);
-    }
-    else if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
-        PyErr_Clear();
-    }
-    Py_DECREF(node); /* before it is noted: references are counted there */
-    return noted(next);
-}
-
-PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
-{
-    PyObject *node = quick_node(self, 1);
-    if (node == NULL || PyTuple_GET_SIZE(NODE(node, shape)) == 0) {
-        return NULL;
-    }
-    PyObject *loop = PyDict_GetItemWithError(loops, NODE(node, dtype));
-    if (loop == NULL) {
-        return NULL;
-    }
-    Py_INCREF(node);
-    PyObject *next = new_node(op, PyTuple_Pack(1, node), loop, NODE(node, shape), Py_None);
-    Py_DECREF(node);
-    return noted(next);
-}
-
-/* Whether the operation was recorded as one met before; -1 with an exception. */
-static int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other)
-{
-    PyObject *node = quick_node(self, 0), *loop = NULL;
-    if (node == NULL) {
-        return 0;
-    }
-    Py_INCREF(node);
-    PyObject *right = beside_node(loops, node, other, 0, 0, &loop);
-    if (right == NULL) {
-        Py_DECREF(node);
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    PyObject *out = PyObject_GetAttr(loop, name_out);
-    Py_XDECREF(out);
-    if (out != NODE(node, dtype)) {
-        Py_DECREF(node);
-        Py_DECREF(right);
-        return out == NULL ? -1 : 0;
-    }
-    PyObject *src = PyTuple_Pack(2, node, right);
-    Py_DECREF(right);
-    PyObject *next = new_node(op, src, loop, NODE(node, shape), NODE(node, perm));
-    Py_DECREF(node);
-    if (next == NULL) {
-        return -1;
-    }
-    Py_SETREF(self->node, Py_NewRef(next));
-    PyObject *done = PyObject_CallOneArg(SLOW.note, next);
-    Py_DECREF(next);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 1;
 }
 
 /* ----------------------------------------------------------------------------------- operators */
@@ -812,6 +555,12 @@ static PyObject *array_get(PyObject *x, PyObject *key)
             }
         }
     }
+    else if (SMALL(self) == Py_None) {
+        PyObject *part = recorded_view(self, key);
+        if (part != NULL || PyErr_Occurred()) {
+            return part;
+        }
+    }
     PyObject *args[] = {x, key};
     return PyObject_Vectorcall(SLOW.get_item, args, 2, NULL);
 }
@@ -851,6 +600,12 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
             Py_DECREF(right);
             Py_DECREF(where);
             return result;
+        }
+    }
+    else if (SMALL(x) == Py_None) {
+        int recorded = recorded_write((Core *)x, key, value);
+        if (recorded != 0) {
+            return recorded < 0 ? -1 : 0;
         }
     }
     done = PyObject_Vectorcall(SLOW.set_item, args, 3, NULL);
@@ -937,9 +692,9 @@ PyObject *geometry_shape(PyObject *module, PyObject *x)
         PyArrayObject *a = (PyArrayObject *)SMALL(x);
         return numbers_of(PyArray_NDIM(a), PyArray_DIMS(a));
     }
-    PyObject *node = ((Core *)x)->node;
-    if (node != NULL && Py_TYPE(node) == (PyTypeObject *)SLOW.node && in_node.op >= 0) {
-        return Py_XNewRef(NODE(node, shape));
+    PyObject *found = node_slot(((Core *)x)->node, 1);
+    if (found != NULL) {
+        return Py_NewRef(found);
     }
     return PyObject_CallOneArg(SLOW.shape, x);
 }
@@ -966,9 +721,9 @@ PyObject *geometry_dtype(PyObject *module, PyObject *x)
     if (IS_DIRECT(x)) {
         return Py_NewRef(PyArray_DESCR((PyArrayObject *)SMALL(x)));
     }
-    PyObject *node = ((Core *)x)->node;
-    if (node != NULL && Py_TYPE(node) == (PyTypeObject *)SLOW.node && in_node.op >= 0) {
-        return Py_XNewRef(NODE(node, dtype));
+    PyObject *found = node_slot(((Core *)x)->node, 0);
+    if (found != NULL) {
+        return Py_NewRef(found);
     }
     return PyObject_CallOneArg(SLOW.dtype, x);
 }
@@ -1176,11 +931,14 @@ static const struct {
     {"export", &SLOW.export}, {"options", &SLOW.options}, {"plain_numbers", &SLOW.plain_numbers},
     {"node", &SLOW.node}, {"note", &SLOW.note}, {"caller", &SLOW.caller},
     {"constant", &SLOW.constant}, {"inside", &SLOW.inside}, {"simple", &SLOW.simple},
-    {"adopted", &SLOW.adopted},
+    {"adopted", &SLOW.adopted}, {"storage", &SLOW.storage}, {"layout", &SLOW.layout},
+    {"tickets", &SLOW.tickets}, {"scalar", &SLOW.scalar}, {"leaf_op", &SLOW.leaf_op},
+    {"full_op", &SLOW.full_op}, {"view_op", &SLOW.view_op}, {"update_op", &SLOW.update_op},
+    {"acquire", &SLOW.acquire}, {"release", &SLOW.release}, {"tracing", &SLOW.tracing},
+    {"constants", &SLOW.constants},
 };
 
-/* Where a slot of a Python class lies; -1 if it is none. */
-static Py_ssize_t offset_of(PyObject *type, const char *name)
+Py_ssize_t slot_offset(PyObject *type, const char *name)
 {
     PyObject *found = PyObject_GetAttrString(type, name);
     Py_ssize_t offset = -1;
@@ -1191,31 +949,6 @@ static Py_ssize_t offset_of(PyObject *type, const char *name)
     Py_XDECREF(found);
     PyErr_Clear();
     return offset;
-}
-
-static void look_at_nodes(void)
-{
-    static const char *const names[] = {
-        "op", "src", "arg", "shape", "dtype", "perm", "where", "value", "resident",
-    };
-    Py_ssize_t *const places[] = {
-        &in_node.op, &in_node.src, &in_node.arg, &in_node.shape, &in_node.dtype, &in_node.perm,
-        &in_node.where, &in_node.value, &in_node.resident,
-    };
-    int known = PyType_Check(SLOW.node), count = sizeof(names) / sizeof(*names);
-    for (int at = 0; known && at < count; at++) {
-        *places[at] = offset_of(SLOW.node, names[at]);
-        known = *places[at] >= 0;
-    }
-    if (!known) {
-        in_node.op = -1;
-        return;
-    }
-    PyObject *slots = PyObject_GetAttrString(SLOW.node, "__slots__"); /* and `__weakref__` */
-    in_node.whole = slots != NULL && PySequence_Size(slots) == count + 1 &&
-                    ((PyTypeObject *)SLOW.node)->tp_base == &PyBaseObject_Type;
-    Py_XDECREF(slots);
-    PyErr_Clear();
 }
 
 PyObject *array_bind(PyObject *module, PyObject *args)
@@ -1229,14 +962,21 @@ PyObject *array_bind(PyObject *module, PyObject *args)
         SLOW.plain = PyObject_IsTrue(value);
         Py_RETURN_NONE;
     }
+    if (strcmp(name, "origin") == 0) {
+        SLOW.origin = PyLong_AsVoidPtr(value);
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
     for (size_t at = 0; at < sizeof(PLACES) / sizeof(*PLACES); at++) {
         if (strcmp(PLACES[at].name, name) == 0) {
             Py_XSETREF(*PLACES[at].place, Py_NewRef(value));
             if (value == SLOW.node) {
-                look_at_nodes();
+                recorded_look_at_nodes();
+            }
+            if (value == SLOW.storage) {
+                recorded_look_at_storages();
             }
             if (value == SLOW.options) {
-                limit_offset = offset_of((PyObject *)Py_TYPE(value), "eager_below");
+                limit_offset = slot_offset((PyObject *)Py_TYPE(value), "eager_below");
                 if (limit_offset < 0) {
                     PyErr_SetString(PyExc_TypeError, "bind: options without a slot `eager_below`");
                     return NULL;
@@ -1251,12 +991,8 @@ PyObject *array_bind(PyObject *module, PyObject *args)
 
 int array_ready(PyObject *module)
 {
-    name_package = PyUnicode_InternFromString("__package__");
-    name_out = PyUnicode_InternFromString("out");
-    name_ins = PyUnicode_InternFromString("ins");
-    in_node.op = -1;
     PyObject *numpy = PyImport_ImportModule("numpy");
-    if (name_package == NULL || name_out == NULL || name_ins == NULL || numpy == NULL) {
+    if (numpy == NULL || recorded_ready() < 0) {
         return -1;
     }
     for (int at = 0; at < OPERATORS; at++) {

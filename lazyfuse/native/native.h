@@ -124,13 +124,35 @@ typedef struct {
     PyObject *transposed, *wrap, *from_numpy, *export, *options, *plain_numbers;
     PyObject *simple, *adopted;
     PyObject *node, *note, *caller, *constant, *inside;
+    PyObject *storage, *layout, *tickets, *scalar; /* classes, and an iterator over numbers */
+    PyObject *leaf_op, *full_op, *view_op, *update_op;
+    PyObject *constants; /* nodes of numbers: beside.py */
+    PyObject *acquire, *release, *tracing; /* of the evaluation's lock; names of tracing.py */
+    void *origin; /* where ghosts begin */
     int plain; /* whether NumPy's floating-point error state is its default */
 } Bindings;
 
 extern Bindings SLOW;
 
-/* The operation as recorded before, on plain recorded arrays; NULL without an exception: not so. */
+/* Where a slot of a Python class lies; -1 if it is none. */
+Py_ssize_t slot_offset(PyObject *type, const char *name);
+
+/* ------------------------------------------------------------------------------------- recorded */
+
+int recorded_ready(void);
+void recorded_look_at_nodes(void);
+void recorded_look_at_storages(void);
+/* A node's shape or dtype, borrowed; NULL for anything else. */
+PyObject *node_slot(PyObject *node, int shape);
+/* The operation as recorded before, on recorded arrays; NULL without an exception: not so. */
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped);
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
+/* The same in place, or with `out`: 1, 0 where this is not the way, -1 with an exception. */
+int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other);
+int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out);
+/* The part that a basic key names; NULL without an exception: not for this way. */
+PyObject *recorded_view(Core *self, PyObject *key);
+/* A part becomes `value`: 1, 0 where this is not the way, -1 with an exception. */
+int recorded_write(Core *self, PyObject *key, PyObject *value);
 
 #endif

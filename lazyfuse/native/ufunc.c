@@ -69,11 +69,17 @@ static int is_small(PyObject *x)
     return IS_DIRECT(x) && (!IS_THIN(x) || PyArray_SIZE((PyArrayObject *)SMALL(x)) < eager_below());
 }
 
+/* Whether a call was recorded before: then its loops are known. */
+static int is_known(UfuncCore *self)
+{
+    return self->rows != NULL && PyTuple_CheckExact(self->rows) && self->known != NULL &&
+           PyDict_GET_SIZE(self->known) > 0;
+}
+
 static PyObject *of_one(UfuncCore *self, PyObject *x)
 {
     if (IS_ARRAY(x)) {
-        if (SMALL(x) == Py_None && self->rows != NULL && PyTuple_CheckExact(self->rows) &&
-            self->known != NULL && PyDict_GET_SIZE(self->known) > 0) {
+        if (SMALL(x) == Py_None && is_known(self)) {
             return recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
         }
         if (!is_small(x)) {
@@ -101,8 +107,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     for (int k = 0; k < 2; k++) {
         if (IS_ARRAY(given[k])) {
             if (k == 0 && SMALL(left) == Py_None) {
-                if (self->rows == NULL || !PyTuple_CheckExact(self->rows) || self->known == NULL ||
-                    PyDict_GET_SIZE(self->known) == 0) {
+                if (!is_known(self)) {
                     return NULL;
                 }
                 return recorded_binary(
@@ -206,10 +211,17 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
     }
     else if (
         PyTuple_GET_SIZE(names) == 1 && count == nin && (nin == 1 || nin == 2) &&
-        IS_ARRAY(args[count]) && IS_DIRECT(args[count]) && self->nout != NULL &&
+        IS_ARRAY(args[count]) && self->nout != NULL &&
         PyLong_Check(self->nout) && PyLong_AsLong(self->nout) == 1 &&
         PyUnicode_Compare(PyTuple_GET_ITEM(names, 0), name_out) == 0) {
-        int done = into(self, args[0], count == 1 ? NULL : args[1], args[count]);
+        int done = 0;
+        if (IS_DIRECT(args[count])) {
+            done = into(self, args[0], count == 1 ? NULL : args[1], args[count]);
+        }
+        else if (is_known(self)) {
+            done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)count,
+                                 (Core *)args[count]);
+        }
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(args[count]);
         }

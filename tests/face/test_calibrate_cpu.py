@@ -37,6 +37,7 @@ def times(**changes: Any) -> dict[str, Any]:
         "launch": 2e-6,
         "rates": [],
         "copy": 0.0,
+        "work": 0.0,
     }
     return found | changes
 
@@ -97,8 +98,8 @@ def test_the_file_comes_back_and_damage_is_nothing(file: File) -> None:
     for damage in (
         b"{",
         b"[]",
-        b'{"version": 1}',
-        b'{"version": 1, "rounds": 1, "alone": {"a": 1}}',
+        b'{"version": 2}',
+        b'{"version": 2, "rounds": 1, "alone": {"a": 1}}',
     ):
         file.disk.put(file.name, damage)
         assert file.read() == {}

@@ -31,12 +31,6 @@ def values(dtype: str, *, finite: bool = False) -> Any:
     return (np.abs(found) if dtype[0] == "u" else found).astype(dtype)
 
 
-@pytest.fixture(params=(1, 4))
-def threads(request: pytest.FixtureRequest) -> Any:
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
-
-
 RANGES = (
     (0, 4), (0.1, 0.7), (-50.5, 51), (3, 3), (4, 1), (0, np.nan), (-1e300, 1e300),
     (np.float64(0.1), np.float64(9.3)), (np.float32(0.1), np.float32(9.3)),

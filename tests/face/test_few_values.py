@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from lazyfuse import config
 from tests.face.compare import both
 
 COUNT = 60_007
 
 
-@pytest.fixture(params=(1, 4), autouse=True)
-def threads(request: pytest.FixtureRequest) -> Any:
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
+pytestmark = pytest.mark.usefixtures("threads")
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])

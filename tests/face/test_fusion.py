@@ -285,7 +285,7 @@ def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(
     )
     assert done.stdout.split("\n")[:3] == [
         "100000.0",
-        "['buffers', 'plans', 'programs']",
+        "['buffers', 'plans', 'programs', 'tables']",
         "True",
     ], done.stderr
 

@@ -19,12 +19,6 @@ def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathers, "_WORTH", 1)
 
 
-@pytest.fixture(params=(1, 4))
-def threads(request: pytest.FixtureRequest) -> Any:
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
-
-
 def values(dtype: str, size: int) -> Any:
     found: Any = np.random.default_rng(6).standard_normal(size) * 100
     return (np.abs(found) if dtype[0] == "u" else found).astype(dtype)

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, hardware, report
+from lazyfuse import hardware, report
 from tests.face.compare import both
 
 COUNT = 40_011
 
 
-@pytest.fixture(params=(1, 4), autouse=True)
-def threads(request: pytest.FixtureRequest) -> Any:
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
+pytestmark = pytest.mark.usefixtures("threads")
 
 
 def _points(dtype: str = "f8") -> Any:

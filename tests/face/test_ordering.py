@@ -16,12 +16,6 @@ KINDS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-@pytest.fixture(params=(1, 4))
-def threads(request: pytest.FixtureRequest) -> Any:
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
-
-
 def row(dtype: str, special: str) -> Any:
     """Distinct elements, and among them what `special` says."""
     rng = np.random.default_rng(4)

@@ -26,12 +26,6 @@ def values(dtype: str, shape: tuple[int, ...], special: str = "") -> Any:
     return (np.abs(found) if dtype[0] == "u" else found).astype(dtype)
 
 
-@pytest.fixture(params=(1, 4))
-def threads(request: pytest.FixtureRequest) -> Any:
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
-
-
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?", "c16"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_along_every_axis(dtype: str, shape: tuple[int, ...], threads: int) -> None:

@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, gathers
+from lazyfuse import gathers
 from tests.face.compare import both
 
 COUNT = 40_013
 
 
-@pytest.fixture(params=(1, 4), autouse=True)
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def _by_routines(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathers, "_WORTH", 1)
-    with config.options(threads=request.param, threads_above=0):
-        yield request.param
 
 
 def values(dtype: str, size: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from typing import Any
 
@@ -231,3 +232,27 @@ def test_windows_of_memory_in_a_run_that_is_repeated(rows: int, axis: int) -> No
             mine = lf.array(x)
             for found, wanted in zip(run(lf, mine), run(np, x), strict=True):
                 equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+def test_what_one_operation_makes_of_small_arrays_is_made_twice(dtype: str) -> None:
+    """Differences of all pairs: their squares are added up, and they are used once more."""
+    places = drawn(dtype, (3, 90), 4)
+    places[~np.isfinite(places)] = 1
+
+    def run(xp: Any, x: Any) -> Any:
+        difference = x[:, None, :] - x[:, :, None]
+        squared = (difference * difference).sum(axis=0) + 1
+        return (difference * squared).sum(axis=2), difference, difference.max(axis=0)
+
+    for values in (places, places * 2, places[:, ::-1].copy()):
+        check(run, values)
+    x = lf.array(places)
+    with config.options(eager_below=0):
+        x = x * 1
+        difference = x[:, None, :] - x[:, :, None]
+        squared = (difference * difference).sum(axis=0) + 1
+        total = (difference * squared).sum(axis=2)
+        text = str(lf.explain(total))
+    assert "over [90, 90]" in text
+    assert not re.search(r"add.reduce -> \w+\[90, 90\]", text)  # it is written out

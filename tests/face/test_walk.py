@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 import lazyfuse as lf
 from lazyfuse import composite, config, evaluate, flush
 from lazyfuse.codegen import linearize, ops
-from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.devices import prepared_launch
 from tests.codegen.random_graphs import random_graph
 
@@ -157,7 +158,8 @@ class Twins:
         self.pendings = [flush.Pending(self.evaluate(at)) for at in range(2)]
         names = vars(flush.warnings), vars(composite)
         second = self.pendings[1]
-        noted = native.notes(second, second.note, ops.UPDATE, *names, flush.ROUNDS, flush.REDUCING)
+        limits = flush.ROUNDS, flush.REDUCING, flush.TOGETHER
+        noted = native.notes(second, second.note, ops.UPDATE, *names, *limits)
         self.calls: list[Callable[[Node], None]] = [self.pendings[0].note, noted]
 
     def evaluate(self, at: int) -> Callable[[Sequence[Node], str], None]:
@@ -226,9 +228,63 @@ def test_an_error_of_the_slow_way_comes_through(native: Any) -> None:
         raise KeyError("refused")
 
     names = vars(flush.warnings), vars(composite)
-    noted = native.notes(twins.pendings[1], refuse, ops.UPDATE, *names, 0, 0)
+    noted = native.notes(twins.pendings[1], refuse, ops.UPDATE, *names, 0, 0, 0)
+    noted(_node((5,), (where := _line())))
     with pytest.raises(KeyError, match="refused"):
-        noted(_node((5,), _line()))
+        noted(_node((5,), where))
+
+
+@pytest.mark.parametrize("size", [3, 600])
+@pytest.mark.parametrize("last", ["add", "reduce:add", "update"])
+def test_notes_of_long_loops_agree(native: Any, size: int, last: str) -> None:
+    twins = Twins(native)
+    kept = []
+    for turn in range(40):
+        lines = [(sys._getframe().f_code, 2 * at) for at in range(4)]
+        for where in lines:
+            node = _node((size, size), where, last if where is lines[-1] else "add")
+            if last == "update" and where is lines[-1]:
+                node.arg = Layout(0, (size - 1, size - 2), (size, 1))
+            kept.append(node)
+            twins.note(node)
+        if turn % 11 == 10:
+            for pending in twins.pendings:
+                pending.settle()
+        del kept[: -2 if turn % 3 else -20]
+    assert twins.runs[0] or size == 3
+
+
+# -------------------------------------------------------------------------------------- frontier
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_frontiers_agree(native: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(seed)
+    leaf = Node(ops.LEAF, (), None, (5,), np.dtype(float), None, None)
+    leaf.value = np.zeros(5)
+    nodes = [leaf]
+    pending = flush.Pending(lambda nodes, reason: None)
+    for _ in range(generator.integers(1, 90)):
+        src = tuple([nodes[at] for at in generator.integers(0, len(nodes), 2)])
+        node = Node(ops.TABLE["add"], src, None, (5,), np.dtype(float), None, None)
+        if generator.random() < 0.2:
+            node.value, node.src = np.zeros(5), ()
+        nodes.append(node)
+        if generator.random() < 0.8:  # an operation in place is not noted
+            pending.nodes.append(weakref.ref(node))
+    node = None  # type: ignore[assignment]
+    for at in generator.integers(1, len(nodes), len(nodes) // 4):
+        nodes[at] = leaf  # others may still read what was there
+    newest = nodes[-1] if seed % 3 else None
+    found = []
+    for way in (None, native):
+        monkeypatch.setattr(flush, "native", way)
+        found.append([id(each) for each in pending.frontier(newest)])
+    assert found[0] == found[1]
+    with pytest.raises(TypeError):
+        native.frontier([1], None)
+    with pytest.raises(TypeError):
+        native.frontier(None, None)
 
 
 # ------------------------------------------------------------------------------------------ rows

@@ -1,0 +1,73 @@
+"""Copies between parts of blocks: by the C module as NumPy makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazyfuse import copies
+from lazyfuse.copies import Part, copy_of
+from lazyfuse.views import address
+
+
+def _part(generator: np.random.Generator, block: Any, shape: tuple[int, ...], root: int) -> Any:
+    """A window of a block with random steps, turned round here and there."""
+    steps = generator.choice([1, 1, 2, -1], len(shape)).tolist()
+    rows = block.reshape((12,) * len(shape))
+    window = rows[tuple([slice(None, None, step) for step in steps])]
+    window = window[tuple([slice(0, length) for length in shape])]
+    if window.shape != shape:
+        window = rows[tuple([slice(0, length) for length in shape])]
+    offset = address(window) - address(block)
+    return window, Part(root, offset, window.shape, window.strides, window.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16", "g"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_parts_are_copied_as_numpy_copies_them(dtype: str, rank: int) -> None:
+    generator = np.random.default_rng(rank)
+    for _ in range(60):
+        shape = tuple(generator.integers(1, 7, rank).tolist())
+        blocks = [(generator.random(12**rank) * 100).astype(dtype) for _ in range(2)]
+        expected = blocks[0].copy()
+        meets = generator.random() < 0.3
+        target, there = _part(generator, blocks[0], shape, 0)
+        source, here = _part(generator, blocks[0 if meets else 1], shape, 0 if meets else 1)
+        if generator.random() < 0.2:
+            source = np.broadcast_to(source[:1], shape)
+            here = Part(here.root, here.offset, shape, source.strides, source.dtype)
+        places = address(target) - address(blocks[0])
+        view = np.ndarray(shape, dtype, expected, places, target.strides)
+        if meets:
+            start = address(source) - address(blocks[0])
+            source = np.ndarray(shape, dtype, expected, start, source.strides)
+        copy = copy_of(there, here)
+        assert copy.how
+        np.copyto(view, source)
+        copy.play([address(each) for each in blocks])
+        assert blocks[0].tobytes() == expected.tobytes()
+
+
+def test_conversions_and_crossing_windows_are_numpys() -> None:
+    block, other = np.arange(20.0), np.arange(20, dtype="f4")
+    whole = Part(0, 0, (20,), (8,), block.dtype)
+    assert not copy_of(whole, Part(1, 0, (20,), (4,), other.dtype)).how
+    windows = Part(0, 0, (9, 3), (8, 8), block.dtype)
+    assert not copy_of(windows, Part(1, 0, (9, 3), (24, 8), block.dtype)).how
+    assert not copy_of(whole, Part(1, 0, (1,), (8,), block.dtype)).how
+    copy_of(whole, Part(1, 0, (20,), (4,), other.dtype)).play([address(block), address(other)])
+    assert block.tolist() == other.tolist()
+
+
+def test_what_is_no_copy_is_refused() -> None:
+    native = copies.native
+    if native is None:
+        pytest.skip("no machine code")
+    for arguments in ((1, 2), (1, 2, "x"), ("a", 2, b"")):
+        with pytest.raises(TypeError):
+            native.copy(*arguments)
+    for how in (b"", b"x" * 16, bytes(8) + (9).to_bytes(8, "little"), bytes(8) + b"\xff" * 8):
+        with pytest.raises(ValueError, match="copy"):
+            native.copy(1, 2, how)

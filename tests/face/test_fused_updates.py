@@ -1,0 +1,242 @@
+"""Updates of a block by its own row and column: one launch, with the values of NumPy."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import operator
+import random
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyfuse
+from lazyfuse import config, fused_updates, programs
+
+COMBINE = {
+    "multiply": operator.mul,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "minimum": None,
+    "maximum": None,
+}
+UPDATE = [operator.iadd, operator.isub, operator.imul]
+OUT = ["minimum", "maximum", "add", "subtract"]
+
+needs_compiler = pytest.mark.skipif(
+    importlib.util.find_spec("numba") is None, reason="numba is not installed"
+)
+
+
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Programs from the first use on, of blocks that tests can afford."""
+    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 1024)
+    before = config.options.compile_after, config.options.eager_below
+    config.options(compile_after=0, eager_below=4096)
+    fused_updates.forget()
+    yield
+    config.options(compile_after=before[0], eager_below=before[1])
+    fused_updates.forget()
+
+
+def _launches() -> int:
+    """Uses of structures whose program is there."""
+    return sum(each.uses for each in fused_updates._known.values() if each.program is not None)
+
+
+def _block(seed: int, dtype: str, rows: int, columns: int) -> Any:
+    generator = np.random.default_rng(seed)
+    if dtype[0] == "f":
+        return generator.normal(size=(rows, columns)).astype(dtype)
+    return generator.integers(-9, 9, (rows, columns)).astype(dtype)
+
+
+def _combined(xp: Any, name: str, left: Any, right: Any) -> Any:
+    function = COMBINE[name]
+    return getattr(xp, name)(left, right) if function is None else function(left, right)
+
+
+@needs_compiler
+def test_elimination_is_fused_though_its_sizes_change() -> None:
+    def program(xp: Any, matrix: Any) -> Any:
+        a = xp.array(matrix)
+        for k in range(40):
+            a[k + 1 :, k] /= a[k, k]
+            a[k + 1 :, k + 1 :] -= a[k + 1 :, k, None] * a[None, k, k + 1 :]
+        return a
+
+    matrix = _block(0, "f8", 150, 150) + 150 * np.eye(150)
+    found = np.asarray(program(lazyfuse, matrix))
+    assert found.tobytes() == program(np, matrix).tobytes()
+    assert len(fused_updates._known) == 1
+    (each,) = fused_updates._known.values()
+    assert each.program is not None
+    assert each.uses <= 2  # asked for once, then simply there
+
+
+@needs_compiler
+def test_a_row_and_a_column_inside_the_part_are_read_as_they_were() -> None:
+    def program(xp: Any, distances: Any) -> Any:
+        d = xp.array(distances)
+        for k in range(0, 120, 7):
+            xp.minimum(d, d[:, k, None] + d[None, k, :], out=d)
+            xp.maximum(d[None, k, :] - d[:, k, None], d, out=d)
+        return d
+
+    distances = _block(1, "f8", 120, 120)
+    found = np.asarray(program(lazyfuse, distances))
+    assert found.tobytes() == program(np, distances).tobytes()
+    assert len(fused_updates._known) == 2
+
+
+@needs_compiler
+def test_large_blocks_are_shared_out_among_threads() -> None:
+    matrix = _block(2, "f8", 300, 500)
+    config_before = config.options.eager_below
+    config.options(eager_below=32768)
+    try:
+        for name in ("a", "b", "c"):
+            with lazyfuse.options(threads=1 if name == "b" else 2):
+                ours = lazyfuse.array(matrix)
+                ours -= ours[:, 3, None] * ours[None, 5, :]
+                ours[1:, 2:] += ours[1:, 3, None] * ours[None, 5, 2:]
+            theirs = matrix.copy()
+            theirs -= theirs[:, 3, None] * theirs[None, 5, :]
+            theirs[1:, 2:] += theirs[1:, 3, None] * theirs[None, 5, 2:]
+            assert np.asarray(ours).tobytes() == theirs.tobytes()
+    finally:
+        config.options(eager_below=config_before)
+
+
+def _program(xp: Any, seed: int, met: list[Any]) -> Any:
+    """The same few statements several times over, with other parts and values each time."""
+    pick = random.Random(seed)
+    dtype = pick.choice(["f8", "f8", "f4", "i8", "i4"])
+    rows, columns = pick.choice([(90, 90), (64, 100), (130, 71)])
+    a = xp.array(_block(seed, dtype, rows, columns))
+    if pick.random() < 0.2:
+        a = xp.array(_block(seed, dtype, columns, rows)).T
+    shape = tuple(a.shape)
+    statements = [
+        (pick.choice(list(COMBINE)), pick.random(), pick.choice([0, 0, 1, 3])) for _ in "ab"
+    ]
+    held: list[Any] = []
+    for _ in range(pick.randint(3, 6)):
+        for name, way, start in statements:
+            top, left = (pick.randint(0, 4) for _ in "ab") if start else (0, 0)
+            k, m = pick.randrange(min(shape)), pick.randrange(min(shape))
+            whole = not start
+            part = a if whole else a[top:, left:]
+            column, row = a[top:, k, None], a[None, m, left:]
+            if way < 0.1:
+                column = column[::-1]
+            product = _combined(xp, name, column, row)
+            if way < 0.15 and dtype[0] == "f":
+                product = 0.5 * product - row
+            if 0.4 < way < 0.5:
+                held.append(product)
+            if way < 0.6:
+                which = UPDATE[int(way * 10) % 3]
+                if whole:
+                    a = which(a, product)
+                else:
+                    a[top:, left:] = which(part, product)
+            elif way < 0.9:
+                operands = (part, product) if way < 0.8 else (product, part)
+                getattr(xp, OUT[int(way * 100) % 4])(*operands, out=part)
+            else:
+                met.append(xp.where(product > part, product, part).sum(axis=0) > 0)
+        if pick.random() < 0.2:
+            met.append(a[0].copy())
+    return [a, *held]
+
+
+@pytest.mark.parametrize("first", range(0, 48, 6))
+def test_random_updates(first: int) -> None:
+    for seed in range(first, first + 6):
+        found, expected = [], []
+        with warnings.catch_warnings(record=True) as ours:
+            warnings.simplefilter("always")
+            found += _program(lazyfuse, seed, found)
+            values = [np.asarray(each) for each in found]
+        with warnings.catch_warnings(record=True) as theirs:
+            warnings.simplefilter("always")
+            expected += _program(np, seed, expected)
+        for mine, wanted in zip(values, expected, strict=True):
+            assert (mine.shape, mine.dtype) == (wanted.shape, wanted.dtype), seed
+            assert mine.tobytes() == wanted.tobytes(), seed
+        assert {str(each.message) for each in ours} == {str(each.message) for each in theirs}, seed
+
+
+def test_a_product_that_is_kept_has_the_values_from_before_the_update() -> None:
+    matrix = _block(3, "f8", 80, 80)
+    a = lazyfuse.array(matrix)
+    for _ in range(3):
+        before = np.asarray(a).copy()
+        a = lazyfuse.array(before)
+        product = a[:, 2, None] * a[None, 2, :]
+        a -= product
+        assert np.asarray(product).tobytes() == (before[:, 2, None] * before[None, 2, :]).tobytes()
+        assert (
+            np.asarray(a).tobytes() == (before - before[:, 2, None] * before[None, 2, :]).tobytes()
+        )
+        a = lazyfuse.array(np.asarray(a) % 3)
+
+
+@pytest.mark.parametrize("value", [1e200, np.inf, np.nan])
+@pytest.mark.parametrize("turns", [1, 4])
+def test_conditions_are_told_once_with_numpy_s_words(value: float, turns: int) -> None:
+    matrix = _block(4, "f8", 80, 80)
+    matrix[5, 5] = value
+
+    def program(xp: Any) -> list[str]:
+        a = xp.array(matrix)
+        told: list[str] = []
+        for k in itertools.chain(range(turns), [5]):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                product = a[:, k, None] * a[None, k, :]
+                a -= product
+                np.asarray(product)
+            told += [str(each.message) for each in caught]
+        return told
+
+    assert program(lazyfuse) == program(np)
+
+
+def test_memory_that_others_see_is_left_to_numpy() -> None:
+    matrix = _block(5, "f8", 80, 80)
+    for _ in range(3):
+        a = lazyfuse.array(matrix)
+        seen = np.asarray(a)
+        a -= a[:, 2, None] * a[None, 2, :]
+        assert seen.tobytes() == np.asarray(a).tobytes()
+        assert seen.tobytes() == (matrix - matrix[:, 2, None] * matrix[None, 2, :]).tobytes()
+
+
+def test_what_waits_for_the_old_values_gets_them() -> None:
+    matrix = _block(6, "f8", 80, 80)
+    for _ in range(3):
+        a = lazyfuse.array(matrix)
+        later = a * 2.0 + 1.0
+        a -= a[:, 2, None] * a[None, 2, :]
+        assert np.asarray(later).tobytes() == (matrix * 2.0 + 1.0).tobytes()
+        assert (
+            np.asarray(a).tobytes() == (matrix - matrix[:, 2, None] * matrix[None, 2, :]).tobytes()
+        )
+
+
+def test_fusion_off_and_error_states_that_raise() -> None:
+    matrix = _block(7, "f8", 80, 80) * 1e200
+    with lazyfuse.options(fusion=False):
+        a = lazyfuse.array(_block(7, "f8", 80, 80))
+        a -= a[:, 2, None] * a[None, 2, :]
+        assert not fused_updates._known
+    a = lazyfuse.array(matrix)
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="multiply"):
+        a -= a[:, 2, None] * a[None, 2, :]
+    assert np.asarray(a).tobytes() == matrix.tobytes()
