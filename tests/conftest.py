@@ -1,5 +1,6 @@
 """For every test: costs that a developer has measured on this machine must not choose devices,
-and programs are compiled when they are wanted, not when a worker process gets round to it.
+programs are compiled when they are wanted, not when a worker process gets round to it, and a test
+that leaves global state behind fails (`global_state.py`).
 
 An OpenCL runtime that builds nothing on this machine (PoCL 3.0 refuses CPUs that its LLVM does not
 know) counts as none: tests that need one are skipped, as they are without pyopencl.
@@ -11,7 +12,10 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("LAZYFUSE_OFFLOAD", "off")
 os.environ.setdefault("LAZYFUSE_COMPILE_AHEAD", "off")
@@ -42,6 +46,33 @@ def _builds_opencl() -> bool:
 
 if not _builds_opencl():
     sys.modules["pyopencl"] = None  # type: ignore[assignment]  # importing it fails from now on
+
+from lazyfuse import config  # noqa: E402  # reads the environment when it is imported
+from tests import global_state  # noqa: E402
+
+
+@pytest.fixture(params=(1, 4))
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A test that asks for it runs on one thread, and on four however little there is to do."""
+    with config.options(threads=request.param, threads_above=0):
+        yield request.param
+
+
+@pytest.fixture(autouse=True)
+def leaves_global_state_alone() -> Iterator[None]:
+    """Name the test that changes what other tests find."""
+    before = global_state.snapshot()
+    yield
+    found = global_state.changes(before)
+    if found:
+        pytest.fail("left behind: " + "; ".join(found), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Tests are programs: the filters that pytest set for them are the usual ones."""
+    with global_state.usual_filters():
+        return (yield)
 
 
 def pytest_report_header() -> str:

@@ -95,6 +95,8 @@ def index(grammar: Grammar, shape: tuple[int, ...], wild: float = 0.03) -> str:
 
 def a_slice(grammar: Grammar, length: int) -> str:
     rng = grammar.rng
+    if rng.random() < 0.1:  # elsewhere each time that it comes round
+        return f"k:{max(length - 3, 0)} + k"
     step = rng.choice(("", "", ":1", ":2", ":-1", ":-1", ":-2", ":3"))
     ends = [str(rng.randint(-length - 1, length + 1)) if rng.random() < 0.5 else "" for _ in "01"]
     if rng.random() < 0.4:  # the usual ones of stencils

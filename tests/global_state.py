@@ -1,0 +1,85 @@
+"""What a test must leave as it found it: options, error state, printing, listeners, threads.
+
+`snapshot()` takes it in some microseconds; `changes(before)` says in words what is different now.
+Imported by conftest.py; holds no test.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import composite, config, evaluate, hardware, tracing
+
+_error_state: Any = sys.modules["lazyfuse.errstate"]  # the package's name is NumPy's class
+_OPTIONS = [row.name for row in config.rows()]
+_values = attrgetter(*_OPTIONS)
+
+
+def snapshot() -> dict[str, Any]:
+    """Global state by name."""
+    _error_state.is_plain()  # `numpy.errstate` ends unheard: asked again now
+    return {
+        "options": _values(config.options),
+        "error state": np.geterr(),
+        "error call": np.geterrcall(),
+        "error states entered": list(_error_state._entered),
+        "error state believed plain": _error_state.plain,
+        "buffer size": np.getbufsize(),
+        "print options": np.get_printoptions(),
+        "listeners": tracing.listeners,
+        "composite calls": composite.depth,
+        "device of the context": hardware._within.get(),
+        "folder": os.getcwd(),
+        "environment": {
+            k: v for k, v in os.environ.items() if k.startswith(("LAZYFUSE", "PYOPENCL"))
+        },
+        "switch interval": sys.getswitchinterval(),
+        "recursion limit": sys.getrecursionlimit(),
+        "garbage collection": gc.isenabled(),
+        "import path": list(sys.path),
+        "threads that hold the process": [
+            each.name for each in threading.enumerate() if not each.daemon
+        ],
+    }
+
+
+def changes(before: dict[str, Any]) -> list[str]:
+    """What is no longer as it was."""
+    after = snapshot()
+    found = []
+    for name, was in before.items():
+        now = after[name]
+        if now == was:
+            continue
+        if name == "options":
+            pairs = zip(_OPTIONS, was, now, strict=True)
+            found += [f"option {key}: {old!r} -> {new!r}" for key, old, new in pairs if old != new]
+        else:
+            found.append(f"{name}: {was!r} -> {now!r}")
+    return found
+
+
+@contextmanager
+def usual_filters() -> Iterator[None]:
+    """The filters of warnings of this moment count as the usual ones of the program.
+
+    pytest gives every test filters of its own, and lazyfuse would mark each recorded operation with
+    them, which programs outside pytest have no need of: the shorter ways would never be tested.
+    """
+    pending = evaluate._recorded
+    before = pending.filters
+    pending.filters = warnings.filters
+    try:
+        yield
+    finally:
+        pending.filters = before

@@ -1,0 +1,162 @@
+"""Structures that come round again with other values, slices, numbers and sizes: NumPy's bits.
+
+The suite runs some hundred programs of `turns`, the same ones each time. `LAZYFUSE_TURNS` runs that
+many in each mode, from `LAZYFUSE_TURNS_SEED` on:
+
+    LAZYFUSE_TURNS=5000 LAZYFUSE_TURNS_SEED=100000 python -m pytest tests/programs/test_turns.py
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lazyfuse import config, flush, programs, tracing
+from tests.programs.deep import difference, reduced
+from tests.programs.turns import LARGE, MIDDLE, SMALL, Turns
+
+COUNT = int(os.environ.get("LAZYFUSE_TURNS", "0"))
+SEED = int(os.environ.get("LAZYFUSE_TURNS_SEED", "0"))
+pytestmark = pytest.mark.timeout(900 + COUNT)
+
+RECORDED: dict[str, Any] = {"eager_below": 0}
+THREADS: dict[str, Any] = {"eager_below": 0, "threads": 2, "threads_above": 1}
+SMALL_LIMITS: dict[str, Any] = {
+    "plan_limit": 1, "ready_limit": 1, "program_limit": 1, "pool_limit": 0, "flush_nodes": 7,
+}  # fmt: skip
+WITHOUT: dict[str, Any] = {
+    "pipelining": False, "deferred_sizes": False, "routines": False, "native_threads": False,
+}  # fmt: skip
+
+# sizes from which a way of doing things is worth it: here it is taken at once
+WORTH: dict[str, dict[str, int]] = {
+    "compaction": {"FEW": 1},
+    "counting": {"_WORTH": 1},
+    "deferred": {"WORTH": 1},
+    "evaluate": {"DIRECT_NODES": 0, "DIRECT_ELEMENTS": 0, "LONE_ELEMENTS": 0, "HEAVY_ELEMENTS": 0},
+    "fused_updates": {"SHORTEST": 2},
+    "gathers": {"_FEWEST": 1, "_WORTH": 1},
+    "remaking": {"LARGE": 4, "SMALLER": 1},
+    "replacing": {"SWAP_BYTES": 0},
+    "routines": {"FEWEST": 1},
+    "siblings": {"LARGE": 16},
+    "tiles": {"SHORTEST": 1},
+}
+
+
+def explore(count: int, sizes: Sequence[int] = SMALL, **options: Any) -> None:
+    """Run programs; fail with the first that differs, reduced."""
+    count = COUNT or count
+    with config.options(**options):
+        for seed in range(SEED, SEED + count):
+            program = Turns(seed, sizes).program()
+            what = difference(program)
+            if what:
+                small = reduced(program)
+                pytest.fail(
+                    f"seed {seed}: {difference(small) or what}\n{options}\n{small}", pytrace=False
+                )
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run for every turn of a loop, however small."""
+    monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code from the first use on."""
+    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+
+
+@pytest.fixture
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every way of doing things is worth it for small arrays, too."""
+    for module, limits in WORTH.items():
+        for name, value in limits.items():
+            monkeypatch.setattr(importlib.import_module(f"lazyfuse.{module}"), name, value)
+
+
+def test_recorded_A6() -> None:
+    explore(30, **RECORDED)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_run_for_every_turn_A6() -> None:
+    explore(30, **RECORDED)
+
+
+@pytest.mark.usefixtures("often")
+def test_two_threads_A6() -> None:
+    explore(15, MIDDLE, **THREADS)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_compiled_at_once_A6() -> None:
+    explore(2, MIDDLE, compile_after=0, **THREADS)
+
+
+@pytest.mark.usefixtures("often", "compiled")
+def test_compiled_at_once_in_turns_A6() -> None:
+    explore(2, compile_after=0, **RECORDED)
+
+
+@pytest.mark.usefixtures("often")
+def test_mixed_with_arrays_at_once_A6() -> None:
+    explore(15, MIDDLE, eager_below=1000)
+
+
+def test_large_A6() -> None:
+    explore(2, LARGE)
+
+
+def test_small_A6() -> None:
+    explore(20)
+
+
+def test_without_fusion_A6() -> None:
+    explore(10, fusion=False, **RECORDED)
+
+
+def test_validated_A6() -> None:
+    explore(8, validate=True, **RECORDED)
+
+
+@pytest.mark.usefixtures("often")
+def test_nothing_kept_ready_A6() -> None:
+    explore(10, prepared=False, **RECORDED)
+
+
+@pytest.mark.usefixtures("often")
+def test_little_kept_A6() -> None:
+    explore(10, **SMALL_LIMITS, **RECORDED)
+
+
+def test_without_tiles_selections_routines_A6() -> None:
+    explore(10, **WITHOUT, **THREADS)
+
+
+def test_while_somebody_listens_A6() -> None:
+    with tracing.collect() as told:
+        explore(8, **RECORDED)
+        assert told
+
+
+@pytest.mark.usefixtures("early")
+def test_everything_is_worth_it_A6() -> None:
+    explore(12, MIDDLE, **THREADS)
+
+
+@pytest.mark.usefixtures("early")
+def test_everything_is_worth_it_in_middling_arrays_A6() -> None:
+    explore(15, MIDDLE, eager_below=150)
+
+
+@pytest.mark.usefixtures("often")
+def test_middling_arrays_A6() -> None:
+    explore(15, MIDDLE, eager_below=150)
