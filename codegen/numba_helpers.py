@@ -248,7 +248,7 @@ def remainder_f8(a, b):
         return remainder
     if remainder == 0:
         return np.copysign(float64(0.0), b)
-    if (b < 0) != (remainder < 0):
+    if (bits_f8(b) ^ bits_f8(remainder)) < 0:  # in bits: "<" raises "invalid" for NaN in vectors
         return remainder + b
     return remainder
 

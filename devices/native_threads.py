@@ -2,9 +2,9 @@
 
 A helper is a Python thread that enters machine code once and stays there: it looks for a job for
 some ten microseconds, looks on for a tenth of a millisecond in which it lets others have the core
-first, then sleeps on a futex. Waking it costs the caller one system call and the job some fifty
-microseconds, or nothing while it still looks; a Python thread would have to be woken twice, for the
-queue and for the lock.
+first, then sleeps on a futex: at once where threads of another library are about to work. Waking it
+costs the caller one system call and the job some fifty microseconds, or nothing while it still
+looks; a Python thread would have to be woken twice, for the queue and for the lock.
 
 Owns the two loops ("share" for the caller, "help" for the helpers), the words through which they
 meet, and the threads. Linux on x86-64 and AArch64 only: elsewhere `run` says no, and threads.py
@@ -47,7 +47,7 @@ SPINS = 3000
 YIELDS = 400
 
 # Shared words, each on a cache line of its own.
-_SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _WORDS = range(0, 64, 8)
+_SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _WORDS = range(0, 72, 8)
 
 # One job at a time. A helper says that it is there (active), then takes a ticket; the caller takes
 # the tickets back, then waits until nobody is there: whoever had a ticket is waited for, whoever
@@ -124,6 +124,7 @@ start:
   %active = getelementptr i64, ptr %shared, i64 {_ACTIVE}
   %sleepers = getelementptr i64, ptr %shared, i64 {_SLEEPERS}
   %quit = getelementptr i64, ptr %shared, i64 {_QUIT}
+  %rest = getelementptr i64, ptr %shared, i64 {_REST}
   %j0 = getelementptr i64, ptr %shared, i64 {_JOB}
   %j1 = getelementptr i64, ptr %shared, i64 {_JOB + 1}
   %j2 = getelementptr i64, ptr %shared, i64 {_JOB + 2}
@@ -169,6 +170,10 @@ changed:
   %stay = icmp eq i64 %leaving, 0
   br i1 %stay, label %try, label %out
 still:
+  %told = load atomic i32, ptr %rest seq_cst, align 8
+  %resting = icmp eq i32 %told, %seen
+  br i1 %resting, label %sleep, label %awake
+awake:
   %patient = icmp slt i64 %turn, %spins
   br i1 %patient, label %again, label %enough
 again:
@@ -213,6 +218,9 @@ class _Crew:
         self.words = memory[skip : skip + _WORDS]
         self.address = start + 8 * skip
         self.sleepers = ctypes.c_int64.from_address(self.address + 8 * _SLEEPERS)
+        self.sequence = ctypes.c_int32.from_address(self.address)
+        self.resting = ctypes.c_int32.from_address(self.address + 8 * _REST)
+        self.resting.value = -1
         self.loaded = loaded
         self.share = _Share(loaded[0].address)
         self.help = _Help(loaded[1].address)
@@ -275,6 +283,12 @@ class NativeThreads:
         if crew is not None and crew.sleepers.value < crew.size:
             return True
         return follows and self._wanted and not self._failed
+
+    def rest(self) -> None:
+        """Let helpers sleep at once where they wait for a job: others are to have their cores."""
+        crew = self._crew
+        if crew is not None:
+            crew.resting.value = crew.sequence.value
 
     def run(self, loop: int, arguments: tuple[Any, ...], helpers: int) -> bool:
         """`loop(*arguments, 0)` here and in up to `helpers` helpers; False: not possible here.

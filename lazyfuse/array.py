@@ -353,9 +353,12 @@ def is_part_of_number(x: ndarray) -> bool:
 
 def part_of(x: ndarray, node: Node) -> Node:
     """The parts that `x` looks at of complex numbers."""
-    second = address(x._view) - ORIGIN & x._view.itemsize
-    op = ops.TABLE["imag" if second else "real"]
-    loop = dtypes.resolve(op, (node.dtype,))
+    second = bool(address(x._view) - ORIGIN & x._view.itemsize)
+    found = core.PIECES.get((node.dtype, second))
+    if found is None:
+        row = ops.TABLE["imag" if second else "real"]
+        found = core.PIECES[node.dtype, second] = row, dtypes.resolve(row, (node.dtype,))
+    op, loop = found
     return Node(op, (node,), loop, node.shape, loop.out, node.perm, caller())
 
 

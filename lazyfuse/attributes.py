@@ -28,7 +28,7 @@ from lazyfuse.array import (
     wrap_shared,
     writable,
 )
-from lazyfuse.core import SLOW
+from lazyfuse.core import COMPILED, NATIVE, SLOW
 from lazyfuse.operators import dtype_of, real_operand, shape_of
 from lazyfuse.quick_geometry import get_dtype, get_ndim, get_shape, get_size, get_transposed
 from lazyfuse.views import ORIGIN, Array
@@ -287,6 +287,11 @@ def _get_imag(self: ndarray) -> Any:
     return _part(self, "imag")
 
 
+SLOW.real, SLOW.imag = _get_real, _get_imag
+_quick_real = NATIVE.get_real if COMPILED else _get_real
+_quick_imag = NATIVE.get_imag if COMPILED else _get_imag
+
+
 def _part(self: ndarray, name: str) -> Any:
     view = base_view(self)
     if self._small is not None:
@@ -379,11 +384,11 @@ PROPERTIES: dict[str, property] = {
     "dtype": property(get_dtype, _set_dtype),
     "flags": property(lambda self: Flags(self) if settle(self) is None else self._small.flags),
     "flat": property(_get_flat, _set_flat),
-    "imag": property(_get_imag, _set_imag),
+    "imag": property(_quick_imag, _set_imag),
     "itemsize": property(lambda self: get_dtype(self).itemsize),
     "nbytes": property(lambda self: geometry(self).nbytes),
     "ndim": property(get_ndim),
-    "real": property(_get_real, _set_real),
+    "real": property(_quick_real, _set_real),
     "shape": property(get_shape, _set_shape),
     "size": property(get_size),
     "strides": property(_get_strides, _set_strides),

@@ -42,14 +42,17 @@ class Bindings:
         "export",
         "geometry",
         "get_item",
+        "imag",
         "length",
         "matmul",
         "plain",
         "power",
+        "real",
         "scalar",
         "set_item",
         "shape",
         "transposed",
+        "value_node",
         "wrap",
     )
 
@@ -66,6 +69,9 @@ class Bindings:
         self.dtype: Any = None
         self.export: Any = None
         self.geometry: Any = None
+        self.imag: Any = None
+        self.real: Any = None
+        self.value_node: Any = None  # what is assigned, as a node
         self.shape: Any = None
         self.transposed: Any = None
         self.wrap: Any = None
@@ -147,6 +153,12 @@ def alone(node: Any) -> Any:
     return x
 
 
+LOOPS: Final[dict[Any, Any]] = {}
+"""Loops met before, by row and what stands for the operands (recording.py); None: there is none."""
+
+PIECES: Final[dict[Any, tuple[Any, Any]]] = {}
+"""Row and loop that give the real (imaginary: True) parts, by dtype and side, met before."""
+
 new: Any = object.__new__
 ARRAY_SLOTS: tuple[str, ...] = ("__weakref__",)
 """The slots that `ndarray` adds."""
@@ -165,17 +177,22 @@ if COMPILED:
         "inside": INSIDE,
         "layout": Layout,
         "leaf_op": ops.LEAF,
+        "loops": LOOPS,
         "node": Node,
         "note": NOTE,
         "options": OPTIONS,
         "origin": ORIGIN,
+        "pieces": PIECES,
         "plain_numbers": PLAIN,
         "release": evaluate.release,
+        "state": errstate.STATE,
         "storage": Storage,
         "tickets": TICKETS,
         "tracing": vars(tracing),
         "update_op": ops.UPDATE,
+        "usual_state": errstate.USUAL,
         "view_op": ops.VIEW,
+        "where_op": ops.TABLE["where"],
     }.items():
         NATIVE.bind(_name, _value)
 

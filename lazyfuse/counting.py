@@ -32,6 +32,9 @@ _TILE = 256  # values whose bins are found before they are counted
 _LANES = 4  # tables that take turns: equal neighbours do not wait for each other
 _FEW = 1 << 11  # bins for which there are so many tables
 
+_KEPT = 64  # histograms of bounds given as numbers, to be asked for again
+_uniforms: dict[Any, Uniform] = {}
+
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 BINNED = (*INTEGERS, "f4", "f8")
 """The dtypes of values that compiled text counts."""
@@ -287,9 +290,15 @@ class Uniform:
         self.edges = edges
         self.bounds = bounds
         self.dtype = dtype  # of the values
+        self._found: dict[str, tuple[routines.Routine, tuple[Any, ...]] | None] = {}
 
     def routine(self, weight: str = "") -> tuple[routines.Routine, tuple[Any, ...]] | None:
         """What counts, and its scalars; None for dtypes and bounds that NumPy has to look at."""
+        if weight not in self._found:
+            self._found[weight] = self._routine(weight)
+        return self._found[weight]
+
+    def _routine(self, weight: str) -> tuple[routines.Routine, tuple[Any, ...]] | None:
         first, last = self.bounds
         if first == last:
             first, last = first - 0.5, last + 0.5
@@ -424,17 +433,35 @@ def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
         low, high = a.min(), a.max()  # type: ignore[attr-defined]
         ends = np.array([fallback.gathered(low), fallback.gathered(high)], dtype)
         edges, bounds = np.histogram_bin_edges(ends, bins), (ends[0], ends[1])
+        function = (Uniform if weights is None else Weighted)(edges, bounds, dtype)
     else:
         bounds = fallback.gathered(tuple(range))
         if len(bounds) != 2 or not all(isinstance(each, (int, float)) for each in bounds):
             return None
-        edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
-    function = (Uniform if weights is None else Weighted)(edges, bounds, dtype)
+        function = _uniform(bins, bounds, dtype, weights is not None)
     if function.routine() is None:
         return None
     sources = (a,) if weights is None else (a, weights)
     kind = _INTP if weights is None else dtype_of(weights)
-    return host("histogram", function, sources, (bins,), kind), wrap(edges.copy())
+    return host("histogram", function, sources, (bins,), kind), wrap(function.edges.copy())
+
+
+def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weighs: bool) -> Uniform:
+    """What counts between given bounds; kept, since a call is likely to come again."""
+    # numbers of Python's are what their text says: 0.0 is not -0.0, and 1 not 1.0
+    key = None
+    if {type(bounds[0]), type(bounds[1])} <= {int, float} and bins <= _FEW:
+        key = bins, repr(bounds), dtype, weighs
+        found = _uniforms.get(key)
+        if found is not None:
+            return found
+    edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
+    made = (Weighted if weighs else Uniform)(edges, bounds, dtype)
+    if key is not None and made.routine() is not None:  # else NumPy is to warn each time
+        if len(_uniforms) >= _KEPT:
+            _uniforms.clear()
+        _uniforms[key] = made
+    return made
 
 
 def _are_weights(weights: Any, a: ndarray) -> bool:

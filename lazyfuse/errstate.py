@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, ContextVar
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -21,6 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PLAIN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 BITS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}  # as NumPy's and the kernels' flags
+
+STATE: ContextVar[object] = np._core.umath._extobj_contextvar  # type: ignore[attr-defined]
+USUAL = Context().run(STATE.get)  # what NumPy starts with, even if this is imported in an errstate
 
 plain = True
 """Whether the state that was set through lazyfuse is NumPy's default."""
@@ -92,6 +96,11 @@ def is_plain() -> bool:
     if not plain and not _entered and np.geterr() == PLAIN:
         changed()
     return plain
+
+
+def is_usual() -> bool:
+    """Whether this thread's state is the one that NumPy starts with: of `numpy.errstate`, too."""
+    return STATE.get() is USUAL
 
 
 def on_change(listener: Callable[[bool], None]) -> None:

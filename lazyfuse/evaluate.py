@@ -200,9 +200,11 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
     left = remaking.NOTHING
     if usual and found is None:
         recording = linearize(pending)
-        left = remaking.leave(recording, pending)
         options = config.options
         plan = _plans.get((recording.key, options.fusion, options.fusion_max_length))
+        left = remaking.leave(recording, pending, plan)
+        if left[0]:
+            plan = _plans.get((recording.key, options.fusion, options.fusion_max_length))
         if plan is not None and plan.dear:
             plan = recomputing.by_size(plan, recording)
         if plan is not None and (plan.prepared or plan.replays):
@@ -248,13 +250,15 @@ def _replayed(
     plan: Plan, recording: Recording, device: Device, reason: str
 ) -> prepared.Raised | None:
     """Run a plan as it ran before; None if nothing was kept of it at this geometry."""
+    kept = plan.replays
+    if not isinstance(kept, replays.Kept) or not kept.found:
+        return None
     values, nodes = plan.graph.values, recording.nodes
     for index in plan.bound:  # another device may have it: then that one runs the plan
         if nodes[values[index].origin].resident is not None:
             return None
-    kept = plan.replays
-    run = Run(plan, recording, device) if isinstance(kept, replays.Kept) and kept.found else None
-    if run is None or not replays.run_again(run):
+    run = Run(plan, recording, device)
+    if not replays.run_again(run):
         return None
     report.flushed(reason, plan, recording)
     return run.raised

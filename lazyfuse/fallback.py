@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import indexing, overrides
+from lazyfuse import indexing, lent, overrides
 from lazyfuse.array import (
     changing,
     direct,
@@ -293,6 +293,9 @@ def count(name: str, frame: FrameType | None) -> None:
     if frame is not None:
         key = (name, frame.f_code, frame.f_lasti)
         _counts[key] = _counts.get(key, 0) + 1
+
+
+lent.count = count
 
 
 def counts() -> dict[tuple[str, str, int], int]:

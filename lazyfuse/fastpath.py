@@ -33,7 +33,7 @@ return result
 
 _FIND_LINE = """
 frame = getframe(1)
-if frame.f_globals.get("__package__") in INSIDE:
+if frame.f_globals.get("__package__") in INSIDE or not is_usual():
     where = caller()
 else:
     where = (frame.f_code, frame.f_lasti)
@@ -178,6 +178,7 @@ SCOPE: dict[str, Any] = {
     "caller": caller,
     "constant": constant,
     "getframe": sys._getframe,
+    "is_usual": errstate.is_usual,
     "ndarray": ndarray,
     "new": new,
     "note_recorded": evaluate.note_recorded,

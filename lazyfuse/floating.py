@@ -77,7 +77,7 @@ def _is_ignored(bit: int, state: str, where: Any) -> bool:
 # Their vector forms raise "invalid" for quiet NaN, or run an arm whose result is thrown away.
 _COMPARING = frozenset(
     "less less_equal greater greater_equal maximum minimum fmax fmin clip clip_each where sign "
-    "heaviside isfinite isnan isinf".split()
+    "heaviside isfinite isnan isinf argmin argmax".split()
 )
 _MISREPORTING = _COMPARING.union(
     "rint cast floor_divide remainder fmod power float_power nextafter logaddexp "

@@ -571,7 +571,10 @@ def _select(self: ndarray, mask: Node, chosen: Node) -> None:
         mask = Node(ops.VIEW, (mask,), layout, layout.shape, mask.dtype, None, None)
     old = node_of(self)
     op = ops.TABLE["where"]
-    loop = dtypes.resolve(op, (mask.dtype, chosen.dtype, old.dtype))
+    keys = mask.dtype, chosen.dtype, old.dtype
+    loop = core.LOOPS.get((op, keys))
+    if loop is None:
+        loop = core.LOOPS[op, keys] = dtypes.resolve(op, keys)
     node = self._node
     perm = node.perm if node is not None else keep_order(self._view)
     del node
@@ -585,3 +588,4 @@ for _name, _function in (("__getitem__", get_item), ("__setitem__", set_item)):
     if not core.COMPILED:
         setattr(ndarray, _name, _function)
 core.SLOW.get_item, core.SLOW.set_item = get_item, set_item
+core.SLOW.value_node = value_node

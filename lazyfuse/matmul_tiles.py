@@ -48,6 +48,9 @@ ROWS, MOST_ROWS, COLUMNS = 64, 256, 96
 # A multiplication of a matrix product, in additions of a kernel: how much work it is.
 COST = 0.1
 
+# Elements of a matrix from which OpenBLAS uses several threads, even for a vector beside it.
+SHARED_BY_BLAS = 9216
+
 _MATMUL = TABLE["matmul"]
 _CHOICES = ("auto", "blas", "loops", "off")
 
@@ -264,6 +267,10 @@ def run_node(op: Op, arg: Any, *rest: Any) -> Array:
     """
     if op is _MATMUL and (found := routines.attempt(product, *rest[-2])) is not None:
         return found
+    if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
+        work = getattr(hardware.cpu(), "work", None)
+        if work is not None:
+            work.native.rest()  # helpers that look for work would hold the cores of BLAS's threads
     return interpret.run_node(op, arg, *rest)
 
 

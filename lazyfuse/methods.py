@@ -410,7 +410,7 @@ def __sizeof__(self: ndarray, /) -> int:
 
 
 def __delitem__(self: ndarray, /, key: Any) -> None:
-    real: Any = np.empty(1)
+    real: Any = np.empty(1, float)  # without a dtype NumPy forgets to give a reference back
     del real[key]  # raises
 
 

@@ -22,7 +22,7 @@ FOLLOWED = "lazyfuse.followed"
 INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices", FOLLOWED))
 """Packages whose frames are never a user's source line."""
 
-_POOLED = 1 << 22  # bytes from which new memory is given back to the system each time
+_POOLED = 1 << 17  # bytes from which new memory may be given back to the system each time
 
 _getframe = sys._getframe
 _plain = True  # whether NumPy's floating-point error state is its default
@@ -37,7 +37,9 @@ def caller() -> Where:
             break
         frame = back
     where = (frame.f_code, frame.f_lasti)
-    return where if _plain else errstate.Place.like(where, ignored=errstate.ignored_bits())
+    if _plain and errstate.is_usual():
+        return where
+    return errstate.Place.like(where, ignored=errstate.ignored_bits())
 
 
 def captured_copy(value: Array) -> Node:

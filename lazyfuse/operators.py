@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, errstate, registry
+from lazyfuse import array, registry
 from lazyfuse.array import (
     CANONICAL,
     DEFERRED,
@@ -45,6 +45,7 @@ from lazyfuse.codegen.ops import TABLE as TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.errors import refuses_ours
 from lazyfuse.fused_updates import outer
+from lazyfuse.lent import pooled, runs_now
 from lazyfuse.naming import are_scalars, name_steps
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
@@ -132,7 +133,7 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
         if is_for_update(spec.op, self, other, left, right):
             found = outer(spec.op, right, left) if swapped else outer(spec.op, left, right)
             return _run(spec, left, right, swapped) if found is None else found
-    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+    if runs_now(spec.op, self, other):
         return run_now(spec, self, other, swapped)
     return record(spec, self, other, swapped)
 
@@ -162,7 +163,7 @@ def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
 
 def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """The operation in NumPy, at once, on evaluated operands."""
-    return _run(spec, real_operand(self), real_operand(other), swapped)
+    return wrap(pooled(spec, real_operand(self), real_operand(other), swapped))
 
 
 def real_operand(x: Any) -> Any:
@@ -396,7 +397,7 @@ def _must_write_now(spec: Spec, self: ndarray, other: Any) -> bool:
     storage = self._storage
     if storage is not None and (is_part_of_number(self) or storage.shared()):
         return True
-    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+    if runs_now(spec.op, self, other):
         return True
     if ready(self) is None:
         return updates_at_once(spec.op, self, (other,))
@@ -446,7 +447,7 @@ def unary(spec: Spec, self: ndarray) -> Any:
     value = ready(self)
     if value is not None:
         return wrap(spec.function(value))
-    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+    if runs_now(spec.op, self):
         return wrap(spec.function(real_operand(self)))
     return record_unary(spec.op, self)
 
@@ -491,8 +492,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
         return run_now(spec, self, exponent, False)  # not as an array of booleans
     if row is None:
         return binary(spec, self, exponent, False)
-    at_once = not array.ERRSTATE_PLAIN and errstate.must_run_at_once()
-    if at_once or ready(self) is not None:
+    if ready(self) is not None or runs_now(row, self):
         return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
     return record_unary(row, self)
 

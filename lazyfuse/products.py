@@ -16,6 +16,7 @@ from lazyfuse.array import (
     caller,
     from_node,
     gather,
+    geometry,
     ndarray,
     node_of,
     options,
@@ -25,12 +26,13 @@ from lazyfuse.array import (
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node, Shape
 from lazyfuse.codegen.ops import TABLE
-from lazyfuse.codegen.shapes import broadcast, size_of
+from lazyfuse.codegen.shapes import broadcast, broadcast_all, size_of
 from lazyfuse.operators import dtype_of, set_matmul
 from lazyfuse.recording import host, may_record, shape_of
 from lazyfuse.registry import implements
 from lazyfuse.storage import CANONICAL
 from lazyfuse.ufunc import ufunc_of
+from lazyfuse.views import result_order
 
 _MATMUL = TABLE["matmul"]
 
@@ -94,13 +96,21 @@ def _matmul_shape(first: Shape, second: Shape) -> Shape | None:
     return (*stack, *rows, *columns)
 
 
+def _is_stacked_in_order(operands: Sequence[ndarray], shape: Shape) -> bool:
+    """Whether NumPy stacks the matrices of a product in C order, as recorded products are."""
+    if len(shape) < 4 or any(0 in shape_of(x) for x in operands):
+        return True
+    stacks = [geometry(x)[..., 0, 0] for x in operands]
+    return result_order(broadcast_all([x.shape for x in stacks]), stacks) is None
+
+
 def _recorded_matmul(first: Any, second: Any) -> Any:
     operands = taken((first, second))
     if operands is None:
         return None
     left, right = operands
     shape = _matmul_shape(shape_of(left), shape_of(right))
-    if shape is None:
+    if shape is None or not _is_stacked_in_order(operands, shape):
         return None
     if _is_over_at_once(operands, shape):
         return wrap(fallback.call(matmul_tiles.matmul, [gather(left), gather(right)], {}))

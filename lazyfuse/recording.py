@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, errstate
+from lazyfuse import array, core, errstate
 from lazyfuse.array import (
     caller,
     from_node,
@@ -39,7 +39,7 @@ from lazyfuse.operators import (
 from lazyfuse.storage import CANONICAL
 from lazyfuse.views import Perm
 
-_loops: dict[Any, dtypes.Loop | None] = {}
+_loops: dict[Any, dtypes.Loop | None] = core.LOOPS
 _POWER = TABLE["power"]
 
 

@@ -29,6 +29,7 @@ from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import normalize_axes, size_of
 from lazyfuse.composite import as_one
+from lazyfuse.lent import spares_copy
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, is_packed, may_record, reduce_node, shape_of, step
 from lazyfuse.registry import implements
@@ -107,6 +108,8 @@ def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any
             return found
     x = _source(a, *unusual)
     axes = _axes(axis, len(shape_of(x)))
+    if dtype is None and spares_copy(row, (x,)):
+        raise _Refused
     node = _reduced(row, node_of(x), axes, _flag(keepdims), _requested(dtype))
     return from_node(node)
 

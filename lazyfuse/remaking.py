@@ -20,6 +20,7 @@ from lazyfuse import config, report
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
+from lazyfuse.codegen.plan import Plan
 from lazyfuse.siblings import is_watched
 
 # Values of fewer elements are written: that costs next to nothing.
@@ -30,6 +31,8 @@ SMALLER = 4
 MOST_COST = 48.0
 # Pending operations that are looked at.
 MOST = 64
+# Sizes per plan at which nothing can be made again.
+KEPT = 8
 
 Left = tuple[Sequence[Node], Sequence[Node]]
 
@@ -37,14 +40,20 @@ NOTHING: Left = ((), ())
 _left: WeakSet[Node] = WeakSet()
 
 
-def leave(recording: Recording, roots: Sequence[Node], only_look: bool = False) -> Left:
+def leave(
+    recording: Recording, roots: Sequence[Node], plan: Plan | None = None, only_look: bool = False
+) -> Left:
     """Mark held values of a recording as not to be written: those, and the operands below them.
 
     Whoever calls keeps both until the plan has run, so that nobody takes the operands' memory for a
-    result: they will be read again. `only_look`: nothing is going to run.
+    result: they will be read again. `plan`: that of the recording, if it has been seen before: it
+    keeps at which sizes nothing can be made again. `only_look`: nothing is going to run.
     """
     held = recording.held
     if sum(held) <= len(roots) or len(held) > MOST:
+        return NOTHING
+    sizes = (LARGE, *recording.sizes)
+    if plan is not None and sizes in plan.vain:
         return NOTHING
     options = config.options
     if not (options.remake and options.fusion) or options.fusion_max_length or is_watched():
@@ -59,6 +68,8 @@ def leave(recording: Recording, roots: Sequence[Node], only_look: bool = False) 
                 left[at] = node
                 operands.update(found)
     if not left:
+        if plan is not None and len(plan.vain) < KEPT and _is_vain(recording):
+            plan.vain.add(sizes)
         return NOTHING
     key = list(recording.key)
     for at in left:
@@ -69,6 +80,15 @@ def leave(recording: Recording, roots: Sequence[Node], only_look: bool = False) 
         _left.update(left.values())
         report.totals.remade += len(left)
     return list(left.values()), list(operands.values())
+
+
+def _is_vain(recording: Recording) -> bool:
+    """Whether nothing of it can be made again, whoever asks: key and sizes say it the next time."""
+    if any(node.resident is not None for node in recording.nodes):
+        return False
+    held = zip(recording.nodes, recording.held, strict=True)
+    large = [node for node, is_held in held if is_held and prod(node.shape) >= LARGE]
+    return all(_operands(node) is None for node in large)
 
 
 def _operands(root: Node) -> dict[int, Node] | None:

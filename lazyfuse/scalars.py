@@ -174,6 +174,7 @@ _OWN: dict[str, Any] = {
     "flags": property(lambda self: value_of(self).flags),
     "flat": property(lambda self: value_of(self).flat),
     "imag": _lazy_part("imag"),
+    "mT": property(lambda self: value_of(self).mT),  # numbers have none
     "real": _lazy_part("real"),
     "T": property(_itself),
 }

@@ -26,6 +26,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast_all, size_of
 from lazyfuse.composite import as_one
+from lazyfuse.lent import spares_copy
 from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.recording import (
     is_operand,
@@ -67,7 +68,8 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
             return OURS[np.nonzero](condition)
         given = tuple(value for value in (condition, x, y) if value is not _NoValue)
         return fallback.run(np.where, "where", given, {})
-    result = _recorded("where", (condition, x, y))
+    operands = (condition, x, y)
+    result = None if spares_copy(TABLE["where"], operands) else _recorded("where", operands)
     if result is not None and type(result) is not ndarray:
         return alone(node_of(result))  # never a number
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result

@@ -30,6 +30,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.complexes import COMPLETED
+from lazyfuse.lent import spares_copy
 from lazyfuse.naming import name_steps
 from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, order_of
 from lazyfuse.quick_calls import BESIDE, UfuncCore, adopt
@@ -164,6 +165,9 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             if updates_at_once(self._rows[0], outs[0], operands):
                 return None
         if not kwargs.keys() <= _SIMPLE:
+            return None
+        plain = len(self._rows) == 1 and kwargs.keys() <= {"out"}
+        if plain and spares_copy(self._rows[0], [*operands, *outs]):
             return None
         if self._rows[0].kind == "contract":
             return self.recorder(*operands) if not kwargs and self.recorder else None

@@ -99,14 +99,22 @@ class Values:
         """A value that the run begins with and that a device has, too."""
         return residency.gather(node, "operand")
 
+    def leaf_positions(self) -> list[int]:
+        """Where among the nodes the arrays are that the plan begins with."""
+        values = self.plan.graph.values
+        return [values[at].origin for at in self.plan.bound if values[at].op is ops.LEAF]
+
     def writable_memories(self) -> set[int]:
         """Leaves whose memory nobody outside this graph still reads: updates may write there."""
         positions: dict[int, list[int]] = {}
         memories: dict[int, Memory] = {}
-        for position, node in enumerate(self.nodes):
+        for position in self.leaf_positions():
+            node = self.nodes[position]
             if isinstance(node.arg, Memory) and node.op is ops.LEAF:
                 positions.setdefault(id(node.arg), []).append(position)
                 memories[id(node.arg)] = node.arg
+        if not memories:
+            return set()
         node = self.nodes[0]  # the loop's last node is not one of our references to it
         # the recording's list of nodes holds each leaf once more than the edges do
         edges = {key: count + 1 for key, count in self.recording.edges.items()}
@@ -124,9 +132,8 @@ class Values:
         """
         free: set[int] = set()
         edges = self.recording.edges
-        position = -1
-        for node in () if self.away else self.nodes:  # `enumerate` would be one more who holds it
-            position += 1
+        for position in () if self.away else self.leaf_positions():
+            node = self.nodes[position]
             if node.value is None or node.resident is not None or isinstance(node.arg, Memory):
                 continue
             # the list, our name and getrefcount's argument; of the array: the node and the latter

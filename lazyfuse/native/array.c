@@ -762,6 +762,18 @@ PyObject *geometry_transposed(PyObject *module, PyObject *x)
     return direct_stealing(value, base, IS_THIN(x));
 }
 
+PyObject *geometry_real(PyObject *module, PyObject *x)
+{
+    PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "real") : NULL;
+    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(SLOW.real, x);
+}
+
+PyObject *geometry_imag(PyObject *module, PyObject *x)
+{
+    PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "imag") : NULL;
+    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(SLOW.imag, x);
+}
+
 static PyMethodDef array_methods[] = {
     {"to_numpy", array_export, METH_NOARGS,
      "The values as a `numpy.ndarray`, evaluated. Shares memory with the array, as a view does."},
@@ -935,7 +947,9 @@ static const struct {
     {"tickets", &SLOW.tickets}, {"scalar", &SLOW.scalar}, {"leaf_op", &SLOW.leaf_op},
     {"full_op", &SLOW.full_op}, {"view_op", &SLOW.view_op}, {"update_op", &SLOW.update_op},
     {"acquire", &SLOW.acquire}, {"release", &SLOW.release}, {"tracing", &SLOW.tracing},
-    {"constants", &SLOW.constants},
+    {"constants", &SLOW.constants}, {"where_op", &SLOW.where_op},
+    {"value_node", &SLOW.value_node}, {"loops", &SLOW.loops}, {"pieces", &SLOW.pieces},
+    {"real", &SLOW.real}, {"imag", &SLOW.imag}, {"state", &SLOW.state}, {"usual_state", &SLOW.usual_state},
 };
 
 Py_ssize_t slot_offset(PyObject *type, const char *name)

@@ -284,10 +284,16 @@ static PyObject *of_any(
     else {
         quick = 0;
     }
+    if (!quick && self->is_where && count == 3 && named == 0 && !PyErr_Occurred()) {
+        result = recorded_where(args);
+    }
     while (made > 0) {
         Py_DECREF(given[--made]);
     }
     if (!quick) {
+        if (result != NULL) {
+            return result; /* recorded */
+        }
         if (PyErr_Occurred()) {
             PyErr_Clear();
         }

@@ -117,6 +117,8 @@ PyObject *geometry_ndim(PyObject *module, PyObject *x);
 PyObject *geometry_dtype(PyObject *module, PyObject *x);
 PyObject *geometry_size(PyObject *module, PyObject *x);
 PyObject *geometry_transposed(PyObject *module, PyObject *x);
+PyObject *geometry_real(PyObject *module, PyObject *x);
+PyObject *geometry_imag(PyObject *module, PyObject *x);
 
 /* What the modules above put in. */
 typedef struct {
@@ -127,8 +129,11 @@ typedef struct {
     PyObject *storage, *layout, *tickets, *scalar; /* classes, and an iterator over numbers */
     PyObject *leaf_op, *full_op, *view_op, *update_op;
     PyObject *constants; /* nodes of numbers: beside.py */
+    PyObject *where_op, *value_node, *loops; /* of masked writes, and of rows of many operands */
+    PyObject *pieces, *real, *imag; /* of complex numbers: rows and loops by dtype and side */
     PyObject *acquire, *release, *tracing; /* of the evaluation's lock; names of tracing.py */
     void *origin; /* where ghosts begin */
+    PyObject *state, *usual_state; /* the context variable of NumPy's error state; its default */
     int plain; /* whether NumPy's floating-point error state is its default */
 } Bindings;
 
@@ -147,11 +152,14 @@ PyObject *node_slot(PyObject *node, int shape);
 /* The operation as recorded before, on recorded arrays; NULL without an exception: not so. */
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped);
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
+PyObject *recorded_where(PyObject *const *args);
 /* The same in place, or with `out`: 1, 0 where this is not the way, -1 with an exception. */
 int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other);
 int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out);
 /* The part that a basic key names; NULL without an exception: not for this way. */
 PyObject *recorded_view(Core *self, PyObject *key);
+/* The real or imaginary parts of complex numbers in a block; NULL as above. */
+PyObject *recorded_piece(Core *self, const char *name);
 /* A part becomes `value`: 1, 0 where this is not the way, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
 

@@ -32,11 +32,23 @@ enum { RANK = 8 };      /* axes of what is looked at here */
 enum { ROUNDS = 16 };   /* indexing.WRITE_LIMIT */
 enum { REALS = 256 };   /* storage.REALS_LIMIT */
 
+/* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
+static int is_usual(void)
+{
+    PyObject *state = NULL;
+    if (SLOW.state == NULL || PyContextVar_Get(SLOW.state, NULL, &state) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_XDECREF(state); /* the context holds it */
+    return state == SLOW.usual_state;
+}
+
 /* As nodes.caller: the first frame outside lazyfuse. */
 static PyObject *found_caller(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
-    if (frame == NULL) {
+    if (frame == NULL || !is_usual()) {
         return PyObject_CallNoArgs(SLOW.caller);
     }
     Py_INCREF(frame);
@@ -366,7 +378,7 @@ static PyObject *view_at(PyArrayObject *parent, const Geometry *g, char *origin)
 
 /* ------------------------------------------------------------------------------------- operands */
 
-enum { NUMBER, ALONE, PART };
+enum { NUMBER, ALONE, PART, PIECE }; /* a piece: parts of the complex numbers in a block */
 
 /* An operand as a recorded operation takes it. Nothing in it is held: Python code may exchange it. */
 typedef struct {
@@ -375,8 +387,8 @@ typedef struct {
     Geometry g; /* of a number: no axes */
 } Given;
 
-/* Whether the block of `x` may be recorded on: nobody outside sees it, and it is not pinned. */
-static PyObject *storage_node(Core *x)
+/* The node of the block of `x`, if nobody outside sees it, and it is not pinned. */
+static PyObject *block_node(Core *x)
 {
     PyObject *storage = x->storage;
     if (storage == NULL || Py_TYPE(storage) != (PyTypeObject *)SLOW.storage ||
@@ -385,11 +397,42 @@ static PyObject *storage_node(Core *x)
         return NULL;
     }
     PyObject *node = STORAGE(storage, node);
-    if (node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None ||
-        (PyObject *)PyArray_DESCR((PyArrayObject *)x->view) != NODE(node, dtype)) {
-        return NULL; /* the parts of complex numbers have another dtype */
+    return node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None ? NULL : node;
+}
+
+/* The same, for what may be recorded on: the parts of complex numbers have another dtype. */
+static PyObject *storage_node(Core *x)
+{
+    PyObject *node = block_node(x);
+    return node != NULL && (PyObject *)PyArray_DESCR((PyArrayObject *)x->view) == NODE(node, dtype)
+        ? node : NULL;
+}
+
+/* Whether `g` is of imaginary parts, whose items have that size. */
+static int is_second(const Geometry *g, npy_intp itemsize)
+{
+    return (g->offset & itemsize) != 0;
+}
+
+/* The row and the loop that give the parts of complex numbers (borrowed), met before; NULL without
+   an exception: not for this way. */
+static PyObject *known_piece(Core *x, PyObject *node, const Geometry *g)
+{
+    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
+    if (SLOW.pieces == NULL || PyArray_TYPE((PyArrayObject *)x->view) == NPY_OBJECT ||
+        PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype)) != 2 * itemsize) {
+        return NULL;
     }
-    return node;
+    PyObject *key = PyTuple_Pack(2, NODE(node, dtype), is_second(g, itemsize) ? Py_True : Py_False);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.pieces, key), *out;
+    Py_XDECREF(key);
+    if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 2 ||
+        (out = PyObject_GetAttr(PyTuple_GET_ITEM(found, 1), name_out)) == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    Py_DECREF(out);
+    return out == (PyObject *)PyArray_DESCR((PyArrayObject *)x->view) ? found : NULL;
 }
 
 /* Whether the values of a block have just been computed: nobody has asked `Storage.memory` yet. */
@@ -443,12 +486,15 @@ static int look_at(PyObject *object, Given *given)
         return PyArray_DescrCheck(dtype) &&
                packed(NODE(node, shape), PyDataType_ELSIZE((PyArray_Descr *)dtype), &given->g);
     }
-    node = storage_node(x);
+    node = block_node(x);
     if (node == NULL || !of_view((PyArrayObject *)x->view, &given->g)) {
         return 0;
     }
-    given->kind = PART;
-    given->dtype = NODE(node, dtype);
+    given->dtype = (PyObject *)PyArray_DESCR((PyArrayObject *)x->view);
+    given->kind = given->dtype == NODE(node, dtype) ? PART : PIECE;
+    if (given->kind == PIECE && known_piece(x, node, &given->g) == NULL) {
+        return 0;
+    }
     given->ready = NODE(node, value) != Py_None && size_of(&given->g) < eager_below();
     return 1;
 }
@@ -466,10 +512,11 @@ static PyObject *present(PyObject *storage)
 /* As array.node_of, for a part of a block; NULL without an exception: not for this way. */
 static PyObject *part_node(Core *x, const Geometry *g)
 {
-    if (storage_node(x) == NULL) { /* what may have changed since it was looked at */
+    PyObject *block = block_node(x);
+    if (block == NULL) { /* what may have changed since it was looked at */
         return NULL;
     }
-    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
+    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(block, dtype));
     PyObject *node = present(x->storage);
     if (node == NULL) {
         return NULL;
@@ -482,7 +529,7 @@ static PyObject *part_node(Core *x, const Geometry *g)
         return node;
     }
     PyObject *layout = x->layout, *view = NULL;
-    if (!copies_in_order(g, itemsize)) {
+    if (!copies_in_order(g, PyArray_ITEMSIZE((PyArrayObject *)x->view))) {
         Py_DECREF(node);
         return NULL;
     }
@@ -502,6 +549,27 @@ static PyObject *part_node(Core *x, const Geometry *g)
     }
     Py_DECREF(node);
     return view;
+}
+
+/* As array.part_of: the parts that `x` looks at of complex numbers; NULL as above. */
+static PyObject *piece_node(Core *x, const Geometry *g)
+{
+    Geometry numbers = *g;
+    PyObject *block = block_node(x), *known = block == NULL ? NULL : known_piece(x, block, g);
+    if (known == NULL) {
+        return NULL;
+    }
+    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
+    numbers.offset -= is_second(g, itemsize) ? itemsize : 0;
+    Py_INCREF(known);
+    PyObject *node = part_node(x, &numbers), *made = NULL;
+    if (node != NULL) {
+        made = new_node(PyTuple_GET_ITEM(known, 0), PyTuple_Pack(1, node),
+                        PyTuple_GET_ITEM(known, 1), NODE(node, shape), Py_None);
+        Py_DECREF(node);
+    }
+    Py_DECREF(known);
+    return made;
 }
 
 /* The loop known for two keys, borrowed; NULL without an exception where there is none. */
@@ -537,6 +605,9 @@ static PyObject *node_of(Given *given, PyObject *loop, int at)
     }
     if (given->kind == PART) {
         return part_node(x, &given->g);
+    }
+    if (given->kind == PIECE) {
+        return piece_node(x, &given->g);
     }
     PyObject *ins = PyObject_GetAttr(loop, name_ins);
     PyObject *dtype = ins == NULL ? NULL : PySequence_GetItem(ins, at);
@@ -593,28 +664,12 @@ static PyObject *sources(Given *given, int count, PyObject *loop)
     return src;
 }
 
-/* The operation on operands that fit, as a node (new); NULL: not for this way, or an error. */
-static PyObject *operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape)
+/* The operation of a known loop on operands that fit, as a node (new); NULL: not for this way. */
+static PyObject *built(PyObject *op, PyObject *loop, Given *given, int count, Geometry *shape)
 {
-    PyObject *loop, *dims, *node = NULL;
-    if (!SLOW.plain || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
-        return NULL;
-    }
-    if (count == 1) {
-        *shape = given[0].g;
-        loop = PyDict_GetItemWithError(loops, given[0].dtype);
-    }
-    else if (broadcast(&given[0].g, &given[1].g, shape)) {
-        loop = known_loop(loops, given[0].dtype, given[1].dtype);
-    }
-    else {
-        return NULL;
-    }
-    if (loop == NULL || shape->nd == 0) {
-        return NULL;
-    }
+    PyObject *dims, *node = NULL;
     for (int at = 0; at < count; at++) {
-        if (given[at].kind == PART && shape->nd > 1 && !in_order(&given[at].g)) {
+        if (given[at].kind >= PART && shape->nd > 1 && !in_order(&given[at].g)) {
             return NULL;
         }
     }
@@ -632,6 +687,59 @@ static PyObject *operation(PyObject *op, PyObject *loops, Given *given, int coun
     }
     Py_DECREF(loop);
     return node;
+}
+
+/* The operation on operands that fit, as a node (new); NULL: not for this way, or an error. */
+static PyObject *operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape)
+{
+    PyObject *loop;
+    if (!SLOW.plain || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
+        return NULL;
+    }
+    if (count == 1) {
+        *shape = given[0].g;
+        loop = PyDict_GetItemWithError(loops, given[0].dtype);
+    }
+    else if (broadcast(&given[0].g, &given[1].g, shape)) {
+        loop = known_loop(loops, given[0].dtype, given[1].dtype);
+    }
+    else {
+        return NULL;
+    }
+    return loop == NULL || shape->nd == 0 ? NULL : built(op, loop, given, count, shape);
+}
+
+/* The loop that recording.find_loop or a masked write found for three keys (borrowed). */
+static PyObject *loop_of_three(PyObject *op, PyObject *first, PyObject *second, PyObject *third)
+{
+    PyObject *keys = PyTuple_Pack(3, first, second, third);
+    PyObject *key = keys == NULL ? NULL : PyTuple_Pack(2, op, keys);
+    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.loops, key);
+    Py_XDECREF(keys);
+    Py_XDECREF(key);
+    return loop == Py_None ? NULL : loop;
+}
+
+PyObject *recorded_where(PyObject *const *args)
+{
+    Given given[3];
+    Geometry pair, shape;
+    int ready = 1;
+    if (SLOW.where_op == NULL || SLOW.loops == NULL || !SLOW.plain) {
+        return NULL;
+    }
+    for (int at = 0; at < 3; at++) {
+        if (!look_at(args[at], &given[at])) {
+            return NULL;
+        }
+        ready &= given[at].ready;
+    }
+    if (ready || !broadcast(&given[0].g, &given[1].g, &pair) ||
+        !broadcast(&pair, &given[2].g, &shape) || shape.nd == 0) {
+        return NULL;
+    }
+    PyObject *loop = loop_of_three(SLOW.where_op, given[0].dtype, given[1].dtype, given[2].dtype);
+    return loop == NULL ? NULL : noted(built(SLOW.where_op, loop, given, 3, &shape));
 }
 
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped)
@@ -927,6 +1035,35 @@ PyObject *recorded_view(Core *self, PyObject *key)
     return (PyObject *)x;
 }
 
+PyObject *recorded_piece(Core *self, const char *name)
+{
+    PyObject *node = SMALL(self) == Py_None && self->node == Py_None ? storage_node(self) : NULL;
+    if (node == NULL || !PyArray_ISCOMPLEX((PyArrayObject *)self->view)) {
+        return NULL;
+    }
+    PyArrayObject *whole = (PyArrayObject *)self->view;
+    for (int axis = 0; axis < PyArray_NDIM(whole); axis++) {
+        if (PyArray_DIM(whole, axis) > 1 && PyArray_STRIDE(whole, axis) % PyArray_ITEMSIZE(whole)) {
+            return NULL;
+        }
+    }
+    PyObject *view = PyObject_GetAttrString(self->view, name);
+    Core *x = view == NULL ? NULL : (Core *)array_new(NULL, (PyObject *)array_type);
+    if (x == NULL) {
+        Py_XDECREF(view);
+        return NULL;
+    }
+    PyObject *base = self->base == NULL || self->base == Py_None ? (PyObject *)self : self->base;
+    x->small = Py_NewRef(Py_None);
+    x->node = Py_NewRef(Py_None);
+    x->storage = Py_NewRef(self->storage);
+    x->view = view;
+    x->layout = Py_NewRef(Py_None);
+    x->base = Py_NewRef(base);
+    x->reals = Py_NewRef(Py_None);
+    return (PyObject *)x;
+}
+
 /* As indexing._is_loop: whether the last writes to a pending block were many and small. */
 static int is_loop(PyObject *node)
 {
@@ -980,10 +1117,62 @@ static int write_given(Core *self, PyObject *key, PyObject *value)
     return write_part(self, &g, node_of(&from, NULL, 0), NULL);
 }
 
+/* Whether `self[key]` is a masked write that is recorded: see indexing._write_mask. */
+static int takes_mask(Core *self, PyObject *key, Given *given, Given *mask)
+{
+    return IS_ARRAY(self) && look_at((PyObject *)self, given) && look_at(key, mask) &&
+           !mask->ready && PyArray_DescrCheck(mask->dtype) && given->g.nd > 0 &&
+           ((PyArray_Descr *)mask->dtype)->type_num == NPY_BOOL && same_dims(&given->g, &mask->g) &&
+           (given->kind == ALONE
+                ? !given->ready || takes_writes(self, given, 0)
+                : takes_writes(self, given, size_of(&given->g) >= eager_below()) &&
+                  keeps_order(&given->g, PyArray_ITEMSIZE((PyArrayObject *)self->view)));
+}
+
+/* As indexing._write_mask, for a number. */
+static int write_masked(Core *self, PyObject *key, PyObject *value)
+{
+    Given given, mask;
+    if (!takes_mask(self, key, &given, &mask)) {
+        return 0;
+    }
+    PyObject *loop = loop_of_three(SLOW.where_op, mask.dtype, given.dtype, given.dtype);
+    if (loop == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    Py_INCREF(loop);
+    PyObject *none = PyTuple_New(0), *node = NULL, *chosen, *first, *old = NULL;
+    chosen = none == NULL
+        ? NULL : PyObject_CallFunctionObjArgs(SLOW.value_node, value, given.dtype, none, NULL);
+    Py_XDECREF(none);
+    if (chosen == NULL || !IS_NODE(chosen)) {
+        Py_XDECREF(chosen);
+        Py_DECREF(loop);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    first = node_of(&mask, NULL, 0);
+    old = first == NULL ? NULL : node_of(&given, NULL, 0);
+    if (old != NULL) {
+        node = new_node(SLOW.where_op, PyTuple_Pack(3, first, chosen, old), loop, NODE(old, shape),
+                        Py_None);
+    }
+    Py_DECREF(loop);
+    Py_DECREF(chosen);
+    Py_XDECREF(first);
+    Py_XDECREF(old);
+    return write_all(self, &given, node);
+}
+
 int recorded_write(Core *self, PyObject *key, PyObject *value)
 {
     Given given;
     Geometry g;
+    if (IS_ARRAY(key) && (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) &&
+        SLOW.where_op != NULL && SLOW.value_node != NULL && SLOW.loops != NULL) {
+        Given mask;
+        int lock = takes_mask(self, key, &given, &mask) ? locked() : 0;
+        return lock <= 0 ? lock : unlocked(write_masked(self, key, value));
+    }
     if (!IS_ARRAY(self) || !IS_ARRAY(value) || !look_at((PyObject *)self, &given) ||
         !narrowed(&given.g, key, &g)) {
         return 0;

@@ -166,8 +166,10 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
     int done = 0;
     int whole = self->compute == self->call ||
                 !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)given[count]));
-    int beside = IS_REAL(given[0]) && (count == 1 || IS_REAL(given[1]));
-    if (loops != NULL && whole && (beside || self->beside == Py_True)) {
+    int first = IS_REAL(given[0]), second = count == 2 && IS_REAL(given[1]);
+    /* numbers alone have a dtype of their own, whatever that of `out` is */
+    if (loops != NULL && whole && (first || second) &&
+        (first + second == count || self->beside == Py_True)) {
         done = loops_into(
             loops, given[0], count == 1 ? NULL : given[1], (PyArrayObject *)given[count]);
     }

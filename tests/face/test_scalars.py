@@ -229,3 +229,15 @@ def test_numbers_and_sequences(other: Any) -> None:
         else:
             assert type(ours) is type(theirs)
             assert ours == theirs
+
+
+@pytest.mark.parametrize("value", [1.5, 3, True])
+def test_numbers_have_no_matrix_transpose(value: Any) -> None:
+    found = []
+    for xp in (np, lf):
+        with recording_all():
+            number = xp.array([value, value]).max()
+        with pytest.raises(AttributeError) as refused:
+            _ = number.mT
+        found.append((str(refused.value), hasattr(number, "mT")))
+    assert found[0] == found[1]
