@@ -69,6 +69,18 @@ def changes(before: dict[str, Any]) -> list[str]:
     return found
 
 
+def settle_pending() -> None:
+    """Run what earlier tests have left pending and forget their lines.
+
+    Their work would count when it is decided whether a loop is evaluated while it records.
+    """
+    pending = evaluate._recorded
+    pending.steady.clear()
+    if frontier := pending.frontier():
+        evaluate.evaluate(frontier, "test")
+    pending.settle()
+
+
 @contextmanager
 def usual_filters() -> Iterator[None]:
     """The filters of warnings of this moment count as the usual ones of the program.
