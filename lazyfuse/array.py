@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, core, errstate, evaluate, residency, tracing
+from lazyfuse import config, core, errstate, evaluate, residency
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
 from lazyfuse.core import ARRAY_SLOTS, SLOW, Core
@@ -558,7 +558,7 @@ def write_node(x: ndarray, value: Node) -> None:
 def write_region(x: ndarray, layout: Layout, value: Node) -> None:
     """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
     # the node refers to the old values: one thread at a time
-    with tracing.Watched(evaluate.lock) if tracing.listeners else evaluate.lock:
+    with evaluate.held():
         storage = x._storage
         if storage is not None:
             old = storage.read()

@@ -11,8 +11,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
-from tests.face.test_recorded_parts import _structure, in_python
-from tests.global_state import settle_pending
+from tests.face.test_recorded_parts import _structure, recorded_twice
 
 
 @pytest.fixture(autouse=True)
@@ -68,11 +67,7 @@ def _statement(xp: Any, seed: int) -> list[Any]:
 @pytest.mark.parametrize("part", range(10))
 def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
     for seed in range(part * 120, part * 120 + 120):
-        settle_pending()  # no flush comes in between
-        _statement(lf, seed)  # loops are known from here on
-        found = _statement(lf, seed)
-        with in_python():
-            expected = _statement(lf, seed)
+        found, expected = recorded_twice(_statement, seed)
         for ours, theirs in zip(found, expected, strict=True):
             if isinstance(ours, str):
                 assert ours == theirs

@@ -117,14 +117,21 @@ def _statement(xp: Any, seed: int) -> list[Any]:
     return blocks
 
 
+def recorded_twice(
+    statement: Callable[[Any, int], list[Any]], seed: int
+) -> tuple[list[Any], list[Any]]:
+    """What a random statement leaves when C records it, and when Python does."""
+    settle_pending()  # no flush comes in between
+    statement(lf, seed)  # loops are known from here on
+    found = statement(lf, seed)
+    with in_python():
+        return found, statement(lf, seed)
+
+
 @pytest.mark.parametrize("part", range(20))
 def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
     for seed in range(part * 60, part * 60 + 60):
-        settle_pending()  # no flush comes in between
-        _statement(lf, seed)  # loops are known from here on
-        found = _statement(lf, seed)
-        with in_python():
-            expected = _statement(lf, seed)
+        found, expected = recorded_twice(_statement, seed)
         assert len(found) == len(expected)
         for ours, theirs in zip(found, expected, strict=True):
             if isinstance(ours, str) or not isinstance(ours, lf.ndarray) or not ours.shape:
