@@ -47,10 +47,16 @@ def suits(kernel: Kernel, form: Form) -> bool:
     return wide and is_exact(kernel) and not any(map(is_argument, kernel.reductions))
 
 
+def sides(printer: Printer) -> int:
+    """Vectors of lanes that take turns where something is not a sum: their steps take longer."""
+    return 1 if set(printer.form.methods) == {"tree"} else 2
+
+
 def buffers(printer: Printer) -> None:
     """Memory of the lanes."""
     for r, each in enumerate(printer.kernel.reductions):
-        printer.line(f"t{r} = local_{each.accumulator}({LANES})")
+        number = 1 if printer.form.methods[r] == "tree" else sides(printer)
+        printer.line(f"t{r} = local_{each.accumulator}({number * LANES})")
 
 
 def start_row(printer: Printer) -> None:
@@ -62,7 +68,7 @@ def end_row(printer: Printer) -> None:
     """Join those lanes."""
     for r, each in enumerate(printer.kernel.reductions):
         if printer.form.methods[r] != "tree":
-            for lane in range(LANES):
+            for lane in range(LANES * sides(printer)):
                 value = load(f"t{r}", str(lane), each.accumulator)
                 printer.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
 
@@ -72,17 +78,12 @@ def leaf(printer: Printer) -> None:
     trees = [r for r, method in enumerate(printer.form.methods) if method == "tree"]
     _each_lane(printer, trees)
     printer.line(f"whole = count & ~{LANES - 1}")
-    printer.open(f"for first in range(0, whole, {LANES}):")
-    printer.open(f"for lane in range({LANES}):")
-    printer.line("one_vector()")
-    printer.line("i = first + lane")
-    printer.compute()
-    for r, each in enumerate(printer.kernel.reductions):
-        value = printer.values.cast(each.value, each.accumulator)
-        total = combined(each, load(f"t{r}", "lane", each.accumulator), value)
-        printer.line(f"t{r}[lane] = {stored(total, each.accumulator)}")
-    printer.close()
-    printer.close()
+    if sides(printer) == 1:
+        _vectors(printer, trees, "0", "whole", 1)
+    else:
+        printer.line(f"even = count & ~{2 * LANES - 1}")
+        _vectors(printer, trees, "0", "even", 2)
+        _vectors(printer, trees, "even", "whole", 1)
     for r in trees:
         pairs = [f"(t{r}[{at}] + t{r}[{at + 1}])" for at in range(0, LANES, 2)]
         printer.line(f"acc{r} = ({pairs[0]} + {pairs[1]}) + ({pairs[2]} + {pairs[3]})")
@@ -98,10 +99,28 @@ def leaf(printer: Printer) -> None:
     printer.close()
 
 
+def _vectors(printer: Printer, trees: list[int], start: str, stop: str, number: int) -> None:
+    """Combine the elements from `start` on, so many vectors at each turn."""
+    printer.open(f"for first in range({start}, {stop}, {number * LANES}):")
+    for side in range(number):
+        printer.open(f"for lane in range({LANES}):")
+        printer.line("one_vector()")
+        printer.line("i = first + lane" + f" + {side * LANES}" * bool(side))
+        printer.compute()
+        for r, each in enumerate(printer.kernel.reductions):
+            value = printer.values.cast(each.value, each.accumulator)
+            lane = f"lane + {side * LANES}" if side and r not in trees else "lane"
+            total = combined(each, load(f"t{r}", lane, each.accumulator), value)
+            printer.line(f"t{r}[{lane}] = {stored(total, each.accumulator)}")
+        printer.close()
+    printer.close()
+
+
 def _each_lane(printer: Printer, reductions: list[int]) -> None:
     """Give lanes what they start from; of sums -0.0, which changes no number that is added."""
     for r in reductions:
         each = printer.kernel.reductions[r]
-        start = "-0.0" if printer.form.methods[r] == "tree" else identity(each)
-        for lane in range(LANES):
+        tree = printer.form.methods[r] == "tree"
+        start = "-0.0" if tree else identity(each)
+        for lane in range(LANES if tree else LANES * sides(printer)):
             printer.line(f"t{r}[{lane}] = {stored(start, each.accumulator)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 
-from lazyfuse.codegen import numba_helpers, numba_leaves
+from lazyfuse.codegen import interleaving, numba_helpers, numba_leaves
 from lazyfuse.codegen.form import RUN_BLOCK, Form, program_arrays, value_target
 from lazyfuse.codegen.kernel import Kernel, cost, is_argument, is_exact, raises_flags, value_dtypes
 from lazyfuse.codegen.numba_values import (
@@ -62,6 +62,7 @@ class _Printer:
         self.form = form
         self.arrays = program_arrays(kernel)
         self.values = Values(kernel)
+        self.independent = interleaving.statement(kernel)
         self.dtypes = value_dtypes(kernel)
         self.lines: list[str] = []
         self.depth = 1
@@ -234,7 +235,7 @@ class _Printer:
         self.pointers(every, {k: f" + low * s{k}_{self.last}" for k in every if self.along(k)})
         self.gather()
         self.open("for i in range(count):")
-        self.line(_INDEPENDENT)
+        self.line(self.independent)
         self.compute()
         self.close()
         for k in self.streamed:
@@ -269,7 +270,7 @@ class _Printer:
             return
         self.pointers(range(len(self.arrays)), {})
         self.open(f"for i in range(n{self.last}):")
-        self.line(_INDEPENDENT)
+        self.line(self.independent)
         self.compute()
         for r, each in enumerate(self.kernel.reductions):
             k = self.first_target + r
@@ -496,7 +497,7 @@ class _Printer:
 
     def fill_loop(self, count: str, slot: str, along: str) -> None:
         self.open(f"for i in range({count}):")
-        self.line(_INDEPENDENT)
+        self.line(self.independent)
         self.compute()
         for r, each in enumerate(self.kernel.reductions):
             value = self.values.cast(each.value, each.accumulator)

@@ -5,6 +5,7 @@ Owns the spelling of one element's arithmetic; knows no loops.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lazyfuse.codegen import ops
@@ -26,6 +27,7 @@ _TYPES = {
     "c8": "complex64",
     "c16": "complex128",
 }
+_CHOICE = re.compile(r"\((\{\d\}|1\.0) if (.*) else (\{\d\}|0\.0)\)")
 _LAST_POSITION = "int64(9223372036854775807)"
 
 
@@ -50,7 +52,15 @@ def expression(op: str, ins: tuple[str, ...], out: str, args: tuple[str, ...]) -
     template = ops.TABLE[op].expression(LANGUAGE, ins, out)
     if template is None:
         raise KernelError(f"[print] {op}: no {LANGUAGE} expression for {','.join(ins)}>{out}")
-    return typed(template.format(*args), out)
+    return typed(_straight(template, ins, out).format(*args), out)
+
+
+def _straight(template: str, ins: tuple[str, ...], out: str) -> str:
+    """A choice between operands as `select`: of branches, LLVM moves work into their arms."""
+    choice = _CHOICE.fullmatch(template)
+    if choice is None or any(ins[int(choice[k][1])] != out for k in (1, 3) if choice[k][0] == "{"):
+        return template
+    return f"select({choice[2]}, {choice[1]}, {choice[3]})"
 
 
 def converted(text: str, source: str, target: str) -> str:

@@ -98,6 +98,15 @@ class Combination:
         output[...] = total
         return True
 
+    def numbers(self) -> list[tuple[int, int, str, Ints]] | None:
+        """What `run_single` does: output, partial results, operation, how many sums are joined with
+        each partial sum. None: something else.
+        """
+        if not all(self.reduced) or any(is_argument(each.reduction) for each in self.results):
+            return None
+        joins = _schedule(self.lengths, self.blocks)
+        return [(each.output, each.partial, each.reduction.op, joins) for each in self.results]
+
     def rows(self, partial: Array) -> Array:
         """Partial results as (how many per result, *results), in NumPy's order of accumulation."""
         slow = [1 + at for at, flag in enumerate(self.reduced) if flag]

@@ -86,6 +86,8 @@ def _cast(source: str, target: str) -> str:
             return f"complex({part}({{0}}.real), {part}({{0}}.imag))"
         return f"complex({part}({{0}}), {part}(0.0))"
     value = "{0}.real" if source[0] == "c" else "{0}"
+    if source == "b1" and target[0] == "f":
+        return "(1.0 if {0} else 0.0)"  # by way of an integer it is three instructions more
     if source[0] in "fc" and target[0] in "iu":
         value = f"{_TRUNCATE.get(target, 'truncate_i4')}({value})"
     return f"{_NUMBA_NAMES[target[0]]}{8 * int(target[1:])}({value})"

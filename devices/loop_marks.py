@@ -19,23 +19,26 @@ def join_group(instruction: Any) -> Any:
     return instruction
 
 
-def mark(builder: Any, width: int = 0) -> None:
+def mark(builder: Any, width: int = 0, interleave: int = 0) -> None:
     """Remember that the innermost loop around the builder's position is parallel.
 
     `width`: it has so many iterations, which are one vector: it is not to be unrolled before.
+    `interleave`: so many vectors are computed side by side; 0: as LLVM likes.
     """
     module = builder.module
     if not hasattr(module, "lazyfuse_marks"):
         module.lazyfuse_marks = []
-    module.lazyfuse_marks.append((builder.block, width))
+    module.lazyfuse_marks.append((builder.block, width, interleave))
 
 
 def annotate(module: Any) -> None:
     """Write the metadata of all marked loops of a finished module."""
-    for block, width in getattr(module, "lazyfuse_marks", ()):
+    for block, width, interleave in getattr(module, "lazyfuse_marks", ()):
         latches = _innermost_latches(block)
         if latches:
             said = [_accesses(module), *(_one_vector(module, width) if width else ())]
+            if interleave:
+                said.append(_side_by_side(module, interleave))
             loop = _distinct(module, self_reference=True, operands=said)
             for latch in latches:
                 latch.terminator.set_metadata("llvm.loop", loop)
@@ -59,8 +62,14 @@ def _one_vector(module: Any, width: int) -> list[Any]:
         module.add_metadata(["llvm.loop.unroll.disable"]),
         module.add_metadata(["llvm.loop.vectorize.enable", yes]),
         module.add_metadata(["llvm.loop.vectorize.width", number(width)]),
-        module.add_metadata(["llvm.loop.interleave.count", number(1)]),
+        _side_by_side(module, 1),
     ]
+
+
+def _side_by_side(module: Any, count: int) -> Any:
+    from llvmlite import ir
+
+    return module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(count)])
 
 
 def _distinct(module: Any, self_reference: bool, operands: list[Any]) -> Any:

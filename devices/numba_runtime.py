@@ -4,6 +4,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
 
 - `pointer_f8(address)` ... one per dtype: int64 -> typed pointer `p`; `p[i]` loads, `p[i] = v`
   stores (`b1` is read and written as uint8). No alignment is assumed.
+- `select(condition, a, b)`: a where the condition holds, else b; both are computed.
 - `shifted(pointer, k)`: the pointer to element k.
 - `local_f8(32)` ...: a private array of a literal length on the stack, uninitialised.
 - `scalar_f8(scalars, k)` ...: slot k of the scalars (16 bytes each), as a value of that dtype.
@@ -13,6 +14,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   order.
 - `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of so many
   bytes) that a mask of bytes keeps, see compacting.py.
+- `read_bytes(out, table, index, count)`: entries of a table of 256 bytes, see byte_tables.py.
 - `stream(address, pointer, bytes)`: copy from a `local_` buffer past the caches, see streaming.py;
   `settle_streams()` once before the end of a text that streams.
 - `one_vector()`: the same of a loop of eight iterations, which become one vector
@@ -21,7 +23,8 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   number of pointers and without run-time checks. Within an iteration the order of loads and stores
   is kept, so an output may be the same memory as an input *of the same layout*; load every input
   into a variable before the first store. Not for loops that accumulate in memory. Ignored in
-  helper functions.
+  helper functions. `independent_2()`, `independent_4()`: so many iterations side by side (fewer
+  where vectors have 16 registers).
 - `clear_flags()`, `test_flags()`: IEEE conditions of this thread (1 divide, 2 over, 4 under,
   8 invalid). They may include conditions that NumPy would not report: a comparison with NaN, both
   arms of a select, infinite or huge arguments of exp, pow, sin, cos. None is left out (but under).
@@ -42,7 +45,7 @@ from typing import Any
 
 import numpy as np
 
-from . import compacting, loop_marks, pairwise, streaming, vector_math
+from . import byte_tables, compacting, loop_marks, pairwise, streaming, vector_math
 from .heavy import module as heavy
 
 # dtype -> name of numba's type
@@ -81,11 +84,15 @@ def namespace() -> dict[str, Any]:
         names[f"pairwise_{code}"] = pairwise.intrinsic(code)
     for size in compacting.SIZES:
         names[f"compact_{size}"] = compacting.intrinsic(size, features)
+    names["read_bytes"] = byte_tables.intrinsic(features)
     names["stream"] = streaming.intrinsic()
     names["settle_streams"] = streaming.fence()
+    names["select"] = _intrinsic(_select)
     names["shifted"] = _intrinsic(_shifted)
     names["CONVERTS_WIDE"] = "+avx512dq" in features.split(",")
     names["independent"] = _statement(lambda builder: loop_marks.mark(builder))
+    for count in (2, 4):
+        names[f"independent_{count}"] = _statement(_interleaving(count, features))
     names["one_vector"] = _statement(lambda builder: loop_marks.mark(builder, 8))
     names["clear_flags"] = _statement(_build_clear_flags)
     names["test_flags"] = _test_flags()
@@ -181,6 +188,22 @@ def _pointer(code: str) -> Any:
     return _intrinsic(pointer)
 
 
+def _select(typing_context: Any, condition: Any, first: Any, second: Any) -> Any:
+    types = heavy("numba.core.types")
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        condition, *arms = args
+        if not isinstance(signature.return_type, types.Complex):
+            return builder.select(condition, *arms)
+        made = context.make_complex(builder, signature.return_type)  # vectors hold no pairs
+        for k, part in enumerate(("real", "imag")):
+            halves = [builder.extract_value(arm, k) for arm in arms]
+            setattr(made, part, builder.select(condition, *halves))
+        return made._getvalue()
+
+    return first(types.boolean, first, first), build
+
+
 def _shifted(typing_context: Any, pointer: Any, count: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -268,6 +291,13 @@ def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
         return element(element, element), build
 
     return _intrinsic(of_one if arity == 1 else of_two)
+
+
+def _interleaving(count: int, features: str) -> Any:
+    x86 = vector_math.machine() in ("x86_64", "AMD64")
+    if x86 and "+avx512f" not in features.split(","):
+        count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: as LLVM likes
+    return lambda builder: loop_marks.mark(builder, interleave=count)
 
 
 def _statement(emit: Any) -> Any:

@@ -8,7 +8,9 @@ where a loop is not compiled yet NumPy answers, with the same values.
 
 from __future__ import annotations
 
-from functools import cache
+from cmath import isfinite
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 1024  # elements of a mask that are counted together
 CHUNK = 64 * BLOCK
 _BYTES = 128  # of a mask that are counted side by side, each in a byte
-STRETCH = 1 << 15  # values that one chunk of a sum adds
+STRETCH = 1 << 15  # values that one chunk of a sum adds, at most; of many, about 1 in PIECES
+PIECES = 15
 LEAF = 1024  # of them are added at once, in a buffer of the L1 cache
 _PIECE = 512  # elements of the mask that are looked at in between
 _ROOM = LEAF + BLOCK + 2 * _PIECE
@@ -30,6 +33,7 @@ _ROOM = LEAF + BLOCK + 2 * _PIECE
 WEIGHT = 4
 # NumPy finds the places of so few truth values in one row before a loop of ours has been launched.
 FEW = 1 << 17
+_GEOMETRIES = 32  # geometries of chunks that are kept
 
 _COUNT = Routine(
     "count_true",
@@ -175,16 +179,17 @@ def _counted(flat: Array) -> Array | None:
     if launch is None or not flat.size:
         return None
     before = np.zeros(-(-flat.size // BLOCK) + 1, dtype=np.int64)
-    starts, counts = _chunks(flat.size)
-    zeros = np.zeros_like(starts)
-    launch(
-        (flat, before[1:]),
-        np.stack([counts, starts // BLOCK], 1),
-        np.stack([starts, zeros], 1),
-        work=flat.size,
-    )
-    np.cumsum(before, out=before)
+    sizes, places = _counting(flat.size)
+    launch((flat, before[1:]), sizes, places, work=flat.size)
+    before.cumsum(out=before)
     return before
+
+
+@lru_cache(maxsize=_GEOMETRIES)
+def _counting(size: int) -> tuple[Array, Array]:
+    """What the chunks of so large a mask are counted with: sizes and places."""
+    starts, counts = _chunks(size)
+    return np.stack([counts, starts // BLOCK], 1), np.stack([starts, np.zeros_like(starts)], 1)
 
 
 def _uncounted(flat: Array) -> Array:
@@ -297,46 +302,65 @@ def _total(values: Array, mask: Array, found: Kept | None) -> Array | None:
     found = found or kept(mask)
     if found.before is None or not found.number:
         return None
-    complex_values = dtype.kind == "c"
-    lengths = leaves(found.number, STRETCH, complex_values)
-    counts = np.array(lengths, dtype=np.int64)
-    lows = np.cumsum(counts) - counts
-    blocks = np.searchsorted(found.before, lows, side="right") - 1
+    counts, lows, numbers, joins = _stretches(found.number, dtype.kind == "c")
+    blocks = found.before.searchsorted(lows, side="right") - 1
     starts = blocks * BLOCK
-    partial = np.empty(len(lengths), dtype)
+    partial = np.empty(len(counts), dtype)
     data = np.ascontiguousarray(values).reshape(-1)
     flags = launch(
         (data, found.mask, partial),
         np.stack([data.size - starts, lows - found.before[blocks], counts], 1),
-        np.stack([starts, starts, np.arange(len(lengths))], 1),
+        np.stack([starts, starts, numbers], 1),
         work=WEIGHT * data.size,
     )
     if flags:
         return None  # NumPy warns of what its own sum raises
-    with np.errstate(all="ignore"):
-        found_sum = _joined(partial, lengths, complex_values)
-    return found_sum if np.isfinite(found_sum) else None
+    if dtype.char in "dD":  # Python's numbers are of double precision, and faster than NumPy's
+        found_sum = _joined(partial.tolist(), joins)
+    else:
+        with np.errstate(all="ignore"):
+            found_sum = _joined(list(partial), joins)
+    return np.asarray(found_sum, dtype) if isfinite(found_sum) else None
 
 
 def _total_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
     return np.asarray(np.add.reduce(select(values, mask, found)))
 
 
-def _joined(partial: Array, lengths: list[int], complex_values: bool) -> Array:
+@lru_cache(maxsize=_GEOMETRIES)
+def _stretches(number: int, complex_values: bool) -> tuple[Array, Array, Array, tuple[int, ...]]:
+    """Stretches in which so many values are summed: lengths, what precedes each, numbers, joins.
+
+    Each is a subtree of NumPy's tree, so where they are cut changes no bit.
+    """
+    lengths = leaves(number, max(STRETCH, number // PIECES), complex_values)
+    counts = np.array(lengths, dtype=np.int64)
+    joins: list[int] = []
+    _schedule(number, iter(lengths), 0, complex_values, joins)
+    return counts, counts.cumsum() - counts, np.arange(len(counts)), tuple(joins)
+
+
+def _schedule(
+    count: int, lengths: Iterator[int], ahead: int, complex_values: bool, joins: list[int]
+) -> None:
+    """How often the last two sums are added once a stretch has come; `ahead`: the one at hand."""
+    first = ahead or next(lengths)
+    if first == count:
+        joins.append(0)
+        return
+    left = left_half(count, complex_values)
+    _schedule(left, lengths, first, complex_values, joins)
+    _schedule(count - left, lengths, 0, complex_values, joins)
+    joins[-1] += 1
+
+
+def _joined(sums: list[Any], joins: tuple[int, ...]) -> Any:
     """The sum of stretches, by NumPy's tree above them."""
-    # Python's numbers are of double precision, and faster than NumPy's
-    sums = partial.tolist() if partial.dtype.char in "dD" else list(partial)
-    pending = iter(zip(lengths, sums, strict=True))
-    ahead: list[tuple[int, Any]] = []
-
-    def below(count: int) -> Any:
-        if not ahead:
-            ahead.append(next(pending))
-        if ahead[0][0] == count:
-            return ahead.pop()[1]
-        left = left_half(count, complex_values)
-        first = below(left)
-        return first + below(count - left)
-
+    stack: list[Any] = []
+    for value, number in zip(sums, joins, strict=True):
+        total = value
+        for _ in range(number):
+            total = stack.pop() + total
+        stack.append(total)
     # NumPy adds the tree to the identity: -0.0 becomes 0.0
-    return np.asarray(below(sum(lengths)) + 0, partial.dtype)
+    return stack[0] + (0j if type(stack[0]) is complex else 0)

@@ -77,14 +77,26 @@ def _counted(
 # -------------------------------------------------------------------------------- bincount
 
 
+def _in_turn(count: str, places: str) -> str:
+    """The text that counts so many places, in tables that take turns."""
+    steps = [
+        f"    counts[{at} * (bins + 2) + int64({places}[k + {at}])] += 1" for at in range(_LANES)
+    ]
+    lines = [
+        f"whole = {count} - {count} % {_LANES} if lanes else 0",
+        f"for k in range(0, whole, {_LANES}):",
+        *steps,
+        f"for k in range(whole, {count}):",
+        f"    counts[int64({places}[k])] += 1",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 @functools.cache
 def _bincount_routine(code: str) -> routines.Routine:
     """Counts of `count` values from 0 on."""
-    body = """
-    for k in range(count):
-        counts[(k & lanes) * (bins + 2) + int64(values[k])] += 1
-    """
     arrays = {"values": code, "counts": "i8"}
+    body = _in_turn("count", "values")
     return routines.Routine(f"bincount_{code}", ("count", "bins", "lanes"), arrays, body)
 
 
@@ -165,14 +177,6 @@ _IN_ORDER = """
 for k in range(size):
     counts[(k & lanes) * (bins + 2) + bin[k]] += float64(weights[start + k])
 """
-_IN_TURN = f"""
-whole = size - size % {_LANES} if lanes else 0
-for k in range(0, whole, {_LANES}):
-""" + "".join(f"    counts[{at} * (bins + 2) + bin[k + {at}]] += 1\n" for at in range(_LANES))
-_IN_TURN += """
-for k in range(whole, size):
-    counts[bin[k]] += 1
-"""
 
 
 @functools.cache
@@ -181,16 +185,20 @@ def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routi
 
     They hold counts, or sums of weights (of dtype `weight`) in the order of the values.
 
-    NumPy compares each value with the edges beside it. That can change something only near an edge:
-    a tile without a value within `margin` of one is not looked at again. A value outside of the
+    NumPy compares each value with the edges beside it. That can change something only near an edge,
+    and so can a product in the place of NumPy's division: only a tile with a value within `margin`
+    of an edge, or with one that no bin can be told for, takes NumPy's steps. A value outside of the
     range goes to the place after the last bin. Where the steps lead out of the table of edges,
     NumPy shall see.
     """
     real, wide = ("float32" if each == "f4" else "float64" for each in (edge, step))
-    counting = textwrap.indent(_IN_ORDER if weight else _IN_TURN, 8 * " ").strip()
+    counting = textwrap.indent(_IN_ORDER if weight else _in_turn("size", "bin"), 8 * " ").strip()
     body = f"""
     bin = local_i8({_TILE})
     strange = 0
+    ratio = scale / width
+    inner = 0.5 - margin
+    outside = float64(bins) + 0.5
     for start in range(0, count, {_TILE}):
         size = min({_TILE}, count - start)
         near = 0
@@ -198,26 +206,23 @@ def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routi
             independent()
             given = {real}(values[start + k])
             keep = (given >= first) & (given <= last)
-            value = given if keep else first
-            place = {wide}(value - first) / width * scale
+            place = float64({wide}(given - first) * ratio) if keep else outside
             at = int64(place)
-            rest = float64(place) - float64(at)
-            near = near | int64(keep & ((rest < margin) | (rest > 1.0 - margin)))
-            wrong = (at < 0) | (at > bins)
-            strange = strange | int64(keep & wrong)
-            bin[k] = bins if wrong | (not keep) else at
+            near = near | int64(not (abs(place - float64(at) - 0.5) <= inner))
+            bin[k] = at
         if near:
             for k in range(size):
                 independent()
                 given = {real}(values[start + k])
                 keep = (given >= first) & (given <= last)
                 value = given if keep else first
-                at = bin[k] if keep else 0
+                at = int64({wide}(value - first) / width * scale)
+                wrong = (at < 0) | (at > bins)
                 at = at - 1 if at == bins else at
                 at = at - 1 if value < edges[max(min(at, bins), 0)] else at
                 more = (value >= edges[max(min(at + 1, bins), 0)]) & (at != bins - 1)
                 at = at + 1 if more else at
-                wrong = (at < 0) | (at > bins)
+                wrong = wrong | (at < 0) | (at > bins)
                 strange = strange | int64(keep & wrong)
                 bin[k] = bins if wrong | (not keep) else at
         {counting}

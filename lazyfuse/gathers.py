@@ -22,6 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _FEWEST = 1 << 15  # indices for which a routine is launched
 _WORTH = 1 << 18  # indices of NumPy's own dtype for which threads beat its loop
 _BLOCK = 1 << 14  # indices per chunk
+_TABLE = 256  # entries that an index of one byte can mean
 _INDICES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 
 
@@ -76,6 +77,23 @@ def _read_routine(size: int, index: str, mode: str = "raise") -> routines.Routin
     arrays = {"values": f"u{size}", "index": index, "results": f"u{size}", "found": "i8"}
     name = f"read_{size}_{index}{'' if mode == 'raise' else '_' + mode}"
     return routines.Routine(name, ("count", "entries", "width"), arrays, body)
+
+
+_BYTES = routines.Routine(
+    "read_bytes_u1",
+    ("count", "entries"),
+    {"values": "u1", "index": "u1", "results": "u1", "found": "i8"},
+    """
+    wrong = 0
+    if entries < 256:
+        for k in range(count):
+            independent()
+            wrong = wrong | int64(int64(index[k]) >= entries)
+    read_bytes(results, values, index, count)
+    found[0] = wrong
+    """,
+)
+"""Bytes at `count` indices of a byte each, into a table of 256 of which `entries` are real."""
 
 
 @functools.cache
@@ -171,6 +189,8 @@ def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
     width = math.prod(real.shape[1:]) * (real.itemsize // size)
     if key.size < (_WORTH if plain else 2 * _FEWEST) or (plain and routines.threads() < 2):
         return None
+    if size == width == 1 and key.dtype == np.uint8 and len(real) <= _TABLE and mode == "raise":
+        return _read_bytes(real, key)
     launch = _read_routine(size, key.dtype.str[1:], mode).ready()
     if launch is None:
         return None
@@ -182,6 +202,23 @@ def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
     offsets = np.stack([0 * starts, starts, starts * width, np.arange(len(starts))], 1)
     sizes = [(length, len(real), width) for length in lengths.tolist()]
     launch(arrays, sizes, offsets, work=4 * key.size * width)
+    return None if found.any() else results
+
+
+def _read_bytes(real: Array, key: Array) -> Array | None:
+    """The same for bytes in a table that is as small as indices of one byte are."""
+    launch = _BYTES.ready()
+    if launch is None:
+        return None
+    table = np.zeros(_TABLE, np.uint8)
+    table[: len(real)] = real.reshape(-1).view(np.uint8)
+    results = routines.empty(key.shape, real.dtype)
+    starts, lengths = routines.spread(key.size, 2 * _BLOCK)
+    found = np.zeros(len(starts), np.int64)
+    offsets = np.stack([0 * starts, starts, starts, np.arange(len(starts))], 1)
+    sizes = np.stack([lengths, np.full_like(lengths, len(real))], 1)
+    arrays = (table, key, results.reshape(-1).view(np.uint8), found)
+    launch(arrays, sizes, offsets, work=key.size)
     return None if found.any() else results
 
 
