@@ -13,6 +13,7 @@ from typing import Any
 
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Shape
+from lazyfuse.codegen.kernel import PIECES
 from lazyfuse.codegen.linearize import Graph, Value
 from lazyfuse.codegen.memory import newest_versions
 from lazyfuse.codegen.op import Verdict
@@ -104,13 +105,18 @@ def summation_order(value: Value, graph: Graph) -> object:
     """What two floating-point sums must have in common to run in the same loops; None if nothing.
 
     NumPy cuts sums of complex numbers, sums that convert their operands, and products at other
-    places than plain sums, and follows the memory order of the summed array.
+    places than plain sums, and follows the memory order of the summed array: views that are not
+    even share loops with themselves alone.
     """
     name, accumulator = value.op.name.removesuffix(".reduce"), value.arg.accumulator
     if name not in ("add", "multiply") or accumulator.kind not in "fc":
         return None
     source = graph.values[value.src[0]]
-    return (name, accumulator.kind, source.dtype != accumulator, source.perm)
+    lies = value.src[0]
+    while graph.values[lies].op.name in PIECES:  # which lie in the memory of the whole numbers
+        lies = graph.values[lies].src[0]
+    uneven = graph.values[lies].op is ops.VIEW and not graph.values[lies].even
+    return (name, accumulator.kind, source.dtype != accumulator, source.perm, uneven and lies)
 
 
 def cluster(graph: Graph, limits: Limits | None = None) -> Clusters:

@@ -76,6 +76,8 @@ class KernelError(ValueError):
 _ORDERED = ("add", "multiply")
 _ARGUMENTS = ("argmin", "argmax")
 _DOUBLES = ("f8", "c16")
+PIECES = ("real", "imag")
+"""Operations whose results NumPy gives as views."""
 
 
 def verify(kernel: Kernel) -> None:
@@ -99,6 +101,14 @@ def verify(kernel: Kernel) -> None:
 def value_dtypes(kernel: Kernel) -> tuple[str, ...]:
     """The dtype of each numbered value."""
     return (*kernel.inputs, *kernel.scalars, *(each.out for each in kernel.body))
+
+
+def memory_of(kernel: Kernel, value: int) -> int:
+    """The value that `value` is a part of in NumPy, whose memory it lies in; most often itself."""
+    first = len(kernel.inputs) + len(kernel.scalars)
+    while value >= first and kernel.body[value - first].op in PIECES:
+        value = kernel.body[value - first].args[0]
+    return value
 
 
 def uses_doubles(kernel: Kernel) -> bool:

@@ -43,6 +43,7 @@ class Value:
     origin: int
     output: bool = False
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
+    even: bool = False  # of a view: without gaps but for a constant step, and forwards
     picks: tuple[int, ...] = ()  # of a view, before: per source axis the one place seen, or -1: all
 
 
@@ -128,6 +129,17 @@ def _view_axes(
         del free[match]
         axes.append(match)
     return None if free else tuple(axes)
+
+
+def is_even(shape: Shape, strides: Shape) -> bool:
+    """Whether sums walk a view as they walk an array without gaps in the same memory order."""
+    expected = 0
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size != 1:
+            if stride <= 0 or expected not in (0, stride):
+                return False
+            expected = stride * size
+    return True
 
 
 Walked = tuple[list[Node], tuple[Any, ...], list[bool], dict[int, int], list[int]]
@@ -244,7 +256,7 @@ def _arrangement(node: Node) -> object:
     """What a plan must know of the layout of a view or an update."""
     base = node.src[0]
     if node.op is ops.VIEW:
-        return view_axes(node.arg, base.shape, base.perm)
+        return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:])
     if crosses_itself(node.arg.shape, node.arg.strides):
         return None
     return _covers(node.arg, base)
@@ -282,6 +294,7 @@ def _graph(recording: Recording) -> Graph:
                 position,
                 recording.held[position],
                 axes,
+                op is ops.VIEW and is_even(*node.arg[1:]),
             )
         )
     return Graph(tuple(values))

@@ -24,6 +24,7 @@ from lazyfuse.codegen.kernel import (
     cost,
     is_argument,
     is_ordered,
+    memory_of,
     value_dtypes,
 )
 from lazyfuse.codegen.loops import (
@@ -131,6 +132,10 @@ class Lowered:
     def is_partial(self) -> bool:
         """Whether reductions wait for `finish`."""
         return self._combination is not None
+
+    def combining(self) -> Any:
+        """What `finish` does, as `Combination.numbers` says it."""
+        return None if self._combination is None else self._combination.numbers()
 
     def second(self) -> Any:
         """A second program that combines partial results on the device; None: `finish` does."""
@@ -322,15 +327,16 @@ class Job:
         if ordered is None:
             return None
         dtype = value_dtypes(self.kernel)[ordered.value]
-        if ordered.value < len(self.kernel.inputs):
-            value_strides = self.operands[ordered.value]
+        lies = memory_of(self.kernel, ordered.value)
+        if lies < len(self.kernel.inputs):
+            value_strides = self.operands[lies]
         convert = dtype != ordered.accumulator
         return summation(self.shape, value_strides, self.kernel.reduced, convert)
 
     def ordered_reduction(self) -> Reduce | None:
         """The reduction that fixes the order: one over a computed value goes first."""
         ordered = [each for each in self.kernel.reductions if is_ordered(each)]
-        ordered.sort(key=lambda each: each.value < len(self.kernel.inputs))
+        ordered.sort(key=lambda each: memory_of(self.kernel, each.value) < len(self.kernel.inputs))
         return ordered[0] if ordered else None
 
     def lower_tree(self, slow: Ints, run: Ints, block: int, ordered: Reduce) -> Lowered:

@@ -126,9 +126,14 @@ def newest_versions(graph: Graph) -> tuple[list[Any], list[int], dict[Any, int]]
 
 def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays may share an element, other than being the same view of it."""
-    if not _share_memory(first, second, max_work=_OVERLAP_WORK):
+    if not shares(first, second):
         return False
     return not _same_view(first, second) or crosses_itself(first)
+
+
+def shares(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays may have an element in common."""
+    return bool(_share_memory(first, second, max_work=_OVERLAP_WORK))
 
 
 _share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no number of steps

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Shape
+from lazyfuse.codegen.kernel import PIECES
 from lazyfuse.codegen.linearize import Graph, Value, memory_strides
 from lazyfuse.codegen.rules import RULES
 from lazyfuse.codegen.shapes import crosses_itself
@@ -40,8 +41,10 @@ class _Builder:
 
     def become(self, value: Value, same_as: int) -> int:
         """`value` equals an earlier one: share it, or copy it where it is an output."""
-        if not value.output:
-            return same_as
+        return self.copied(value, same_as) if value.output else same_as
+
+    def copied(self, value: Value, same_as: int) -> int:
+        """A copy of an earlier value in the place of `value`."""
         loop = dtypes.cast_loop(value.dtype, value.dtype)
         return self.add(replace(value, op=COPY, src=(same_as,), arg=loop, axes=None))
 
@@ -74,17 +77,43 @@ def _is_plain_full(value: Value, builder: _Builder) -> bool:
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the exact rules until a value has none left."""
+    """Apply the exact rules until a value has none left.
+
+    A copy of a view whose layout somebody follows stays: it has no gaps, and sums go another way.
+    """
+    followed = _followed_layouts(graph)
 
     def visit(value: Value, builder: _Builder) -> int:
         for rule in () if value.op.apart else RULES:
             same_as = rule(value, builder.values)
             if same_as is not None:
-                plain_copy = value.output and value.op is COPY
-                return builder.add(value) if plain_copy else builder.become(value, same_as)
+                stays = followed[len(builder.moved)] and _is_view(same_as, builder)
+                if value.op.kind == "map" and (stays or (value.output and value.op is COPY)):
+                    return builder.copied(value, same_as)
+                return builder.become(value, same_as)
         return builder.add(value)
 
     return _map(graph, visit)
+
+
+def _is_view(index: int, builder: _Builder) -> bool:
+    """Whether a value lies in the memory of others."""
+    value = builder.values[index]
+    return value.op is ops.VIEW or value.op.name in PIECES
+
+
+def _followed_layouts(graph: Graph) -> list[bool]:
+    """For each value, whether a reader goes by how it lies in memory, not by elements alone."""
+    values = graph.values
+    followed = [False] * len(values)
+    for index in range(len(values) - 1, -1, -1):
+        value = values[index]
+        if value.op is ops.VIEW:
+            followed[value.src[0]] |= followed[index] or value.output
+        elif value.op.kind != "map":
+            for at, source in enumerate(value.src):
+                followed[source] |= value.op is not ops.UPDATE or not at
+    return followed
 
 
 def dedupe(graph: Graph) -> Graph:
@@ -258,6 +287,44 @@ def _overwrites(update: Value, written: Shape) -> bool:
     return update.arg == Layout(0, update.shape, strides) and written == update.shape
 
 
+def store_together(graph: Graph) -> Graph:
+    """Copy a view that is joined with what is computed from it: that kernel has loaded it."""
+    read: dict[int, set[int]] = {}  # per block that is joined: what computed parts of it load
+    base = list(range(len(graph.values)))
+    for index, value in enumerate(graph.values):
+        if value.op is ops.UPDATE:
+            base[index] = base[value.src[0]]
+            loads = _loads(value.src[1], value.arg.shape, graph)
+            read.setdefault(base[index], set()).update(loads)
+    builder = _Builder()
+    for index, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        if value.op is ops.UPDATE and value.src[1] in read[base[index]]:
+            part = graph.values[value.src[1]]
+            there = part.op is ops.VIEW or part.op is ops.LEAF
+            if there and part.shape == value.arg.shape and part.dtype == value.dtype:
+                copy = builder.copied(replace(part, output=False), new.src[1])
+                new = replace(new, src=(new.src[0], copy))
+        builder.moved.append(builder.add(new))
+    return graph.replaced(builder.values)
+
+
+def _loads(index: int, shape: Shape, graph: Graph) -> set[int]:
+    """What a kernel of a shape loads to compute a value; nothing where it computes nothing."""
+    stack = [index] if graph.values[index].op.kind == "map" else []
+    found: set[int] = set()
+    seen = set(stack)
+    while stack:
+        for source in graph.values[stack.pop()].src:
+            value = graph.values[source]
+            if value.op.kind != "map" or value.shape != shape:
+                found.add(source)
+            elif source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return found
+
+
 def drop_dead(graph: Graph) -> Graph:
     """Keep what an output needs."""
     alive = [value.output for value in graph.values]
@@ -279,5 +346,6 @@ PASSES: tuple[Pass, ...] = (
     sink_views,
     simplify,
     forward_updates,
+    store_together,
     drop_dead,
 )

@@ -92,6 +92,7 @@ class Plan:
     replays: Any = UNKNOWN  # runs in place, kept by geometry; None: unsuitable
     dear: tuple[tuple[int, float], ...] = ()  # values that may better be computed again: additions
     vain: set[tuple[int, ...]] = field(default_factory=set)  # where nothing is made again
+    cases: dict[Any, Any] = field(default_factory=dict)  # what need not be written, by sizes
     beyond: Plan | None = None  # its form for arrays that no cache holds, once one was asked for
 
     @property
@@ -169,7 +170,9 @@ def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
     users = graph.consumers()
     stage = {o: group.stage for group in clusters.groups for o in group.stored}
     made = {o: g.stage for g in clusters.groups for o in g.stored + g.reductions}
+    kernel = {o: at for at, group in enumerate(clusters.groups) for o in group.stored}
     fed: dict[int, int] = {}
+    after: dict[int, int] = {}  # updates, and the kernel that makes them
     for index in clusters.alone:
         value = graph.values[index]
         if value.op is not ops.UPDATE:
@@ -182,10 +185,13 @@ def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
             continue
         if source.shape != value.arg.shape:
             continue
-        if _ready(old, graph, made, fed) <= stage[written] or _is_filled(
-            old, written, clusters, graph
+        if (
+            after.get(old) == kernel[written]  # another part of the same block: a join
+            or _ready(old, graph, made, fed) <= stage[written]
+            or _is_filled(old, written, clusters, graph)
         ):
             fed[written] = index
+            after[index] = kernel[written]
     return fed
 
 

@@ -26,6 +26,8 @@ BITS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}  # as NumPy's and the 
 STATE: ContextVar[object] = np._core.umath._extobj_contextvar  # type: ignore[attr-defined]
 USUAL = Context().run(STATE.get)  # what NumPy starts with, even if this is imported in an errstate
 
+_equal: object = USUAL  # the last other one that says the same
+
 plain = True
 """Whether the state that was set through lazyfuse is NumPy's default."""
 
@@ -101,6 +103,23 @@ def is_plain() -> bool:
 def is_usual() -> bool:
     """Whether this thread's state is the one that NumPy starts with: of `numpy.errstate`, too."""
     return STATE.get() is USUAL
+
+
+def is_default() -> bool:
+    """Whether the state is the one NumPy starts with, NumPy's own `errstate` included."""
+    if not plain:
+        return False
+    state = STATE.get()
+    return state is USUAL or state is _equal or _is_equal(state)
+
+
+def _is_equal(state: object) -> bool:
+    """Whether a state says what NumPy starts with, as after `seterr(**before)`; kept if it does."""
+    global _equal
+    if np.geterr() != PLAIN or np.geterrcall() is not None:
+        return False
+    _equal = state
+    return True
 
 
 def on_change(listener: Callable[[bool], None]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse import errstate
 from lazyfuse.codegen.dtypes import Loop
-from lazyfuse.codegen.graph import Node, source_line
+from lazyfuse.codegen.graph import Node, Reduction, source_line
 from lazyfuse.codegen.op import Op
 from lazyfuse.errstate import Place
 
@@ -132,14 +132,21 @@ def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
     return bits & possible
 
 
-def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
-    """Warn of each condition in `bits` as the error state of the present context asks."""
+def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False) -> None:
+    """Warn of each condition in `bits` as the error state of the present context asks.
+
+    What was recorded before NumPy's own `errstate` began, of which nobody is told, is told of as
+    there, unless it is a function that is called `now`.
+    """
     state: dict[str, Any] = dict(np.geterr())
     for bit, name, text in CONDITIONS:
         if not bits & bit:
             continue
         op, node = _culprit(name, operations)
-        if _is_ignored(bit, state[name], node.where):
+        way = state[name]
+        if type(node.where) is tuple and errstate.plain and not now and way != "ignore":
+            way = errstate.PLAIN[name]  # in force where it was recorded
+        if _is_ignored(bit, way, node.where):
             continue
         file, line, _ = source_line(node.where)
         words = f"{text} encountered in {_spelled(op, node)}"
@@ -148,7 +155,7 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]]) -> None:
             if place.told & bit or place.is_silent(words, _module(file), line):
                 continue
             place.told |= bit if place.name else 0
-        if _is_handled(state[name], bit, text, words):
+        if _is_handled(way, bit, text, words):
             continue
         registry = _registries.setdefault(file, {})
         warnings.warn_explicit(words, RuntimeWarning, file, line, registry=registry)
@@ -187,6 +194,8 @@ def _module(file: str) -> str:
 def raises(op: Op, arg: Any) -> tuple[str, ...]:
     """The conditions that an operation can raise, on integers other ones than on floats."""
     # a pass may have put another operation in the place of the one that was recorded
+    if isinstance(arg, Reduction):  # written out or not
+        return op.raises(arg.accumulator)
     loop = arg if op.kind == "map" and isinstance(arg, Loop) else None
     return op.raises(loop.ins[0]) if loop is not None and loop.ins else op.flags
 

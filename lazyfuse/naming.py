@@ -27,6 +27,13 @@ def are_scalars(*operands: Any) -> bool:
     return not any(type(x) is ndarray or type(x) is np.ndarray for x in operands)
 
 
+def overflows_alone(op: Op, x: Any) -> bool:
+    """Whether a recorded number may overflow in an operator, which NumPy's integers tell."""
+    if type(x) is ndarray or op.name not in ("negative", "absolute"):
+        return False
+    return bool(x.dtype.kind in "iu")
+
+
 def scalar_node(
     function: Callable[[Any, Any], Any], op: Op, nodes: tuple[Node, Node], loop: dtypes.Loop
 ) -> Node:

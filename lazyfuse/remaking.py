@@ -109,7 +109,7 @@ def _operands(root: Node) -> dict[int, Node] | None:
             small -= node.dtype.itemsize * prod(node.shape)
             found[id(node)] = node
         elif node.op is ops.FULL or node.op is ops.VIEW or node.op.kind in ("map", "reduce"):
-            if not _repeats(node):
+            if not repeats(node):
                 return None
             if node.op is not ops.VIEW:
                 shape = node.src[0].shape if node.op.kind == "reduce" else node.shape
@@ -125,7 +125,7 @@ def _operands(root: Node) -> dict[int, Node] | None:
     return found
 
 
-def _repeats(node: Node) -> bool:
+def repeats(node: Node) -> bool:
     """Whether a node made again has the same bits: those of functions may hang on the kernel."""
     exact = node.op.kind != "map" or node.op.is_exact(node.arg.ins[0])
     return exact and node.op.pure

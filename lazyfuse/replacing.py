@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph import Layout
-from lazyfuse.codegen.memory import overlap
+from lazyfuse.codegen.memory import overlap, shares
 from lazyfuse.windows import Array, around, dense, window
 
 # Loads that together are so many times smaller than the store are copied instead of it.
@@ -78,6 +78,37 @@ def _spare(spares: list[Array], like: Array, inputs: list[Array]) -> Array | Non
         if not any(overlaps(block, loaded) for loaded in inputs):
             return spares.pop(at)
     return None
+
+
+def places_of(
+    run: Any, targets: dict[int, int], inputs: list[Array]
+) -> dict[int, tuple[Array, Array] | None]:
+    """For each update that a kernel feeds: where it stores, and the whole block that this leaves.
+
+    One kernel may feed several parts of one block (a join). None: what it stores has to be written
+    there once it has run. May replace arrays of `inputs` by copies.
+    """
+    found: dict[int, tuple[Array, Array] | None] = {}
+    parts: list[Array] = []
+    values = run.plan.graph.values
+    for index in sorted(targets.values()):
+        before = values[index].src[0]
+        if before not in found:
+            part, whole = run.target(index)
+            found[index] = place = keep_apart(run, index, part, whole, inputs)
+        elif (joined := found[before]) is None:
+            found[index] = None
+            continue
+        else:
+            joined_part = run.joined(index, joined[1])
+            if joined_part is None or any(shares(joined_part, other) for other in parts):
+                found[index] = None  # the last write counts
+                continue
+            if any(overlap(joined_part, loaded) for loaded in inputs):
+                spare_loads(run, joined_part, inputs)
+            found[index] = place = joined_part, joined[1]
+        parts.append(place[0])
+    return found
 
 
 def keep_apart(

@@ -26,7 +26,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast_all, size_of
 from lazyfuse.composite import as_one
-from lazyfuse.lent import spares_copy
+from lazyfuse.lent import read_in_place, spares_copy
 from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.recording import (
     is_operand,
@@ -69,7 +69,9 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
         given = tuple(value for value in (condition, x, y) if value is not _NoValue)
         return fallback.run(np.where, "where", given, {})
     operands = (condition, x, y)
-    result = None if spares_copy(TABLE["where"], operands) else _recorded("where", operands)
+    result = None
+    if not spares_copy(TABLE["where"], operands):
+        result = read_in_place(lambda *given: _recorded("where", given), *operands)
     if result is not None and type(result) is not ndarray:
         return alone(node_of(result))  # never a number
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result

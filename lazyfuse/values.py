@@ -25,7 +25,16 @@ from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import KernelStep, Plan
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
-from lazyfuse.windows import arrange, dense, flat_memory, is_dense, is_unseen, picked, window
+from lazyfuse.windows import (
+    around,
+    arrange,
+    dense,
+    flat_memory,
+    is_dense,
+    is_unseen,
+    picked,
+    window,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -203,6 +212,18 @@ class Values:
             self.settle()
         return flat_memory(array, perm)
 
+    def joined(self, index: int, old: Array) -> Array | None:
+        """Where update `index` writes if the kernel at hand makes `old`, too; None: only after it.
+
+        No older value of the memory may be needed: what the kernel stores cannot be copied yet.
+        """
+        if self.away or index not in self.plan.in_place or not old.flags.writeable:
+            return None
+        flat = flat_memory(old, self.plan.graph.values[index].perm)
+        if not np.may_share_memory(flat, old):
+            return None
+        return window(flat, self.nodes[self.plan.graph.values[index].origin].arg)
+
     def target(self, index: int) -> tuple[Array, Array]:
         """Where update `index` writes, and the whole array that it leaves behind.
 
@@ -217,11 +238,15 @@ class Values:
             return window(flat, layout), old
         self.settle()
         self.moved.add(index)
-        fresh = self.device.empty(flat.shape, flat.dtype)
-        np.copyto(fresh, flat)
+        fresh = self.empty(flat.shape, flat.dtype)
         shape = self.shape(index)
-        whole = dense(fresh, shape, value.perm)
-        return window(fresh, layout), whole
+        packed = shape if value.perm is None else tuple([shape[axis] for axis in value.perm])
+        slabs = around(packed, layout)
+        for slab in ((...,),) if slabs is None else slabs:  # what the window leaves out is enough
+            target, source = fresh.reshape(packed)[slab], flat.reshape(packed)[slab]
+            np.copyto(target, source)
+            self.copied(target, source)
+        return window(fresh, layout), dense(fresh, shape, value.perm)
 
     def may_overwrite(self, index: int, before: int, old: Array) -> bool:
         if index not in self.plan.in_place or not old.flags.writeable:
@@ -384,7 +409,8 @@ class Values:
             value = self.env[index]
             if value is not None:
                 node = self.nodes[values[index].origin]
-                node.value = value
+                if node.value is None:  # no other thread was quicker
+                    node.value = value
                 node.src = ()
 
     def commit_updates(self) -> None:

@@ -64,6 +64,7 @@ def leaves_global_state_alone() -> Iterator[None]:
     before = global_state.snapshot()
     yield
     found = global_state.changes(before)
+    global_state.usual_error_state()
     if found:
         pytest.fail("left behind: " + "; ".join(found), pytrace=False)
 

@@ -69,6 +69,12 @@ def changes(before: dict[str, Any]) -> list[str]:
     return found
 
 
+def usual_error_state() -> None:
+    """A state that was set back by its values is another object: the first one is put back."""
+    if np.geterr() == _error_state.PLAIN and np.geterrcall() is None:
+        _error_state.STATE.set(_error_state.USUAL)
+
+
 def settle_pending() -> None:
     """Run what earlier tests have left pending and forget their lines.
 
