@@ -21,7 +21,7 @@ from setuptools.command.build_ext import build_ext
 HERE = Path("lazyfuse")
 SOURCES = {
     "_native": sorted(str(path) for path in HERE.glob("native/*.[ch]")),
-    "_walk": ["lazyfuse/_walk.c"],
+    "_walk": ["lazyfuse/_walk.c", "lazyfuse/native/launching.h"],
 }
 """The modules of lazyfuse/ in C, and the files that each is made from."""
 

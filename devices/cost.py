@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -254,8 +253,8 @@ def _measure_tier(device: Device, probes: Sequence[Probe], guess: Tier) -> Tier:
         _curve(points, "reduce") or guess.reduce_rates,
         _work_rate(points, "arithmetic") or guess.arithmetic,
         _work_rate(points, "functions") or guess.functions,
-        statistics.median(built) if built else guess.compile,
-        statistics.median(loaded) if loaded else guess.load,
+        float(np.median(built)) if built else guess.compile,
+        float(np.median(loaded)) if loaded else guess.load,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from . import forking, prepared_launch
+from . import forking, prepared_launch, threads
 from .base import Array, DeviceError, Launch, Source
 from .native_threads import NativeThreads
 from .object_code import Loaded
@@ -139,6 +139,9 @@ class Work:
 
         `native`: helpers in machine code, which may be looking for work at this moment.
         """
+        most = self.pool.threads // threads.callers
+        if most < 2:
+            return 0
         least = self.threads_above  # waking a thread takes the caller's time
         if work < least:
             least //= AWAKE
@@ -149,7 +152,7 @@ class Work:
             if not self.native.is_at_hand(now - before < FOLLOWS):
                 return 0
         useful = int(2 * work / max(1, least))
-        return min(self.pool.threads, chunks, useful) - 1
+        return min(most, chunks, useful) - 1
 
     def prepare(self) -> None:
         """Have the loops ready before they are needed."""

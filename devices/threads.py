@@ -15,6 +15,16 @@ from collections.abc import Callable
 
 from . import forking
 
+callers = 1
+"""How many callers are at work at the same time: each has its part of the threads."""
+
+
+def share_out(count: int) -> None:
+    """From now on so many callers are at work."""
+    global callers
+    callers = count
+
+
 # Jobs that no helper has looked at yet, per helper: more are of no use to busy helpers.
 _BACKLOG = 4
 
@@ -103,7 +113,7 @@ class ThreadPool:
         If `work()` returns something true, all work is known to be done; else we wait for the
         helpers that joined. The first exception is raised once every participant has stopped.
         """
-        helpers = min(helpers, self.threads - 1)
+        helpers = min(helpers, self.threads // callers - 1)
         if helpers < 1:
             work()
             return

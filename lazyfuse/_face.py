@@ -42,6 +42,7 @@ from lazyfuse import (  # noqa: F401  # each registers its functions
     shaping,
     sorting,
     special,
+    stacks,
     taking,
     ufunc,
     uniques,

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <structmember.h>
 
+#include "native/launching.h"
+
 #ifdef Py_GIL_DISABLED
 #error "references are counted: the Python text runs in free-threaded builds"
 #endif
@@ -458,13 +460,14 @@ static PyObject *walk(PyObject *self, PyObject *given)
 /* --------------------------------------------------------------------------------------- notes */
 
 enum {
-    ELEMENTS, ELEMENTS_DUE, FILTERS, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROUNDS, STEADY,
+    ELEMENTS, ELEMENTS_DUE, FILTERS, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROOM, ROUNDS,
+    STEADY,
     WAITING, FIELDS
 };
 
 static const char *const field_names[FIELDS] = {
     "elements", "elements_due", "filters", "last", "lines", "nodes", "nodes_due", "plain", "reducing",
-    "rounds", "steady", "waiting",
+    "room", "rounds", "steady", "waiting",
 };
 
 /* What writes nodes down: `flush.Pending.note`, and its short way here. */
@@ -523,8 +526,10 @@ static int set_number(PyObject **place, long long number)
 /* Whether a line that has come round so often may end the turn. */
 static int is_due(Notes *self, long rounds)
 {
-    return FIELD(self, PLAIN) != Py_True || self->most <= 0 || rounds % self->most == 1
-        || PyList_GET_SIZE(FIELD(self, NODES)) >= self->together
+    long room = PyLong_AsLong(FIELD(self, ROOM)); /* above `together`: turns are not counted */
+    return FIELD(self, PLAIN) != Py_True || self->most <= 0
+        || (rounds % self->most == 1 && room <= self->together)
+        || PyList_GET_SIZE(FIELD(self, NODES)) >= room
         || !PyLong_CheckExact(FIELD(self, WAITING)) || PyLong_AsLong(FIELD(self, WAITING)) != 0;
 }
 
@@ -756,7 +761,7 @@ static PyObject *frontier(PyObject *self, PyObject *args)
 /* ---------------------------------------------------------------------------------------- rows */
 
 /* Words shared by threads, a cache line of their own, lie in front of the rows: launching.py. */
-enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16 };
+enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16, FEW_ARRAYS = 32 };
 
 typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
 typedef int32_t (*Loop)(Chunk, int64_t *rows, const char *scalars, int64_t *words, int64_t count,
@@ -840,23 +845,54 @@ static int pack_scalars(PyObject *codes, PyObject *values, char *to)
     return 0;
 }
 
-static int fill_rows(Rows *self, PyObject *arrays, int64_t *memory)
+static void fill_rows(const Rows *self, const int64_t *addresses, int64_t *memory)
 {
-    if (!PyList_Check(arrays) || PyList_GET_SIZE(arrays) != self->arrays) {
-        PyErr_SetString(PyExc_ValueError, "rows: expected a list of the program's arrays");
-        return -1;
-    }
     memset(memory, 0, HEAD * sizeof(int64_t));
     memcpy(memory + HEAD, self->template, self->count * self->width * sizeof(int64_t));
     for (Py_ssize_t i = 0; i < self->arrays; i++) {
-        int64_t address = address_of(PyList_GET_ITEM(arrays, i));
-        if (address == -1 && PyErr_Occurred())
-            return -1;
         int64_t *place = memory + HEAD + self->columns[i];
         for (Py_ssize_t row = 0; row < self->count; row++, place += self->width)
-            *place += address;
+            *place += addresses[i];
     }
-    return 0;
+}
+
+/* As `Launching.launch`. */
+static long launch(PyObject *object, const int64_t *addresses, const char *scalars, const Crew *crew)
+{
+    Rows *self = (Rows *)object;
+    int64_t *memory = self->memory;
+    char *raw = NULL;
+    long flags = 0;
+    int mine = !self->busy; /* another thread may be inside, without the interpreter's lock */
+    if (!mine) {
+        raw = PyMem_Malloc(rows_bytes(self) + 64);
+        if (raw == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memory = aligned(raw);
+    }
+    self->busy = 1;
+    fill_rows(self, addresses, memory);
+    int64_t *rows = memory + HEAD, bytes = 8 * self->width;
+    Loop loop = (Loop)crew->loop;
+    Py_INCREF(self);
+    Py_BEGIN_ALLOW_THREADS
+    if (self->count == 1)
+        flags = self->entry(rows, scalars);
+    else if (crew->helpers > 0)
+        ((Share)crew->share)(crew->crew, crew->helpers, loop, self->entry, rows, scalars, memory,
+                             self->count, bytes);
+    else
+        loop(self->entry, rows, scalars, memory, self->count, bytes, 0);
+    Py_END_ALLOW_THREADS
+    if (self->count != 1)
+        flags = (long)memory[FLAGS_WORD];
+    if (mine)
+        self->busy = 0;
+    PyMem_Free(raw);
+    Py_DECREF(self);
+    return flags;
 }
 
 /* `rows(arrays, scalars)`, or with `loop, share, crew, helpers` where there are several rows. */
@@ -864,59 +900,49 @@ static PyObject *rows_call(PyObject *callable, PyObject *const *args, size_t cou
 {
     Rows *self = (Rows *)callable;
     Py_ssize_t given = PyVectorcall_NARGS(count);
-    void *pointers[3] = {NULL};
-    Py_ssize_t helpers = 0;
-    char few[FEW_SCALARS * SCALAR_BYTES], *scalars = few, *raw = NULL;
-    int64_t *memory = self->memory;
-    long flags = 0;
-    int failed = 1;
+    Crew crew = {NULL, NULL, NULL, 0};
+    char few[FEW_SCALARS * SCALAR_BYTES], *scalars = few;
+    int64_t several[FEW_ARRAYS], *addresses = several;
+    PyObject *result = NULL;
     if (names != NULL || given != (self->count == 1 ? 2 : 6)) {
         PyErr_SetString(PyExc_TypeError, "rows: expected arrays, scalars, and threads to share");
         return NULL;
     }
     if (given == 6) {
-        for (int i = 0; i < 3; i++)
-            pointers[i] = PyLong_AsVoidPtr(args[2 + i]);
-        helpers = PyLong_AsSsize_t(args[5]);
+        crew.loop = PyLong_AsVoidPtr(args[2]);
+        crew.share = PyLong_AsVoidPtr(args[3]);
+        crew.crew = PyLong_AsVoidPtr(args[4]);
+        crew.helpers = PyLong_AsSsize_t(args[5]);
         if (PyErr_Occurred())
             return NULL;
     }
+    if (!PyList_Check(args[0]) || PyList_GET_SIZE(args[0]) != self->arrays) {
+        PyErr_SetString(PyExc_ValueError, "rows: expected a list of the program's arrays");
+        return NULL;
+    }
     if (PyUnicode_GET_LENGTH(self->codes) > FEW_SCALARS)
         scalars = PyMem_Malloc(PyUnicode_GET_LENGTH(self->codes) * SCALAR_BYTES);
-    int mine = !self->busy; /* another thread may be inside, without the interpreter's lock */
-    self->busy = 1;
-    if (!mine) {
-        raw = PyMem_Malloc(rows_bytes(self) + 64);
-        memory = raw ? aligned(raw) : NULL;
-    }
-    if (scalars == NULL || memory == NULL)
+    if (self->arrays > FEW_ARRAYS)
+        addresses = PyMem_Malloc(self->arrays * sizeof(int64_t));
+    if (scalars == NULL || addresses == NULL)
         PyErr_NoMemory();
-    else if (pack_scalars(self->codes, args[1], scalars) == 0
-             && fill_rows(self, args[0], memory) == 0) {
-        int64_t *rows = memory + HEAD, bytes = 8 * self->width;
-        failed = 0;
-        Py_INCREF(self);
-        Py_BEGIN_ALLOW_THREADS
-        if (self->count == 1)
-            flags = self->entry(rows, scalars);
-        else if (helpers > 0)
-            ((Share)pointers[1])(pointers[2], helpers, (Loop)pointers[0], self->entry, rows, scalars,
-                                 memory, self->count, bytes);
-        else
-            ((Loop)pointers[0])(self->entry, rows, scalars, memory, self->count, bytes, 0);
-        Py_END_ALLOW_THREADS
-        if (self->count != 1)
-            flags = (long)memory[FLAGS_WORD];
+    else if (pack_scalars(self->codes, args[1], scalars) == 0) {
+        Py_ssize_t at = 0;
+        for (; at < self->arrays; at++) {
+            addresses[at] = address_of(PyList_GET_ITEM(args[0], at));
+            if (addresses[at] == -1 && PyErr_Occurred())
+                break;
+        }
+        if (at == self->arrays) {
+            long flags = launch(callable, addresses, scalars, &crew);
+            result = flags == -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(flags);
+        }
     }
-    if (mine)
-        self->busy = 0;
-    PyMem_Free(raw);
+    if (addresses != several)
+        PyMem_Free(addresses);
     if (scalars != few)
         PyMem_Free(scalars);
-    if (failed)
-        return NULL;
-    Py_DECREF(self);
-    return PyLong_FromLong(flags);
+    return result;
 }
 
 static void rows_dealloc(PyObject *object)
@@ -940,6 +966,16 @@ static PyTypeObject rows_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_doc = "A launch with nothing but addresses and scalars to fill in.",
 };
+
+/* As `Launching.look`. */
+static Py_ssize_t look(PyObject *object, Py_ssize_t *arrays, const char **kinds)
+{
+    if (!Py_IS_TYPE(object, &rows_type))
+        return -1;
+    *arrays = ((Rows *)object)->arrays;
+    *kinds = PyUnicode_AsUTF8(((Rows *)object)->codes);
+    return *kinds == NULL ? -1 : ((Rows *)object)->count;
+}
 
 /* rows(array type, template, columns, width, kinds of scalars, entry, keep) */
 static PyObject *rows(PyObject *module, PyObject *args)
@@ -992,6 +1028,7 @@ static PyObject *rows(PyObject *module, PyObject *args)
 /* ----------------------------------------------------------------------------------------- copies */
 
 enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which Python's lock is let go */
+#define APART ((int64_t)1 << 40) /* beside the item: no element of one is one of the other's */
 
 typedef struct {
     int64_t item, rank, dims[COPY_RANK], to[COPY_RANK], from[COPY_RANK];
@@ -1061,25 +1098,18 @@ static void copy_axis(const Copying *c, int64_t axis, char *to, const char *from
     }
 }
 
-/* copy(target, source, description): elements from address to address; False where memory meets.
-   The description is bytes of numbers: item, rank, lengths, strides of the target, of the source. */
-static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count)
+/* As `Launching.copy`. The description is bytes of numbers: item (and APART), rank, lengths, strides
+   of the target, of the source. */
+static int copy_elements(int64_t target, int64_t source, PyObject *description)
 {
     Copying c;
-    if (count != 3 || !PyBytes_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "copy: expected two addresses and bytes");
-        return NULL;
-    }
-    int64_t target = PyLong_AsLongLong(args[0]), source = PyLong_AsLongLong(args[1]);
-    const int64_t *numbers = (const int64_t *)PyBytes_AS_STRING(args[2]);
-    Py_ssize_t length = PyBytes_GET_SIZE(args[2]);
-    if (PyErr_Occurred())
-        return NULL;
+    const int64_t *numbers = (const int64_t *)PyBytes_AS_STRING(description);
+    Py_ssize_t length = PyBytes_GET_SIZE(description);
     if (length < 16 || numbers[1] < 0 || numbers[1] > COPY_RANK || length != 8 * (2 + 3 * numbers[1])) {
         PyErr_SetString(PyExc_ValueError, "copy: expected item, rank, lengths and strides");
-        return NULL;
+        return -1;
     }
-    c.item = numbers[0];
+    c.item = numbers[0] & (APART - 1);
     c.rank = numbers[1];
     memcpy(c.dims, numbers + 2, 8 * c.rank);
     memcpy(c.to, numbers + 2 + c.rank, 8 * c.rank);
@@ -1087,8 +1117,9 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count)
     int64_t low, size, other, width, bytes = c.item;
     reach(&c, c.to, &low, &size);
     reach(&c, c.from, &other, &width);
-    if (target + low < source + other + width && source + other < target + low + size)
-        Py_RETURN_FALSE;
+    if (!(numbers[0] & APART) && target + low < source + other + width
+        && source + other < target + low + size)
+        return 0;
     for (int64_t axis = 0; axis < c.rank; axis++)
         bytes *= c.dims[axis];
     joined(&c);
@@ -1099,8 +1130,24 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count)
         copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
         Py_END_ALLOW_THREADS
     }
-    Py_RETURN_TRUE;
+    return 1;
 }
+
+/* copy(target, source, description): elements from address to address; False where memory meets. */
+static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !PyBytes_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "copy: expected two addresses and bytes");
+        return NULL;
+    }
+    int64_t target = PyLong_AsLongLong(args[0]), source = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    int done = copy_elements(target, source, args[2]);
+    return done < 0 ? NULL : PyBool_FromLong(done);
+}
+
+static Launching launching = {launch, look, copy_elements};
 
 /* ------------------------------------------------------------------------------------- the module */
 
@@ -1177,5 +1224,9 @@ PyMODINIT_FUNC PyInit__walk(void)
         return NULL;
     if (!text_char || !text_number || !text_name || !text_shape || !zero || !one || !minus_one)
         return NULL;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module), *lent = PyCapsule_New(&launching, LAUNCHING, NULL);
+    if (made == NULL || lent == NULL || PyModule_AddObjectRef(made, "launching", lent) < 0)
+        Py_CLEAR(made);
+    Py_XDECREF(lent);
+    return made;
 }

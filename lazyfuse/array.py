@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, core, errstate, evaluate, residency
+from lazyfuse import concurrency, config, core, errstate, evaluate, residency
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
 from lazyfuse.core import ARRAY_SLOTS, SLOW, Core
@@ -35,6 +35,7 @@ from lazyfuse.nodes import captured_copy as captured_copy
 from lazyfuse.nodes import cast_node as cast_node
 from lazyfuse.nodes import copy_of as copy_of
 from lazyfuse.nodes import full_node as full_node
+from lazyfuse.nodes import is_seen as is_seen
 from lazyfuse.nodes import scalar_node as scalar_node
 from lazyfuse.storage import CANONICAL as CANONICAL
 from lazyfuse.storage import (
@@ -480,6 +481,8 @@ def export(x: ndarray) -> Array:
         return small.view()
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
+    if concurrency.busy or concurrency.share:
+        evaluate.ahead([x._node or x._storage.node], "export")  # type: ignore[union-attr]
     with evaluate.held():
         alone = x._node is not None  # no name for the node: `lend` counts who holds it
         storage = storage_of(x)
@@ -581,7 +584,7 @@ def write_region(x: ndarray, layout: Layout, value: Node) -> None:
 def _as_whole(old: Node, value: Node, where: Where) -> Node:
     """`value` in the shape and memory order of `old`, all of whose elements it replaces."""
     if value.shape == old.shape and value.perm == old.perm:
-        return copy_of(value) if value.op is ops.VIEW else value
+        return copy_of(value) if is_seen(value) else value
     if value.shape == ():
         return full_node(value, old.shape, old.dtype, old.perm)
     layout = whole(old.shape, old.perm)

@@ -3,6 +3,7 @@
 Puts a function into the type's slot that hands the request on to the exported numpy array. The
 place of the slot is part of CPython's stable layout; it is checked on a class of its own before
 the array gets it, and left alone wherever the check fails (`memoryview(x)` is then refused).
+Where the record path is machine code, native/lent.c has the function.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import ctypes
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from lazyfuse.core import COMPILED, NATIVE
 
 _AS_BUFFER = 20 * ctypes.sizeof(ctypes.c_void_p)  # PyTypeObject.tp_as_buffer
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
@@ -22,6 +25,8 @@ def install(kind: type, memory_of: Callable[[Any], Any]) -> bool:
     """Let instances of `kind` (a Python class) export the buffer of `memory_of(instance)`."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 12):
         return False
+    if COMPILED and NATIVE.buffer(memory_of):  # which can pass exceptions on
+        return True
 
     class Trial:
         pass

@@ -198,6 +198,12 @@ class Options:
     native_threads: bool = _option(
         True, "LAZYFUSE_NATIVE_THREADS", "helper threads wait in machine code; off: in Python"
     )
+    concurrent_evaluations: bool = _option(
+        True,
+        "LAZYFUSE_CONCURRENT_EVALUATIONS",
+        "evaluations of several threads run at once and share the cores; off: they take turns, "
+        "each on all cores",
+    )
     prepared: bool = _option(
         True, "LAZYFUSE_PREPARED", "launch what ran before at the same sizes without deciding anew"
     )
@@ -220,7 +226,10 @@ class Options:
     remake: bool = _option(
         True,
         "LAZYFUSE_REMAKE",
-        "leave what is made from much smaller arrays unwritten where an evaluation passes by it",
+        "leave unwritten what names hold and is cheap to make again, or was never read in a loop",
+    )
+    lent_now: bool = _option(
+        True, "LAZYFUSE_LENT_NOW", "run operations on memory that others see at once, not on a copy"
     )
     fusion_max_length: int = _option(
         0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"

@@ -23,6 +23,11 @@ native: Any = None
 RANK = 8
 """Axes that the C module knows at most."""
 
+APART = 1 << 40
+"""Says to the C module, beside the item, that two parts of one block have no element in common."""
+
+_WORK = 1000  # for the question whether they have: it may be hard
+
 _BASE = 16
 _everything: Any = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 
@@ -81,5 +86,19 @@ def copy_of(target: Part, source: Part) -> Copy:
     plain = same and dtype.isnative and len(shape) <= RANK and 0 not in shape
     if not plain or crosses_itself(shape, target.strides):
         return Copy(target, source, b"")
-    numbers = (dtype.itemsize, len(shape), *shape, *target.strides, *source.strides)
+    item = dtype.itemsize | (APART if _are_apart(target, source) else 0)
+    numbers = (item, len(shape), *shape, *target.strides, *source.strides)
     return Copy(target, source, struct.pack(f"{len(numbers)}q", *numbers))
+
+
+def _are_apart(target: Part, source: Part) -> bool:
+    """Whether two parts of one block have no element in common."""
+    if target.root != source.root:
+        return False  # where one block lies to another is not known
+    addresses = {target.root: 1 << 40}
+    meets: Any = np.shares_memory  # its annotations know two values of `max_work`
+    parts = [part.at(addresses) for part in (target, source)]  # type: ignore[arg-type]
+    try:
+        return not meets(*parts, max_work=_WORK)
+    except np.exceptions.TooHardError:
+        return False

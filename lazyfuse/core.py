@@ -159,6 +159,22 @@ LOOPS: Final[dict[Any, Any]] = {}
 PIECES: Final[dict[Any, tuple[Any, Any]]] = {}
 """Row and loop that give the real (imaginary: True) parts, by dtype and side, met before."""
 
+REDUCED: Final[dict[Any, tuple[Any, Any, Any]]] = {}
+"""What reductions met before have: arguments, shape and dtype, by row, requested dtype, what they
+were of (dtype and shape), axis and keepdims (reductions.py)."""
+
+REDUCTIONS: Final[dict[str, tuple[Any, Any]]] = {
+    "all": (ops.TABLE["reduce:logical_and"], np.bool_),
+    "any": (ops.TABLE["reduce:logical_or"], np.bool_),
+    "argmax": (ops.TABLE["reduce:argmax"], None),
+    "argmin": (ops.TABLE["reduce:argmin"], None),
+    "max": (ops.TABLE["reduce:maximum"], None),
+    "min": (ops.TABLE["reduce:minimum"], None),
+    "prod": (ops.TABLE["reduce:multiply"], None),
+    "sum": (ops.TABLE["reduce:add"], None),
+}
+"""The row that a method of one step records, and the dtype that it asks for."""
+
 new: Any = object.__new__
 ARRAY_SLOTS: tuple[str, ...] = ("__weakref__",)
 """The slots that `ndarray` adds."""
@@ -172,6 +188,7 @@ if COMPILED:
         "caller": caller,
         "constant": constant,
         "constants": CONSTANTS,
+        "copy_op": ops.TABLE["copy"],
         "acquire": evaluate.acquire,
         "full_op": ops.FULL,
         "inside": INSIDE,
@@ -183,8 +200,12 @@ if COMPILED:
         "options": OPTIONS,
         "origin": ORIGIN,
         "pieces": PIECES,
+        "place": errstate.Place,
         "plain_numbers": PLAIN,
+        "reduced": REDUCED,
+        "reductions": REDUCTIONS,
         "release": evaluate.release,
+        "square_op": ops.TABLE["square"],
         "state": errstate.STATE,
         "storage": Storage,
         "tickets": TICKETS,

@@ -246,7 +246,7 @@ def may_defer(x: ndarray, mask: Any) -> Verdict:
     """Whether `x[mask]` may keep its predicate instead of its values."""
     if not config.options.deferred_sizes:
         return Verdict(False, "switched off by the option deferred_sizes")
-    if not array.ERRSTATE_PLAIN and not errstate.is_plain():
+    if not (array.ERRSTATE_PLAIN or errstate.is_plain()) or not recording.may_record():
         return Verdict(False, "the floating-point error state is not NumPy's default")
     if type(mask) is not ndarray or ready(mask) is not None:
         return Verdict(False, "the mask is no array of ours, or a small one")
@@ -323,7 +323,7 @@ def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> Deferred 
     """As `mapped`; `written`: it is likely to be written back through the mask (`x[mask] += 1`)."""
     selections = [of(x) for x in operands]
     first = next((each for each in selections if each is not None), None)
-    if first is None or not array.ERRSTATE_PLAIN or op.kind != "map":
+    if first is None or not errstate.is_default() or op.kind != "map":
         return None
     if any(each is not None and each.made for each in selections):
         return None
@@ -438,7 +438,7 @@ def _is_plain(axis: Any, keepdims: Any, unusual: Sequence[Any]) -> bool:
         return False
     if not (keepdims is False or keepdims is None or keepdims is np._NoValue):
         return False
-    return array.ERRSTATE_PLAIN and all(each is None or each is np._NoValue for each in unusual)
+    return errstate.is_default() and all(each is None or each is np._NoValue for each in unusual)
 
 
 def _extreme(row: Op, found: Deferred, node: Node) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
-import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -23,17 +21,20 @@ import numpy as np
 from lazyfuse import (
     _source_tree,
     composite,
+    concurrency,
     config,
     copies,
     errstate,
     floating,
     flush,
     hardware,
+    leftovers,
     matmul_tiles,
+    observing,
     outcomes,
     prepared,
     recomputing,
-    remaking,
+    replay_programs,
     replays,
     report,
     residency,
@@ -46,7 +47,7 @@ from lazyfuse.codegen.linearize import Recording, linearize, use
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import Plan, make_plan
 from lazyfuse.codegen.shapes import size_of
-from lazyfuse.devices import prepared_launch
+from lazyfuse.devices import prepared_launch, threads
 from lazyfuse.devices.base import Device
 from lazyfuse.discrete import DiscreteRun
 from lazyfuse.errors import EvaluationError
@@ -65,8 +66,8 @@ HEAVY_ELEMENTS = 2048
 DIRECT_ELEMENTS = 1 << 16
 LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 
-# Held by whoever evaluates, and by whoever moves an array from one state to another.
-lock = threading.RLock()
+concurrency.on_change(threads.share_out)
+lock = concurrency.lock
 acquire, release = lock.acquire, lock.release  # twice as fast as `with` finds them
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
@@ -82,7 +83,10 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
+    apart = _apart() if concurrency.busy or concurrency.share else None
     with tracing.Watched(lock) if tracing.listeners else lock:
+        if apart is not None and concurrency.under_way:
+            concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]
         if pending:
             more = _recorded.companions(pending) if _recorded.overdue else []
@@ -90,11 +94,34 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
                 more = siblings(pending, _recorded.nodes, _recorded.frontier)
                 if not more and reason == "export" and _are_read(pending):
                     more = readers(pending, _recorded.nodes, _recorded.frontier)
-            _evaluate([*pending, *more] if more else pending, reason, pending)
+            if more and concurrency.under_way and concurrency.meets(more):
+                more = []
+            concurrency.busy += 1
+            try:
+                _evaluate([*pending, *more] if more else pending, reason, pending, apart)
+            finally:
+                concurrency.busy -= 1
+                if apart is not None:
+                    apart.end()
             for node in pending:
                 if node.value is None:
                     _gather(pending, reason)
                     break
+
+
+def _apart() -> concurrency.Apart | None:
+    """What lets an evaluation run beside those of other threads; None: it runs by itself."""
+    if concurrency.is_owned():  # others would see what is half done further up
+        return None
+    if not concurrency.notice(bool(concurrency.busy)):
+        return None
+    return concurrency.Apart() if prepared.is_usual() and hardware.is_home() else None
+
+
+def ahead(nodes: list[Node], reason: str) -> None:
+    """Evaluate before the lock is taken for longer, so that others may evaluate meanwhile."""
+    if nodes[0].value is None and not concurrency.is_owned():
+        evaluate(nodes, reason)
 
 
 def _are_read(nodes: list[Node]) -> bool:
@@ -104,8 +131,17 @@ def _are_read(nodes: list[Node]) -> bool:
 
 def compute(nodes: Sequence[Node], reason: str) -> None:
     """Evaluate every node. What a device with memory of its own computes stays there."""
+    apart = _apart() if concurrency.busy or concurrency.share else None
     with held():
-        _evaluate(nodes, reason, ())
+        if apart is not None and concurrency.under_way:
+            concurrency.wait_for(nodes)
+        concurrency.busy += 1
+        try:
+            _evaluate(nodes, reason, (), apart)
+        finally:
+            concurrency.busy -= 1
+            if apart is not None:
+                apart.end()
 
 
 def _gather(nodes: list[Node], reason: str) -> None:
@@ -129,12 +165,6 @@ def tell(devices: Sequence[Device]) -> None:
         floating.warn_for(flags, operations)
 
 
-# A child forked in the middle of an evaluation would wait for ever, on tables half changed.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-    )
-
 _recorded = Pending(compute)
 note_recorded: Callable[[Node], None] = _recorded.note
 
@@ -144,6 +174,7 @@ def use_native(native: Any) -> None:
     global note_recorded
     use(native)
     prepared_launch.use(native)
+    replay_programs.use(_source_tree.machine_code() if native is not None else None)
     flush.native = copies.native = native
     note_recorded = _recorded.note
     if native is not None:
@@ -166,7 +197,10 @@ def recorded() -> list[ref[Node]]:
 def finish(before: Sequence[ref[Node]], reason: str) -> None:
     """Evaluate what was recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
+    owned = concurrency.is_owned()
     with held():
+        if concurrency.under_way and not owned:
+            concurrency.wait_for(_recorded.frontier(before=known))
         _evaluate(_recorded.frontier(before=known), reason, ())
 
 
@@ -184,7 +218,12 @@ def uses() -> dict[int, int]:
     return found
 
 
-def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> None:
+def _evaluate(
+    nodes: Sequence[Node],
+    reason: str,
+    wanted: Sequence[Node],
+    apart: concurrency.Apart | None = None,
+) -> None:
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
         return
@@ -197,17 +236,15 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
     early = not usual or len(_recorded.nodes) == 1
     found = _directly(pending, usual) if early else None
     recording = None
-    left = remaking.NOTHING
+    left = leftovers.NOTHING
     if usual and found is None:
         recording = linearize(pending)
-        options = config.options
-        plan = _plans.get((recording.key, options.fusion, options.fusion_max_length))
-        left = remaking.leave(recording, pending, plan)
-        if left[0]:
-            plan = _plans.get((recording.key, options.fusion, options.fusion_max_length))
+        left, plan = leftovers.leave(recording, pending, known, reason is not flush.LOOP)
         if plan is not None and plan.dear:
             plan = recomputing.by_size(plan, recording)
         if plan is not None and (plan.prepared or plan.replays):
+            if apart is not None and not plan.prepared:  # those are kernels alone
+                apart.claim(recording.nodes, plan)
             again = prepared.run if plan.prepared else _replayed
             raised = again(plan, recording, hardware.cpu(), reason)
             if raised is not None:
@@ -221,14 +258,19 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
         found = _directly(pending, usual)
     if found is not None:
         del recording
+        if apart is not None:
+            apart.claim(found, None)
         _run_directly(found)
         return
     if recording is None:
         recording = linearize(pending)
-        left = remaking.leave(recording, pending)
+        left, _ = leftovers.leave(recording, pending, waits=reason is not flush.LOOP)
     told: prepared.Raised = []
     try:
-        told = run_plan(plan_for(recording), recording, reason, wanted)
+        plan = plan_for(recording)
+        if apart is not None:
+            apart.claim(recording.nodes, plan)
+        told = run_plan(plan, recording, reason, wanted)
     finally:
         del recording
         _settle(left, told)
@@ -236,12 +278,19 @@ def _evaluate(nodes: Sequence[Node], reason: str, wanted: Sequence[Node]) -> Non
         floating.warn_for(flags, operations)
 
 
-def _settle(left: remaking.Left, raised: prepared.Raised) -> None:
+def known(recording: Recording) -> Plan | None:
+    """The plan of a structure that was seen before."""
+    options = config.options
+    return _plans.get((recording.key, options.fusion, options.fusion_max_length))
+
+
+def _settle(left: leftovers.Left, raised: prepared.Raised) -> None:
     """An evaluation is over that has left some values to be made again, should they be needed."""
-    if left[0]:
-        _recorded.forget(left[0])
-        if raised:  # making them again would tell these conditions again
-            again = linearize(left[0])
+    if left is not leftovers.NOTHING:
+        _recorded.forget(left.forgotten)
+        leftovers.over(left, bool(raised))
+        if raised and left.nodes:  # making them again would tell these conditions again
+            again = linearize(left.nodes)
             run_plan(plan_for(again), again, "conditions")
     _recorded.settle()
 
@@ -253,6 +302,11 @@ def _replayed(
     kept = plan.replays
     if not isinstance(kept, replays.Kept) or not kept.found:
         return None
+    if replays.native is not None:
+        raised = replay_programs.run(plan, kept, recording, device)
+        if raised is not None:
+            report.flushed(reason, plan, recording)
+        return raised
     values, nodes = plan.graph.values, recording.nodes
     for index in plan.bound:  # another device may have it: then that one runs the plan
         if nodes[values[index].origin].resident is not None:
@@ -308,7 +362,7 @@ def run_plan(
             if replays.run_again(run):
                 report.flushed(reason, plan, recording)
                 return run.raised
-            run = replays.observed(run)
+            run = observing.observed(run)
     report.flushed(reason, plan, recording)
     try:
         run.execute()
@@ -410,16 +464,19 @@ def _run_node(node: Node) -> int:
         with floating.collecting() as flags:
             if plain:
                 out = hardware.cpu().empty(node.shape, node.dtype)
-                node.value = op.ufunc(*values, out=out)
+                found = concurrency.outside(op.ufunc, *values, out=out)
             else:
                 perms = [source.perm for source in node.src]
                 arg = node.arg if op is not ops.HOST else counterpart(node.arg)
-                node.value = matmul_tiles.run_node(
-                    op, arg, node.shape, node.dtype, node.perm, values, perms
-                )
+                found = concurrency.numpys(op, arg)(
+                    matmul_tiles.run_node,
+                    op, arg, node.shape, node.dtype, node.perm, values, perms,
+                )  # fmt: skip
     except Exception as error:
         explain_failure(error, [node])
         raise
+    if node.value is None:  # no other thread was quicker
+        node.value = found
     node.src = ()
     report.ran_single(node)
     return flags.bits
@@ -456,4 +513,5 @@ def clear_plans() -> None:
     global epoch
     with lock:
         _plans.clear()
+        leftovers.forget()
         epoch += 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from lazyfuse import (
     check_step,
+    concurrency,
     config,
     device_calls,
     floating,
@@ -30,12 +31,12 @@ from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
-from lazyfuse.codegen.memory import crosses_itself, overlap
+from lazyfuse.codegen.memory import crosses_itself, overlap, shares
 from lazyfuse.codegen.pipelines import Chain
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
-from lazyfuse.replacing import keep_apart
+from lazyfuse.replacing import places_of
 from lazyfuse.routines import counterpart
 from lazyfuse.values import Abandoned, Values, Waiting, explain_failure
 from lazyfuse.windows import is_unseen
@@ -104,9 +105,10 @@ class Run(Values):
             perms = [self.plan.graph.values[source].perm for source in value.src]
             shape = self.shape(index)
             with floating.collecting() as flags:
-                found = matmul_tiles.run_node(
-                    value.op, value.arg if value.op is not ops.HOST else counterpart(node.arg),
-                    shape, value.dtype, value.perm, sources, perms,
+                arg = value.arg if value.op is not ops.HOST else counterpart(node.arg)
+                found = concurrency.numpys(value.op, arg)(
+                    matmul_tiles.run_node,
+                    value.op, arg, shape, value.dtype, value.perm, sources, perms,
                 )  # fmt: skip
             self.env[index] = found
         except Exception as error:
@@ -174,7 +176,7 @@ class Run(Values):
         # not the first time, where the oracle may want to see what raised conditions
         reuses = step.may_reuse and last and (step.ready or not self.may_ask(step))
         donors = self.donors(step, last, shape) if reuses else None
-        outputs, pending, made = self.outputs(step, shape, inputs, donors)
+        outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
         if self.overwrites:
             self.settle()  # while everything that is under way can be run again
         spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
@@ -183,12 +185,16 @@ class Run(Values):
             self.waiting.append(Waiting(flags, step))
             self.made += [index for index, _ in made]
             flags = 0
-            if pending or self.overwrites or not config.options.pipelining:
+            if pending or late or self.overwrites or not config.options.pipelining:
                 self.settle_over(step)
         for part, temporary in pending:
             self.move(temporary, part)
         for index, array in made:
             self.env[index] = array
+        for index, temporary in sorted(late.items()):
+            part, whole = self.target(index)
+            self.move(temporary, part)
+            self.env[index] = whole
         if flags:
             self.tell(step, flags, None if spoiled else self.sources_of(step), outputs)
         return outputs
@@ -249,6 +255,8 @@ class Run(Values):
             # the environment, the list of inputs, the local name, getrefcount's argument
             owners = 4
             if value.op is ops.LEAF:
+                if concurrency.current is not None:  # another thread may evaluate its reader, too
+                    continue
                 node = self.nodes[value.origin]
                 edges = self.recording.edges.get(id(node), 0)
                 if sys.getrefcount(node) > edges + 3:
@@ -267,13 +275,17 @@ class Run(Values):
         shape: tuple[int, ...],
         inputs: list[Array],
         donors: dict[np.dtype[Any], list[Array]] | None,
-    ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]]]:
-        """Arrays that a kernel writes; copies to make, and values that exist, once it has run."""
+    ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
+        """Arrays that a kernel writes; once it has run: copies to make, values that exist, and
+        updates to make with what it has written.
+        """
         values = self.plan.graph.values
         outputs: list[Array] = []
         pending: list[tuple[Array, Array]] = []
         made: list[tuple[int, Array]] = []
+        late: dict[int, Array] = {}
         targets = step.targets
+        places = places_of(self, targets, inputs) if targets else {}
         for position, index in enumerate(step.stores):
             if not targets or position not in targets:
                 value = values[index]
@@ -282,8 +294,13 @@ class Run(Values):
                 made.append((index, array))
                 outputs.append(array)
                 continue
-            part, whole = self.target(targets[position])
-            part, whole = keep_apart(self, targets[position], part, whole, inputs)
+            place = places[targets[position]]
+            if place is None:
+                array = self.empty(shape, values[index].dtype)
+                late[targets[position]] = array
+                outputs.append(array)
+                continue
+            part, whole = place
             made.append((targets[position], whole))
             if (
                 any(overlap(part, loaded) for loaded in inputs)
@@ -299,7 +316,7 @@ class Run(Values):
             array = self.fresh(values[index], self.shape(index))
             made.append((index, array))
             outputs.append(array)
-        return outputs, pending, made
+        return outputs, pending, made, late
 
     def launch(
         self,
@@ -377,4 +394,4 @@ class Run(Values):
 
 
 def _crowded(part: Array, outputs: list[Array]) -> bool:
-    return any(np.may_share_memory(part, other) for other in outputs)
+    return any(shares(part, other) for other in outputs)

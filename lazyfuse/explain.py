@@ -17,13 +17,13 @@ from lazyfuse import (
     device_calls,
     evaluate,
     hardware,
+    leftovers,
     matmul_tiles,
     offload,
     pipelining,
     precision,
     programs,
     recomputing,
-    remaking,
     routines,
     schedule,
 )
@@ -178,7 +178,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         places = sorted({_place(node) for node in nodes} - {HOST})
         return Explanation([], [], [], 0, 0, place=", ".join(places) or HOST)
     recording = linearize(pending)
-    left = len(remaking.leave(recording, pending, only_look=True)[0])
+    left = leftovers.leave(recording, pending, evaluate.known, only_look=True)[0].count
     plan = evaluate.plan_for(recording)
     device, choice = _choice(plan, recording)
     describe = _Describer(plan, recording, device)
@@ -196,7 +196,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     refusals = list(dict.fromkeys(describe.refusal(*each) for each in plan.refusals))
     stored = [describe.stored(each) for each in recomputing.decisions(plan, recording)]
     if left:
-        stored.append(f"left unwritten: {left} values that are held, made of much smaller arrays")
+        stored.append(f"left unwritten: {left} values that are held and cheap to make again")
     directly = len(pending) == 1 and evaluate.few(pending[0], device) is not None
     scheduled = any(kernel.schedule for kernel in kernels)
     processor = calibrate_cpu.described(hardware.tuning()) if scheduled else ""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import indexing, lent, overrides
+from lazyfuse import assigned, lent, overrides
 from lazyfuse.array import (
     changing,
     direct,
@@ -296,6 +296,7 @@ def count(name: str, frame: FrameType | None) -> None:
 
 
 lent.count = count
+lent.tell(_counts)
 
 
 def counts() -> dict[tuple[str, str, int], int]:
@@ -338,7 +339,7 @@ def _assign_foreign(real: Any, key: Any, value: Any) -> None:
         _unveil(real)
 
 
-indexing.assign_foreign = _assign_foreign
+assigned.assign_foreign = _assign_foreign
 
 
 def _unveil(objects: Any) -> None:

@@ -69,7 +69,7 @@ def {name}(self, other):
                 return slow(spec, self, other, {swapped})
             result = {expression}
             {RETURN_DIRECT}
-    elif PLAIN_STATE and (node := self._node) is not None and node.perm is None:
+    elif PLAIN_STATE and is_usual() and (node := self._node) is not None and node.perm is None:
         value = node.value
         if value is None or value.size >= options.eager_below:
             kind = type(other)
@@ -119,7 +119,7 @@ def {name}(self, other):
         elif kind in PLAIN:
             small {sign}= other
             return self
-    elif PLAIN_STATE and (node := self._node) is not None:
+    elif PLAIN_STATE and is_usual() and (node := self._node) is not None:
         value = node.value
         if value is None or value.size >= options.eager_below:
             kind = type(other)

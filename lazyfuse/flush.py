@@ -26,10 +26,14 @@ REDUCING = 3
 # Turns of elementwise work stay in registers when several of them run as one kernel: again `ROUNDS`
 # of them, or as many as take so many operations.
 TOGETHER = 128
+# Turns that neither read nor leave arrays of their own go on while a kernel has room for them.
+ROOM = 248
 # So many lines are known at most that leave work behind at every sink.
 STEADY_LINES = 64
 # Recorded operations before the limits are looked at.
 CHECK_AFTER = 64
+# Bytes that no budget can reach: without one, lists of nodes are looked through when they doubled.
+NEVER = 1 << 62
 
 LOOP = "loop: the line came round again"
 NODES = "nodes: the recorded graph reached its limit"
@@ -60,8 +64,10 @@ class Pending:
         "place",
         "plain",
         "reducing",
+        "room",
         "rounds",
         "steady",
+        "turn",
         "waiting",
     )
 
@@ -76,6 +82,8 @@ class Pending:
         self.overdue = False  # whether one of these has come and was not evaluated
         self.plain = True  # whether all pending work is elementwise
         self.reducing = False  # whether pending work contains a reduction
+        self.room = TOGETHER  # operations that may be pending when a turn begins
+        self.turn = 0  # the line that has room for further turns, see `may_go_on`
         self.last = 0  # the line of the newest node
         self.waiting = 0  # the line that came round in the middle of an expression
         self.looping = False  # while a loop's own flush runs
@@ -94,10 +102,12 @@ class Pending:
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
                 if rounds > (REDUCING if self.reducing else ROUNDS):
                     self.overdue = self.overdue or line in self.steady
-                    due = not self.plain or rounds % ROUNDS == 1 or len(self.nodes) >= TOGETHER
-                    due = due or self.waiting != 0
+                    due = not self.plain or self.waiting != 0 or len(self.nodes) >= self.room
+                    due = due or (rounds % ROUNDS == 1 and self.room <= TOGETHER)
                     if due and line in self.lines and self.elements >= WORTH_A_LAUNCH:
-                        if self.waiting != line and _is_inside(node):
+                        if self.may_go_on(line):
+                            pass
+                        elif self.waiting != line and _is_inside(node):
                             self.waiting = self.waiting or line
                         else:
                             self.come_round(node)
@@ -114,6 +124,34 @@ class Pending:
         self.elements += size
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
             self.check_limits(node)
+
+    def may_go_on(self, line: int) -> bool:
+        """Whether a loop of elementwise work has room for further turns.
+
+        They bring no arrays of their own to read, nor to write. Asked once: from then on
+        operations are counted instead of turns.
+        """
+        if not self.plain or self.waiting:
+            return False
+        if self.room > TOGETHER:
+            return line != self.turn
+        turns, noted = 0, len(self.nodes)
+        found, used, read = set[int](), set[int](), set[int]()
+        for each in self.nodes:
+            node = each()
+            if node is not None:
+                turns += node.where is not None and line_of(node.where) == line
+                found.add(id(node))
+                for source in node.src:  # also operations that were not noted
+                    if source.shape:
+                        (read if _is_read(source) else used).add(id(source))
+        ends = len(found - used)
+        work = len(found | used)
+        room = (ROOM - work // max(turns, 1)) * noted // max(work, noted)
+        if max(len(read), ends) >= ROUNDS or room <= max(noted, TOGETHER):
+            return False
+        self.room, self.turn = room, line
+        return True
 
     def mark(self, node: Node) -> None:
         """Unusual filters of warnings are in force: the node's place in the source keeps them."""
@@ -148,7 +186,8 @@ class Pending:
         if len(self.nodes) >= self.nodes_due:
             self.nodes_due = due
         self.nodes_planned = self.nodes_due
-        self.elements_due = self.elements + max(options.flush_bytes, 1 << 20) // 8
+        budget = max(options.flush_bytes, 1 << 20) if options.flush_bytes else NEVER
+        self.elements_due = self.elements + budget // 8
         if not self.nodes and not self.elements:
             self.due = self.nodes_planned, self.elements_due
             self.due_for = options.flush_nodes, options.flush_bytes
@@ -175,6 +214,7 @@ class Pending:
         self.nodes.clear()
         self.lines.clear()
         self.elements = 0
+        self.room = TOGETHER
 
     def flush_loop(self, newest: Node) -> None:
         """A loop came round: its rounds go on being counted."""
@@ -185,7 +225,9 @@ class Pending:
             self.looping = False
 
     def forget(self, left: Sequence[Node]) -> None:
-        """These nodes stay pending and are nobody's unfinished work (see remaking.py)."""
+        """These nodes stay pending and are nobody's unfinished work (see leftovers.py)."""
+        if not left:
+            return
         ids = {id(node) for node in left}
         self.nodes = [each for each in self.nodes if id(each()) not in ids]
 
@@ -204,6 +246,7 @@ class Pending:
         self.lines.clear()
         self.plain = True
         self.reducing = False
+        self.room = TOGETHER
         self.overdue = False
         self.waiting = 0
         if left or self.due_for != (config.options.flush_nodes, config.options.flush_bytes):
@@ -287,6 +330,11 @@ def _is_inside(newest: Node) -> bool:
             if first is not None and second is not None and first[0] is second[0]:
                 return source_line(first)[:2] == source_line(second)[:2]
     return False
+
+
+def _is_read(source: Node) -> bool:
+    """Whether an operand lies in memory, or is made outside of recorded work."""
+    return source.value is not None or source.op.kind == "source"
 
 
 def _is_pending(node: Node | None) -> bool:

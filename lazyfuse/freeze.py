@@ -381,7 +381,7 @@ class _Template:
             raised = evaluate.run_again(self.current_plan(), recording, _REASON)
         if warn:
             for flags, operations in raised:
-                warn_for(flags, operations)
+                warn_for(flags, operations, now=True)
         return self.outputs.like([recording.nodes[at] for at in self.ends])
 
 

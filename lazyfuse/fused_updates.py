@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, evaluate, floating, hardware, programs, report
+from lazyfuse import array, errstate, evaluate, floating, hardware, programs, report
 from lazyfuse.array import caller, from_node, ndarray, options
 from lazyfuse.codegen import dtypes
 from lazyfuse.codegen.graph import Node
@@ -74,7 +74,7 @@ def outer(op: Op, left: Array, right: Array) -> ndarray | None:
     loop = _loop(op, left.dtype, right.dtype)
     if loop is None or min(rows, columns) < SHORTEST:
         return None
-    if not (array.ERRSTATE_PLAIN and options.fusion):
+    if not (errstate.is_default() and options.fusion):
         return None
     # of a row and a column NumPy makes an array in C order, however these lie
     nodes = leaf(left.copy(), None), leaf(right.copy(), None)
@@ -84,7 +84,7 @@ def outer(op: Op, left: Array, right: Array) -> ndarray | None:
 
 def _is_on() -> bool:
     """Whether nothing is to be heard, chosen or left apart."""
-    plain = array.ERRSTATE_PLAIN and options.fusion and is_usual()
+    plain = errstate.is_default() and options.fusion and is_usual()
     return plain and hardware.current() is hardware.cpu()
 
 
@@ -134,7 +134,7 @@ def _was_fused(
     shape = view.shape
     if storage.pinned or storage.roots is not None or view.dtype is not loop.out:
         return False
-    if shape != node.shape or min(shape) < SHORTEST or not array.ERRSTATE_PLAIN:
+    if shape != node.shape or min(shape) < SHORTEST or not errstate.is_default():
         return False
     if storage.memory() is None or getrefcount(storage.node) > 2:
         return False

@@ -12,12 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, core, deferred, device_reads, gathers, residency, scatters, tracing
+from lazyfuse import (
+    array,
+    core,
+    deferred,
+    device_reads,
+    gathers,
+    listed,
+    residency,
+    scatters,
+    tracing,
+)
 from lazyfuse.array import (
-    CANONICAL,
     OURS,
     captured_copy,
-    cast_node,
     from_node,
     gather,
     geometry,
@@ -34,7 +42,6 @@ from lazyfuse.array import (
     real_in,
     real_view,
     root_of,
-    scalar_node,
     settle,
     storage_of,
     wrap,
@@ -43,11 +50,18 @@ from lazyfuse.array import (
     write_node,
     write_region,
 )
+from lazyfuse.assigned import (
+    converted,
+    fits,
+    is_strange,
+    may_not_hold,
+    store_foreign,
+    value_node,
+)
 from lazyfuse.beside import NUMBERS
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
-from lazyfuse.codegen.shapes import broadcast, contiguous_strides, size_of
-from lazyfuse.errors import refuses_ours
+from lazyfuse.codegen.shapes import contiguous_strides, size_of
 from lazyfuse.evaluate import acquire, held, release
 from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
@@ -125,7 +139,8 @@ def _read(self: ndarray, key: Any) -> Any:
             scatters.look_together(self, key)
         key = real_key(key)
         if not is_basic(key):
-            return _read_advanced(self, key)
+            found = listed.read(self, key)
+            return _read_advanced(self, key) if found is None else found
     if settle(self) is not None:
         return self[key]
     node = self._node
@@ -251,21 +266,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
         else:
             small[key] = value
     except ValueError as error:
-        _store_foreign(error, small, key, value)
-
-
-def _store_foreign(error: ValueError, real: Array, key: Any, value: Any) -> None:
-    """Write `value` after all, if NumPy refused it only since its `__array__` gives ours."""
-    if not refuses_ours(error):
-        raise error
-    assign_foreign(real, key, value)
-
-
-def _no_foreign(real: Array, key: Any, value: Any) -> None:
-    raise NotImplementedError("lazyfuse.fallback was not imported")
-
-
-assign_foreign = _no_foreign  # for objects whose `__array__` gives one of our arrays: fallback.py
+        store_foreign(error, small, key, value)
 
 
 def _write(self: ndarray, key: Any, value: Any) -> None:
@@ -283,8 +284,10 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
         key = real_key(key)
     if is_basic(key):
         _write_region(self, key, value)
-    else:
+    elif (part := listed.target(self, key, value)) is None or _at_once(self, part, value):
         write_now(self, key, value)
+    else:
+        listed.write(self, part, value)
 
 
 def _live(self: ndarray) -> Array | None:
@@ -336,7 +339,7 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
     try:
         scatters.write(real, key, value)
     except ValueError as error:
-        _store_foreign(error, real, key, value)
+        store_foreign(error, real, key, value)
 
 
 def _write_region(self: ndarray, key: Any, value: Any) -> None:
@@ -347,15 +350,15 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         stand[...] = 0  # raises, before the index is looked at
     region = view[opened(key)]
     dtype = dtype_of(self)
-    if _may_not_hold(dtype, value):
+    if may_not_hold(dtype, value):
         value = real_operand(value)
     # an element takes what a sequence holds by rules of its dtype: NumPy knows them
     element = not region.ndim and not has_ellipsis(key)
-    if element and _is_strange(value, dtype):
+    if element and is_strange(value, dtype):
         write_now(self, key, value)
         return
     if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
-        value = _converted(value, dtype, region.shape)
+        value = converted(value, dtype, region.shape)
     if _at_once(self, region, value):
         write_now(self, key, value)
         return
@@ -373,35 +376,6 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     elif region.size:
         del node, view
         write_region(self, layout, new_value)
-
-
-def _converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
-    """A list, a text or anything else as an array of the dtype that it is written to."""
-    try:
-        own = np.shape(value)
-        converted = np.empty(own if _fits(own, shape) else shape, dtype)
-        converted[...] = value  # raises
-    except ValueError as error:
-        converted = np.empty(shape, dtype)
-        _store_foreign(error, converted, ..., value)
-    return converted
-
-
-def _may_not_hold(dtype: Any, value: Any) -> bool:
-    """Whether NumPy looks at a lazy scalar, to refuse numbers that integers cannot hold."""
-    if type(value) not in OURS or type(value) is ndarray or dtype.kind not in "iu":
-        return False
-    return not np.can_cast(dtype_of(value), dtype)
-
-
-def _is_strange(value: Any, dtype: Any) -> bool:
-    """Whether an element does not take `value` by a plain cast."""
-    if type(value) in PLAIN:
-        return False
-    if type(value) not in OURS and type(value) is not Real:
-        return True
-    kind = value.dtype.kind
-    return shape_of(value) != () or (kind in "fc" and kind != dtype.kind)
 
 
 def _at_once(self: ndarray, region: Array, value: Any) -> bool:
@@ -475,54 +449,6 @@ def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
     return address(view) == address(region) and view.strides == region.strides
 
 
-def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -> Node | None:
-    """What is assigned, as a node of that dtype that broadcasts to `shape`; None: not recordable.
-
-    Raises NumPy's errors for values that do not fit (an element, key (), has rules of its own).
-    """
-    kind = type(value)
-    if kind in PLAIN:
-        number = np.empty((), dtype)
-        number[key] = value
-        return scalar_node(number, dtype)
-    if type(value) in OURS:
-        source = dtype_of(value)
-        if source not in CANONICAL:
-            return None
-        own = shape_of(value)
-    elif value.dtype not in CANONICAL:
-        return None
-    else:
-        source, own = value.dtype, value.shape
-    if own != shape and not _fits(own, shape):
-        blank(shape, dtype)[...] = blank(own, source)  # raises
-    if source.kind == "c" != dtype.kind:
-        np.empty((), dtype)[...] = np.zeros((), source)  # warns
-    node = node_of(value) if type(value) in OURS else captured_copy(value)
-    return cast_node(_without_leading(node, len(shape)), dtype)
-
-
-def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    extra = len(own) - len(shape)
-    if extra > 0:
-        if any(length != 1 for length in own[:extra]):
-            return False
-        own = own[extra:]
-    try:
-        return broadcast(own, shape) == shape
-    except ValueError:
-        return False
-
-
-def _without_leading(node: Node, rank: int) -> Node:
-    extra = len(node.shape) - rank
-    if extra <= 0:
-        return node
-    strides = contiguous_strides(node.shape, node.perm)
-    layout = Layout(0, node.shape[extra:], strides[extra:])
-    return Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, None, None)
-
-
 # ---------------------------------------------------------------------------------------- masks
 
 
@@ -551,7 +477,7 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     rest = shape[len(covered) :]
     own = shape_of(value)
     single = size_of(own) == 1 and len(own) <= 1
-    if not single and (len(own) > len(rest) or not _fits(own, rest)):
+    if not single and (len(own) > len(rest) or not fits(own, rest)):
         return False
     if type(value) not in OURS and isinstance(value, np.generic):  # converted as arrays are
         value = np.asarray(value)
@@ -588,4 +514,3 @@ for _name, _function in (("__getitem__", get_item), ("__setitem__", set_item)):
     if not core.COMPILED:
         setattr(ndarray, _name, _function)
 core.SLOW.get_item, core.SLOW.set_item = get_item, set_item
-core.SLOW.value_node = value_node

@@ -1,7 +1,9 @@
-"""Which operations NumPy does at once since an operand would otherwise have to be copied.
+"""Which operations run at once since an operand would otherwise have to be copied.
 
 Owns the rule for memory that somebody outside may change at any time: recorded work has to read
-a copy of it, made where it is recorded. One exact operation takes no longer than that copy.
+a copy of it, made where it is recorded. One operation takes no longer than that copy. Exact ones
+of middling size are NumPy's; what is larger, or inexact, is recorded on the memory itself and
+evaluated at once.
 """
 
 from __future__ import annotations
@@ -13,14 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, errstate, hardware
+from lazyfuse import array, core, errstate, evaluate, hardware
 from lazyfuse.array import CANONICAL, OURS, ndarray, options
 from lazyfuse.beside import PLAIN
+from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
+from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import broadcast_all, size_of
+from lazyfuse.storage import Root, Storage, leaf
+from lazyfuse.views import held, packed_order, window
 
-LARGEST = 32
-"""Times `eager_below`: elements of a result up to which that pays, with room for two threads."""
+LARGEST = 16
+"""Times `eager_below`: elements of a result up to which NumPy is as fast as a launch."""
+_SLOWER = frozenset(("divide", "floor_divide", "remainder", "fmod", "sqrt", "reciprocal"))
+"""Operations of which a quarter of that takes as long; `where` is slower still in NumPy."""
+
+REASON = "memory that somebody outside sees"
 
 _KEEPING = frozenset(("add", "subtract", "multiply", "divide"))
 """Operators that keep these dtypes, beside a number or an array of the same one."""
@@ -36,7 +46,7 @@ count: Callable[[str, FrameType | None], None] = _uncounted  # fallback.py puts 
 
 def runs_now(op: Op, *operands: Any) -> bool:
     """Whether an operator is NumPy's at once: for the error state, or to spare a copy."""
-    if not array.ERRSTATE_PLAIN and errstate.must_run_at_once():
+    if not errstate.is_default() and errstate.must_run_at_once():
         return True
     if not spares_copy(op, operands):
         return False
@@ -55,7 +65,7 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> bool:
             break
     else:
         return False
-    if options.device not in ("", "auto", "cpu"):
+    if options.device not in ("", "auto", "cpu") or not options.lent_now:
         return False
     copied = False
     shapes: list[tuple[int, ...]] = []
@@ -81,9 +91,112 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> bool:
     if not copied:
         return False
     try:
-        return size_of(broadcast_all(shapes)) <= LARGEST * options.eager_below
+        return size_of(broadcast_all(shapes)) <= _most(op) * options.eager_below
     except ValueError:
         return False  # the caller raises it
+
+
+def _most(op: Op) -> int:
+    """Times `eager_below`: for how many elements NumPy does an operation."""
+    return LARGEST // 4 if op.name in _SLOWER else 2 if op.name == "where" else LARGEST
+
+
+def is_seen(outs: tuple[Any, ...]) -> bool:
+    """Whether what is written to is memory that somebody outside sees: NumPy does it, at once."""
+    for x in outs:
+        storage = x._storage if type(x) is ndarray else None
+        if storage is not None and storage.roots is not None and storage.shared():
+            return True
+    return False
+
+
+def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)`, which records an operation; evaluated now, on the memory itself, if it
+    would have to copy an array among its arguments.
+    """
+    for x in args:  # most have no such argument
+        if type(x) is np.ndarray:
+            break
+        if type(x) is ndarray and (storage := x._storage) is not None and storage.roots is not None:
+            break
+    else:
+        return function(*args)
+    private = privately(args)
+    if private is None:
+        return function(*args)
+    return finished(function(*private), private)
+
+
+def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
+    """Arguments of an operation with private arrays over the same memory in the place of those that
+    it would have to copy, for use with `finished`; None if it is to be recorded on copies.
+
+    All values are there, so nothing is left pending; and the result has no more elements than what
+    would have been copied, since recorded work might never write more of them.
+    """
+    if options.eager_below <= 1 or not (options.lent_now and errstate.is_default()):
+        return None
+    copied = 0
+    shapes: list[tuple[int, ...]] = []
+    private: list[Any] = []
+    for x in args:
+        kind = type(x)
+        value = seen = None
+        if kind is np.ndarray:
+            value, seen = x, True
+        elif kind in OURS:
+            node, storage = x._node, x._storage
+            if node is not None:
+                value = None if node.resident is not None else node.value
+            elif storage is None:
+                value = x._small
+            elif storage.memory() is not None and storage.node.resident is None:
+                seen = storage.shared()
+                value = array.real_view(x) if seen else x._view
+            if value is None:
+                return None
+        if value is not None:
+            if value.dtype not in CANONICAL:
+                return None
+            shapes.append(value.shape)
+            if seen and value.size >= options.eager_below:
+                copied += value.size
+                x = _private(value)
+                if x is None:
+                    return None
+        private.append(x)
+    if not copied or not (hardware.is_home() or hardware.pinned() is hardware.cpu()):
+        return None
+    try:
+        return private if size_of(broadcast_all(shapes)) <= copied else None
+    except ValueError:
+        return None  # the caller raises it
+
+
+def _private(value: Any) -> Any:
+    """An array of ours that takes `value` for its own memory: it must be held as long as it is
+    used, or the memory would be given to a result. None if there is no such array.
+    """
+    if not value.flags.aligned:
+        return None
+    packed, perm = packed_order(value)
+    if packed:
+        return array.alone(leaf(held(value, value), perm))
+    found = window(value)
+    if found is None:
+        return None
+    flat, origin = found
+    return array.on_storage(Storage(leaf(held(flat, value), None)), value, origin, None)
+
+
+def finished(result: Any, private: list[Any]) -> Any:
+    """What was recorded on `private` memory, evaluated; meanwhile the caller holds that memory."""
+    if type(result) in OURS and private:
+        storage = result._storage
+        node = result._node if storage is None else storage.node
+        if node is not None and node.value is None:
+            evaluate.evaluate([node], REASON)
+    return result
 
 
 def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
@@ -112,3 +225,23 @@ def _is_exact(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
     if op.name == "where" and not first:
         return True  # only chosen
     return op.is_exact(dtype) or (dtype.kind in "biu" and "f" in op.exact)
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    return hardware.cpu().empty(shape, dtype)
+
+
+def _exact_types(op: Op) -> bytes:
+    """For the numbers of NumPy's plain dtypes: `_most` where `_is_exact`, else 0."""
+    dtypes = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
+    return bytes([_most(op) if _is_exact(op, each, True) else 0 for each in dtypes])
+
+
+def tell(counts: dict[Any, int]) -> None:
+    """Let native/lent.c, which does the same for operands that were looked at before, know what it
+    needs; `counts` is what `fallback.count` fills.
+    """
+    if core.COMPILED:
+        rows = tuple([TABLE[f"reduce:{name}"] for name in ("add", "maximum", "minimum")])
+        given = Storage, Node, Root, _room, leaf, _exact_types, counts, rows
+        core.NATIVE.lent(*given)

@@ -39,9 +39,11 @@ from lazyfuse.array import (
 from lazyfuse.attributes import base_view, become, check_base, derive, own_view, pinned
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node
+from lazyfuse.nodes import is_seen
 from lazyfuse.operators import dtype_of, real_operand, shape_of
 from lazyfuse.quick_geometry import reshaped
-from lazyfuse.storage import LENT
+from lazyfuse.recording import may_record
+from lazyfuse.storage import LENT, is_evaluated
 from lazyfuse.views import Array, Perm, ghost, keep_order, packed_order
 
 Method = Callable[..., Any]
@@ -107,7 +109,7 @@ def _viewed(self: ndarray, /, small: Array, result: Array) -> Any:
 def _copied(self: ndarray, /, perm: Perm) -> Node:
     """The values of `self` as a node in memory order `perm` that may be written over."""
     node = node_of(self)
-    if node.perm == perm and node.op is not ops.VIEW:
+    if node.perm == perm and not is_seen(node):
         return node
     op = ops.TABLE["copy"]
     loop = dtypes.resolve(op, (node.dtype,))
@@ -242,6 +244,8 @@ def astype(
     if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):
         some = np.ones((1,) * min(1, len(shape_of(self))), source)
         some.astype(target, casting=casting)  # raises or warns
+    if target != source and not may_record():
+        return wrap(gather(self).astype(dtype, order, casting, subok, copy))
     target = CANONICAL[target]
     perm = _ordered(self, order)
     if target == source:
@@ -360,7 +364,11 @@ def __iter__(self: ndarray, /) -> Iterator[Any]:
 
 
 def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
-    gather(self)
+    storage = self._storage
+    node = self._node if storage is None else storage.node
+    if node is None or not is_evaluated(node):  # else rows are parts, which find the memory
+        gather(self)
+    del node, storage
     for index in range(count):
         yield self[index]
 

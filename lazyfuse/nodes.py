@@ -13,6 +13,7 @@ import numpy as np
 from lazyfuse import errstate, hardware
 from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Node, Shape, Where
+from lazyfuse.codegen.kernel import PIECES
 from lazyfuse.storage import CANONICAL, leaf
 from lazyfuse.views import Array, DType, Perm, ghost, packed_order, result_order
 
@@ -69,6 +70,11 @@ def copy_of(node: Node) -> Node:
     op = ops.TABLE["copy"]
     loop = dtypes.resolve(op, (node.dtype,))
     return Node(op, (node,), loop, node.shape, node.dtype, node.perm, caller())
+
+
+def is_seen(node: Node) -> bool:
+    """Whether what a node stands for lies in the memory of others, in NumPy: sums follow it."""
+    return node.op is ops.VIEW or node.op.name in PIECES
 
 
 def cast_node(node: Node, dtype: DType) -> Node:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, registry
+from lazyfuse import array, core, registry
 from lazyfuse.array import (
     CANONICAL,
     DEFERRED,
@@ -45,8 +45,8 @@ from lazyfuse.codegen.ops import TABLE as TABLE
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.errors import refuses_ours
 from lazyfuse.fused_updates import outer
-from lazyfuse.lent import pooled, runs_now
-from lazyfuse.naming import are_scalars, name_steps
+from lazyfuse.lent import pooled, read_in_place, runs_now
+from lazyfuse.naming import are_scalars, name_steps, overflows_alone
 from lazyfuse.naming import scalar_node as scalar_node_of
 from lazyfuse.standins import standin
 from lazyfuse.updates import (
@@ -135,7 +135,7 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
             return _run(spec, left, right, swapped) if found is None else found
     if runs_now(spec.op, self, other):
         return run_now(spec, self, other, swapped)
-    return record(spec, self, other, swapped)
+    return read_in_place(record, spec, self, other, swapped)
 
 
 def _beside_thin(self: ndarray, small: Any, other: Any) -> Any:
@@ -383,7 +383,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
         other = as_real(other)
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
     if known and settle(self) is None and not _must_write_now(spec, self, other):
-        return record_inplace(spec, self, other)
+        return read_in_place(record_inplace, spec, self, other)
     function = None if known else override(other, spec.op.ufunc)
     if function is not None:
         return function(self, other, out=(self,))
@@ -444,24 +444,23 @@ def unary(spec: Spec, self: ndarray) -> Any:
     """`op self` for anything the fast path leaves."""
     if DEFERRED and (found := deferred_unary(spec.op, self)) is not None:
         return found
-    value = ready(self)
-    if value is not None:
+    if (value := ready(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if runs_now(spec.op, self):
+    if value is not None or runs_now(spec.op, self) or overflows_alone(spec.op, self):
         return wrap(spec.function(real_operand(self)))
-    return record_unary(spec.op, self)
+    return read_in_place(record_unary, spec.op, self)
 
 
 def record_unary(op: Op, self: ndarray) -> Any:
     """Record an elementwise operation of one operand."""
-    dtype = dtype_of(self)
+    keys = (dtype_of(self),)
     try:
-        loop = dtypes.resolve(op, (dtype,))
+        loop = dtypes.resolve(op, keys)
     except TypeError:
         op.ufunc(standin(self, ()))
         raise
-    shape = shape_of(self)
-    perm = order_of(shape, self)
+    core.LOOPS[op, keys] = loop  # for native/recorded.c
+    perm = order_of(shape := shape_of(self), self)
     return from_node(Node(op, (node_of(self),), loop, shape, loop.out, perm, caller()))
 
 
@@ -494,7 +493,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
         return binary(spec, self, exponent, False)
     if ready(self) is not None or runs_now(row, self):
         return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
-    return record_unary(row, self)
+    return read_in_place(record_unary, row, self)
 
 
 def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:

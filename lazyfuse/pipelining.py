@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,9 +27,10 @@ from lazyfuse.tiles import MAKERS, Declined, Geometry, Part, Prepared, Task, pre
 if TYPE_CHECKING:
     from lazyfuse.execute import Run
 
-__all__ = ["MAKERS", "Geometry", "Part", "described", "run", "sources"]
+__all__ = ["MAKERS", "Again", "Geometry", "Part", "again", "described", "run", "sources"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Ints = tuple[int, ...]
 
 # Runs to let pass, at most, after runs that raised conditions.
 LONGEST_REST = 64
@@ -196,8 +198,7 @@ def _launch(
         raise Declined(prepared.why)
     told = any(flags)
     if told and not _can_tell(values, prepared, flags):
-        chain.unlucky += 1
-        chain.rest = min(2**chain.unlucky - 1, LONGEST_REST)
+        _rest(chain)
         raise Declined("conditions arose that the oracle has to confirm")
     chain.unlucky = 0
     chain.why = ""
@@ -211,6 +212,12 @@ def _launch(
             if bits:
                 values.tell(step, bits, None)
     return True
+
+
+def _rest(chain: Chain) -> None:
+    """Let some runs pass: conditions arose that the oracle has to confirm."""
+    chain.unlucky += 1
+    chain.rest = min(2**chain.unlucky - 1, LONGEST_REST)
 
 
 def _scratch(device: Any) -> Callable[[int], Array]:
@@ -250,6 +257,87 @@ def _report(values: Run, prepared: Prepared, start: float) -> None:
         inputs = [a for a in (values.env[i] for i in step.inputs) if a is not None]
         outputs = [a for a in (values.env[i] for i in step.writes) if a is not None]
         report.ran_kernel(step, values, program.source, inputs, outputs, start)
+
+
+# What ran before
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A chain that is a whole plan, at one geometry: its launch, with nothing left to decide."""
+
+    device: Any
+    chain: Chain
+    prepared: Prepared
+    products: str  # what `matrix_products` was
+    made: tuple[tuple[int, Ints, np.dtype[Any], Ints | None], ...]
+    """Of each value that is kept: its number, shape in memory, dtype, and the way back from it."""
+
+    def start(self, env: list[Any]) -> list[int] | None:
+        """Run all tiles; the flags of each group. None if the chain has to be looked at again."""
+        options = config.options
+        if self.chain.rest or not options.pipelining or options.matrix_products != self.products:
+            return None
+        device, prepared = self.device, self.prepared
+        arrays = [env[index] for index in self.chain.loads]
+        for index, shape, dtype, back in self.made:
+            array = device.empty(shape, dtype)
+            env[index] = array if back is None else array.transpose(back)
+            arrays.append(env[index])
+        scalars = [
+            program.pack(tuple([env[index][()] for index in step.scalars])) if step.scalars else b""
+            for step, program in zip(prepared.kernels, prepared.programs, strict=True)
+        ]
+        flags: list[int] = prepared.batch.run(
+            device.work, arrays, [*scalars, b""], _scratch(device), prepared.keep
+        )
+        if min(flags) < 0:
+            return None
+        for step in prepared.kernels:
+            report.ran_again(device, "numba", len(step.members) + len(step.reductions))
+        return flags
+
+    def tell(self, values: Run, flags: list[int]) -> bool:
+        """Tell the conditions that arose; False if the chain has to be looked at again."""
+        if not _can_tell(values, self.prepared, flags):
+            _rest(self.chain)
+            return False
+        self.chain.unlucky = 0
+        for step, bits in zip(self.prepared.kernels, flags, strict=False):
+            if bits:
+                values.tell(step, bits, None)
+        return True
+
+
+def is_whole(plan: Plan) -> bool:
+    """Whether a plan is one chain and nothing else."""
+    if len(plan.chains) != 1:
+        return False
+    chain = plan.chains[0]
+    return len(chain.steps) == len(plan.steps) and not chain.views
+
+
+def again(values: Run, env: dict[int, Array]) -> Again | None:
+    """What to keep of a plan that is one chain, after a run; None if it did not run by tiles.
+
+    `env`: the operands of the plan.
+    """
+    chain = values.plan.chains[0]
+    products = config.options.matrix_products
+    strides = [env[index].strides for index in chain.loads]
+    prepared = chain.ready.get((values.device, products, values.sizes, *strides))
+    if prepared is None or prepared.batch is None or prepared.why or chain.why or chain.rest:
+        return None
+    made: list[tuple[int, Ints, np.dtype[Any], Ints | None]] = []
+    for index in chain.kept:
+        value, shape = values.plan.graph.values[index], values.shape(index)
+        if value.perm is None:
+            made.append((index, shape, value.dtype, None))
+        else:
+            back = tuple(np.argsort(value.perm).tolist())
+            dense = tuple([shape[axis] for axis in value.perm])
+            made.append((index, dense, value.dtype, back))
+    return Again(values.device, chain, prepared, products, tuple(made))
 
 
 def sources(values: Run, chain: Chain) -> list[Source]:

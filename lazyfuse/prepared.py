@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config, floating, programs, report, tracing
+from lazyfuse import config, floating, pipelining, programs, report, tracing
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
@@ -70,9 +70,9 @@ class Prepared:
 
 
 def suits(plan: Plan) -> bool:
-    """Whether a plan consists of nothing but kernels that make new arrays."""
-    if plan.in_place or getattr(plan, "chains", None):
-        return False
+    """Whether a plan consists of kernels that make new arrays, or of one chain."""
+    if plan.in_place or plan.chains:
+        return not plan.in_place and pipelining.is_whole(plan)
     return all(type(step) is KernelStep and not step.targets for step in plan.steps)
 
 
@@ -100,7 +100,7 @@ for _name in ("validate", "debug", "report"):
     _watch(_name, False)
 
 
-class Kept(dict[Any, Prepared]):
+class Kept(dict[Any, "Prepared | pipelining.Again"]):
     """What is kept of a plan, by geometry, with what holds for all geometries."""
 
     __slots__ = ("operands", "results", "size")
@@ -150,13 +150,18 @@ def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised
     bound = _bind(kept, recording)
     if bound is None:
         return None
-    found: Prepared | None = kept.get(bound[0])
+    found = kept.get(bound[0])
     if found is None or found.device is not device:
         return None
     try:
-        raised = _launch(found, kept, plan, recording, bound[1])
+        if type(found) is pipelining.Again:
+            raised = _tiled(found, kept, plan, recording, bound[1])
+        else:
+            raised = _launch(found, kept, plan, recording, bound[1])  # type: ignore[arg-type]
     except DeviceError:
         return None  # nothing has been written but new arrays
+    if raised is None:
+        return None
     report.flushed(reason, plan, recording)
     return raised
 
@@ -192,10 +197,31 @@ def _launch(
         for index in launch.last:
             env[index] = None
         report.ran_again(device, launch.language, launch.operations)
+    _commit(kept, nodes, env)
+    return raised
+
+
+def _commit(kept: Kept, nodes: list[Node], env: list[Any]) -> None:
     for origin, index in kept.results:
         node = nodes[origin]
         node.value = env[index]
         node.src = ()
+
+
+def _tiled(
+    chain: pipelining.Again, kept: Kept, plan: Plan, recording: Recording, env: list[Any]
+) -> Raised | None:
+    flags = chain.start(env)
+    if flags is None:
+        return None
+    raised: Raised = []
+    if any(flags):
+        run = Run(plan, recording, chain.device)
+        run.env[:] = env
+        if not chain.tell(run, flags):
+            return None
+        raised = run.raised
+    _commit(kept, recording.nodes, env)
     return raised
 
 
@@ -251,21 +277,30 @@ def learn(plan: Plan, recording: Recording, run: Run) -> None:
     key = _key(kept, recording)
     if key is None or key in kept:
         return
-    launches = []
     env: dict[int, Array] = {}
     for origin, index, _ in kept.operands:
         value = recording.nodes[origin].value
         assert value is not None, "a key was made of it"
         env[index] = value
+    if plan.chains:
+        tiled = pipelining.again(run, env)
+        if tiled is not None:
+            _keep(kept, key, tiled)
+        return
+    launches = []
     for step, last in zip(plan.steps, plan.lifetimes.last, strict=True):
         assert type(step) is KernelStep, "the plan suits"
         launch = _prepared(step, tuple(last), plan, run, env)
         if launch is None:
             return
         launches.append(launch)
+    _keep(kept, key, Prepared(run.device, tuple(launches)))
+
+
+def _keep(kept: Kept, key: Any, found: Prepared | pipelining.Again) -> None:
     if len(kept) >= LIMIT:
         kept.clear()
-    kept[key] = Prepared(run.device, tuple(launches))
+    kept[key] = found
 
 
 def _prepared(

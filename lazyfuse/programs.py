@@ -240,6 +240,26 @@ def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: De
     return _blocked(step, lowered, device) or compiled(step, source, device)
 
 
+def is_exact(lowered: Lowered) -> bool:
+    """Whether compiled text has the bits of blocked NumPy."""
+    return bool(lowered.source("numpy").exact and lowered.source("numba").exact)
+
+
+def grown(step: KernelStep, lowered: Lowered, device: Device) -> bool:
+    """Whether a small exact kernel that recurs has compiled text from now on: no bit depends on it.
+
+    Asks the compiler's process for it; where there is none such kernels stay with blocked NumPy.
+    """
+    source, cpu = lowered.source("numba"), device
+    ahead = source.exact and hasattr(cpu, "soon") and cpu.compiles_ahead()  # type: ignore[attr-defined]
+    if not ahead or report.awaited(device, source):
+        return False
+    if isinstance(compiled(step, source, device), Refused):
+        return False
+    step.ready.clear()
+    return True
+
+
 _told: set[str] = set()  # what has been said of workers that are lost
 
 

@@ -123,7 +123,7 @@ def _is_pending(self: ndarray) -> bool:
 
 def _buffer(self: ndarray) -> Any:
     """The memory, unless NumPy, which prefers buffers, would take it for something else."""
-    if errstate.must_run_at_once() and _is_pending(self):
+    if _is_pending(self) and errstate.must_run_at_once():
         # before Python 3.12 an error would be lost on its way; NumPy asks `__array_struct__` next
         raise BufferError("[buffer] values: expected evaluated ones, got pending ones; look first")
     dtype = dtype_of(self)

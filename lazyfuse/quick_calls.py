@@ -10,6 +10,7 @@ from typing import Any, Final
 from lazyfuse.beside import PLAIN, WEAK, constant, number
 from lazyfuse.codegen.graph import Node
 from lazyfuse.core import COMPILED, NATIVE, NOTE, OPTIONS, REAL, SLOW, Core, alone, direct, new
+from lazyfuse.errstate import is_usual
 from lazyfuse.nodes import caller
 
 
@@ -150,7 +151,9 @@ class UfuncCore:
     def _quick(self, x: Core, other: Any) -> Any:
         """A call as one met before, on plain recorded arrays; None for everything else."""
         node = x._node
-        if node is None or node.perm is not None or not SLOW.plain or not node.shape:
+        if node is None or node.perm is not None or not node.shape:
+            return None
+        if not (SLOW.plain and is_usual()):
             return None
         if node.value is not None and node.value.size < OPTIONS.eager_below:
             return None

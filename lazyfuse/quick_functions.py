@@ -248,7 +248,7 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
                 raise
             return ours(*args, **kwargs)
         kind = type(result)
-        if kind in PLAIN:
+        if kind in PLAIN or result is None:
             return result
         if kind is REAL and not views:
             if result.size < OPTIONS.eager_below:
@@ -285,6 +285,8 @@ def _items(values: Any, spreads: bool, reals: list[Any], arrays: list[Any]) -> A
 
 def created(theirs: Any, ours: Any) -> Any:
     """An array of a shape, and perhaps a number and a dtype: a small one at once."""
+    if COMPILED:
+        return NATIVE.created(theirs, ours)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not args or not _is_small(args[0]):
@@ -311,11 +313,18 @@ def created(theirs: Any, ours: Any) -> Any:
 
 
 def listed(theirs: Any, ours: Any) -> Any:
-    """`array` of a short list of plain numbers."""
+    """`array` of a short list of plain numbers, or of a direct array."""
+    array = SLOW.array
+    if COMPILED:
+        return NATIVE.listed(theirs, ours)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs and len(args) == 1:
             numbers = args[0]
+            if type(numbers) is array:
+                core: Core = numbers
+                small = core._small
+                return ours(numbers) if small is None else ABOVE.wrap(small.copy("K"))
             short = type(numbers) is list and len(numbers) < min(LONGEST, OPTIONS.eager_below)
             if (
                 short

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, core, errstate
+from lazyfuse import core, errstate
 from lazyfuse.array import (
     caller,
     from_node,
@@ -50,7 +50,7 @@ def deferred_shape(x: Any) -> Shape:
 
 def may_record() -> bool:
     """Whether the floating-point error state lets operations run later."""
-    return array.ERRSTATE_PLAIN or not errstate.must_run_at_once()
+    return errstate.is_default() or not errstate.must_run_at_once()
 
 
 def may_write(x: ndarray) -> bool:
@@ -181,8 +181,13 @@ def record(op: Op, *operands: Any) -> Any:
 def step(op: Op, *nodes: Node) -> Node:
     """An elementwise operation on nodes of one shape (or no axes), in their memory order."""
     loop = dtypes.resolve(op, tuple([node.dtype for node in nodes]))
-    shape = broadcast_all([node.shape for node in nodes])
-    first = next((node for node in nodes if node.shape == shape), nodes[0])
+    first = nodes[0]
+    shape = first.shape
+    for node in nodes[1:]:
+        if node.shape != shape:
+            shape = broadcast_all([node.shape for node in nodes])
+            first = next((node for node in nodes if node.shape == shape), first)
+            break
     return Node(op, nodes, loop, shape, loop.out, first.perm, caller())
 
 

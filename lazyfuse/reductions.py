@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import deferred, fallback, ufunc
+from lazyfuse import core, deferred, fallback, ufunc
 from lazyfuse.array import (
     DEFERRED,
     cast_node,
@@ -25,11 +25,12 @@ from lazyfuse.array import (
     wrap,
 )
 from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.linearize import is_even
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import TABLE
 from lazyfuse.codegen.shapes import normalize_axes, size_of
 from lazyfuse.composite import as_one
-from lazyfuse.lent import spares_copy
+from lazyfuse.lent import read_in_place, spares_copy
 from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, is_packed, may_record, reduce_node, shape_of, step
 from lazyfuse.registry import implements
@@ -38,6 +39,7 @@ from lazyfuse.storage import CANONICAL
 _NoValue = np._NoValue
 _INTP = np.dtype(np.intp)
 _ADD = TABLE["reduce:add"]
+_KNOWN = 1024  # reductions that are recorded without asking what they give
 
 
 class _Refused(Exception):
@@ -54,9 +56,18 @@ def _source(a: Any, *unusual: Any) -> ndarray:
     shape = shape_of(a)
     if not shape or not size_of(shape) or not may_record():
         raise _Refused
-    if dtype_of(a) not in CANONICAL:
+    dtype = dtype_of(a)
+    if dtype not in CANONICAL or (dtype.kind in "fc" and _is_copied_packed(a)):
         raise _Refused
     return a
+
+
+def _is_copied_packed(a: ndarray) -> bool:
+    """Whether recorded work would read a copy of `a` that sums walk in another order than `a`."""
+    storage = a._storage
+    if storage is None or storage.roots is None or is_even(a._view.shape, a._view.strides):
+        return False
+    return storage.shared()
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -110,7 +121,17 @@ def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any
     axes = _axes(axis, len(shape_of(x)))
     if dtype is None and spares_copy(row, (x,)):
         raise _Refused
-    node = _reduced(row, node_of(x), axes, _flag(keepdims), _requested(dtype))
+    return read_in_place(_one, row, x, axis, axes, dtype, _flag(keepdims))
+
+
+def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept: bool) -> Any:
+    node = _reduced(row, node_of(x), axes, kept, _requested(dtype))
+    if (axis is None or type(axis) is int) and (dtype is None or dtype is np.bool_):
+        if len(core.REDUCED) >= _KNOWN:
+            core.REDUCED.clear()
+        source = node.src[0]
+        key = row, dtype, source.dtype, source.shape, axis, kept
+        core.REDUCED[key] = node.arg, node.shape, node.dtype
     return from_node(node)
 
 
@@ -279,7 +300,7 @@ def mean(
 ) -> Any:
     """As `numpy.mean`."""
     try:
-        return _mean(a, axis, dtype, keepdims, out, where)
+        return read_in_place(_mean, a, axis, dtype, keepdims, out, where)
     except _Refused:
         named = _given(keepdims=keepdims, where=where)
         return _at_once(np.mean, a, out, axis=axis, dtype=dtype, **named)
@@ -319,7 +340,8 @@ def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, *unusual: Any)
     kind = source.dtype.kind
     if asked is None and kind in "biu":
         asked = np.dtype("f8")
-    average = _divided(_reduced(_ADD, source, axes, True, asked), count)
+    # the mean of everything is a number, not a kernel of its own over one element
+    average = _divided(_reduced(_ADD, source, axes, len(axes) < len(shape), asked), count)
     deviation = step(TABLE["subtract"], source, average)
     if kind in "fiu" and deviation.dtype.kind != "c":
         squares = step(TABLE["square"], deviation)
@@ -357,9 +379,8 @@ def _deviation(
 ) -> Any:
     """`var`, or its square root: recorded, or by NumPy at once."""
     try:
-        return _spread(
-            a, axis, dtype, _correction(ddof, correction), keepdims, root, out, where, mean
-        )
+        asked = a, axis, dtype, _correction(ddof, correction), keepdims
+        return read_in_place(_spread, *asked, root, out, where, mean)
     except _Refused:
         named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
         if type(ddof) is not int or ddof:
@@ -419,7 +440,7 @@ def _spread(
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """As `numpy.ptp`."""
     try:
-        return _ptp(a, axis, keepdims, out)
+        return read_in_place(_ptp, a, axis, keepdims, out)
     except _Refused:
         return _at_once(np.ptp, a, out, axis=axis, **_given(keepdims=keepdims))
 
@@ -443,7 +464,7 @@ _COUNT: Any = type(np.count_nonzero(()))
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     """As `numpy.count_nonzero`; without an axis older NumPys give a Python int."""
     try:
-        counted = _count_nonzero(a, axis, keepdims)
+        counted = read_in_place(_count_nonzero, a, axis, keepdims)
     except _Refused:
         named = {"keepdims": keepdims} if keepdims is not False else {}
         return _at_once(np.count_nonzero, a, None, axis=axis, **named)

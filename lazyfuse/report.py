@@ -58,6 +58,7 @@ class Totals:
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
     selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
+    apart: int = 0  # evaluations that others might run beside (concurrency.py)
     remade: int = 0  # values that somebody held and that were not written (remaking.py)
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
@@ -216,6 +217,19 @@ def ran_again(device: Device, language: str, operations: int) -> None:
     totals.launches[device.traits.name] += 1
 
 
+def ran_replay(
+    device: Device, launched: tuple[int, Sequence[tuple[str, int]]], numbers: int
+) -> None:
+    """Kernels (operations, then how many in each language) and single numbers, done again in C."""
+    operations, languages = launched
+    for language, count in languages:
+        totals.kernels += count
+        totals.languages[language] += count
+        totals.launches[device.traits.name] += count
+    totals.fused += operations
+    totals.singles += numbers
+
+
 def copied(
     direction: str, nbytes: int, device: str, purpose: str = "", seconds: float = 0.0
 ) -> None:
@@ -306,8 +320,10 @@ def text(
         ("selections", totals.selections),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
+    if totals.apart:
+        lines.append(f"{'side by side':<17} {totals.apart} evaluations, as threads met each other")
     if totals.remade:
-        lines.append(f"{'left unwritten':<17} {totals.remade} values, made of much smaller arrays")
+        lines.append(f"{'left unwritten':<17} {totals.remade} values, held and cheap to make again")
     for name, count in totals.narrowed.items():
         lines.append(f"{'single precision':<17} {count} kernels on {name}: {precision.NARROWED}")
     lines += _cache_lines(plans or {})

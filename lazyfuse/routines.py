@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyfuse import config, hardware, report
+from lazyfuse import concurrency, config, hardware, report
 from lazyfuse.codegen.graph import HostCall
 from lazyfuse.codegen.op import Verdict
 from lazyfuse.devices.base import DeviceError, Launch, Program, Source
@@ -130,7 +130,8 @@ class _Launcher:
         rest = (0,) * (rank - 1)
         steps = tuple([(step, *rest) for step in strides or (0,) * len(arrays)])
         report.totals.languages["routine"] += 1
-        flags = self._program.launch(Launch(tuple(arrays), steps, scalars, rows, places, work))
+        launch = Launch(tuple(arrays), steps, scalars, rows, places, work)
+        flags = concurrency.outside(self._program.launch, launch)
         return flags if isinstance(flags, int) else flags.flags()
 
 
@@ -163,7 +164,7 @@ def either(
 ) -> Found:
     """As `attempt`, and NumPy's answer where that is None."""
     found = attempt(ours, *args, **named)
-    return theirs(*args, **named) if found is None else found
+    return concurrency.outside(theirs, *args, **named) if found is None else found
 
 
 _counterparts: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's function
@@ -276,7 +277,7 @@ def together(calls: Sequence[Callable[[], object]]) -> None:
     if pool is None:
         work()
     else:
-        pool.run(work, work, len(calls) - 1)
+        concurrency.outside(pool.run, work, work, len(calls) - 1)
 
 
 def threads() -> int:

@@ -35,8 +35,12 @@ Real = np.ndarray
 METHODS = (
     "sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax",
     "cumsum", "cumprod", "argsort", "round", "searchsorted", "ptp", "trace", "clip", "nonzero",
-    "repeat", "item",
+    "repeat", "item", "copy", "flatten", "tolist", "astype", "fill",
 )  # fmt: skip
+
+
+# Methods that give views: in C, since Python's own ways to them are as quick as asking first.
+VIEWED = ("ravel", "reshape", "squeeze", "swapaxes", "transpose") if core.COMPILED else ()
 
 
 def _copied(a: Any, order: Any = "K") -> Any:
@@ -70,6 +74,8 @@ BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
     "amax": (Real.max, 2, _REDUCED),
     "amin": (Real.min, 2, _REDUCED),
     "argsort": (Real.argsort, 2, ("axis",)),
+    "ascontiguousarray": (np.ascontiguousarray, 1, ()),
+    "asfortranarray": (np.asfortranarray, 1, ()),
     "sort": (_sorted, 2, ("axis",)),
     "copy": (_copied, 2, ("order",)),
     "diagonal": (Real.diagonal, 4, ("offset", "axis1", "axis2")),
@@ -106,7 +112,7 @@ ARRAYS = (
     "nanmin nanstd nansum nanvar nan_to_num outer partition percentile polyfit polyval ptp "
     "quantile real_if_close rollaxis rot90 setdiff1d setxor1d sinc split stack tensordot tile "
     "trapezoid tril trim_zeros triu union1d unique unwrap vander vdot vsplit vstack kron angle "
-    "nancumsum nancumprod nanprod nanargmax nanargmin matrix_transpose"
+    "nancumsum nancumprod nanprod nanargmax nanargmin matrix_transpose copyto"
 ).split()
 # Functions whose operands are: thin ones may give an array that is to be recorded.
 SPREAD = ("where", "clip", "isclose", "allclose", "select", "cross", "nanquantile")
@@ -137,7 +143,7 @@ CREATED = ("empty", "zeros", "ones", "full", "eye", "identity")
 def _put(theirs: Any, ours: Any, call: Any) -> Any:
     """Put `call`, which asks what it was given first, in the place of our function."""
     made = as_builtin(functools.update_wrapper(call, ours), theirs)
-    names = [name for name, value in OURS.items() if value is ours]
+    names = [name for name, value in list(OURS.items()) if value is ours]
     for name in (*names, theirs):  # all of NumPy's functions that ours stands for
         OURS[name] = made
         _makers.pop(name, None)
@@ -205,7 +211,7 @@ def _install() -> None:
         borders.register_type(core.NATIVE.Quick)
     ABOVE.wrap = wrap
     ABOVE.from_numpy = fallback.from_numpy
-    for name in METHODS:
+    for name in (*METHODS, *VIEWED):
         theirs, ours = getattr(Real, name, None), getattr(ndarray, name, None)
         if theirs is not None and ours is not None:
             made: Any = functools.update_wrapper(method(theirs, ours), ours)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import evaluate, hardware, residency
+from lazyfuse import concurrency, evaluate, hardware, residency
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Memory, Node
 from lazyfuse.views import (
@@ -196,6 +196,8 @@ class Storage:
         """The flat memory, evaluated if need be."""
         flat = self.memory()
         if flat is None:
+            if concurrency.busy or concurrency.share:
+                evaluate.ahead([self.node], reason)
             with evaluate.held():  # else another thread might record a write in between
                 evaluate.evaluate([self.node], reason)
                 flat = self.memory()
@@ -211,11 +213,13 @@ class Storage:
         node = self.node
         value = node.value
         assert value is not None
-        if getrefcount(node) > 3:  # the slot, our name and the argument
+        if getrefcount(node) > 3 and (self.roots is not None or not concurrency.under_way):
+            # more than the slot, our name and the argument
             self.node = leaf(value, node.perm)
             node.value = hardware.copied(value)
-        elif self.roots is None and getrefcount(value) > 5:
-            # more than the node, our slot, the holder, our name and the argument
+        elif self.roots is None and (getrefcount(value) > 5 or getrefcount(node) > 3):
+            # more than the node, our slot, the holder, our name and the argument; or another
+            # thread's kernel may be reading the memory
             self.node = leaf(hardware.copied(value), node.perm)
 
     def writable(self, reason: str) -> Array:

@@ -30,7 +30,7 @@ from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.complexes import COMPLETED
-from lazyfuse.lent import spares_copy
+from lazyfuse.lent import finished, is_seen, privately, spares_copy
 from lazyfuse.naming import name_steps
 from lazyfuse.operators import PLAIN, WEAK, dtype_of, operand_key, order_of
 from lazyfuse.quick_calls import BESIDE, UfuncCore, adopt
@@ -104,7 +104,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         """Let `_quick` know the loop of a call that was recorded."""
         if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is Loop:
             keys = tuple([operand_key(x) for x in operands])
-            if type(operands[-1]) is ndarray or type(operands[-1]) in WEAK:
+            if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
                 self._loops[keys[0] if self.nin == 1 else keys] = node.arg
 
     def now(self, *args: Any) -> Any:
@@ -167,8 +167,10 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if not kwargs.keys() <= _SIMPLE:
             return None
         plain = len(self._rows) == 1 and kwargs.keys() <= {"out"}
-        if plain and spares_copy(self._rows[0], [*operands, *outs]):
+        if plain and (spares_copy(self._rows[0], [*operands, *outs]) or is_seen(outs)):
             return None
+        if plain and not outs and (private := privately(operands)) is not None:
+            return finished(self._recorded(tuple(private), {}, ()), private)
         if self._rows[0].kind == "contract":
             return self.recorder(*operands) if not kwargs and self.recorder else None
         if self._compute is not self._call and operand_key(operands[0]) in _COMPLEX:
@@ -240,6 +242,10 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
 
     def _outer(self, first: Any, second: Any) -> Any:
         operands = [_as_operand(first), _as_operand(second)]
+        if all(type(x) is ndarray and x._small is not None for x in operands):
+            left, right = operands[0]._small, operands[1]._small
+            if left.size * right.size < array.options.eager_below:
+                return wrap(self._call.outer(left, right)) if self.nout == 1 else None
         if not all(type(x) is ndarray for x in operands) or self.signature is not None:
             return None
         left, right = operands

@@ -234,12 +234,21 @@ static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapp
     return PyObject_Vectorcall(o->slow, args, 4, NULL);
 }
 
+static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
+{
+    PyObject *args[] = {(PyObject *)self, other}, *turned[] = {other, (PyObject *)self};
+    return o->op == NULL ? NULL : lent_call(o->op, o->loops, o->call, swapped ? turned : args, 2);
+}
+
 static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
 {
     Operator *o = &operators[which];
     if (!IS_DIRECT(self)) {
         if (SMALL(self) == Py_None && o->known != NULL) {
-            PyObject *found = recorded_binary(o->op, o->known, self, other, swapped);
+            PyObject *found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
+            if (found == NULL && !PyErr_Occurred()) {
+                found = at_once(o, self, other, swapped);
+            }
             if (found != NULL || PyErr_Occurred()) {
                 return found;
             }
@@ -250,7 +259,8 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
     int thin = IS_THIN(self);
     if (IS_ARRAY(other)) {
         if (!IS_DIRECT(other)) {
-            return slow_binary(o, self, other, swapped);
+            PyObject *found = SMALL(other) == Py_None ? at_once(o, self, other, swapped) : NULL;
+            return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
         }
         right = SMALL(other);
         thin |= IS_THIN(other);
@@ -310,6 +320,8 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
     }
     else if (SMALL(self) == Py_None && o->known != NULL) {
         int done = recorded_inplace(o->op, o->known, self, other);
+        PyObject *args[] = {x, other};
+        done = done != 0 ? done : lent_into(o->op, o->call, args, 2, self);
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(x);
         }
@@ -339,6 +351,15 @@ static PyObject *unary(int which, PyObject *x)
         Py_DECREF(small);
         if (result != NULL || PyErr_Occurred()) {
             return result;
+        }
+    }
+    else if (SMALL(self) == Py_None && o->op != NULL) {
+        PyObject *found = recorded_operator(o->op, self);
+        if (found == NULL && !PyErr_Occurred()) {
+            found = lent_call(o->op, o->loops, o->call, &x, 1);
+        }
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
         }
     }
     PyObject *args[] = {o->spec, x};
@@ -413,6 +434,14 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
         }
         Py_DECREF(small);
         return placed(result);
+    }
+    int large = 0;
+    if (!swapped && modulo == Py_None && IS_ARRAY(self) && SMALL(self) == Py_None &&
+        PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &large) == 2) {
+        PyObject *found = recorded_operator(SLOW.square_op, (Core *)self);
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
     return PyObject_Vectorcall(SLOW.power, args, 4, NULL);
@@ -604,6 +633,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
     }
     else if (SMALL(x) == Py_None) {
         int recorded = recorded_write((Core *)x, key, value);
+        recorded = recorded == 0 && is_basic(key) ? lent_write((Core *)x, key, value) : recorded;
         if (recorded != 0) {
             return recorded < 0 ? -1 : 0;
         }
@@ -949,7 +979,8 @@ static const struct {
     {"acquire", &SLOW.acquire}, {"release", &SLOW.release}, {"tracing", &SLOW.tracing},
     {"constants", &SLOW.constants}, {"where_op", &SLOW.where_op},
     {"value_node", &SLOW.value_node}, {"loops", &SLOW.loops}, {"pieces", &SLOW.pieces},
-    {"real", &SLOW.real}, {"imag", &SLOW.imag}, {"state", &SLOW.state}, {"usual_state", &SLOW.usual_state},
+    {"real", &SLOW.real}, {"place", &SLOW.place}, {"square_op", &SLOW.square_op}, {"copy_op", &SLOW.copy_op},
+    {"reductions", &SLOW.reductions}, {"reduced", &SLOW.reduced}, {"imag", &SLOW.imag}, {"state", &SLOW.state}, {"usual_state", &SLOW.usual_state},
 };
 
 Py_ssize_t slot_offset(PyObject *type, const char *name)

@@ -8,18 +8,19 @@
 
 #define MOST 16     /* arguments */
 #define LONGEST 64  /* items of a list that are looked at one by one */
+#define BRIEF (1 << 17)  /* elements of a reduction for which Python's lock is kept */
 
-enum { METHOD, FIRST, ANY };
+enum { METHOD, FIRST, ANY, CREATED, LISTED };
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *theirs, *ours, *keywords, *dict, *weak;
+    PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
     int kind, spreads, is_where, reduction;
 } Quick;
 
-static PyObject *name_axis, *name_keepdims, *name_qualname;
+static PyObject *name_axis, *name_keepdims, *name_qualname, *name_order, *name_dtype;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None; -1: exception. */
 static int is_simple(PyObject *value)
@@ -97,27 +98,36 @@ static PyObject *list_of(PyObject *item)
     return list;
 }
 
-/* Whether the call is a reduction that needs no way through NumPy: axis and keepdims, plain ones. */
-static PyObject *reduced(
-    Quick *self, PyArrayObject *small, PyObject *const *args, Py_ssize_t count, PyObject *names)
+/* Whether a reduction is given no more than an axis (none: all) and keepdims, plain ones. */
+static int is_plain(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **axis,
+                    PyObject **keepdims)
 {
-    PyObject *axis = count > 1 ? args[1] : Py_None, *keepdims = Py_False;
+    *axis = count > 1 ? args[1] : Py_None;
+    *keepdims = Py_False;
     if (count > 2) {
-        return NULL;
+        return 0;
     }
     for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
         PyObject *name = PyTuple_GET_ITEM(names, at), *value = args[count + at];
         if (name == name_axis && count == 1) {
-            axis = value;
+            *axis = value;
         }
         else if (name == name_keepdims) {
-            keepdims = value;
+            *keepdims = value;
         }
         else {
-            return NULL;
+            return 0;
         }
     }
-    if (!PyBool_Check(keepdims) || (axis != Py_None && !PyLong_CheckExact(axis))) {
+    return PyBool_Check(*keepdims) && (*axis == Py_None || PyLong_CheckExact(*axis));
+}
+
+/* A reduction that needs no way through NumPy. */
+static PyObject *reduced(
+    Quick *self, PyArrayObject *small, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *axis, *keepdims;
+    if (!is_plain(args, count, names, &axis, &keepdims)) {
         return NULL;
     }
     int along = -1;
@@ -137,6 +147,57 @@ static PyObject *reduced(
     return loops_reduce(self->reduction, small, along, keepdims == Py_True);
 }
 
+/* The reduction of values that are there, in NumPy at once; NULL without an exception: not so. */
+static PyObject *reduced_now(
+    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    PyObject *given[MOST + 1], *result = NULL;
+    if (self->reduction < 0 || count < 1 || count > 2 || count + named > 3 || !IS_ARRAY(args[0]) ||
+        SMALL(args[0]) != Py_None) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 1; at < count + named; at++) {
+        PyObject *name = at < count ? name_axis : PyTuple_GET_ITEM(names, at - count);
+        if ((name != name_axis && name != name_keepdims) || is_simple(args[at]) <= 0) {
+            PyErr_Clear();
+            return NULL;
+        }
+    }
+    PyObject *value = lent_reduction(self->reduction, self->theirs, args[0]);
+    if (value == NULL) {
+        return NULL;
+    }
+    if (PyArray_SIZE((PyArrayObject *)value) < BRIEF) {
+        result = reduced(self, (PyArrayObject *)value, args, count, names);
+    }
+    if (result == NULL && !PyErr_Occurred()) {
+        given[0] = value;
+        memcpy(given + 1, args + 1, (size_t)(count + named - 1) * sizeof(PyObject *));
+        result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
+    }
+    Py_DECREF(value);
+    if (result == NULL) {
+        (void)is_refused(); /* in NumPy's words for whoever called */
+        return NULL;
+    }
+    return IS_REAL(result) ? wrapped(result) : result;
+}
+
+/* A reduction of a recorded array as met before. */
+static PyObject *recorded(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *axis, *keepdims;
+    if (self->method == NULL || SLOW.reductions == NULL || SMALL(args[0]) != Py_None) {
+        return NULL;
+    }
+    PyObject *row = PyDict_GetItemWithError(SLOW.reductions, self->method);
+    if (row == NULL || !is_plain(args, count, names, &axis, &keepdims)) {
+        return NULL;
+    }
+    return recorded_reduction(row, (Core *)args[0], axis, keepdims);
+}
+
 /* Of a method, or a function of one array that a method serves. */
 static PyObject *of_first(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
@@ -144,6 +205,14 @@ static PyObject *of_first(
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (count < 1 || count + named > MOST || (self->kind == FIRST && count > self->most) ||
         !IS_ARRAY(args[0]) || !IS_DIRECT(args[0])) {
+        int ours = count > 0 && IS_ARRAY(args[0]) && !IS_DIRECT(args[0]);
+        PyObject *found = ours ? recorded(self, args, count, names) : NULL;
+        if (found == NULL && !PyErr_Occurred()) {
+            found = reduced_now(self, args, count, names);
+        }
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
         goto ours;
     }
     for (Py_ssize_t at = 0; at < named && self->kind == FIRST; at++) {
@@ -182,7 +251,16 @@ static PyObject *of_first(
             Py_DECREF(small);
             return wrapped(result);
         }
-        PyObject *found = adopted(result, list_of(small), list_of(args[0]));
+        PyObject *base = PyArray_BASE((PyArrayObject *)result), *found;
+        if (result != small && (base == small || base == PyArray_BASE((PyArrayObject *)small))) {
+            Core *owner = (Core *)args[0];
+            base = owner->base == NULL || owner->base == Py_None ? args[0] : owner->base;
+            found = direct_over(result, base, is_thin((PyArrayObject *)result));
+            Py_DECREF(result);
+        }
+        else {
+            found = adopted(result, list_of(small), list_of(args[0]));
+        }
         Py_DECREF(small);
         return found;
     }
@@ -305,10 +383,65 @@ static PyObject *of_any(
     if (PyTuple_CheckExact(result)) {
         return several(result);
     }
-    if (is_number(result)) {
+    if (is_number(result) || result == Py_None) {
         return result;
     }
     return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
+}
+
+/* Elements of an array of a plain shape; -1: not quick. */
+static Py_ssize_t elements(PyObject *shape)
+{
+    int tuple = PyTuple_CheckExact(shape);
+    Py_ssize_t count = tuple ? PyTuple_GET_SIZE(shape) : 1, size = 1, limit = eager_below();
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *part = tuple ? PyTuple_GET_ITEM(shape, at) : shape;
+        Py_ssize_t length = PyLong_CheckExact(part) ? PyLong_AsSsize_t(part) : -1;
+        if (length < 0 || (length > 0 && size > limit / length)) {
+            PyErr_Clear();
+            return -1;
+        }
+        size *= length;
+    }
+    return size;
+}
+
+/* Of a shape, and perhaps a number and a dtype: a small array at once. */
+static PyObject *of_shape(
+    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    Py_ssize_t size = count < 1 ? -1 : elements(args[0]);
+    int quick = size >= 0 && size < eager_below();
+    for (Py_ssize_t at = 1; quick && at < count + named; at++) {
+        PyObject *name = at < count ? NULL : PyTuple_GET_ITEM(names, at - count);
+        quick = (name == NULL || name == name_dtype || name == name_order) && is_simple(args[at]) > 0;
+    }
+    if (quick) {
+        PyObject *result = PyObject_Vectorcall(self->theirs, args, (size_t)count, names);
+        if (result != NULL || !is_refused()) {
+            return wrapped(result);
+        }
+    }
+    PyErr_Clear();
+    return PyObject_Vectorcall(self->ours, args, flags, names);
+}
+
+/* Of one short list of plain numbers, or one direct array: `array`. */
+static PyObject *of_list(
+    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
+{
+    PyObject *given = count == 1 && (names == NULL || PyTuple_GET_SIZE(names) == 0) ? args[0] : NULL;
+    if (given != NULL && IS_ARRAY(given) && IS_DIRECT(given)) {
+        return wrapped(PyArray_NewCopy((PyArrayObject *)SMALL(given), NPY_KEEPORDER));
+    }
+    int quick = given != NULL && PyList_CheckExact(given) && PyList_GET_SIZE(given) < LONGEST &&
+                PyList_GET_SIZE(given) < eager_below();
+    for (Py_ssize_t at = 0; quick && at < PyList_GET_SIZE(given); at++) {
+        quick = is_number(PyList_GET_ITEM(given, at));
+    }
+    return quick ? placed_as_is(PyObject_CallOneArg(self->theirs, given))
+                 : PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
 static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
@@ -317,6 +450,12 @@ static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, Py
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (self->kind == ANY) {
         return of_any(self, args, count, names, (size_t)count);
+    }
+    if (self->kind == LISTED) {
+        return of_list(self, args, count, names, (size_t)count);
+    }
+    if (self->kind == CREATED) {
+        return of_shape(self, args, count, names, (size_t)count);
     }
     return of_first(self, args, count, names, (size_t)count);
 }
@@ -352,6 +491,7 @@ static int quick_traverse(PyObject *x, visitproc visit, void *arg)
     Py_VISIT(self->theirs);
     Py_VISIT(self->ours);
     Py_VISIT(self->keywords);
+    Py_VISIT(self->method);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -362,6 +502,7 @@ static int quick_clear(PyObject *x)
     Py_CLEAR(self->theirs);
     Py_CLEAR(self->ours);
     Py_CLEAR(self->keywords);
+    Py_CLEAR(self->method);
     Py_CLEAR(self->dict);
     return 0;
 }
@@ -428,6 +569,7 @@ static PyObject *made(
     }
     else if (text != NULL && PyObject_TypeCheck(theirs, &PyMethodDescr_Type)) {
         x->reduction = loops_reduction(text);
+        x->method = Py_NewRef(name);
     }
     PyErr_Clear();
     Py_XDECREF(name);
@@ -454,6 +596,24 @@ PyObject *quick_first_array(PyObject *module, PyObject *args)
     return made(FIRST, theirs, ours, keywords, most, 0);
 }
 
+PyObject *quick_created(PyObject *module, PyObject *args)
+{
+    PyObject *theirs, *ours;
+    if (!PyArg_ParseTuple(args, "OO", &theirs, &ours)) {
+        return NULL;
+    }
+    return made(CREATED, theirs, ours, NULL, MOST, 0);
+}
+
+PyObject *quick_listed(PyObject *module, PyObject *args)
+{
+    PyObject *theirs, *ours;
+    if (!PyArg_ParseTuple(args, "OO", &theirs, &ours)) {
+        return NULL;
+    }
+    return made(LISTED, theirs, ours, NULL, MOST, 0);
+}
+
 PyObject *quick_any_arrays(PyObject *module, PyObject *args)
 {
     PyObject *theirs, *ours;
@@ -468,6 +628,8 @@ PyObject *quick_any_arrays(PyObject *module, PyObject *args)
 int functions_ready(PyObject *module)
 {
     name_axis = PyUnicode_InternFromString("axis");
+    name_dtype = PyUnicode_InternFromString("dtype");
+    name_order = PyUnicode_InternFromString("order");
     name_keepdims = PyUnicode_InternFromString("keepdims");
     name_qualname = PyUnicode_InternFromString("__qualname__");
     if (name_axis == NULL || name_keepdims == NULL || name_qualname == NULL ||

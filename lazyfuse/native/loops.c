@@ -224,6 +224,14 @@ static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_i
     }
 }
 
+int loops_element(Loops *loops, int type, char **args)
+{
+    npy_intp steps[3] = {0, 0, 0};
+    begin();
+    call(loops, loops->index[type], args, 1, steps);
+    return !raised();
+}
+
 /* ------------------------------------------------------------------------------------- numbers */
 
 int is_number(PyObject *x)

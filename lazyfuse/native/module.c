@@ -8,6 +8,8 @@ static PyMethodDef functions[] = {
     {"adopt_ufunc", ufunc_adopt, METH_O, "Let the objects of a class on UfuncCore be called directly."},
     {"alone", array_alone, METH_O, "An array whose values are those of a node."},
     {"bind", array_bind, METH_VARARGS, "Put a function in for what is not quick, by name."},
+    {"buffer", lent_buffer, METH_O, "Let arrays export the buffer of what a function gives for them."},
+    {"created", quick_created, METH_VARARGS, "A function that makes an array of a shape."},
     {"direct", (PyCFunction)(void (*)(void))array_direct, METH_FASTCALL,
      "An array that runs everything at once on a numpy array, and perhaps its base."},
     {"any_arrays", quick_any_arrays, METH_VARARGS, "A function of arrays, and of lists of them."},
@@ -20,9 +22,21 @@ static PyMethodDef functions[] = {
     {"get_size", geometry_size, METH_O, "How many elements an array has."},
     {"get_transposed", geometry_transposed, METH_O, "The transpose of an array."},
     {"is_thin", array_is_thin, METH_O, "Whether an operation on a numpy array may give much."},
+    {"lent", lent_bind, METH_VARARGS, "Put in what operations on lent memory need: lent.tell."},
+    {"listed", quick_listed, METH_VARARGS, "`array`, of a short list or a direct array."},
     {"method", quick_method, METH_VARARGS, "A method: NumPy's on direct arrays, ours on the others."},
     {"new", array_new, METH_O, "An array without slots set."},
     {"operator", array_operator, METH_VARARGS, "Complete the operator of that name."},
+    {"replay_begin", (PyCFunction)(void (*)(void))replay_begin, METH_FASTCALL,
+     "The blocks of a replay, and their addresses."},
+    {"replay_bind", (PyCFunction)(void (*)(void))replay_bind, METH_FASTCALL,
+     "What a run begins with, and the key under which replays are kept."},
+    {"replay_commit", (PyCFunction)(void (*)(void))replay_commit, METH_FASTCALL,
+     "Give the nodes their values."},
+    {"replay_play", (PyCFunction)(void (*)(void))replay_play, METH_FASTCALL,
+     "Go through the events of a replay."},
+    {"replay_program", replay_program, METH_VARARGS, "A replay as numbers."},
+    {"replay_setup", replay_setup, METH_VARARGS, "The classes that replays read."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -43,7 +57,7 @@ PyMODINIT_FUNC PyInit__native(void)
         return NULL;
     }
     if (loops_ready() < 0 || array_ready(module) < 0 || ufunc_ready(module) < 0 ||
-        functions_ready(module) < 0) {
+        functions_ready(module) < 0 || PyType_Ready(&ReplayProgramType) < 0) {
         Py_DECREF(module);
         return NULL;
     }

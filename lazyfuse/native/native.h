@@ -99,6 +99,9 @@ PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
 int loops_reduction(const char *method);
 /* The reduction along an axis (-1: along all); NULL without an exception: not for this way. */
 PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims);
+/* One element of each operand to one of the result: 1, 0 where a condition arose. The loop is one
+   that is taken. */
+int loops_element(Loops *loops, int type, char **args);
 /* The dtype's number of an array that loops may read as it lies; -1 for all else. */
 int plain_type(PyArrayObject *array);
 
@@ -111,6 +114,8 @@ PyObject *ufunc_adopt(PyObject *module, PyObject *type);
 int functions_ready(PyObject *module);
 PyObject *quick_method(PyObject *module, PyObject *args);
 PyObject *quick_first_array(PyObject *module, PyObject *args);
+PyObject *quick_created(PyObject *module, PyObject *args);
+PyObject *quick_listed(PyObject *module, PyObject *args);
 PyObject *quick_any_arrays(PyObject *module, PyObject *args);
 PyObject *geometry_shape(PyObject *module, PyObject *x);
 PyObject *geometry_ndim(PyObject *module, PyObject *x);
@@ -130,6 +135,8 @@ typedef struct {
     PyObject *leaf_op, *full_op, *view_op, *update_op;
     PyObject *constants; /* nodes of numbers: beside.py */
     PyObject *where_op, *value_node, *loops; /* of masked writes, and of rows of many operands */
+    PyObject *place; /* errstate.Place */
+    PyObject *copy_op, *square_op, *reductions, *reduced; /* rows by method; what reductions met before give */
     PyObject *pieces, *real, *imag; /* of complex numbers: rows and loops by dtype and side */
     PyObject *acquire, *release, *tracing; /* of the evaluation's lock; names of tracing.py */
     void *origin; /* where ghosts begin */
@@ -142,6 +149,16 @@ extern Bindings SLOW;
 /* Where a slot of a Python class lies; -1 if it is none. */
 Py_ssize_t slot_offset(PyObject *type, const char *name);
 
+/* --------------------------------------------------------------------------------------- replay */
+
+extern PyTypeObject ReplayProgramType;
+PyObject *replay_setup(PyObject *module, PyObject *args);
+PyObject *replay_program(PyObject *module, PyObject *args);
+PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *replay_begin(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *replay_play(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t given);
+
 /* ------------------------------------------------------------------------------------- recorded */
 
 int recorded_ready(void);
@@ -150,8 +167,13 @@ void recorded_look_at_storages(void);
 /* A node's shape or dtype, borrowed; NULL for anything else. */
 PyObject *node_slot(PyObject *node, int shape);
 /* The operation as recorded before, on recorded arrays; NULL without an exception: not so. */
-PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped);
+PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
+                          const char *name); /* of an operator, NULL: a call */
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
+/* The same of Python's operators of one operand. */
+PyObject *recorded_operator(PyObject *op, Core *self);
+/* The reduction that a pair of row and requested dtype stands for. */
+PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims);
 PyObject *recorded_where(PyObject *const *args);
 /* The same in place, or with `out`: 1, 0 where this is not the way, -1 with an exception. */
 int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other);
@@ -162,5 +184,21 @@ PyObject *recorded_view(Core *self, PyObject *key);
 PyObject *recorded_piece(Core *self, const char *name);
 /* A part becomes `value`: 1, 0 where this is not the way, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
+/* As nodes.caller: the user's source line (new). */
+PyObject *recorded_line(void);
+
+/* ------------------------------------------------------------------------------------------ lent */
+
+PyObject *lent_bind(PyObject *module, PyObject *args);
+PyObject *lent_buffer(PyObject *module, PyObject *function);
+/* The operation on values that are there, in NumPy at once; NULL without an exception: not so. */
+PyObject *lent_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args, int count);
+/* The same into an array: 1, 0 where this is not the way, -1 with an exception. */
+int lent_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
+/* The values (new) of which NumPy's function makes a reduction at once, by its code in loops.c; NULL
+   without an exception: not so. */
+PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x);
+/* A part, named by a basic key, becomes `value`, at once: as above. */
+int lent_write(Core *self, PyObject *key, PyObject *value);
 
 #endif

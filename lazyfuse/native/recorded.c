@@ -26,9 +26,10 @@ static struct {
 
 #define STORAGE(storage, name) (*(PyObject **)((char *)(storage) + in_storage.name))
 
-static PyObject *name_package, *name_out, *name_ins, *name_read, *name_listeners;
+static PyObject *name_package, *name_out, *name_ins, *name_read, *name_listeners, *name_name;
 
 enum { RANK = 8 };      /* axes of what is looked at here */
+enum { LISTED = 16 };   /* listed.LONGEST */
 enum { ROUNDS = 16 };   /* indexing.WRITE_LIMIT */
 enum { REALS = 256 };   /* storage.REALS_LIMIT */
 
@@ -42,6 +43,12 @@ static int is_usual(void)
     }
     Py_XDECREF(state); /* the context holds it */
     return state == SLOW.usual_state;
+}
+
+/* As errstate.is_default. */
+static int is_default(void)
+{
+    return SLOW.plain && is_usual();
 }
 
 /* As nodes.caller: the first frame outside lazyfuse. */
@@ -79,6 +86,11 @@ static PyObject *found_caller(void)
     PyTuple_SET_ITEM(where, 1, offset);
     Py_DECREF(frame);
     return where;
+}
+
+PyObject *recorded_line(void)
+{
+    return found_caller();
 }
 
 /* A node; steals `src`, which may be NULL after an error. */
@@ -123,12 +135,28 @@ static PyObject *new_node(PyObject *op, PyObject *src, PyObject *loop, PyObject 
     return node;
 }
 
+/* As scalars.make_scalar. */
+static PyObject *scalar_of(PyObject *node)
+{
+    Core *x = SLOW.scalar == NULL ? NULL : (Core *)array_new(NULL, SLOW.scalar);
+    if (x != NULL) {
+        x->small = Py_NewRef(Py_None);
+        x->node = Py_NewRef(node);
+        x->storage = Py_NewRef(Py_None);
+        x->base = Py_NewRef(Py_None);
+    }
+    return (PyObject *)x;
+}
+
+/* As array.from_node: what a user gets for a node; steals it. */
 static PyObject *noted(PyObject *node)
 {
     if (node == NULL) {
         return NULL;
     }
-    PyObject *x = array_alone(NULL, node);
+    PyObject *shape = NODE(node, shape);
+    int number = PyTuple_CheckExact(shape) && PyTuple_GET_SIZE(shape) == 0;
+    PyObject *x = number ? scalar_of(node) : array_alone(NULL, node);
     if (x != NULL) {
         PyObject *done = PyObject_CallOneArg(SLOW.note, node);
         if (done == NULL) {
@@ -275,6 +303,110 @@ static int narrowed(const Geometry *from, PyObject *key, Geometry *g)
     return g->nd > 0;
 }
 
+/* As listed._progression: a list of places of an axis as a slice (new); NULL without an exception:
+   it is none. */
+static PyObject *progression(PyObject *list, npy_intp length)
+{
+    Py_ssize_t count = PyList_GET_SIZE(list), first = 0, step = 1;
+    if (count == 0 || count > LISTED) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *each = PyList_GET_ITEM(list, at);
+        Py_ssize_t place = PyLong_CheckExact(each) ? PyLong_AsSsize_t(each) : length;
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+            return NULL;
+        }
+        if (place < -length || place >= length) {
+            return NULL;
+        }
+        place += place < 0 ? length : 0;
+        first = at == 0 ? place : first;
+        step = at == 1 ? place - first : step;
+        if (step == 0 || place != first + at * step) {
+            return NULL;
+        }
+    }
+    Py_ssize_t last = first + count * step;
+    PyObject *start = PyLong_FromSsize_t(first), *by = PyLong_FromSsize_t(step), *found = NULL;
+    PyObject *stop = last < 0 ? Py_NewRef(Py_None) : PyLong_FromSsize_t(last);
+    if (start != NULL && stop != NULL && by != NULL) {
+        found = PySlice_New(start, stop, by);
+    }
+    Py_XDECREF(start);
+    Py_XDECREF(stop);
+    Py_XDECREF(by);
+    return found;
+}
+
+/* As listed.region: the geometry that a key with one list leaves, where that list is a progression,
+   and the axis that stands for it; 0 for other keys. */
+static int listed(const Geometry *from, PyObject *key, Geometry *g, int *place)
+{
+    PyObject *one[1] = {key}, **parts = PyTuple_CheckExact(key) ? &PyTuple_GET_ITEM(key, 0) : one;
+    Py_ssize_t count = parts == one ? 1 : PyTuple_GET_SIZE(key), list = -1, open = -1, low, high;
+    Py_ssize_t numbers = 0, none = 0, kept = 0, axis = 0;
+    low = high = -1;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        int number = PyLong_CheckExact(parts[at]);
+        if (PyList_CheckExact(parts[at])) {
+            if (list >= 0) {
+                return 0;
+            }
+            list = at;
+        }
+        else if (parts[at] == Py_Ellipsis) {
+            if (open >= 0) {
+                return 0;
+            }
+            open = at;
+        }
+        else if (!number && parts[at] != Py_None && !PySlice_Check(parts[at])) {
+            return 0;
+        }
+        numbers += number;
+        none += parts[at] == Py_None;
+        if (number || list == at) {
+            low = low < 0 ? at : low;
+            high = at;
+        }
+        if (list < 0) {
+            kept += !number;
+            axis += parts[at] != Py_None && parts[at] != Py_Ellipsis;
+        }
+    }
+    Py_ssize_t axes = count - none - (open >= 0);
+    if (list < 0 || axes > from->nd || (numbers && (open >= 0 || none))) {
+        return 0;
+    }
+    if (open >= 0 && open < list) {
+        kept += from->nd - axes - 1;
+        axis += from->nd - axes;
+    }
+    PyObject *slice = progression(parts[list], from->dims[axis]), *basic;
+    if (slice == NULL || (basic = PyTuple_New(count)) == NULL) {
+        Py_XDECREF(slice);
+        PyErr_Clear();
+        return 0;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyTuple_SET_ITEM(basic, at, at == list ? slice : Py_NewRef(parts[at]));
+    }
+    int fits = narrowed(from, basic, g);
+    Py_DECREF(basic);
+    *place = (int)kept;
+    if (fits && numbers && high - low != numbers) { /* numbers elsewhere: NumPy's axis is the first */
+        npy_intp length = g->dims[kept], stride = g->strides[kept];
+        memmove(g->dims + 1, g->dims, kept * sizeof(npy_intp));
+        memmove(g->strides + 1, g->strides, kept * sizeof(npy_intp));
+        g->dims[0] = length;
+        g->strides[0] = stride;
+        *place = 0;
+    }
+    return fits;
+}
+
 /* As views.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
 static int falls(const Geometry *g, int long_ones)
 {
@@ -296,6 +428,46 @@ static int falls(const Geometry *g, int long_ones)
 static int in_order(const Geometry *g)
 {
     return g->nd < 2 || falls(g, 0) || falls(g, 1);
+}
+
+/* As views.keep_order, where that is not C order for its gaps alone (new). */
+static PyObject *kept_order(const Geometry *g, npy_intp itemsize)
+{
+    int order[RANK], c = 1, f = 1, nd = g->nd;
+    npy_intp size = itemsize;
+    for (int axis = nd - 1; axis >= 0; size *= g->dims[axis--]) {
+        c &= g->dims[axis] == 1 || g->strides[axis] == size;
+    }
+    size = itemsize;
+    for (int axis = 0; axis < nd; size *= g->dims[axis++]) {
+        f &= g->dims[axis] == 1 || g->strides[axis] == size;
+    }
+    if (falls(g, 0) || c) {
+        Py_RETURN_NONE;
+    }
+    for (int axis = 0; axis < nd; axis++) { /* by falling stride, ties as they are */
+        int at = axis;
+        npy_intp stride = g->strides[axis] < 0 ? -g->strides[axis] : g->strides[axis];
+        for (; at > 0 && !f; at--) {
+            npy_intp before = g->strides[order[at - 1]];
+            if ((before < 0 ? -before : before) >= stride) {
+                break;
+            }
+            order[at] = order[at - 1];
+        }
+        order[at] = axis;
+    }
+    int moved = 0;
+    PyObject *perm = PyTuple_New(nd);
+    for (int at = 0; perm != NULL && at < nd; at++) {
+        int axis = f ? nd - 1 - at : order[at];
+        moved |= axis != at;
+        PyTuple_SET_ITEM(perm, at, PyLong_FromLong(axis)); /* small numbers are always there */
+    }
+    if (perm != NULL && !moved) {
+        Py_SETREF(perm, Py_NewRef(Py_None));
+    }
+    return perm;
 }
 
 /* Whether views.keep_order finds C order. */
@@ -387,17 +559,24 @@ typedef struct {
     Geometry g; /* of a number: no axes */
 } Given;
 
-/* The node of the block of `x`, if nobody outside sees it, and it is not pinned. */
-static PyObject *block_node(Core *x)
+/* The node of the block of `x`, if it is not pinned. */
+static PyObject *any_node(Core *x)
 {
     PyObject *storage = x->storage;
     if (storage == NULL || Py_TYPE(storage) != (PyTypeObject *)SLOW.storage ||
         in_storage.node < 0 || STORAGE(storage, pinned) != Py_False ||
-        STORAGE(storage, roots) != Py_None || x->view == NULL || !IS_REAL(x->view)) {
+        x->view == NULL || !IS_REAL(x->view)) {
         return NULL;
     }
     PyObject *node = STORAGE(storage, node);
     return node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None ? NULL : node;
+}
+
+/* The same, if nobody outside sees the block. */
+static PyObject *block_node(Core *x)
+{
+    PyObject *node = any_node(x);
+    return node != NULL && STORAGE(x->storage, roots) == Py_None ? node : NULL;
 }
 
 /* The same, for what may be recorded on: the parts of complex numbers have another dtype. */
@@ -689,11 +868,22 @@ static PyObject *built(PyObject *op, PyObject *loop, Given *given, int count, Ge
     return node;
 }
 
+/* Whether none of the operands is an array. */
+static int are_scalars(const Given *given, int count)
+{
+    for (int at = 0; at < count; at++) {
+        if (given[at].kind != NUMBER && (PyObject *)Py_TYPE(given[at].object) != SLOW.scalar) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* The operation on operands that fit, as a node (new); NULL: not for this way, or an error. */
 static PyObject *operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape)
 {
     PyObject *loop;
-    if (!SLOW.plain || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
+    if (!is_default() || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
         return NULL;
     }
     if (count == 1) {
@@ -706,7 +896,52 @@ static PyObject *operation(PyObject *op, PyObject *loops, Given *given, int coun
     else {
         return NULL;
     }
-    return loop == NULL || shape->nd == 0 ? NULL : built(op, loop, given, count, shape);
+    if (loop == NULL || (shape->nd == 0 && !are_scalars(given, count))) {
+        return NULL;
+    }
+    return built(op, loop, given, count, shape);
+}
+
+/* Whether NumPy's integers tell of overflow in an operator of that name. */
+static int overflows(const char *name)
+{
+    return strcmp(name, "add") == 0 || strcmp(name, "subtract") == 0 ||
+           strcmp(name, "multiply") == 0;
+}
+
+/* As naming.scalar_node: lets the place of a node of two scalars say so; steals the node, NULL
+   without an exception: not for this way. */
+static PyObject *named_scalar(PyObject *node, const char *name)
+{
+    PyObject *where = NODE(node, where), *place, *text;
+    int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
+    if (SLOW.place == NULL || !PyTuple_CheckExact(where) || /* a place that says more already */
+        ((kind == 'i' || kind == 'u') && overflows(name))) {
+        Py_DECREF(node);
+        return NULL;
+    }
+    place = PyObject_CallOneArg(SLOW.place, where);
+    text = PyUnicode_FromFormat("scalar %s", name);
+    if (place == NULL || text == NULL || PyObject_SetAttr(place, name_name, text) < 0) {
+        Py_CLEAR(node);
+    }
+    else {
+        Py_SETREF(NODE(node, where), Py_NewRef(place));
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(text);
+    return node;
+}
+
+/* The loop that operators.record_unary found for a row (borrowed). */
+static PyObject *loop_of_one(PyObject *op, PyObject *dtype)
+{
+    PyObject *keys = PyTuple_Pack(1, dtype);
+    PyObject *key = keys == NULL ? NULL : PyTuple_Pack(2, op, keys);
+    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.loops, key);
+    Py_XDECREF(keys);
+    Py_XDECREF(key);
+    return loop == Py_None ? NULL : loop;
 }
 
 /* The loop that recording.find_loop or a masked write found for three keys (borrowed). */
@@ -725,7 +960,7 @@ PyObject *recorded_where(PyObject *const *args)
     Given given[3];
     Geometry pair, shape;
     int ready = 1;
-    if (SLOW.where_op == NULL || SLOW.loops == NULL || !SLOW.plain) {
+    if (SLOW.where_op == NULL || SLOW.loops == NULL || !is_default()) {
         return NULL;
     }
     for (int at = 0; at < 3; at++) {
@@ -742,14 +977,19 @@ PyObject *recorded_where(PyObject *const *args)
     return loop == NULL ? NULL : noted(built(SLOW.where_op, loop, given, 3, &shape));
 }
 
-PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped)
+PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
+                          const char *name)
 {
     Given given[2];
     Geometry shape;
     if (!look_at((PyObject *)self, &given[swapped]) || !look_at(other, &given[!swapped])) {
         return NULL;
     }
-    return noted(operation(op, loops, given, 2, &shape));
+    PyObject *node = operation(op, loops, given, 2, &shape);
+    if (node != NULL && shape.nd == 0 && name != NULL) {
+        node = named_scalar(node, name);
+    }
+    return noted(node);
 }
 
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
@@ -760,6 +1000,58 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
         return NULL;
     }
     return noted(operation(op, loops, &given, 1, &shape));
+}
+
+/* As naming.overflows_alone: a lazy integer may, in an operator of one operand, and NumPy tells. */
+static int overflows_alone(const Given *given)
+{
+    int kind = ((PyArray_Descr *)given->dtype)->kind;
+    return kind == 'i' || kind == 'u';
+}
+
+PyObject *recorded_operator(PyObject *op, Core *self)
+{
+    Given given;
+    if (op == NULL || SLOW.loops == NULL || !is_default() || !look_at((PyObject *)self, &given) ||
+        given.ready || given.kind == NUMBER) {
+        return NULL;
+    }
+    PyObject *loop = loop_of_one(op, given.dtype);
+    if (loop == NULL || (given.g.nd == 0 && (!are_scalars(&given, 1) || overflows_alone(&given)))) {
+        return NULL;
+    }
+    return noted(built(op, loop, &given, 1, &given.g));
+}
+
+PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims)
+{
+    Given given;
+    if (SLOW.reduced == NULL || !is_default() || !IS_ARRAY(self) ||
+        !look_at((PyObject *)self, &given) || given.ready || given.g.nd == 0) {
+        return NULL;
+    }
+    PyObject *shape = given.kind == ALONE ? Py_NewRef(NODE(self->node, shape))
+                                          : shape_tuple(given.g.nd, given.g.dims);
+    PyObject *key = shape == NULL ? NULL
+        : PyTuple_Pack(6, PyTuple_GET_ITEM(row, 0), PyTuple_GET_ITEM(row, 1), given.dtype, shape,
+                       axis, keepdims);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.reduced, key);
+    PyObject *where = NULL, *source = NULL, *node = NULL;
+    Py_XDECREF(shape);
+    Py_XDECREF(key);
+    if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 3) {
+        return NULL;
+    }
+    Py_INCREF(found);
+    if ((source = node_of(&given, NULL, 0)) != NULL && (where = found_caller()) != NULL) {
+        node = node_at(PyTuple_GET_ITEM(row, 0), PyTuple_Pack(1, source),
+                       PyTuple_GET_ITEM(found, 0), PyTuple_GET_ITEM(found, 1),
+                       PyTuple_GET_ITEM(found, 2), Py_None, where);
+    }
+    Py_DECREF(found);
+    Py_XDECREF(source);
+    Py_XDECREF(where);
+    return noted(node);
 }
 
 /* ---------------------------------------------------------------------------------------- writes */
@@ -802,7 +1094,7 @@ static int locked(void)
 {
     PyObject *listeners = SLOW.acquire == NULL || SLOW.release == NULL || SLOW.tracing == NULL
         ? NULL : PyDict_GetItemWithError(SLOW.tracing, name_listeners);
-    if (!SLOW.plain || listeners == NULL || !PyTuple_CheckExact(listeners) ||
+    if (!is_default() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
         PyTuple_GET_SIZE(listeners) != 0) {
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -829,6 +1121,8 @@ static int unlocked(int result)
     return result;
 }
 
+enum { ANYWAY = 2 }; /* what is written is large, and nothing but that counts */
+
 /* Whether a write to `x` is recorded: it is alone and pending, or a part of a block that is. `large`:
    or of one whose values have just been computed, which nobody has looked at. */
 static int takes_writes(Core *x, const Given *given, int large)
@@ -840,7 +1134,10 @@ static int takes_writes(Core *x, const Given *given, int large)
     if (node == NULL || !PyArray_ISWRITEABLE((PyArrayObject *)x->view)) {
         return 0;
     }
-    return is_pending(node) || (large && is_fresh(x->storage, node));
+    if (is_pending(node)) {
+        return 1;
+    }
+    return (large && is_fresh(x->storage, node)) || large == ANYWAY;
 }
 
 /* The part of `x` becomes `value` (stolen, may be NULL). 1: done, 0: not this way, -1: an error. */
@@ -972,13 +1269,64 @@ int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int coun
 
 /* -------------------------------------------------------------------------------------- indexing */
 
+/* As listed.read: a copy of what a key with a list picks of a pending block; NULL as above. */
+static PyObject *listed_copy(Core *self, PyObject *key, const Geometry *whole)
+{
+    PyObject *node = storage_node(self), *view = NULL, *perm = NULL, *made = NULL, *layout, *loop;
+    Geometry g;
+    int first;
+    if (node == NULL || SLOW.copy_op == NULL || SLOW.loops == NULL || !is_pending(node) ||
+        !falls(whole, 0) || !listed(whole, key, &g, &first)) {
+        return NULL;
+    }
+    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype));
+    for (int axis = 0; axis < g.nd; axis++) {
+        if (g.strides[axis] == 0) {
+            return NULL;
+        }
+    }
+    loop = loop_of_one(SLOW.copy_op, NODE(node, dtype));
+    if (loop == NULL || is_whole(&g, NODE(node, shape), itemsize) != 0) {
+        return NULL;
+    }
+    Py_INCREF(loop);
+    layout = layout_of(&g, itemsize);
+    perm = layout == NULL ? NULL : kept_order(&g, itemsize);
+    if (perm != NULL) {
+        view = node_at(SLOW.view_op, PyTuple_Pack(1, node), layout, PyTuple_GET_ITEM(layout, 1),
+                       NODE(node, dtype), perm, Py_None);
+    }
+    Py_XDECREF(perm);
+    perm = first == 0 ? Py_NewRef(Py_None) : PyTuple_New(g.nd);
+    for (int axis = 0; perm != NULL && first > 0 && axis < g.nd; axis++) {
+        int to = axis == first ? 0 : axis < first ? axis + 1 : axis;
+        PyTuple_SET_ITEM(perm, to, PyLong_FromLong(axis));
+    }
+    if (view != NULL && perm != NULL) {
+        made = new_node(SLOW.copy_op, PyTuple_Pack(1, view), loop, NODE(view, shape), perm);
+    }
+    Py_DECREF(loop);
+    Py_XDECREF(layout);
+    Py_XDECREF(view);
+    Py_XDECREF(perm);
+    return noted(made);
+}
+
 /* The part of a block that a basic key names; NULL without an exception: not for this way. */
 PyObject *recorded_view(Core *self, PyObject *key)
 {
-    PyObject *node = self->node == Py_None ? storage_node(self) : NULL, *view, *real = NULL;
+    PyObject *node = self->node == Py_None ? any_node(self) : NULL, *view, *real = NULL;
     Geometry whole, g;
-    if (node == NULL || !of_view((PyArrayObject *)self->view, &whole) || !narrowed(&whole, key, &g)) {
+    if (node != NULL && STORAGE(self->storage, roots) != Py_None
+            ? NODE(node, value) == Py_None || NODE(node, value) != STORAGE(self->storage, value)
+            : storage_node(self) == NULL) {
+        return NULL; /* of what somebody outside sees the values are there */
+    }
+    if (node == NULL || !of_view((PyArrayObject *)self->view, &whole)) {
         return NULL;
+    }
+    if (!narrowed(&whole, key, &g)) {
+        return listed_copy(self, key, &whole);
     }
     PyObject *storage = self->storage, *reals = NULL, *ticket = NULL;
     int there = NODE(node, value) != Py_None;
@@ -1096,12 +1444,25 @@ static int is_itself(Core *self, const Geometry *g, Core *value)
            memcmp(PyArray_STRIDES(other), g->strides, g->nd * sizeof(npy_intp)) == 0;
 }
 
+/* Where a write to `self[key]` goes. */
+static int written(Core *self, const Given *given, PyObject *key, Geometry *g)
+{
+    int place;
+    if (narrowed(&given->g, key, g)) {
+        return 1;
+    }
+    PyObject *node = given->kind == PART ? storage_node(self) : NULL;
+    return node != NULL && is_pending(node) && falls(&given->g, 0) &&
+           listed(&given->g, key, g, &place);
+}
+
 static int write_given(Core *self, PyObject *key, PyObject *value)
 {
     Given given, from;
     Geometry g, shape;
-    if (!look_at((PyObject *)self, &given) || !narrowed(&given.g, key, &g) ||
-        !takes_writes(self, &given, size_of(&g) >= eager_below()) || !look_at(value, &from) || from.dtype != given.dtype ||
+    if (!look_at((PyObject *)self, &given) || !written(self, &given, key, &g) ||
+        !takes_writes(self, &given, size_of(&g) >= eager_below() ? ANYWAY : 0) ||
+        !look_at(value, &from) || from.dtype != given.dtype ||
         from.g.nd > g.nd || !broadcast(&g, &from.g, &shape) || !same_dims(&g, &shape)) {
         return 0;
     }
@@ -1174,13 +1535,14 @@ int recorded_write(Core *self, PyObject *key, PyObject *value)
         return lock <= 0 ? lock : unlocked(write_masked(self, key, value));
     }
     if (!IS_ARRAY(self) || !IS_ARRAY(value) || !look_at((PyObject *)self, &given) ||
-        !narrowed(&given.g, key, &g)) {
+        !written(self, &given, key, &g)) {
         return 0;
     }
     if (given.kind == PART && is_itself(self, &g, (Core *)value)) {
         return 1; /* the last step of `self[key] += other` */
     }
-    int lock = takes_writes(self, &given, size_of(&g) >= eager_below()) ? locked() : 0;
+    int large = size_of(&g) >= eager_below() ? ANYWAY : 0;
+    int lock = takes_writes(self, &given, large) ? locked() : 0;
     return lock <= 0 ? lock : unlocked(write_given(self, key, value));
 }
 
@@ -1248,5 +1610,6 @@ int recorded_ready(void)
     name_ins = PyUnicode_InternFromString("ins");
     name_read = PyUnicode_InternFromString("read");
     name_listeners = PyUnicode_InternFromString("listeners");
-    return name_package && name_out && name_ins && name_read && name_listeners ? 0 : -1;
+    name_name = PyUnicode_InternFromString("name");
+    return name_package && name_out && name_ins && name_read && name_listeners && name_name ? 0 : -1;
 }

@@ -76,11 +76,22 @@ static int is_known(UfuncCore *self)
            PyDict_GET_SIZE(self->known) > 0;
 }
 
+/* On values that are there, in NumPy at once; NULL without an exception: not for this way. */
+static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
+{
+    int plain = self->compute == self->call && self->rows != NULL &&
+                PyTuple_CheckExact(self->rows) && PyTuple_GET_SIZE(self->rows) == 1;
+    return plain ? lent_call(PyTuple_GET_ITEM(self->rows, 0), loops_of(self), self->call, args, count)
+                 : NULL;
+}
+
 static PyObject *of_one(UfuncCore *self, PyObject *x)
 {
-    if (IS_ARRAY(x)) {
-        if (SMALL(x) == Py_None && is_known(self)) {
-            return recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
+    if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == SLOW.scalar) {
+        if (SMALL(x) == Py_None) {
+            PyObject *found = !is_known(self) ? NULL
+                : recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
+            return found != NULL || PyErr_Occurred() ? found : at_once(self, &x, 1);
         }
         if (!is_small(x)) {
             return NULL;
@@ -102,19 +113,18 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
 
 static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
 {
-    PyObject *given[2] = {left, right};
+    PyObject *given[2] = {left, right}, *const args[2] = {left, right};
     int arrays = 0, thin = 0;
     for (int k = 0; k < 2; k++) {
-        if (IS_ARRAY(given[k])) {
-            if (k == 0 && SMALL(left) == Py_None) {
-                if (!is_known(self)) {
-                    return NULL;
-                }
-                return recorded_binary(
-                    PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)left, right, 0);
+        if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == SLOW.scalar) {
+            if (SMALL(args[k]) == Py_None) {
+                PyObject *found = !is_known(self) ? NULL : recorded_binary(
+                    PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
+                    NULL);
+                return found != NULL || PyErr_Occurred() ? found : at_once(self, args, 2);
             }
             if (!is_small(given[k])) {
-                return NULL;
+                return at_once(self, args, 2);
             }
             arrays++;
             thin |= IS_THIN(given[k]);
@@ -223,6 +233,11 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         else if (is_known(self)) {
             done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)count,
                                  (Core *)args[count]);
+        }
+        if (done == 0 && SMALL(args[count]) == Py_None && self->compute == self->call &&
+            self->rows != NULL && PyTuple_CheckExact(self->rows) && PyTuple_GET_SIZE(self->rows) == 1) {
+            done = lent_into(PyTuple_GET_ITEM(self->rows, 0), self->call, args, (int)count,
+                             (Core *)args[count]);
         }
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(args[count]);

@@ -104,7 +104,9 @@ def test_orders_and_shapes() -> None:
     [
         lambda x: x + 1.0, lambda x: x + x, lambda x: -x, lambda x: x**2, lambda x: x > 3,
         lambda x: 3.0 * x, np.sqrt, lambda x: lf.add(x, 1.0), lambda x: np.where(x > 3, x, 0.0),
-        lambda x: x.sum(), lambda x: x.max(axis=0), np.exp, lambda x: (x * 2 + x) * x,
+        lambda x: x.sum(), lambda x: x.max(axis=0), np.exp, lambda x: x.std(), lambda x: x.mean(0),
+        lambda x: np.logaddexp(x, x[::-1]), lambda x: operator.iadd(lf.ones(SIZE) * 3, x),
+        lambda x: (x * 2 + x) * x,
         lambda x: x[1:] - x[:-1], lambda x: lf.add(x, x, out=lf.zeros(SIZE)),
         lambda x: operator.iadd(lf.ones(SIZE), x),
     ],
@@ -140,15 +142,20 @@ def test_the_result_is_an_array_of_its_own_that_is_recorded_on() -> None:
 def test_what_stays_recorded() -> None:
     a = numbers("f8")
     x, own = lf.asarray(a), lf.ones(SIZE)
-    assert is_pending(lf.exp(x))  # bits of its own
-    assert is_pending(x**1.7)
     pending = own * 3.0
     assert is_pending(pending)
     assert is_pending(x + pending)
     assert is_pending(pending)  # it was not evaluated for that
     large = np.ones(40 * lf.options.eager_below)
-    assert is_pending(lf.asarray(large) + 1.0)
+    assert not is_pending(lf.asarray(large) + 1.0)
+    assert not is_pending(lf.exp(x))
+    assert not is_pending(x**1.7)
     assert not is_pending(x + 1.0)
+    assert is_pending(x[:, np.newaxis] * lf.ones((1, 8)))  # more than would be copied
+    with lf.options(lent_now=False):
+        assert is_pending(lf.exp(x))
+        assert is_pending(x + 1.0)
+        assert is_pending(lf.asarray(large) + 1.0)
     with lf.options(eager_below=0):
         assert is_pending(lf.asarray(a) + 1.0)
     held = np.asarray(own)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import evaluate, flush, replays
+from lazyfuse import evaluate, flush, replay_programs, replays
 from lazyfuse.codegen.graph import Layout
 from lazyfuse.codegen.memory import overlap
 from lazyfuse.windows import around
@@ -99,13 +99,19 @@ def stencil(u: Any) -> None:
 
 def replayed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     told: list[bool] = []
-    again = replays.run_again
+    again, native = replays.run_again, replay_programs.run
 
     def watched(given: Any) -> bool:
         told.append(again(given))
         return told[-1]
 
+    def watched_in_c(*given: Any) -> Any:
+        raised = native(*given)
+        told.append(raised is not None)
+        return raised
+
     monkeypatch.setattr(replays, "run_again", watched)
+    monkeypatch.setattr(replay_programs, "run", watched_in_c)
     return told
 
 

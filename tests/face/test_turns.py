@@ -35,7 +35,7 @@ def test_turns_have_numpys_values(turns: int) -> None:
 def test_elementwise_turns_share_an_evaluation() -> None:
     a = np.array(numpy.linspace(0.0, 1.0, N))
     report.reset()
-    for _ in range(40):
+    for _ in range(200):
         a = (a * 0.5 + 1.0) * 0.5 - a * 0.25
     a.to_numpy()
     assert 4 <= report.totals.flushes.total() <= 6

@@ -181,7 +181,7 @@ def test_a_chain_of_many_operations_evaluates_without_recursion_U6() -> None:
 def test_flushes_are_logged_with_their_reasons_U6() -> None:
     x = lazyfuse.array(real(300_000))
     y = x
-    for _ in range(100):
+    for _ in range(400):
         y = y * 1.5
     del y
     assert report.totals.flushes[flush.LOOP] >= 1

@@ -1,0 +1,571 @@
+/* Memory that others see. Operations that NumPy does at once on values that are there: on small parts of
+   blocks, and exact ones on such memory, which recorded work would have to copy. The same in Python:
+   lent.py, and the functions of operators.py, ufunc.py and indexing.py that ask it. What needs a
+   closer look returns NULL (or 0) without an exception, and they decide. The buffer protocol, which
+   Python has for its classes from 3.12 on (buffers.py). */
+
+#include "native.h"
+
+#include <string.h>
+
+static struct {
+    Py_ssize_t value, resident, node, stored, pinned, roots, reals, part, array, own, device, lent_now;
+    PyObject *storage, *node_type, *root; /* the classes that these are places of */
+    PyObject *room, *leaf, *exact, *counts, *reductions, *name, *name_out;
+    int whole; /* whether all this is known */
+} put = {.whole = 0};
+
+#define AT(object, name) (*(PyObject **)((char *)(object) + put.name))
+
+enum { RANK = 32 };
+
+/* ------------------------------------------------------------------------------------------ rows */
+
+/* A row lives as long as the module. */
+typedef struct {
+    PyObject *op, *name;
+    unsigned char most[TYPES]; /* times `eager_below`: elements for NumPy; 0: inexact, or none */
+} Row;
+
+enum { ROWS = 256 };
+static Row rows[ROWS];
+
+static Row *row_of(PyObject *op)
+{
+    size_t at = ((size_t)op >> 4) % ROWS, tries = 0;
+    while (rows[at].op != NULL && rows[at].op != op && tries++ < ROWS) {
+        at = (at + 1) % ROWS;
+    }
+    if (rows[at].op == op) {
+        return &rows[at];
+    }
+    if (rows[at].op != NULL) {
+        return NULL;
+    }
+    PyObject *found = PyObject_CallOneArg(put.exact, op), *name = PyObject_GetAttr(op, put.name);
+    if (found == NULL || name == NULL || !PyBytes_CheckExact(found) ||
+        PyBytes_GET_SIZE(found) != TYPES) {
+        Py_XDECREF(found);
+        Py_XDECREF(name);
+        PyErr_Clear();
+        return NULL;
+    }
+    memcpy(rows[at].most, PyBytes_AS_STRING(found), TYPES);
+    rows[at].name = name;
+    rows[at].op = Py_NewRef(op);
+    Py_DECREF(found);
+    return &rows[at];
+}
+
+/* -------------------------------------------------------------------------------------- operands */
+
+/* An operand whose values are there. */
+typedef struct {
+    PyObject *value; /* new: while NumPy works, another thread may exchange the slots */
+    int array, seen;
+} There;
+
+/* As `Storage.shared`; 0, too, where a root is to be forgotten. */
+static int is_shared(PyObject *storage)
+{
+    PyObject *roots = AT(storage, roots);
+    if (roots == NULL || !PyList_CheckExact(roots)) {
+        return 0;
+    }
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(roots); at++) {
+        PyObject *root = PyList_GET_ITEM(roots, at);
+        if ((PyObject *)Py_TYPE(root) != put.root || AT(root, array) == NULL || AT(root, own) == NULL) {
+            continue;
+        }
+        Py_ssize_t own = PyLong_AsSsize_t(AT(root, own));
+        if (own < 0 || Py_REFCNT(AT(root, array)) > own) {
+            PyErr_Clear();
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The node of an array's block, whose values are in host memory, and the block not pinned. */
+static PyObject *block_of(Core *x)
+{
+    PyObject *storage = x->storage;
+    if (!put.whole || storage == NULL || (PyObject *)Py_TYPE(storage) != put.storage ||
+        AT(storage, pinned) != Py_False) {
+        return NULL;
+    }
+    PyObject *node = AT(storage, node);
+    if (node == NULL || (PyObject *)Py_TYPE(node) != put.node_type ||
+        AT(node, value) == NULL || AT(node, value) == Py_None ||
+        AT(node, value) != AT(storage, stored) || AT(node, resident) != Py_None) {
+        return NULL;
+    }
+    return node;
+}
+
+/* The numpy array over its part of such a block (borrowed), if it was made before. */
+static PyObject *real_of(Core *x)
+{
+    PyObject *reals = AT(x->storage, reals);
+    if (reals == NULL || x->reals != reals || x->ticket == NULL || !PyDict_CheckExact(reals)) {
+        return NULL;
+    }
+    PyObject *real = PyDict_GetItemWithError(reals, x->ticket);
+    return real != NULL && IS_REAL(real) ? real : NULL;
+}
+
+static int look(PyObject *object, There *there)
+{
+    there->array = 1;
+    there->seen = 0;
+    if (IS_REAL(object)) {
+        there->seen = 1;
+        there->value = plain_type((PyArrayObject *)object) < 0 ? NULL : Py_NewRef(object);
+        return there->value != NULL;
+    }
+    if (!IS_ARRAY(object)) {
+        there->array = 0;
+        there->value = is_number(object) ? Py_NewRef(object) : NULL;
+        return there->value != NULL;
+    }
+    Core *x = (Core *)object;
+    PyObject *value = SMALL(x), *node = x->node;
+    if (value == NULL || node == NULL || !put.whole) {
+        return 0;
+    }
+    if (value == Py_None && node != Py_None) {
+        if ((PyObject *)Py_TYPE(node) != put.node_type || AT(node, resident) != Py_None) {
+            return 0;
+        }
+        value = AT(node, value);
+        /* a small one becomes direct now: array.settle */
+        if (value == NULL || !IS_REAL(value) ||
+            PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
+            return 0;
+        }
+    }
+    else if (value == Py_None) {
+        value = block_of(x) == NULL ? NULL : real_of(x);
+        there->seen = value != NULL && AT(x->storage, roots) != Py_None && is_shared(x->storage);
+        if (value != NULL && !there->seen && AT(x->storage, roots) != Py_None) {
+            return 0; /* private again */
+        }
+    }
+    if (value == NULL || !IS_REAL(value)) {
+        return 0;
+    }
+    there->value = Py_NewRef(value);
+    return 1;
+}
+
+static int look_at_all(PyObject *const *objects, int count, There *there)
+{
+    for (int at = 0; at < count; at++) {
+        if (!look(objects[at], &there[at])) {
+            while (at-- > 0) {
+                Py_DECREF(there[at].value);
+            }
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void let_go(There *there, int count)
+{
+    for (int at = 0; at < count; at++) {
+        Py_DECREF(there[at].value);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- decisions */
+
+/* What an operation is going to give. */
+typedef struct {
+    int nd, small; /* `small`: as are all operands */
+    npy_intp dims[RANK], size;
+} Result;
+
+/* The shape to which operands are broadcast; 0: not for this way. */
+static int broadcast(const There *there, int count, Result *to)
+{
+    to->nd = 0;
+    to->size = 1;
+    for (int at = 0; at < count; at++) {
+        int nd = there[at].array ? PyArray_NDIM((PyArrayObject *)there[at].value) : 0;
+        to->nd = nd > to->nd ? nd : to->nd;
+    }
+    if (to->nd > RANK) {
+        return 0;
+    }
+    for (int axis = 0; axis < to->nd; axis++) {
+        npy_intp length = 1;
+        for (int at = 0; at < count; at++) {
+            PyArrayObject *a = (PyArrayObject *)there[at].value;
+            int own = there[at].array ? axis - to->nd + PyArray_NDIM(a) : -1;
+            npy_intp each = own < 0 ? 1 : PyArray_DIM(a, own);
+            if (each != length && each != 1 && length != 1) {
+                return 0; /* a ValueError in NumPy's words */
+            }
+            length = length == 1 ? each : length;
+        }
+        to->dims[axis] = length;
+        to->size *= length;
+    }
+    return 1;
+}
+
+/* Whether such operations run at once: as options say, and where no device is to be asked. */
+static int is_wanted(void)
+{
+    PyObject *device = *(PyObject **)((char *)SLOW.options + put.device);
+    return *(PyObject **)((char *)SLOW.options + put.lent_now) == Py_True && device != NULL && PyUnicode_CheckExact(device) &&
+           (PyUnicode_GET_LENGTH(device) == 0 ||
+            PyUnicode_CompareWithASCIIString(device, "cpu") == 0 ||
+            PyUnicode_CompareWithASCIIString(device, "auto") == 0);
+}
+
+/* As lent.spares_copy, for values that are all there. */
+static int spares_copy(const Row *row, const There *there, int count, npy_intp size)
+{
+    npy_intp limit = eager_below();
+    int copied = 0;
+    if (!SLOW.plain || !is_wanted()) {
+        return 0;
+    }
+    for (int at = 0; at < count; at++) {
+        PyArrayObject *a = (PyArrayObject *)there[at].value;
+        if (there[at].array) {
+            int type = plain_type(a);
+            int most = type < 0 ? 0 : row->most[type];
+            if (most == 0 || (limit < NPY_MAX_INTP / most && size > most * limit)) {
+                return 0;
+            }
+            copied |= there[at].seen && PyArray_SIZE(a) >= limit;
+        }
+    }
+    return copied;
+}
+
+/* 1: all is small, 2: it spares a copy, 0: neither. */
+static int decision(PyObject *op, const There *there, int count, Result *result)
+{
+    npy_intp limit = eager_below();
+    int arrays = 0;
+    result->small = 1;
+    for (int at = 0; at < count; at++) {
+        arrays += there[at].array;
+        result->small &= !there[at].array || PyArray_SIZE((PyArrayObject *)there[at].value) < limit;
+    }
+    if (arrays == 0 || !broadcast(there, count, result)) {
+        return 0;
+    }
+    if (result->small) {
+        return result->size < limit;
+    }
+    Row *row = row_of(op);
+    return row != NULL && spares_copy(row, there, count, result->size) ? 2 : 0;
+}
+
+/* As fallback.count: that NumPy ran something for the user's line. Never fails. */
+static void count_run(PyObject *name)
+{
+    PyObject *where = recorded_line(), *key = NULL, *number = NULL, *more = NULL;
+    if (where != NULL && PyTuple_CheckExact(where) && PyTuple_GET_SIZE(where) == 2) {
+        key = PyTuple_Pack(3, name, PyTuple_GET_ITEM(where, 0), PyTuple_GET_ITEM(where, 1));
+        number = key == NULL ? NULL : PyDict_GetItemWithError(put.counts, key);
+        more = PyLong_FromSsize_t(1 + (number == NULL ? 0 : PyLong_AsSsize_t(number)));
+        if (key != NULL && more != NULL) {
+            PyDict_SetItem(put.counts, key, more);
+        }
+    }
+    Py_XDECREF(where);
+    Py_XDECREF(key);
+    Py_XDECREF(more);
+    PyErr_Clear();
+}
+
+/* --------------------------------------------------------------------------------------- results */
+
+/* Whether NumPy gives C order to what has such an operand, of whatever shape. */
+static int falls(PyArrayObject *a)
+{
+    npy_intp last = NPY_MAX_INTP;
+    for (int axis = 0; axis < PyArray_NDIM(a); axis++) {
+        if (PyArray_STRIDE(a, axis) < 0 || PyArray_STRIDE(a, axis) > last) {
+            return 0;
+        }
+        last = PyArray_STRIDE(a, axis);
+    }
+    return 1;
+}
+
+/* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
+   NULL without an exception: NumPy is to make it. */
+static PyObject *room_for(const Loops *loops, const There *there, int count, Result *result)
+{
+    int type = -1;
+    for (int at = 0; at < count; at++) {
+        PyArrayObject *a = (PyArrayObject *)there[at].value;
+        if (!there[at].array) {
+            continue;
+        }
+        int own = plain_type(a);
+        if (own < 0 || (type >= 0 && own != type) || !falls(a)) {
+            return NULL;
+        }
+        type = own;
+    }
+    for (int at = 0; at < count; at++) {
+        PyObject *number = there[at].value;
+        int fits = PyLong_CheckExact(number) ? type > NPY_BOOL
+                                             : PyFloat_CheckExact(number) && type >= NPY_FLOAT;
+        if (!there[at].array && !fits) {
+            return NULL;
+        }
+    }
+    if (loops == NULL || type < 0 || loops->index[type] < 0) {
+        return NULL;
+    }
+    PyArray_Descr *descr = PyArray_DescrFromType(loops->out[type]);
+    PyObject *dims = PyTuple_New(result->nd), *room = NULL;
+    for (int axis = 0; dims != NULL && axis < result->nd; axis++) {
+        PyObject *length = PyLong_FromSsize_t(result->dims[axis]);
+        if (length == NULL) {
+            Py_CLEAR(dims);
+            break;
+        }
+        PyTuple_SET_ITEM(dims, axis, length);
+    }
+    if (dims != NULL && descr != NULL) {
+        room = PyObject_CallFunctionObjArgs(put.room, dims, descr, NULL);
+    }
+    Py_XDECREF(dims);
+    Py_XDECREF(descr);
+    return room;
+}
+
+/* An array of ours around what NumPy has made. Steals `value`. */
+static PyObject *finished(PyObject *value, int pooled)
+{
+    if (value == NULL || !IS_REAL(value)) {
+        return value;
+    }
+    npy_intp size = PyArray_SIZE((PyArrayObject *)value), limit = eager_below();
+    if (size < limit || size == 0) {
+        return placed_as_is(value);
+    }
+    PyObject *x = NULL;
+    if (PyArray_ITEMSIZE((PyArrayObject *)value) == 1 && size / 8 <= limit && size <= 8 * limit &&
+        limit > 1) {
+        x = direct_over(value, Py_None, 1); /* array.is_small */
+    }
+    else if (pooled) {
+        PyObject *node = PyObject_CallFunctionObjArgs(put.leaf, value, Py_None, NULL);
+        x = node == NULL ? NULL : array_alone(NULL, node);
+        Py_XDECREF(node);
+    }
+    else {
+        return wrapped(value);
+    }
+    Py_DECREF(value);
+    return x;
+}
+
+/* -------------------------------------------------------------------------------------- entrances */
+
+PyObject *lent_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args, int count)
+{
+    There there[2] = {{NULL}};
+    Result result;
+    PyObject *found = NULL, *given[3] = {NULL};
+    if (!put.whole || !look_at_all(args, count, there)) {
+        return NULL;
+    }
+    int way = decision(op, there, count, &result);
+    if (way != 0) {
+        for (int at = 0; at < count; at++) {
+            given[at] = there[at].value;
+        }
+        given[count] = way == 2 ? room_for(loops, there, count, &result) : NULL;
+        if (!PyErr_Occurred()) {
+            PyObject *room = given[count];
+            found = PyObject_Vectorcall(call, given, count + (room != NULL), NULL);
+            if (way == 2 && found != NULL) {
+                count_run(row_of(op)->name);
+            }
+            found = finished(found, room != NULL);
+        }
+        Py_XDECREF(given[count]);
+    }
+    let_go(there, count);
+    return found;
+}
+
+/* The numpy array over memory that `x` shares with somebody outside, for a write at once (borrowed);
+   NULL: not for this way. As `Storage.writable`, where recorded work wants none of the old values. */
+static PyObject *for_writing(Core *x)
+{
+    PyObject *node = IS_ARRAY(x) && SMALL(x) == Py_None ? block_of(x) : NULL;
+    if (node == NULL || Py_REFCNT(node) > 1 || !is_shared(x->storage)) {
+        return NULL;
+    }
+    return real_of(x);
+}
+
+int lent_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
+{
+    There there[3];
+    Result result;
+    PyObject *given[3], *real = !put.whole ? NULL : for_writing(out);
+    int done = 0;
+    if (real == NULL || !SLOW.plain || !look_at_all(args, count, there)) {
+        return 0;
+    }
+    there[count].value = Py_NewRef(real);
+    there[count].array = there[count].seen = 1;
+    int way = decision(op, there, count + 1, &result);
+    if (way != 0) {
+        for (int at = 0; at <= count; at++) {
+            given[at] = there[at].value;
+        }
+        PyObject *names = PyTuple_Pack(1, put.name_out);
+        PyObject *found = names == NULL ? NULL : PyObject_Vectorcall(call, given, count, names);
+        done = found == NULL ? -1 : 1;
+        Py_XDECREF(found);
+        Py_XDECREF(names);
+        if (done > 0 && way == 2) {
+            count_run(row_of(op)->name);
+        }
+    }
+    let_go(there, count + 1);
+    return done;
+}
+
+/* Whether `value` is what `self[key]` gave a moment ago: the last step of `self[key] += other`. */
+static int is_itself(Core *self, PyObject *key, PyObject *value)
+{
+    PyObject *part = IS_ARRAY(value) && ((Core *)value)->storage == self->storage
+        ? AT(self->storage, part) : NULL;
+    return part != NULL && PyTuple_CheckExact(part) && PyTuple_GET_SIZE(part) == 3 &&
+           PyTuple_GET_ITEM(part, 0) == key && PyTuple_GET_ITEM(part, 1) == self->view &&
+           PyTuple_GET_ITEM(part, 2) == ((Core *)value)->view;
+}
+
+int lent_write(Core *self, PyObject *key, PyObject *value)
+{
+    There there;
+    PyObject *real = !put.whole ? NULL : for_writing(self);
+    if (real == NULL || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
+        return 0;
+    }
+    if (is_itself(self, key, value)) {
+        return 1;
+    }
+    if (!look(value, &there)) {
+        return 0;
+    }
+    Py_INCREF(real);
+    int done = PyObject_SetItem(real, key, there.value);
+    Py_DECREF(real);
+    Py_DECREF(there.value);
+    return done < 0 ? -1 : 1;
+}
+
+PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x)
+{
+    There there;
+    if (!put.whole || !IS_ARRAY(x) || SMALL(x) != Py_None || !look(x, &there)) {
+        return NULL;
+    }
+    npy_intp size = PyArray_SIZE((PyArrayObject *)there.value);
+    if (size > 0 && PyArray_NDIM((PyArrayObject *)there.value) > 0) {
+        if (size < eager_below()) {
+            return there.value;
+        }
+        Row *row = which < PyTuple_GET_SIZE(put.reductions)
+            ? row_of(PyTuple_GET_ITEM(put.reductions, which)) : NULL;
+        if (row != NULL && spares_copy(row, &there, 1, size)) {
+            PyObject *name = PyObject_GetAttrString(theirs, "__name__");
+            if (name != NULL) {
+                count_run(name);
+            }
+            Py_XDECREF(name);
+            PyErr_Clear();
+            return there.value;
+        }
+    }
+    Py_DECREF(there.value);
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------------------- buffers */
+
+static PyObject *memory_of = NULL;
+
+/* The buffer protocol: the memory, of which others then hold a numpy array. */
+static int get_buffer(PyObject *x, Py_buffer *buffer, int flags)
+{
+    PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)SMALL(x) : NULL;
+    PyObject *memory = small != NULL && plain_type(small) >= 0
+        ? PyArray_View(small, NULL, NULL) : PyObject_CallOneArg(memory_of, x);
+    int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, buffer, flags);
+    Py_XDECREF(memory);
+    if (done < 0) {
+        buffer->obj = NULL;
+    }
+    return done;
+}
+
+PyObject *lent_buffer(PyObject *module, PyObject *function)
+{
+    if (array_type == NULL || array_type->tp_as_buffer == NULL) {
+        Py_RETURN_FALSE;
+    }
+    Py_XSETREF(memory_of, Py_NewRef(function));
+    array_type->tp_as_buffer->bf_getbuffer = get_buffer;
+    Py_RETURN_TRUE;
+}
+
+/* --------------------------------------------------------------------------------------- binding */
+
+static int find(PyObject *type, const char *name, Py_ssize_t *place)
+{
+    *place = PyType_Check(type) ? slot_offset(type, name) : -1;
+    return *place >= 0;
+}
+
+/* lent(storage, node, root, room, leaf, exact, counts, reductions): see lent.tell. */
+PyObject *lent_bind(PyObject *module, PyObject *args)
+{
+    PyObject *storage, *node, *root, *room, *leaf, *exact, *counts, *reductions;
+    if (!PyArg_ParseTuple(args, "OOOOOOO!O!", &storage, &node, &root, &room, &leaf, &exact,
+                          &PyDict_Type, &counts, &PyTuple_Type, &reductions)) {
+        return NULL;
+    }
+    put.whole = 0; /* where a class has other slots than those known here, Python does it all */
+    Py_XSETREF(put.storage, Py_NewRef(storage));
+    Py_XSETREF(put.node_type, Py_NewRef(node));
+    Py_XSETREF(put.root, Py_NewRef(root));
+    Py_XSETREF(put.room, Py_NewRef(room));
+    Py_XSETREF(put.leaf, Py_NewRef(leaf));
+    Py_XSETREF(put.exact, Py_NewRef(exact));
+    Py_XSETREF(put.counts, Py_NewRef(counts));
+    Py_XSETREF(put.reductions, Py_NewRef(reductions));
+    if (put.name == NULL) {
+        put.name = PyUnicode_InternFromString("name");
+        put.name_out = PyUnicode_InternFromString("out");
+    }
+    if (put.name == NULL || put.name_out == NULL) {
+        return NULL;
+    }
+    PyObject *options = SLOW.options == NULL ? Py_None : (PyObject *)Py_TYPE(SLOW.options);
+    put.whole =
+        find(node, "value", &put.value) && find(node, "resident", &put.resident) &&
+        find(storage, "node", &put.node) && find(storage, "value", &put.stored) &&
+        find(storage, "pinned", &put.pinned) && find(storage, "roots", &put.roots) &&
+        find(storage, "reals", &put.reals) && find(storage, "part", &put.part) &&
+        find(root, "array", &put.array) && find(root, "own", &put.own) &&
+        find(options, "device", &put.device) && find(options, "lent_now", &put.lent_now);
+    return PyBool_FromLong(put.whole);
+}

@@ -1,0 +1,1008 @@
+/* A run that is done again, in C: what replays.py says in Python, which stays the twin.
+
+   `bind` gives what a run begins with, and the key under which replays are kept. `Program` is a
+   replay as numbers: `begin` finds the blocks, `play` goes through the events up to the next one that
+   needs Python (a call of NumPy's, conditions to be told, Python's own threads), `commit` gives the
+   nodes their values. Launches and copies are lazyfuse._walk's (launching.h). */
+
+#include "native.h"
+
+#include "launching.h"
+
+#include <math.h>
+#include <stdint.h>
+
+enum { OP, ARG, VALUE, RESIDENT, SRC, OWNED, LEAVES, SLOTS };
+enum { OFFSET, SHAPE, STRIDES, FIELDS }; /* of a layout, which is a tuple */
+static const char *const slot_names[SLOTS] = {
+    "op", "arg", "value", "resident", "src", "owned", "leaves",
+};
+static Py_ssize_t offsets[SLOTS];
+static PyTypeObject *node_type, *memory_type, *layout_type;
+static PyObject *leaf_op;
+static const Launching *launching;
+
+#define SLOT(object, which) (*(PyObject **)((char *)(object) + offsets[which]))
+#define IS_SET(object, which) (SLOT(object, which) != NULL && SLOT(object, which) != Py_None)
+
+/* replay_setup(Node, Memory, Layout, LEAF): whether replays run here. */
+PyObject *replay_setup(PyObject *module, PyObject *args)
+{
+    PyObject *node, *memory, *layout, *leaf;
+    if (!PyArg_ParseTuple(args, "O!O!O!O", &PyType_Type, &node, &PyType_Type, &memory, &PyType_Type,
+                          &layout, &leaf)) {
+        return NULL;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        offsets[i] = slot_offset(i < OWNED ? node : memory, slot_names[i]);
+        if (offsets[i] < 0) {
+            PyErr_Clear();
+            Py_RETURN_FALSE;
+        }
+    }
+    if (!PyType_IsSubtype((PyTypeObject *)layout, &PyTuple_Type)) {
+        Py_RETURN_FALSE;
+    }
+    launching = PyCapsule_Import(LAUNCHING, 0);
+    if (launching == NULL) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    Py_XSETREF(node_type, (PyTypeObject *)Py_NewRef(node));
+    Py_XSETREF(memory_type, (PyTypeObject *)Py_NewRef(memory));
+    Py_XSETREF(layout_type, (PyTypeObject *)Py_NewRef(layout));
+    Py_XSETREF(leaf_op, Py_NewRef(leaf));
+    Py_RETURN_TRUE;
+}
+
+/* ---------------------------------------------------------------------------------------- bind */
+
+/* How often the graph refers to a node; -1: not at all. */
+static Py_ssize_t edges_of(PyObject *edges, PyObject *node)
+{
+    PyObject *key = PyLong_FromVoidPtr(node);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(edges, key);
+    Py_XDECREF(key);
+    return found == NULL ? -1 : PyLong_AsSsize_t(found);
+}
+
+/* Whether so many references are all there are to an array, and it alone to its memory. */
+static int is_unseen(PyObject *array, Py_ssize_t owners)
+{
+    if (!IS_REAL(array) || Py_REFCNT(array) > owners || !PyArray_ISWRITEABLE((PyArrayObject *)array)) {
+        return 0;
+    }
+    PyObject *base = PyArray_BASE((PyArrayObject *)array);
+    while (base != NULL && PyArray_Check(base)) {
+        if (Py_REFCNT(base) > 1) {
+            return 0;
+        }
+        base = PyArray_BASE((PyArrayObject *)base);
+    }
+    return 1;
+}
+
+/* As `Memory.captured`, with the list of nodes as one more holder of what it holds; -1: an error. */
+static int is_captured(PyObject *memory, PyObject *edges)
+{
+    PyObject *leaves = SLOT(memory, LEAVES);
+    if (leaves == NULL || !PyList_CheckExact(leaves)) {
+        return 1;
+    }
+    Py_ssize_t count = PyList_GET_SIZE(leaves), kept = 0;
+    int found = 0;
+    PyObject *alive = PyList_New(0);
+    for (Py_ssize_t at = 0; alive != NULL && at < count; at++) {
+        PyObject *leaf = PyList_GET_ITEM(leaves, at);
+        Py_ssize_t held = edges_of(edges, leaf);
+        int is_held = Py_REFCNT(leaf) - 1 > held + 1;
+        found |= is_held;
+        if (is_held || held >= 0) {
+            kept++;
+            if (PyList_Append(alive, leaf) < 0) {
+                Py_CLEAR(alive);
+            }
+        }
+    }
+    if (alive == NULL || PyErr_Occurred()) {
+        Py_XDECREF(alive);
+        return -1;
+    }
+    if (kept < count) {
+        SLOT(memory, LEAVES) = alive;
+        Py_DECREF(leaves);
+    }
+    else {
+        Py_DECREF(alive);
+    }
+    return found;
+}
+
+/* Whether a leaf's memory may be written over: as `Values.free`; -1: an error. */
+static int is_free(PyObject *node, PyObject *edges)
+{
+    PyObject *arg = SLOT(node, ARG), *value = SLOT(node, VALUE);
+    if (arg != NULL && Py_IS_TYPE(arg, memory_type)) {
+        if (SLOT(node, OP) != leaf_op || SLOT(arg, OWNED) != Py_True) {
+            return 0;
+        }
+        int captured = is_captured(arg, edges);
+        return captured < 0 ? -1 : !captured;
+    }
+    Py_ssize_t held = edges_of(edges, node);
+    if (held < 0 && PyErr_Occurred()) {
+        return -1;
+    }
+    return Py_REFCNT(node) <= (held < 0 ? 0 : held) + 1 && is_unseen(value, 1);
+}
+
+typedef struct {
+    int64_t *numbers;
+    Py_ssize_t count, room;
+    int64_t few[128];
+} Key;
+
+static int put(Key *key, int64_t number)
+{
+    if (key->count == key->room) {
+        int64_t *more = PyMem_Malloc(2 * key->room * sizeof(int64_t));
+        if (more == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memcpy(more, key->numbers, key->count * sizeof(int64_t));
+        if (key->numbers != key->few) {
+            PyMem_Free(key->numbers);
+        }
+        key->numbers = more;
+        key->room *= 2;
+    }
+    key->numbers[key->count++] = number;
+    return 0;
+}
+
+static int put_all(Key *key, PyObject *numbers) /* a list or a tuple */
+{
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(numbers);
+    PyObject **items = PySequence_Fast_ITEMS(numbers);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t number = PyLong_AsLongLong(items[i]);
+        if ((number == -1 && PyErr_Occurred()) || put(key, number) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int put_layout(Key *key, PyObject *layout, int slides)
+{
+    PyObject *shape, *strides;
+    if (layout == NULL || !Py_IS_TYPE(layout, layout_type) || PyTuple_GET_SIZE(layout) != FIELDS) {
+        PyErr_SetString(PyExc_TypeError, "bind: expected layouts");
+        return -1;
+    }
+    shape = PyTuple_GET_ITEM(layout, SHAPE);
+    strides = PyTuple_GET_ITEM(layout, STRIDES);
+    int64_t offset = slides ? 0 : PyLong_AsLongLong(PyTuple_GET_ITEM(layout, OFFSET));
+    if ((offset == -1 && PyErr_Occurred()) || put(key, offset) < 0 || put_all(key, shape) < 0) {
+        return -1;
+    }
+    return put_all(key, strides);
+}
+
+/* The node of an operand (origin, index, whether it is an array); NULL: an error. */
+static PyObject *node_of(PyObject *operand, PyObject *nodes)
+{
+    Py_ssize_t origin = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 0));
+    if (origin < 0 || origin >= PyList_GET_SIZE(nodes)
+        || !Py_IS_TYPE(PyList_GET_ITEM(nodes, origin), node_type)) {
+        PyErr_SetString(PyExc_IndexError, "bind: expected places of nodes");
+        return NULL;
+    }
+    return PyList_GET_ITEM(nodes, origin);
+}
+
+/* What decides about one operand: 0 where it does not lie in host memory. */
+static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *edges, PyObject *free)
+{
+    PyObject *node = node_of(operand, nodes);
+    if (node == NULL) {
+        return -1;
+    }
+    if (!IS_SET(node, VALUE) || IS_SET(node, RESIDENT) || !IS_REAL(SLOT(node, VALUE))) {
+        return 0;
+    }
+    if (PyTuple_GET_ITEM(operand, 2) != Py_True) {
+        return 1;
+    }
+    PyArrayObject *array = (PyArrayObject *)SLOT(node, VALUE);
+    int is_written = 0;
+    if (free == Py_True) {
+        is_written = is_free(node, edges);
+    }
+    else if (free != Py_False) {
+        is_written = PySet_Contains(free, PyTuple_GET_ITEM(operand, 0));
+    }
+    Py_ssize_t held = edges_of(edges, node);
+    if (is_written < 0 || (held < 0 && PyErr_Occurred())) {
+        return -1;
+    }
+    int dies = Py_REFCNT(node) <= (held < 0 ? 0 : held) + 1;
+    for (int axis = 0; axis < PyArray_NDIM(array); axis++) {
+        if (put(key, PyArray_STRIDES(array)[axis]) < 0) {
+            return -1;
+        }
+    }
+    return put(key, dies + 2 * is_written + 4 * (PyArray_ISWRITEABLE(array) != 0)) < 0 ? -1 : 1;
+}
+
+/* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that a
+   run begins with, or None. `free`: the nodes whose memory may be written over; True: look. */
+PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 8 || !PyLong_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])
+        || !PyList_Check(args[5]) || !PyDict_Check(args[6]) || !PyList_Check(args[7])) {
+        PyErr_SetString(PyExc_TypeError, "bind: expected a plan's operands and a recording");
+        return NULL;
+    }
+    PyObject *operands = args[1], *windows = args[2], *nodes = args[5], *edges = args[6];
+    Py_ssize_t count = PyLong_AsSsize_t(args[0]);
+    PyObject *env = count < 0 ? NULL : PyList_New(count);
+    if (env == NULL) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyList_SET_ITEM(env, i, Py_NewRef(Py_None));
+    }
+    Key key = {.count = 0, .room = 128};
+    key.numbers = key.few;
+    int fits = put_all(&key, args[7]) < 0 ? -1 : 1;
+    for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
+        fits = put_operand(&key, PyTuple_GET_ITEM(operands, i), nodes, edges, args[4]);
+    }
+    /* only then the values: who else reads an array has been asked */
+    for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
+        PyObject *operand = PyTuple_GET_ITEM(operands, i), *value = SLOT(node_of(operand, nodes), VALUE);
+        Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 1));
+        if (PyList_SetItem(env, index, Py_NewRef(value)) < 0) {
+            fits = -1;
+        }
+    }
+    for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(windows); i++) {
+        Py_ssize_t origin = PyLong_AsSsize_t(PyTuple_GET_ITEM(windows, i));
+        if (origin < 0 || origin >= PyList_GET_SIZE(nodes)) {
+            PyErr_SetString(PyExc_IndexError, "bind: expected places of nodes");
+            fits = -1;
+        }
+        else if (put_layout(&key, SLOT(PyList_GET_ITEM(nodes, origin), ARG), args[3] == Py_True) < 0) {
+            fits = -1;
+        }
+    }
+    PyObject *result = NULL;
+    if (fits > 0) {
+        PyObject *bytes = PyBytes_FromStringAndSize((char *)key.numbers, key.count * sizeof(int64_t));
+        result = bytes == NULL ? NULL : PyTuple_Pack(2, bytes, env);
+        Py_XDECREF(bytes);
+    }
+    else if (fits == 0) {
+        result = Py_NewRef(Py_None);
+    }
+    if (key.numbers != key.few) {
+        PyMem_Free(key.numbers);
+    }
+    Py_DECREF(env);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------- programs */
+
+enum { LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON };
+enum { SUM, MOST, LEAST };
+enum { WORDS = 2 }; /* of 8 bytes, of a scalar */
+
+typedef struct {
+    Py_ssize_t root, offset;
+} Place;
+
+/* A scalar of a launch, or an operand of a number: a value of the run, or an element of a block. */
+typedef struct {
+    Py_ssize_t index; /* -1: of a block */
+    Place place;
+    int type; /* of the element; -1: the array says it */
+} Scalar;
+
+/* Partial results and how they become one. */
+typedef struct {
+    Place from, to;
+    int how;
+    Py_ssize_t count;
+    PyObject *joins; /* bytes: after each partial sum, how many pairs are added */
+} Combining;
+
+typedef struct {
+    int kind, type, out;
+    PyObject *first, *second; /* rows and threads; shape and dtype; a description; -; - */
+    Place *places;
+    Scalar *scalars;
+    Combining *combining;
+    Py_ssize_t places_count, scalars_count, combining_count, item;
+    const char *kinds;
+    Loops *loops;
+    PyObject *dead; /* blocks that nothing reads again */
+    int ends_in_python;
+} Event;
+
+typedef struct {
+    PyObject_HEAD
+    Event *events;
+    Py_ssize_t count, blocks;
+    PyObject *leaves, *written, *given, *results;
+} Program;
+
+static int place_of(PyObject *given, Py_ssize_t at, Place *place, Py_ssize_t blocks)
+{
+    place->root = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, at));
+    place->offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, at + 1));
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    if (place->root < 0 || place->root >= blocks) {
+        PyErr_SetString(PyExc_IndexError, "program: expected a block of the run");
+        return -1;
+    }
+    return 0;
+}
+
+/* A tuple of (index, root, offset, type). */
+static int scalars_of(PyObject *given, Event *event, Py_ssize_t blocks)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(given);
+    event->scalars = PyMem_Calloc(count + 1, sizeof(Scalar));
+    if (event->scalars == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    event->scalars_count = count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *each = PyTuple_GET_ITEM(given, i);
+        Scalar *scalar = &event->scalars[i];
+        scalar->index = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 0));
+        scalar->type = (int)PyLong_AsLong(PyTuple_GET_ITEM(each, 3));
+        if (place_of(each, 1, &scalar->place, blocks) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* (kind, dead, rows, threads, places, scalars, combining) */
+static int launch_of(PyObject *given, Event *event, Py_ssize_t blocks)
+{
+    PyObject *places = PyTuple_GET_ITEM(given, 4), *combining = PyTuple_GET_ITEM(given, 6);
+    event->first = Py_NewRef(PyTuple_GET_ITEM(given, 2));
+    event->second = Py_NewRef(PyTuple_GET_ITEM(given, 3));
+    Py_ssize_t arrays = 0, rows = launching->look(event->first, &arrays, &event->kinds);
+    event->places_count = PyTuple_GET_SIZE(places);
+    event->places = PyMem_Calloc(event->places_count + 1, sizeof(Place));
+    if (event->places == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < event->places_count; i++) {
+        if (place_of(PyTuple_GET_ITEM(places, i), 0, &event->places[i], blocks) < 0) {
+            return -1;
+        }
+    }
+    if (scalars_of(PyTuple_GET_ITEM(given, 5), event, blocks) < 0) {
+        return -1;
+    }
+    if (rows < 0) { /* of another module: Python launches */
+        event->kind = BY_PYTHON;
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (arrays != event->places_count
+        || (Py_ssize_t)strlen(event->kinds) != event->scalars_count) {
+        PyErr_SetString(PyExc_ValueError, "program: the launch has other arrays or scalars");
+        return -1;
+    }
+    if (!PyTuple_Check(combining)) {
+        event->ends_in_python = combining == Py_True;
+        return 0;
+    }
+    event->combining_count = PyTuple_GET_SIZE(combining);
+    event->combining = PyMem_Calloc(event->combining_count + 1, sizeof(Combining));
+    if (event->combining == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < event->combining_count; i++) {
+        PyObject *each = PyTuple_GET_ITEM(combining, i);
+        Combining *one = &event->combining[i];
+        one->how = (int)PyLong_AsLong(PyTuple_GET_ITEM(each, 0));
+        one->joins = Py_NewRef(PyTuple_GET_ITEM(each, 5));
+        one->count = PyBytes_GET_SIZE(one->joins);
+        if (place_of(each, 1, &one->from, blocks) < 0 || place_of(each, 3, &one->to, blocks) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int event_of(PyObject *given, Event *event, Py_ssize_t blocks)
+{
+    event->kind = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 0));
+    event->dead = Py_NewRef(PyTuple_GET_ITEM(given, 1));
+    event->places = NULL;
+    if (event->kind == BY_PYTHON) {
+        return 0;
+    }
+    if (event->kind == LAUNCH) {
+        return launch_of(given, event, blocks);
+    }
+    event->places = PyMem_Calloc(2, sizeof(Place));
+    if (event->places == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (event->kind == COPY || event->kind == WINDOW) {
+        if (place_of(given, 2, &event->places[0], blocks) < 0
+            || place_of(given, 4, &event->places[1], blocks) < 0) {
+            return -1;
+        }
+        if (event->kind == COPY) {
+            event->first = Py_NewRef(PyTuple_GET_ITEM(given, 6));
+        }
+        else {
+            event->item = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 6));
+        }
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    event->places[0].root = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 2));
+    if (event->places[0].root < 0 || event->places[0].root >= blocks) {
+        PyErr_SetString(PyExc_IndexError, "program: expected a block of the run");
+        return -1;
+    }
+    if (event->kind == BLOCK) {
+        event->first = Py_NewRef(PyTuple_GET_ITEM(given, 3));
+        event->second = Py_NewRef(PyTuple_GET_ITEM(given, 4));
+        return 0;
+    }
+    /* NUMBER: (kind, dead, root, index, ufunc, type, out, operands) */
+    event->item = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 3));
+    event->type = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 5));
+    event->out = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 6));
+    event->loops = loops_new(PyTuple_GET_ITEM(given, 4));
+    if (event->loops == NULL || PyErr_Occurred()) {
+        return -1;
+    }
+    if ((unsigned)event->type >= TYPES || event->loops->index[event->type] < 0
+        || !event->loops->exact[event->type] || event->loops->out[event->type] != event->out
+        || PyTuple_GET_SIZE(PyTuple_GET_ITEM(given, 7)) != event->loops->ufunc->nin) {
+        event->kind = BY_PYTHON;
+        return 0;
+    }
+    return scalars_of(PyTuple_GET_ITEM(given, 7), event, blocks);
+}
+
+static void program_dealloc(PyObject *object)
+{
+    Program *self = (Program *)object;
+    PyObject_GC_UnTrack(self);
+    for (Py_ssize_t i = 0; self->events != NULL && i < self->count; i++) {
+        Event *event = &self->events[i];
+        Py_XDECREF(event->first);
+        Py_XDECREF(event->second);
+        Py_XDECREF(event->dead);
+        for (Py_ssize_t at = 0; at < event->combining_count; at++) {
+            Py_XDECREF(event->combining[at].joins);
+        }
+        PyMem_Free(event->places);
+        PyMem_Free(event->scalars);
+        PyMem_Free(event->combining);
+        if (event->loops != NULL) {
+            loops_free(event->loops);
+        }
+    }
+    PyMem_Free(self->events);
+    Py_XDECREF(self->leaves);
+    Py_XDECREF(self->written);
+    Py_XDECREF(self->given);
+    Py_XDECREF(self->results);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static int program_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Program *self = (Program *)object;
+    for (Py_ssize_t i = 0; self->events != NULL && i < self->count; i++) {
+        Py_VISIT(self->events[i].first);
+        Py_VISIT(self->events[i].second);
+        Py_VISIT(self->events[i].dead);
+    }
+    Py_VISIT(self->results);
+    return 0;
+}
+
+PyTypeObject ReplayProgramType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Program",
+    .tp_basicsize = sizeof(Program),
+    .tp_dealloc = program_dealloc,
+    .tp_traverse = program_traverse,
+    .tp_free = PyObject_GC_Del,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "A replay as numbers.",
+};
+
+/* program(blocks, leaves, written, given, events, results): tuples of places and of tuples. */
+PyObject *replay_program(PyObject *module, PyObject *args)
+{
+    PyObject *leaves, *written, *given, *events, *results;
+    Py_ssize_t blocks;
+    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!", &blocks, &PyTuple_Type, &leaves, &PyTuple_Type,
+                          &written, &PyTuple_Type, &given, &PyTuple_Type, &events, &PyTuple_Type,
+                          &results)) {
+        return NULL;
+    }
+    Program *made = PyObject_GC_New(Program, &ReplayProgramType);
+    if (made == NULL) {
+        return NULL;
+    }
+    made->count = PyTuple_GET_SIZE(events);
+    made->blocks = blocks;
+    made->leaves = Py_NewRef(leaves);
+    made->written = Py_NewRef(written);
+    made->given = Py_NewRef(given);
+    made->results = Py_NewRef(results);
+    made->events = PyMem_Calloc(made->count + 1, sizeof(Event));
+    PyObject_GC_Track(made);
+    if (made->events == NULL) {
+        Py_DECREF(made);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < made->count; i++) {
+        if (event_of(PyTuple_GET_ITEM(events, i), &made->events[i], blocks) < 0) {
+            Py_DECREF(made);
+            return NULL;
+        }
+    }
+    return (PyObject *)made;
+}
+
+/* ---------------------------------------------------------------------------------------- begin */
+
+/* begin(program, env): the blocks and their addresses; None: not as when it was observed. */
+PyObject *replay_begin(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 2 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "begin: expected a program and values");
+        return NULL;
+    }
+    Program *self = (Program *)args[0];
+    Py_ssize_t known = PyTuple_GET_SIZE(self->leaves);
+    PyObject *roots = PyList_New(self->blocks), *addresses = PyList_New(self->blocks);
+    int fits = roots != NULL && addresses != NULL;
+    for (Py_ssize_t i = 0; fits && i < self->blocks; i++) {
+        PyObject *root = Py_None;
+        void *address = NULL;
+        if (i < known) {
+            Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(self->leaves, i));
+            root = index < 0 || index >= PyList_GET_SIZE(args[1]) ? NULL : PyList_GET_ITEM(args[1], index);
+            fits = root != NULL && IS_REAL(root);
+            address = fits ? PyArray_DATA((PyArrayObject *)root) : NULL;
+        }
+        PyList_SET_ITEM(roots, i, Py_NewRef(fits ? root : Py_None));
+        PyObject *number = PyLong_FromVoidPtr(address);
+        if (number == NULL) {
+            fits = 0;
+        }
+        PyList_SET_ITEM(addresses, i, number == NULL ? Py_NewRef(Py_None) : number);
+    }
+    for (Py_ssize_t i = 0; fits && known > 1 && i < PyTuple_GET_SIZE(self->written); i++) {
+        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(self->written, i));
+        PyArrayObject *root = (PyArrayObject *)PyList_GET_ITEM(roots, at);
+        char *start = PyArray_BYTES(root), *end = start + PyArray_NBYTES(root);
+        for (Py_ssize_t other = 0; fits && other < known; other++) {
+            PyArrayObject *each = (PyArrayObject *)PyList_GET_ITEM(roots, other);
+            char *from = PyArray_BYTES(each), *to = from + PyArray_NBYTES(each);
+            fits = other == at || !(start < to && from < end);
+        }
+    }
+    for (Py_ssize_t i = 0; fits && i < PyTuple_GET_SIZE(self->given); i++) {
+        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(self->given, i));
+        fits = is_unseen(PyList_GET_ITEM(roots, at), 3); /* the two lists and the node */
+    }
+    PyObject *result = NULL;
+    if (fits) {
+        result = PyTuple_Pack(2, roots, addresses);
+    }
+    else if (!PyErr_Occurred()) {
+        result = Py_NewRef(Py_None);
+    }
+    Py_XDECREF(roots);
+    Py_XDECREF(addresses);
+    return result;
+}
+
+/* ----------------------------------------------------------------------------------------- play */
+
+/* A run of a program. */
+typedef struct {
+    Program *program;
+    PyObject *roots, *addresses, *env, *nodes, *empty;
+    int64_t *at; /* addresses as numbers */
+} Turn;
+
+static int set_address(Turn *turn, Py_ssize_t root, int64_t address)
+{
+    PyObject *number = PyLong_FromLongLong(address);
+    turn->at[root] = address;
+    return number == NULL ? -1 : PyList_SetItem(turn->addresses, root, number);
+}
+
+static int set_block(Turn *turn, Py_ssize_t root, PyObject *array) /* steals it */
+{
+    if (array == NULL || !IS_REAL(array)) {
+        Py_XDECREF(array);
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "play: expected an array");
+        }
+        return -1;
+    }
+    int64_t address = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)array);
+    PyList_SetItem(turn->roots, root, array);
+    return set_address(turn, root, address);
+}
+
+/* Where a scalar lies and its type, -1: none that is read here. */
+static int find_scalar(const Turn *turn, const Scalar *scalar, const char **from)
+{
+    if (scalar->index < 0) {
+        *from = (const char *)(intptr_t)(turn->at[scalar->place.root] + scalar->place.offset);
+        return scalar->type;
+    }
+    PyObject *value = PyList_GetItem(turn->env, scalar->index);
+    if (value == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (!IS_REAL(value) || PyArray_NDIM((PyArrayObject *)value) != 0) {
+        return -1;
+    }
+    *from = PyArray_BYTES((PyArrayObject *)value);
+    return plain_type((PyArrayObject *)value);
+}
+
+/* One scalar as programs read it: `NumbaProgram.pack`. 0: Python has to. */
+static int pack_scalar(const char *from, int type, char kind, int64_t *to)
+{
+#define AS(code, number, kept, letter)                                                                 \
+    case code: {                                                                                       \
+        number found;                                                                                  \
+        memcpy(&found, from, sizeof found);                                                            \
+        kept value = (kept)found;                                                                      \
+        memcpy(to, &value, sizeof value);                                                              \
+        return kind == letter;                                                                         \
+    }
+    to[0] = to[1] = 0;
+    switch (type) {
+        AS(NPY_BOOL, npy_bool, int64_t, 'b')
+        AS(NPY_BYTE, npy_byte, int64_t, 'i')
+        AS(NPY_SHORT, npy_short, int64_t, 'i')
+        AS(NPY_INT, npy_int, int64_t, 'i')
+        AS(NPY_LONG, npy_long, int64_t, 'i')
+        AS(NPY_LONGLONG, npy_longlong, int64_t, 'i')
+        AS(NPY_UBYTE, npy_ubyte, uint64_t, 'u')
+        AS(NPY_USHORT, npy_ushort, uint64_t, 'u')
+        AS(NPY_UINT, npy_uint, uint64_t, 'u')
+        AS(NPY_ULONG, npy_ulong, uint64_t, 'u')
+        AS(NPY_ULONGLONG, npy_ulonglong, uint64_t, 'u')
+        AS(NPY_FLOAT, npy_float, double, 'f')
+        AS(NPY_DOUBLE, npy_double, double, 'f')
+    case NPY_CDOUBLE:
+        memcpy(to, from, 16);
+        return kind == 'c';
+    case NPY_CFLOAT: {
+        float parts[2];
+        memcpy(parts, from, sizeof parts);
+        double wide[2] = {parts[0], parts[1]};
+        memcpy(to, wide, sizeof wide);
+        return kind == 'c';
+    }
+    default:
+        return 0;
+    }
+#undef AS
+}
+
+/* Partial results of doubles become one as `Combination.run_single` does it. 0: Python has to. */
+static int combine(const Turn *turn, const Combining *one)
+{
+    const double *from = (const double *)(intptr_t)(turn->at[one->from.root] + one->from.offset);
+    const unsigned char *joins = (const unsigned char *)PyBytes_AS_STRING(one->joins);
+    double stack[256], total;
+    Py_ssize_t depth = 0;
+    if (one->count < 1 || one->count > 256) {
+        return 0;
+    }
+    if (one->how == SUM) {
+        for (Py_ssize_t i = 0; i < one->count; i++) {
+            stack[depth++] = from[i];
+            for (int j = joins[i]; j > 0 && depth > 1; j--, depth--) {
+                stack[depth - 2] += stack[depth - 1];
+            }
+        }
+        total = stack[0];
+        for (Py_ssize_t i = 1; i < depth; i++) {
+            total += stack[i];
+        }
+    }
+    else {
+        total = from[0];
+        for (Py_ssize_t i = 0; i < one->count; i++) {
+            if (isnan(from[i])) {
+                return 0;
+            }
+            if (one->how == MOST ? from[i] > total : from[i] < total) {
+                total = from[i];
+            }
+        }
+        if (total == 0.0) { /* of which sign is NumPy's choice */
+            return 0;
+        }
+    }
+    if (!isfinite(total)) {
+        return 0;
+    }
+    memcpy((void *)(intptr_t)(turn->at[one->to.root] + one->to.offset), &total, sizeof total);
+    return 1;
+}
+
+enum { FEW = 40, DONE = -3, NOT_BEGUN = -2, FAILED = -1 };
+
+/* DONE; NOT_BEGUN: Python has to; FAILED: an exception; conditions, or 0 where only the end of it is
+   left to Python. */
+static long start(Turn *turn, Event *event)
+{
+    int64_t few[FEW], packed[FEW * WORDS], *addresses = few, *scalars = packed;
+    Crew crew = {NULL, NULL, NULL, 0};
+    long flags = NOT_BEGUN;
+    if (event->places_count > FEW || event->scalars_count > FEW) {
+        return NOT_BEGUN;
+    }
+    if (event->second != Py_None) {
+        PyObject *found = PyObject_CallNoArgs(event->second);
+        if (found == NULL) {
+            return FAILED;
+        }
+        if (PyTuple_Check(found) && PyTuple_GET_SIZE(found) == 4) {
+            crew.loop = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 0));
+            crew.share = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 1));
+            crew.crew = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 2));
+            crew.helpers = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 3));
+        }
+        Py_DECREF(found);
+        if (PyErr_Occurred()) {
+            return FAILED;
+        }
+        if (crew.loop == NULL) {
+            return NOT_BEGUN;
+        }
+    }
+    for (Py_ssize_t i = 0; i < event->scalars_count; i++) {
+        const char *from = NULL;
+        int type = find_scalar(turn, &event->scalars[i], &from);
+        if (type < 0 || !pack_scalar(from, type, event->kinds[i], scalars + WORDS * i)) {
+            return NOT_BEGUN;
+        }
+    }
+    for (Py_ssize_t i = 0; i < event->places_count; i++) {
+        addresses[i] = turn->at[event->places[i].root] + event->places[i].offset;
+    }
+    flags = launching->launch(event->first, addresses, (char *)scalars, &crew);
+    if (flags < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_RuntimeError, "[launch] the program raised an exception");
+        }
+        return FAILED;
+    }
+    if (flags != 0 || event->ends_in_python) {
+        return flags;
+    }
+    for (Py_ssize_t i = 0; i < event->combining_count; i++) {
+        if (!combine(turn, &event->combining[i])) {
+            return 0;
+        }
+    }
+    return DONE;
+}
+
+static long number(Turn *turn, Event *event)
+{
+    char *args[3] = {NULL, NULL, NULL};
+    npy_longdouble room[2]; /* for any element, aligned */
+    for (Py_ssize_t i = 0; i < event->scalars_count; i++) {
+        const char *from = NULL;
+        if (find_scalar(turn, &event->scalars[i], &from) != event->type) {
+            return NOT_BEGUN;
+        }
+        args[i] = (char *)from;
+    }
+    args[event->scalars_count] = (char *)room;
+    if (!loops_element(event->loops, event->type, args)) {
+        return NOT_BEGUN;
+    }
+    PyArrayObject *made = (PyArrayObject *)PyArray_SimpleNew(0, NULL, event->out);
+    if (made == NULL) {
+        return FAILED;
+    }
+    memcpy(PyArray_DATA(made), room, PyArray_ITEMSIZE(made));
+    PyList_SetItem(turn->env, event->item, Py_NewRef(made));
+    return set_block(turn, event->places[0].root, (PyObject *)made) < 0 ? FAILED : DONE;
+}
+
+static long slide(Turn *turn, Event *event)
+{
+    Py_ssize_t root = event->places[0].root, source = event->places[1].root;
+    Py_ssize_t origin = event->places[0].offset; /* the node's place */
+    if (origin < 0 || origin >= PyList_GET_SIZE(turn->nodes)) {
+        PyErr_SetString(PyExc_IndexError, "play: expected a node");
+        return FAILED;
+    }
+    PyObject *layout = SLOT(PyList_GET_ITEM(turn->nodes, origin), ARG);
+    if (layout == NULL || !Py_IS_TYPE(layout, layout_type)) {
+        return NOT_BEGUN;
+    }
+    int64_t offset = PyLong_AsLongLong(PyTuple_GET_ITEM(layout, OFFSET));
+    if (offset == -1 && PyErr_Occurred()) {
+        return FAILED;
+    }
+    int64_t address = turn->at[source] + event->places[1].offset + offset * event->item;
+    PyList_SetItem(turn->roots, root, Py_NewRef(PyList_GET_ITEM(turn->roots, source)));
+    return set_address(turn, root, address) < 0 ? FAILED : DONE;
+}
+
+static long step(Turn *turn, Event *event)
+{
+    switch (event->kind) {
+    case LAUNCH:
+        return start(turn, event);
+    case BLOCK: {
+        PyObject *args[2] = {event->first, event->second};
+        PyObject *made = PyObject_Vectorcall(turn->empty, args, 2, NULL);
+        return set_block(turn, event->places[0].root, made) < 0 ? FAILED : DONE;
+    }
+    case COPY: {
+        const Place *to = &event->places[0], *from = &event->places[1];
+        int done = launching->copy(turn->at[to->root] + to->offset, turn->at[from->root] + from->offset,
+                                   event->first);
+        return done < 0 ? FAILED : done ? DONE : NOT_BEGUN;
+    }
+    case WINDOW:
+        return slide(turn, event);
+    case NUMBER:
+        return number(turn, event);
+    default:
+        return NOT_BEGUN;
+    }
+}
+
+/* play(program, at, roots, addresses, env, nodes, empty): goes through the events from `at` on. None
+   when all are done; else (at, conditions), -2: not begun. A failure leaves its place in the last
+   address. */
+PyObject *replay_play(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 7 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyLong_Check(args[1])
+        || !PyList_Check(args[2]) || !PyList_Check(args[3]) || !PyList_Check(args[4])
+        || !PyList_Check(args[5])) {
+        PyErr_SetString(PyExc_TypeError, "play: expected a program, blocks, values and nodes");
+        return NULL;
+    }
+    int64_t few[64];
+    Turn turn = {(Program *)args[0], args[2], args[3], args[4], args[5], args[6], few};
+    Program *self = turn.program;
+    Py_ssize_t at = PyLong_AsSsize_t(args[1]);
+    if (PyList_GET_SIZE(turn.roots) != self->blocks || PyList_GET_SIZE(turn.addresses) != self->blocks) {
+        PyErr_SetString(PyExc_ValueError, "play: expected the program's blocks");
+        return NULL;
+    }
+    if (self->blocks > 64 && (turn.at = PyMem_Malloc(self->blocks * sizeof(int64_t))) == NULL) {
+        return PyErr_NoMemory();
+    }
+    long how = DONE;
+    for (Py_ssize_t i = 0; i < self->blocks; i++) {
+        turn.at[i] = PyLong_AsLongLong(PyList_GET_ITEM(turn.addresses, i));
+    }
+    if (at < 0 || PyErr_Occurred()) {
+        how = FAILED;
+    }
+    Py_INCREF(self);
+    for (; how == DONE && at < self->count; at++) {
+        Event *event = &self->events[at];
+        how = step(&turn, event);
+        if (how != DONE) {
+            break;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(event->dead); i++) {
+            Py_ssize_t root = PyLong_AsSsize_t(PyTuple_GET_ITEM(event->dead, i));
+            PyList_SetItem(turn.roots, root, Py_NewRef(Py_None));
+        }
+    }
+    PyObject *result = NULL;
+    if (how == FAILED) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        set_address(&turn, self->blocks - 1, at);
+        PyErr_Restore(type, value, trace);
+    }
+    else if (how == DONE) {
+        result = Py_NewRef(Py_None);
+    }
+    else {
+        result = Py_BuildValue("nl", at, how);
+    }
+    if (turn.at != few) {
+        PyMem_Free(turn.at);
+    }
+    Py_DECREF(self);
+    return result;
+}
+
+/* --------------------------------------------------------------------------------------- commit */
+
+/* commit(program, roots, nodes): what the results' nodes are is now their values. Returns the places
+   among the results that are parts of blocks: Python makes these arrays. */
+PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 3 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyList_Check(args[1])
+        || !PyList_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "commit: expected a program, blocks and nodes");
+        return NULL;
+    }
+    Program *self = (Program *)args[0];
+    PyObject *left = NULL, *empty = PyTuple_New(0);
+    if (empty == NULL) {
+        return NULL;
+    }
+    Py_INCREF(self);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->results); i++) {
+        /* (node's place, block, offset, shape, strides, dtype) */
+        PyObject *each = PyTuple_GET_ITEM(self->results, i);
+        Py_ssize_t origin = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 0));
+        Py_ssize_t root = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 1));
+        Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 2));
+        PyObject *shape = PyTuple_GET_ITEM(each, 3), *strides = PyTuple_GET_ITEM(each, 4);
+        PyObject *block = PyList_GET_ITEM(args[1], root), *node = PyList_GET_ITEM(args[2], origin);
+        int whole = offset == 0 && IS_REAL(block)
+                    && (PyObject *)PyArray_DESCR((PyArrayObject *)block) == PyTuple_GET_ITEM(each, 5)
+                    && PyArray_NDIM((PyArrayObject *)block) == PyTuple_GET_SIZE(shape);
+        for (int axis = 0; whole && axis < PyArray_NDIM((PyArrayObject *)block); axis++) {
+            whole = PyArray_DIM((PyArrayObject *)block, axis)
+                        == PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis))
+                    && PyArray_STRIDE((PyArrayObject *)block, axis)
+                           == PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, axis));
+        }
+        if (whole) {
+            Py_XSETREF(SLOT(node, VALUE), Py_NewRef(block));
+            Py_XSETREF(SLOT(node, SRC), Py_NewRef(empty));
+            continue;
+        }
+        PyObject *number = PyLong_FromSsize_t(i);
+        if (left == NULL) {
+            left = PyList_New(0);
+        }
+        if (left == NULL || number == NULL || PyList_Append(left, number) < 0) {
+            Py_XDECREF(number);
+            Py_CLEAR(left);
+            break;
+        }
+        Py_DECREF(number);
+    }
+    Py_DECREF(self);
+    Py_DECREF(empty);
+    if (PyErr_Occurred()) {
+        Py_XDECREF(left);
+        return NULL;
+    }
+    return left == NULL ? Py_NewRef(Py_None) : left;
+}

@@ -1,0 +1,273 @@
+"""Replays by native/replay.c: the same decisions and bits as the text in Python."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyfuse
+from lazyfuse import config, core, evaluate, programs, recurring, replay_programs, replays
+from lazyfuse.copies import Copy
+from lazyfuse.execute import Run
+
+pytestmark = pytest.mark.skipif(not core.COMPILED, reason="the record path is pure Python")
+
+SIDE = 200
+
+
+def heat(xp: Any, start: Any, turns: int) -> Any:
+    u = xp.array(start)
+    for _ in range(turns):
+        around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        u[1:-1, 1:-1] += 0.2 * (around - 4.0 * u[1:-1, 1:-1])
+    return u
+
+
+def gradients(xp: Any, start: Any, turns: int) -> Any:
+    x, direction = xp.array(start), xp.array(start) * 0.5
+    norm = (x * x).sum()
+    for _ in range(turns):
+        along = xp.zeros_like(direction)
+        along[1:-1] = 2.0 * direction[1:-1] - direction[:-2] - direction[2:]
+        length = norm / (direction * along).sum()
+        x -= 0.01 * length * along
+        previous, norm = norm, (x * x).sum()
+        direction *= norm / previous
+        direction += 0.1 * x
+    return x
+
+
+def extremes(xp: Any, start: Any, turns: int) -> Any:
+    a = xp.array(start)
+    told = []
+    for number in range(turns):
+        most, least = (a * 1.5).max(), xp.abs(a).min()
+        step = 0.5 / float(most + xp.sqrt(most * most) + least + number)
+        a[1:] -= step * a[:-1]
+        told.append(step)
+    return a + sum(told)
+
+
+def kinds(xp: Any, start: Any, turns: int) -> Any:
+    whole = (xp.array(start) * 100).astype(np.int32)
+    wide = xp.array(start).astype(np.complex128)
+    for number in range(turns):
+        whole[:, 1:] += whole[:, :-1] * np.int32(number + 1)
+        wide[1:] -= wide[:-1] + (0.5 - 1j * number)
+        wide[:-1] += whole[:-1]
+    return wide + whole
+
+
+def sliding(xp: Any, start: Any, turns: int) -> Any:
+    d = xp.array(start)
+    for k in range(turns):
+        d = xp.minimum(d, d[:, k, None] + d[None, k, :])
+    return d
+
+
+PROGRAMS = [heat, gradients, extremes, kinds, sliding]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each asked replay was one."""
+    told: list[bool] = []
+    again = replay_programs.run
+
+    def watched(*given: Any) -> Any:
+        raised = again(*given)
+        told.append(raised is not None)
+        return raised
+
+    monkeypatch.setattr(replay_programs, "run", watched)
+    return told
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_bits_are_those_of_python_and_of_numpy(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = counted(monkeypatch)
+    for seed in range(4):  # a run that is observed may come second only
+        start = np.random.default_rng(seed).normal(size=(SIDE, SIDE))
+        wanted = program(np, start, 14)
+        found = program(lazyfuse, start, 14).to_numpy()
+        assert found.dtype == wanted.dtype
+        assert found.tobytes() == wanted.tobytes()
+        with monkeypatch.context() as without:
+            without.setattr(replays, "native", None)
+            again = program(lazyfuse, start, 14).to_numpy()
+        assert again.tobytes() == wanted.tobytes()
+    assert any(told)
+
+
+@pytest.mark.parametrize("program", PROGRAMS[:-1])
+def test_the_keys_tell_apart_what_pythons_keys_do(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs: dict[int, dict[Any, Any]] = {}
+    asked = 0
+    again = replay_programs.run
+
+    def watched(plan: Any, kept: Any, recording: Any, device: Any) -> Any:
+        nonlocal asked
+        native, replays.native = replays.native, None
+        try:
+            key = replays.key_of(Run(plan, recording, device))
+        finally:
+            replays.native = native
+        bound = native.replay_bind(
+            kept.size, kept.operands, kept.places, kept.slides, bool(plan.in_place),
+            recording.nodes, recording.edges, recording.sizes,
+        )  # fmt: skip
+        assert (key is None) == (bound is None)
+        if bound is not None:
+            known = pairs.setdefault(id(plan), {})
+            assert known.setdefault(key, bound[0]) == bound[0]
+            assert len(set(known.values())) == len(known)
+            asked += 1
+        del bound
+        return again(plan, kept, recording, device)
+
+    monkeypatch.setattr(replay_programs, "run", watched)
+    for seed in range(2):
+        start = np.random.default_rng(seed).normal(size=(SIDE, SIDE))
+        kept = [program(lazyfuse, start, 8 + seed)]
+        kept.append(kept[0][1:])
+        assert program(lazyfuse, kept[0].real % 3.0, 9).to_numpy().shape == (SIDE, SIDE)
+    assert asked
+
+
+def test_conditions_in_numbers_and_sums_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(xp: Any, values: Any) -> list[str]:
+        a = xp.array(values)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(6):
+                share = (a * 2.0).sum() / (a * 0.0).sum()
+                a[1:] += 0.0 * a[:-1]
+                b = a * share
+                np.asarray(b)
+        return sorted({str(each.message) for each in told})
+
+    start = np.random.default_rng(0).uniform(1, 2, 60_000)
+    told = counted(monkeypatch)
+    assert run(lazyfuse, start) == run(np, start)
+    start[7] = np.inf
+    assert run(lazyfuse, start) == run(np, start)
+    start[7] = np.nan
+    assert run(lazyfuse, start) == run(np, start)
+    assert told
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_block_that_cannot_be_had_leaves_updates_alone(
+    which: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = np.random.default_rng(0).normal(size=(SIDE, SIDE))
+    ours, theirs = lazyfuse.array(start), start.copy()
+
+    def turn(u: Any) -> Any:
+        u[1:-1, 1:-1] += 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1])
+        return u * 2.0
+
+    for _ in range(6):
+        assert np.array_equal(turn(ours).to_numpy(), turn(theirs))
+    device_empty = evaluate.hardware.cpu().buffers.empty
+    calls = 0
+
+    def failing(shape: Any, dtype: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == which:
+            raise MemoryError("no more")
+        return device_empty(shape, dtype)
+
+    found = turn(ours)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(type(evaluate.hardware.cpu()), "empty", lambda _, *given: failing(*given))
+        with pytest.raises(MemoryError):
+            found.to_numpy()
+        assert calls == which
+    wanted = turn(theirs)
+    assert np.array_equal(found.to_numpy(), wanted)
+    assert np.array_equal(ours.to_numpy(), theirs)
+
+
+def test_results_that_are_parts_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = counted(monkeypatch)
+    start = np.random.default_rng(0).normal(size=(SIDE, SIDE))
+    ours, theirs = lazyfuse.array(start), start.copy()
+    for number in range(8):
+        for u in (ours, theirs):
+            u[number : number + 100] *= 1.5
+            u[:, 5:] -= u[:, :-5] * 0.5
+        kept = ours[3:, ::2] + 1.0
+        assert np.array_equal(kept.to_numpy(), theirs[3:, ::2] + 1.0)
+        assert np.array_equal(ours.to_numpy(), theirs)
+    assert told
+
+
+def test_borders_of_one_block_are_copied_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their extents meet, their elements do not."""
+    asked = []
+    by_python = replay_programs._by_python
+
+    def watched(event: Any, *rest: Any) -> int:
+        asked.append(event)
+        return by_python(event, *rest)
+
+    monkeypatch.setattr(replay_programs, "_by_python", watched)
+    told = counted(monkeypatch)
+    start = np.random.default_rng(0).normal(size=(3, 120, 120))
+    ours, theirs = lazyfuse.array(start), start.copy()
+    for _ in range(10):
+        for state in (ours, theirs):
+            state[:, 0, :], state[:, -1, :] = state[:, 1, :], state[:, -2, :]
+            state[:, :, 0], state[:, 1:, -1] = state[:, :, 1], state[:, :-1, -2]
+            state[:, 1:-1, 1:-1] += 0.25 * (state[:, :-2, 1:-1] + state[:, 2:, 1:-1])
+            state *= 0.9
+        assert np.array_equal(ours.to_numpy(), theirs)
+    assert any(told)
+    assert not [event for event in asked if isinstance(event, Copy)]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_copies_whose_elements_meet_are_numpys(backwards: bool) -> None:
+    start = np.random.default_rng(0).normal(size=(300, 300))
+    ours, theirs = lazyfuse.array(start), start.copy()
+    for turn in range(10):
+        for u in (ours, theirs):
+            if backwards:
+                u[1 + turn :, 3:] = u[: -1 - turn, :-3]
+            else:
+                u[:-1, ::2] = u[1:, 0:300:2]
+            u[::3] += u[::3, ::-1] * 0.5
+        assert np.array_equal(ours.to_numpy(), theirs)
+
+
+def test_small_kernels_that_recur_are_compiled_with_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted = []
+    monkeypatch.setattr(recurring, "TURNS", 4)
+    monkeypatch.setattr(config.options, "compile_after", 0)
+
+    def watched(step: Any, lowered: Any, device: Any) -> bool:
+        wanted.append(step)
+        programs.compiled(step, lowered.source("numba"), device)  # as if the worker had been here
+        step.ready.clear()
+        return True
+
+    monkeypatch.setattr(programs, "grown", watched)
+    start = np.random.default_rng(0).normal(size=(200, 200))
+    ours, theirs = lazyfuse.array(start), start.copy()
+    for turn in range(40):
+        for u in (ours, theirs):
+            u[1:-1, 1:-1] += 0.1 * (u[:-2, 1:-1] - u[2:, 1:-1])
+            u[0] *= -0.5
+            u[:, -1] -= u[:, 1] * float(turn)
+        assert np.array_equal(ours.to_numpy(), theirs)
+    assert 0 < len(wanted) <= 8
