@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import gc
 import os
+import signal
 import threading
 import time
 import weakref
@@ -96,12 +97,13 @@ def test_an_interrupt_waits_for_helpers_too() -> None:
         time.sleep(0.05)
         stopped.append(True)
 
-    gc.disable()  # an interrupt that comes while a callback of the collector runs is lost
+    # shells start what runs in the background with interrupts ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             pool.run(lambda: meeting.wait() < 0, assist, 1)
     finally:
-        gc.enable()
+        signal.signal(signal.SIGINT, before)
     assert stopped == [True]
 
 
