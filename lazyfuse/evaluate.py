@@ -96,13 +96,7 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
                     more = readers(pending, _recorded.nodes, _recorded.frontier)
             if more and concurrency.under_way and concurrency.meets(more):
                 more = []
-            concurrency.busy += 1
-            try:
-                _evaluate([*pending, *more] if more else pending, reason, pending, apart)
-            finally:
-                concurrency.busy -= 1
-                if apart is not None:
-                    apart.end()
+            _evaluate_beside([*pending, *more] if more else pending, reason, pending, apart)
             for node in pending:
                 if node.value is None:
                     _gather(pending, reason)
@@ -116,6 +110,19 @@ def _apart() -> concurrency.Apart | None:
     if not concurrency.notice(bool(concurrency.busy)):
         return None
     return concurrency.Apart() if prepared.is_usual() and hardware.is_home() else None
+
+
+def _evaluate_beside(
+    nodes: Sequence[Node], reason: str, wanted: Sequence[Node], apart: concurrency.Apart | None
+) -> None:
+    """Evaluate while other threads may notice it, and go on beside it if they may."""
+    concurrency.busy += 1
+    try:
+        _evaluate(nodes, reason, wanted, apart)
+    finally:
+        concurrency.busy -= 1
+        if apart is not None:
+            apart.end()
 
 
 def ahead(nodes: list[Node], reason: str) -> None:
@@ -135,13 +142,7 @@ def compute(nodes: Sequence[Node], reason: str) -> None:
     with held():
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
-        concurrency.busy += 1
-        try:
-            _evaluate(nodes, reason, (), apart)
-        finally:
-            concurrency.busy -= 1
-            if apart is not None:
-                apart.end()
+        _evaluate_beside(nodes, reason, (), apart)
 
 
 def _gather(nodes: list[Node], reason: str) -> None:

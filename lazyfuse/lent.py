@@ -54,16 +54,21 @@ def runs_now(op: Op, *operands: Any) -> bool:
     return True
 
 
+def _may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether an operand lies in memory that was lent at some time; most have none."""
+    for x in operands:
+        if type(x) is np.ndarray:
+            return True
+        if type(x) is ndarray and (storage := x._storage) is not None and storage.roots is not None:
+            return True
+    return False
+
+
 def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> bool:
     """Whether an exact elementwise operation, done at once, spares copying an operand of some
     size; all values are there, and the result is of middling size.
     """
-    for x in operands:  # most have no such operand
-        if type(x) is np.ndarray:
-            break
-        if type(x) is ndarray and (storage := x._storage) is not None and storage.roots is not None:
-            break
-    else:
+    if not _may_be_seen(operands):
         return False
     if options.device not in ("", "auto", "cpu") or not options.lent_now:
         return False
@@ -114,12 +119,7 @@ def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, which records an operation; evaluated now, on the memory itself, if it
     would have to copy an array among its arguments.
     """
-    for x in args:  # most have no such argument
-        if type(x) is np.ndarray:
-            break
-        if type(x) is ndarray and (storage := x._storage) is not None and storage.roots is not None:
-            break
-    else:
+    if not _may_be_seen(args):
         return function(*args)
     private = privately(args)
     if private is None:

@@ -58,11 +58,7 @@ class Again(Run):
 def run(plan: Plan, kept: Kept, recording: Recording, device: Device) -> Raised | None:
     """Do again what a run of this plan did at the same geometry; None if `Run` has to."""
     native = replays.native
-    nodes = recording.nodes
-    bound = native.replay_bind(
-        kept.size, kept.operands, kept.places, kept.slides, bool(plan.in_place), nodes,
-        recording.edges, recording.sizes,
-    )  # fmt: skip
+    bound = replays.bind(kept, recording, bool(plan.in_place))
     if bound is None:
         return None
     key, env = bound

@@ -19,6 +19,7 @@ import numpy as np
 from lazyfuse import concurrency, floating, recurring, report
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Node
+from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.copies import Copy, Part
@@ -145,14 +146,20 @@ def suits(plan: Plan) -> bool:
 _KINDS = frozenset({"view", "update", "map", "reduce", "host", "contract"})
 
 
+def bind(kept: Kept, recording: Recording, free: set[int] | bool) -> Any:
+    """By C: the key of a run and the values that it begins with; None if not all are in host
+    memory. `free`: the nodes whose memory may be written over; True: look which.
+    """
+    return native.replay_bind(
+        kept.size, kept.operands, kept.places, kept.slides, free, recording.nodes,
+        recording.edges, recording.sizes,
+    )  # fmt: skip
+
+
 def key_of(run: Run) -> Any:
     """What decides how a run goes; None if not everything is in host memory."""
     if native is not None:
-        kept, recording = run.plan.replays, run.recording
-        bound = native.replay_bind(
-            kept.size, kept.operands, kept.places, kept.slides, run.free, run.nodes,
-            recording.edges, recording.sizes,
-        )  # fmt: skip
+        bound = bind(run.plan.replays, run.recording, run.free)
         return None if bound is None else bound[0]
     values = run.plan.graph.values
     nodes, edges = run.nodes, run.recording.edges

@@ -59,7 +59,7 @@ class Totals:
     launches: Counter[str] = field(default_factory=Counter)  # by device
     selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
     apart: int = 0  # evaluations that others might run beside (concurrency.py)
-    remade: int = 0  # values that somebody held and that were not written (remaking.py)
+    remade: int = 0  # values that somebody held and that were not written (leftovers.py)
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes

@@ -53,6 +53,15 @@ def snapshot() -> dict[str, Any]:
     }
 
 
+@contextmanager
+def recording_all_settled() -> Iterator[None]:
+    """Nothing is too small to be recorded; nothing is pending before and after."""
+    with config.options(eager_below=0):
+        settle_pending()
+        yield
+        settle_pending()
+
+
 def changes(before: dict[str, Any]) -> list[str]:
     """What is no longer as it was."""
     after = snapshot()

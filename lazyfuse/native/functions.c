@@ -577,13 +577,19 @@ static PyObject *made(
     return (PyObject *)x;
 }
 
-PyObject *quick_method(PyObject *module, PyObject *args)
+/* Of a kind that has no arguments but theirs and ours. */
+static PyObject *of_kind(int kind, PyObject *args)
 {
     PyObject *theirs, *ours;
     if (!PyArg_ParseTuple(args, "OO", &theirs, &ours)) {
         return NULL;
     }
-    return made(METHOD, theirs, ours, NULL, MOST, 0);
+    return made(kind, theirs, ours, NULL, MOST, 0);
+}
+
+PyObject *quick_method(PyObject *module, PyObject *args)
+{
+    return of_kind(METHOD, args);
 }
 
 PyObject *quick_first_array(PyObject *module, PyObject *args)
@@ -598,20 +604,12 @@ PyObject *quick_first_array(PyObject *module, PyObject *args)
 
 PyObject *quick_created(PyObject *module, PyObject *args)
 {
-    PyObject *theirs, *ours;
-    if (!PyArg_ParseTuple(args, "OO", &theirs, &ours)) {
-        return NULL;
-    }
-    return made(CREATED, theirs, ours, NULL, MOST, 0);
+    return of_kind(CREATED, args);
 }
 
 PyObject *quick_listed(PyObject *module, PyObject *args)
 {
-    PyObject *theirs, *ours;
-    if (!PyArg_ParseTuple(args, "OO", &theirs, &ours)) {
-        return NULL;
-    }
-    return made(LISTED, theirs, ours, NULL, MOST, 0);
+    return of_kind(LISTED, args);
 }
 
 PyObject *quick_any_arrays(PyObject *module, PyObject *args)

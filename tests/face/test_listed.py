@@ -9,20 +9,18 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, evaluate, indexing, listed
+from lazyfuse import evaluate, indexing, listed
 from lazyfuse.array import node_of
 from lazyfuse.codegen.linearize import walk
-from tests.global_state import settle_pending
+from tests.global_state import recording_all_settled
 
 SHAPES = [(5,), (4, 6), (3, 4, 5), (2, 3, 4, 3), (1, 5), (3, 1, 4)]
 
 
 @pytest.fixture(autouse=True)
 def _recorded() -> Iterator[None]:
-    with config.options(eager_below=0):
-        settle_pending()
+    with recording_all_settled():
         yield
-        settle_pending()
 
 
 def _places(generator: np.random.Generator, length: int) -> list[int]:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, operators, reductions
+from lazyfuse import operators, reductions
 from lazyfuse.array import node_of
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import SPECS
-from tests.global_state import settle_pending
+from tests.global_state import recording_all_settled
 
 DTYPES = ("f8", "f4", "i8", "i4", "u1", "?", "c16")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
@@ -38,10 +38,8 @@ TWO: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.fixture(autouse=True)
 def _recorded() -> Iterator[None]:
-    with config.options(eager_below=0):
-        settle_pending()
+    with recording_all_settled():
         yield
-        settle_pending()
 
 
 def _facts(node: Node) -> Any:
