@@ -29,6 +29,7 @@ __all__ = ["DISK_LIMIT", "DeviceLost", "OpenCL", "faults", "make"]
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 LANGUAGES = ("opencl", "opencl-grid")
+BUILD_OPTIONS = ["-cl-std=CL1.2", "-w"]  # of every device; the tests add one
 _BUILDERS = 4  # programs that are built ahead at the same time
 
 
@@ -157,7 +158,7 @@ class OpenCL:
     def _build_options(self) -> list[str]:
         cl = heavy.module("pyopencl")
         device = self._found.device
-        options = ["-cl-std=CL1.2", "-w", f"-DLF_BYTES={self.width}"]
+        options = [*BUILD_OPTIONS, f"-DLF_BYTES={self.width}"]
         if not self.traits.fp64:
             options.append("-cl-single-precision-constant")
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:

@@ -228,8 +228,8 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
         if not reals:
             return ours(*args, **kwargs)
         if kwargs:
-            for value in kwargs.values():
-                if not is_simple(value):
+            for key, value in kwargs.items():
+                if key == "device" or not is_simple(value):  # ours may lie where NumPy knows none
                     return ours(*args, **kwargs)
         try:
             count = len(given)

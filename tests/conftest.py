@@ -2,16 +2,25 @@
 programs are compiled when they are wanted, not when a worker process gets round to it, and a test
 that leaves global state behind fails (`global_state.py`).
 
+All tests of a run share one folder of compiled programs, pytest's own cache of the checkout: a
+structure is compiled once, and a second run finds it (`--cache-clear` forgets it).
+
+Marks: `smoke` is what a newcomer sees first, in less than a minute; `long` are campaigns and the
+combinations that the others leave out. `-m long --part 3/14` runs one of fourteen parts of them,
+`--part today/14` the part of the day.
+
 An OpenCL runtime that builds nothing on this machine (PoCL 3.0 refuses CPUs that its LLVM does not
 know) counts as none: tests that need one are skipped, as they are without pyopencl.
 """
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +32,11 @@ os.environ.setdefault("LAZYFUSE_COMPILE_AFTER_EXIT", "off")  # tests count what 
 # many tests take arrays of 20,000 elements to see them recorded
 os.environ.setdefault("LAZYFUSE_EAGER_BELOW", "16384")
 
-_BUILDS = "LAZYFUSE_TEST_OPENCL"
+_ROOT = Path(__file__).resolve().parent.parent
+os.environ.setdefault("LAZYFUSE_CACHE_DIR", str(_ROOT / ".pytest_cache" / "d" / "lazyfuse"))
+_BUILDS = "LAZYFUSE_TEST_OPENCL_BUILDS"
 """Set by whoever asked first, so that the processes of xdist need not ask again."""
-_PROBE = Path(__file__).resolve().parent.parent / "devices" / "opencl_probe.py"
+_PROBE = _ROOT / "devices" / "opencl_probe.py"
 
 
 def _builds_opencl() -> bool:
@@ -48,7 +59,7 @@ if not _builds_opencl():
     sys.modules["pyopencl"] = None  # type: ignore[assignment]  # importing it fails from now on
 
 from lazyfuse import config  # noqa: E402  # reads the environment when it is imported
-from tests import global_state  # noqa: E402
+from tests import global_state, opencl_builds  # noqa: E402
 
 
 @pytest.fixture(params=(1, 4))
@@ -76,7 +87,43 @@ def pytest_runtest_call() -> Iterator[None]:
         return (yield)
 
 
-def pytest_report_header() -> str:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--part`."""
+    what = "run one part of the chosen tests: 3/14 is the third of 14, today/14 the day's"
+    parser.addoption("--part", default="1/1", metavar="K/N", help=what)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the part that was asked for; a test's part does not change when others come or go."""
+    number, parts = _part(config)
+    left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts != number]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _part(config: pytest.Config) -> tuple[int, int]:
+    """Which part of how many, from 0 on."""
+    asked = config.getoption("--part")
+    first, _, last = asked.partition("/")
+    try:
+        parts = int(last)
+        number = (_day() if first == "today" else int(first) - 1) % parts
+    except (ValueError, ZeroDivisionError) as error:
+        raise pytest.UsageError(f"--part: expected 3/14 or today/14, got {asked!r}") from error
+    return number, parts
+
+
+def _day() -> int:
+    return datetime.datetime.now(datetime.UTC).date().toordinal()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
     """A line at the top of every run."""
     found = {"yes": "works", "no": "no runtime here builds programs, its tests are skipped"}
-    return f"OpenCL: {found.get(os.environ.get(_BUILDS, ''), 'pyopencl is not installed')}"
+    text = f"OpenCL: {found.get(os.environ.get(_BUILDS, ''), 'pyopencl is not installed')}"
+    if os.environ.get(_BUILDS) == "yes":
+        text += ", kernels are " + ("optimised" if opencl_builds.OPTIMISED else "not optimised")
+    number, parts = _part(config)
+    return text if parts == 1 else f"{text}; part {number + 1} of {parts}"

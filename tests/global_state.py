@@ -23,6 +23,7 @@ from lazyfuse import composite, config, evaluate, hardware, tracing
 _error_state: Any = sys.modules["lazyfuse.errstate"]  # the package's name is NumPy's class
 _OPTIONS = [row.name for row in config.rows()]
 _values = attrgetter(*_OPTIONS)
+_SET_BY_IMPORTS = ("PYOPENCL_HOME",)  # by pyopencl, in whichever test imports it first
 
 
 def snapshot() -> dict[str, Any]:
@@ -41,7 +42,9 @@ def snapshot() -> dict[str, Any]:
         "device of the context": hardware._within.get(),
         "folder": os.getcwd(),
         "environment": {
-            k: v for k, v in os.environ.items() if k.startswith(("LAZYFUSE", "PYOPENCL"))
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("LAZYFUSE", "PYOPENCL")) and name not in _SET_BY_IMPORTS
         },
         "switch interval": sys.getswitchinterval(),
         "recursion limit": sys.getrecursionlimit(),

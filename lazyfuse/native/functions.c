@@ -20,7 +20,8 @@ typedef struct {
     int kind, spreads, is_where, reduction;
 } Quick;
 
-static PyObject *name_axis, *name_keepdims, *name_qualname, *name_order, *name_dtype;
+static PyObject *name_axis, *name_keepdims, *name_qualname, *name_order, *name_dtype,
+    *name_device;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None; -1: exception. */
 static int is_simple(PyObject *value)
@@ -326,13 +327,25 @@ static PyObject *arrays_of(PyObject *const *args, Py_ssize_t count, int real)
     return list;
 }
 
+/* Whether a device is named: ours may lie where NumPy knows none. */
+static int names_device(PyObject *names)
+{
+    for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
+        PyObject *name = PyTuple_GET_ITEM(names, at);
+        if (name == name_device || PyUnicode_Compare(name, name_device) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Of any number of arrays, and of lists of them. */
 static PyObject *of_any(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0;
     PyObject *given[MOST], *result = NULL;
-    int arrays = 0, quick = count <= self->most && count + named <= MOST;
+    int arrays = 0, quick = count <= self->most && count + named <= MOST && !names_device(names);
     for (Py_ssize_t at = 0; quick && at < count + named; at++) {
         PyObject *value = args[at], *real = NULL;
         if (at < count && IS_ARRAY(value)) {
@@ -629,8 +642,9 @@ int functions_ready(PyObject *module)
     name_dtype = PyUnicode_InternFromString("dtype");
     name_order = PyUnicode_InternFromString("order");
     name_keepdims = PyUnicode_InternFromString("keepdims");
+    name_device = PyUnicode_InternFromString("device");
     name_qualname = PyUnicode_InternFromString("__qualname__");
-    if (name_axis == NULL || name_keepdims == NULL || name_qualname == NULL ||
+    if (name_axis == NULL || name_keepdims == NULL || name_qualname == NULL || name_device == NULL ||
         PyType_Ready(&QuickType) < 0) {
         return -1;
     }

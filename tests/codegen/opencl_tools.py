@@ -1,4 +1,8 @@
-"""A small launcher for text of language "opencl": no pool, no cache, host memory used in place."""
+"""A small launcher for text of language "opencl": no pool, no cache, host memory used in place.
+
+It builds with the options of the product's device, so that kernels are optimised there where they
+are optimised here (conftest.py).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lazyfuse.devices import opencl
 from lazyfuse.devices.base import Launch, Source
 
-OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 # Vectors of 8 doubles crash PoCL 3.0 on some machines, so 64 bytes are not tried here.
 WIDTHS = (8, 16, 32)
 
@@ -35,7 +39,8 @@ class OpenCLProgram:
     def __init__(self, source: Source, width: int = 32) -> None:
         cl, context, _ = _context()
         self.source = source
-        options = [*OPTIONS, "-D", f"LF_BYTES={width}"]
+        options = [*opencl.BUILD_OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt"]
+        options.append(f"-DLF_BYTES={width}")
         program = cl.Program(context, source.text).build(options, cache_dir=False)
         self.kernel = cl.Kernel(program, source.name)
 

@@ -26,6 +26,7 @@ from lazyfuse.codegen.opencl_values import (
     preamble,
     store,
 )
+from lazyfuse.devices import opencl
 from tests.codegen.test_ops import (
     COMPARE_ONLY_VALUES,
     GROUPS,
@@ -42,7 +43,9 @@ from tests.codegen.test_ops import (
 cl = pytest.importorskip("pyopencl", reason="needs pyopencl")
 
 WIDEST = 16  # bytes of an element
-OPTIONS = ["-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt"]
+# warnings of the compiler are wanted here
+OPTIONS = [each for each in opencl.BUILD_OPTIONS if each != "-w"]
+OPTIONS.append("-cl-fp32-correctly-rounded-divide-sqrt")
 VECTOR = ["-DLF_BYTES=32"]
 
 

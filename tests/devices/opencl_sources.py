@@ -12,6 +12,7 @@ from lazyfuse.devices import opencl_platforms
 from lazyfuse.devices.base import Array, DeviceError, Later, Source
 from lazyfuse.devices.disk_cache import DiskCache
 from lazyfuse.devices.opencl import OpenCL
+from tests import opencl_builds  # noqa: F401  # child processes build as this suite does
 
 C_TYPES = {
     "f8": "double", "f4": "float", "i1": "char", "i2": "short", "i4": "int", "i8": "long",

@@ -139,7 +139,9 @@ def test_what_a_library_cannot_do_numpy_does_C12(name: str, call: str) -> None:
         found, numpy.sort(expected) if call == "sort" else expected[expected > 0]
     )
     assert ran() == 0
-    assert report.totals.fallbacks
+    # in memory that is shared the host has x and the mask already, and asks no library
+    asked = call == "sort" or hardware.memory_of(hardware.current()) is not None
+    assert bool(report.totals.fallbacks) is asked
 
 
 def test_a_lost_device_is_made_up_for_C12() -> None:
