@@ -93,6 +93,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="1/1", metavar="K/N", help=what)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The long parameters of a test that is `smoke` are `long` alone."""
+    if item.get_closest_marker("long"):
+        item.own_markers = [each for each in item.own_markers if each.name != "smoke"]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the part that was asked for; a test's part does not change when others come or go."""
     number, parts = _part(config)

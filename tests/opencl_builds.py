@@ -2,13 +2,37 @@
 
 PoCL takes 0.6 s to optimise a kernel and 0.1 s to translate it. The suite has kernels translated
 only; LAZYFUSE_TEST_OPENCL=optimised has them built as users' are. Importing this module sees to it.
+
+So are the kernels of pyopencl's scans and sorts. Only they are: what pyopencl builds to look at the
+layout of a struct ends the process where it is not optimised. pyopencl is imported by who uses it.
 """
 
-import os
+from __future__ import annotations
 
-from lazyfuse.devices import opencl
+import functools
+import os
+from types import SimpleNamespace
+from typing import Any
+
+from lazyfuse.devices import opencl, opencl_library
 
 OPTIMISED = os.environ.get("LAZYFUSE_TEST_OPENCL") == "optimised"
 
+_OPTION = "-cl-opt-disable"
+_KERNELS = {"pyopencl.scan": "GenericScanKernel", "pyopencl.algorithm": "RadixSort"}
+_real = opencl_library._module
+
+
+def _module(name: str) -> Any:
+    """As that of `opencl_library`; the kernels of pyopencl's are built with our option."""
+    found = _real(name)
+    kernel = _KERNELS.get(name)
+    if kernel is None:
+        return found
+    made = functools.partial(getattr(found, kernel), options=[_OPTION])
+    return SimpleNamespace(**{kernel: made})
+
+
 if not OPTIMISED:
-    opencl.BUILD_OPTIONS.append("-cl-opt-disable")
+    opencl.BUILD_OPTIONS.append(_OPTION)
+    opencl_library._module = _module

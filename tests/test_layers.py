@@ -7,7 +7,7 @@ import functools
 import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,22 @@ FILES = {
     for folder, package in FLOORS.items()
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
-every_module = pytest.mark.parametrize("module", sorted(FILES))
+
+
+def every_module(check: Callable[[str], None]) -> Callable[[], None]:
+    """A test that asks each module; all that fail are told."""
+
+    def test() -> None:
+        wrong = []
+        for module in sorted(FILES):
+            try:
+                check(module)
+            except AssertionError as error:
+                wrong.append(f"{module}: {error}")
+        assert not wrong, "\n".join(wrong)
+
+    test.__name__ = check.__name__
+    return test
 
 
 def walk(node: ast.AST, late: bool = False) -> Iterator[tuple[ast.AST, bool]]:

@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -178,8 +179,12 @@ for xp in (lazyfuse, lazyfuse.array_api):
 def test_arrays_are_made_on_a_device_with_memory_of_its_own() -> None:
     """PoCL stands for such a device where it is installed."""
     pytest.importorskip("pyopencl", reason="no OpenCL device without it")
-    code = f"import os; os.environ['LAZYFUSE_OPENCL_SHARE'] = '0'\n{MOVING}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    code = "import os; os.environ['LAZYFUSE_OPENCL_SHARE'] = '0'\n"
+    code += f"import tests.opencl_builds\n{MOVING}"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
     assert not done.returncode, done.stderr
     assert all(line.startswith("cpu") for line in done.stdout.splitlines())
 

@@ -84,6 +84,7 @@ def test_calls(group: str, data: st.DataObject) -> None:
             check_same(result(namespace, call, x, y), want, what, atol=1e-4)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("call", calls.CREATION)
 def test_creation(call: str) -> None:
     want = as_numpy(eval(call, {"xp": strict}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
@@ -13,6 +13,8 @@ from lazyfuse.codegen.kernel import Kernel, verify
 from lazyfuse.codegen.opencl_grid import lower_grid
 from lazyfuse.codegen.opencl_grid_lowered import GridLowered
 from lazyfuse.codegen.opencl_grid_sizes import SIZES
+from lazyfuse.devices.base import Source
+from tests.codegen import opencl_tools
 from tests.codegen.kernel_tools import (
     Array,
     Shape,
@@ -56,6 +58,21 @@ def lowered(
     return low
 
 
+def sources(low: GridLowered) -> list[Source]:
+    """The texts of both passes."""
+    second = low.second()
+    return [low.source(LANGUAGE), *([] if second is None else [second[0]])]
+
+
+def prepare(cases: Iterable[tuple[Kernel, Sequence[Array]]]) -> None:
+    """Build at once what `run` will ask for over the shapes of the first inputs."""
+    found: list[Source] = []
+    for kernel, inputs in cases:
+        shape = inputs[0].shape
+        found += sources(lowered(kernel, shape, inputs, empty_outputs(kernel, shape)))
+    opencl_tools.prepare(found)
+
+
 def run(
     kernel: Kernel,
     shape: Shape,
@@ -88,6 +105,7 @@ def run_with_flags(
     for each in (*temporaries, *(results if outputs is None else ())):
         np.frombuffer(each.data, np.uint8)[...] = 1  # what is not written must show
     arrays = (*inputs, *results, *temporaries)
+    opencl_tools.prepare(sources(low))
     program = compiled(low.source(LANGUAGE))
     flags = program.launch(low.launch(LANGUAGE, arrays, scalars), groups)
     second = low.second()

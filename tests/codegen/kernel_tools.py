@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, verify
 from lazyfuse.codegen.lower import Lowered, lower
 from lazyfuse.devices.base import Program, Source
 from lazyfuse.devices.cpu import CPU
+from tests.campaign import TIMEOUT, drawn, rounds
 from tests.codegen import opencl_tools
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -63,6 +65,18 @@ def lowered(
         output_strides(kernel, output, k >= len(kernel.stores)) for k, output in enumerate(outputs)
     ]
     return lower(kernel, shape, [domain_strides(a, shape) for a in inputs], strides, order)
+
+
+def prepare(
+    cases: Iterable[tuple[Kernel, Shape, Sequence[Array]]],
+    language: str = "opencl",
+    width: int = 32,
+    order: Shape | None = None,
+) -> None:
+    """Build at once what `run` will ask for, where that takes less time: in language "opencl"."""
+    if language == "opencl":
+        lows = [lowered(k, shape, ins, empty_outputs(k, shape), order) for k, shape, ins in cases]
+        opencl_tools.prepare([low.source(language) for low in lows], width)
 
 
 def run(
@@ -129,19 +143,19 @@ def expected(
     return results
 
 
-def assert_same(got: Array, want: Array) -> None:
+def assert_same(got: Array, want: Array, note: str = "") -> None:
     """Equal bits, except that NaNs are equal to each other and so are zeros."""
-    assert got.dtype == want.dtype
-    assert got.shape == want.shape
-    np.testing.assert_array_equal(got, want)
+    assert got.dtype == want.dtype, note
+    assert got.shape == want.shape, note
+    np.testing.assert_array_equal(got, want, note)
 
 
-def assert_same_bits(got: Array, want: Array) -> None:
-    assert got.dtype == want.dtype
-    assert got.shape == want.shape
+def assert_same_bits(got: Array, want: Array, note: str = "") -> None:
+    assert got.dtype == want.dtype, note
+    assert got.shape == want.shape, note
     if got.tobytes() != np.ascontiguousarray(want).tobytes():
-        np.testing.assert_array_equal(got, want)
-        raise AssertionError("zeros or NaNs of different sign")
+        np.testing.assert_array_equal(got, want, note)
+        raise AssertionError(f"zeros or NaNs of different sign {note}")
 
 
 def apply(op: str, args: tuple[int, ...], dtype: str, out: str | None = None) -> Instruction:
@@ -226,6 +240,14 @@ def random_body(
         body.append(each)
         known.append(each.out)
     return tuple(body)
+
+
+def some_rounds(few: int, usual: int, start: int = 0) -> pytest.MarkDecorator:
+    """The programs of `rounds(usual, start)`, of which all but the first `few` are `long`."""
+    (long,) = rounds(usual, start).args[1][1].values
+    now = drawn(few, start)
+    later = pytest.param(range(now.stop, long.stop), id="long", marks=[pytest.mark.long, TIMEOUT])
+    return pytest.mark.parametrize("seeds", [pytest.param(now, id="short"), later])
 
 
 def store(value: int, dtype: str) -> Store:

@@ -63,12 +63,16 @@ def check(kernel: Kernel, *inputs: np.ndarray[Any, Any]) -> None:
         assert got[numbers].tobytes() == want[numbers].tobytes()
 
 
+# What is stored does not change how rows are read: each is met with one of the kernels.
+@pytest.mark.parametrize(
+    "swapped", [False, pytest.param(True, marks=pytest.mark.long)], ids=["usual", "swapped"]
+)
 @pytest.mark.parametrize("length", LENGTHS)
-def test_rows_of_any_length_B4(length: int) -> None:
-    for kernel in (KERNEL, STORING):
-        for turn in range(2):
-            check(kernel, values((5, length), turn), values((5, length), 9 + turn))
-            check(kernel, values((5, length), turn), values((5, 1), 9 + turn))
+def test_rows_of_any_length_B4(length: int, swapped: bool) -> None:
+    first, second = (STORING, KERNEL) if swapped else (KERNEL, STORING)
+    for turn in range(2):
+        check(first, values((5, length), turn), values((5, length), 9 + turn))
+        check(second, values((5, length), turn), values((5, 1), 9 + turn))
 
 
 @pytest.mark.parametrize("length", [130, 40_000, 150_001])
@@ -76,15 +80,26 @@ def test_everything_at_once_B4(length: int) -> None:
     check(ALL, values((3, length), 0), values((3, length), 1))
 
 
-def test_strided_rows_and_windows_B4() -> None:
+# Each layout with one of the kernels, for the same reason.
+@pytest.mark.parametrize(
+    ("layout", "kernel"),
+    [
+        ("gaps", STORING),
+        ("windows", KERNEL),
+        pytest.param("gaps", KERNEL, marks=pytest.mark.long),
+        pytest.param("backwards", KERNEL, marks=pytest.mark.long),
+        ("backwards", STORING),
+        pytest.param("windows", STORING, marks=pytest.mark.long),
+    ],
+)
+def test_strided_rows_and_windows_B4(layout: str, kernel: Kernel) -> None:
     wide = values((6, 1200), 2)
-    for first, second in (
-        (wide[:, ::2], wide[:, 1::2]),
-        (wide[::-1, 5:505], wide[:, 500:0:-1]),
-        (wide[:, 3:403], wide[:, 4:404]),
-    ):
-        check(KERNEL, first, second)
-        check(STORING, first, second)
+    first, second = {
+        "gaps": (wide[:, ::2], wide[:, 1::2]),
+        "backwards": (wide[::-1, 5:505], wide[:, 500:0:-1]),
+        "windows": (wide[:, 3:403], wide[:, 4:404]),
+    }[layout]
+    check(kernel, first, second)
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, -0.0, 5e-324, 1e308])

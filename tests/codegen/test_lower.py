@@ -56,6 +56,7 @@ def test_contiguous_axes_become_one_loop() -> None:
     assert fortran.form == low.form
 
 
+@pytest.mark.smoke
 def test_the_text_depends_on_classes_alone() -> None:
     sources = {
         of((20 + n, 100), (700, 2 + n), (0, 1), (900, 1)).source("numba").text for n in range(4)

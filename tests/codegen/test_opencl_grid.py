@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,33 @@ import pytest
 
 from lazyfuse.codegen import opencl_grid_lowered
 from lazyfuse.codegen.kernel import Instruction, Kernel, Store
-from tests.codegen.grid_tools import LANGUAGE, SMALL, lowered, run, run_with_flags, sizes
+from tests.campaign import TIMEOUT
+from tests.codegen import opencl_tools
+from tests.codegen.grid_tools import (
+    LANGUAGE,
+    SMALL,
+    lowered,
+    prepare,
+    run,
+    run_with_flags,
+    sizes,
+    sources,
+)
 from tests.codegen.kernel_tools import (
+    Array,
+    Shape,
     apply,
     assert_same,
     assert_same_bits,
+    empty_outputs,
     expected,
     some_layout,
+    some_rounds,
     some_values,
 )
 from tests.codegen.test_lower import random_case, random_kernel
 
-# Random cases come in shares of this; each costs a build.
-COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
+pytestmark = TIMEOUT
 
 
 def joined(dtype: str, rank: int = 1) -> Kernel:
@@ -31,36 +45,60 @@ def joined(dtype: str, rank: int = 1) -> Kernel:
     return Kernel(rank, (dtype, dtype), (), (body,), (Store(2, dtype),))
 
 
-def check_case(seed: int) -> None:
-    kernel, shape, inputs, order, outputs = random_case(seed)
-    chooser = random.Random(seed)
-    with np.errstate(all="ignore"):
-        want = expected(kernel, shape, inputs, (), order)
-        groups, on_host = chooser.choice((1, 2, 7)), chooser.random() < 0.3
-        got = run(kernel, shape, inputs, (), order, outputs, groups, on_host)
-    for result, wanted in zip(got, want, strict=True):
-        assert_same(result, wanted)
+def check_cases(seeds: Sequence[int]) -> None:
+    for few in opencl_tools.batches(seeds):
+        cases = [(seed, *random_case(seed)) for seed in few]
+        lows = [lowered(*case[1:4], case[5], case[4]) for case in cases]
+        opencl_tools.prepare([text for low in lows for text in sources(low)])
+        for seed, kernel, shape, inputs, order, outputs in cases:
+            chooser = random.Random(seed)
+            with np.errstate(all="ignore"):
+                want = expected(kernel, shape, inputs, (), order)
+                groups, on_host = chooser.choice((1, 2, 7)), chooser.random() < 0.3
+                got = run(kernel, shape, inputs, (), order, outputs, groups, on_host)
+            for result, wanted in zip(got, want, strict=True):
+                assert_same(result, wanted, f"seed {seed}")
 
 
-@pytest.mark.parametrize("seed", range(COUNT // 20))
-def test_random_kernels(seed: int) -> None:
-    check_case(seed)
+@some_rounds(8, 15)
+def test_random_kernels(seeds: Sequence[int]) -> None:
+    check_cases(seeds)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1000 + COUNT // 20))
-def test_random_kernels_in_small_groups_and_many_stretches(seed: int) -> None:
+@some_rounds(8, 15, 1000)
+def test_random_kernels_in_small_groups_and_many_stretches(seeds: Sequence[int]) -> None:
     with sizes(group=64, **SMALL):
-        check_case(seed)
+        check_cases(seeds)
 
 
-@pytest.mark.parametrize("seed", range(2000, 2000 + COUNT // 60))
-def test_random_kernels_with_indices_of_64_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@some_rounds(3, 5, 2000)
+def test_random_kernels_with_indices_of_64_bits(
+    seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opencl_grid_lowered, "NARROW", 1)
-    check_case(seed)
+    check_cases(seeds)
 
 
-@pytest.mark.parametrize("seed", range(COUNT // 60))
-def test_random_kernels_of_four_axes(seed: int) -> None:
+@some_rounds(3, 5)
+def test_random_kernels_of_four_axes(seeds: Sequence[int]) -> None:
+    for few in opencl_tools.batches(seeds):
+        cases = [(seed, *four_axes(seed)) for seed in few]
+        opencl_tools.prepare(
+            [
+                text
+                for _, kernel, shape, inputs in cases
+                for text in sources(lowered(kernel, shape, inputs, empty_outputs(kernel, shape)))
+            ]
+        )
+        for seed, kernel, shape, inputs in cases:
+            with np.errstate(all="ignore"):
+                want = expected(kernel, shape, inputs)
+                got = run(kernel, shape, inputs, groups=3)
+            for result, wanted in zip(got, want, strict=True):
+                assert_same(result, wanted, f"seed {seed}")
+
+
+def four_axes(seed: int) -> tuple[Kernel, Shape, list[Array]]:
     chooser, rng = random.Random(seed), np.random.default_rng(seed)
     shape = tuple(chooser.choice((1, 2, 5, 16, 33)) for _ in range(4))
     kernel = random_kernel(chooser, 4)
@@ -68,22 +106,22 @@ def test_random_kernels_of_four_axes(seed: int) -> None:
     for dtype in kernel.inputs:
         own = tuple(1 if chooser.random() < 0.3 else n for n in shape)
         inputs.append(some_layout(chooser, some_values(rng, own, dtype)))
-    with np.errstate(all="ignore"):
-        want = expected(kernel, shape, inputs)
-        got = run(kernel, shape, inputs, groups=3)
-    for result, wanted in zip(got, want, strict=True):
-        assert_same(result, wanted)
+    return kernel, shape, inputs
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "b1", "c8"])
-def test_dense_maps_from_any_first_element(dtype: str) -> None:
-    rng, kernel = np.random.default_rng(0), joined(dtype)
-    memory = some_values(rng, (2200,), dtype), some_values(rng, (2200,), dtype)
-    for size in (1, 2, 31, 32, 33, 255, 256, 257, 1023, 2049):
-        for start, other in ((0, 0), (1, 1), (0, 1), (16, 3)):
-            inputs = [memory[0][start : start + size], memory[1][other : other + size]]
-            (got,) = run(kernel, (size,), inputs, groups=3)
-            assert_same_bits(got, *expected(kernel, (size,), inputs))
+def test_dense_maps_from_any_first_element() -> None:
+    cases = []
+    for dtype in ("f8", "f4", "u1", "b1", "c8"):
+        rng = np.random.default_rng(0)
+        memory = some_values(rng, (2200,), dtype), some_values(rng, (2200,), dtype)
+        for size in (1, 2, 31, 32, 33, 255, 256, 257, 1023, 2049):
+            for start, other in ((0, 0), (1, 1), (0, 1), (16, 3)):
+                inputs = [memory[0][start : start + size], memory[1][other : other + size]]
+                cases.append((joined(dtype), inputs))
+    prepare(cases)
+    for kernel, inputs in cases:
+        (got,) = run(kernel, inputs[0].shape, inputs, groups=3)
+        assert_same_bits(got, *expected(kernel, inputs[0].shape, inputs), str(kernel))
 
 
 @pytest.mark.parametrize(("dtype", "vector"), [("f8", 2), ("f4", 4), ("u1", 8), ("c16", 1)])
@@ -155,11 +193,14 @@ def test_conditions_are_those_of_the_values() -> None:
 def test_scalars_of_every_kind() -> None:
     dtypes = ("f8", "i4", "b1", "c16", "u2")
     rng = np.random.default_rng(3)
-    values: tuple[Any, ...] = (1.5, -3, True, 1 - 2j, 7)
-    for dtype, scalar in zip(dtypes, values, strict=True):
+    scalars: tuple[Any, ...] = (1.5, -3, True, 1 - 2j, 7)
+    cases = []
+    for dtype in dtypes:
         equal = apply("equal", (0, 1), dtype, "b1")
         kernel = Kernel(1, (dtype,), (dtype,), (equal,), (Store(2, "b1"),))
-        array = some_values(rng, (500,), dtype)
+        cases.append((kernel, [some_values(rng, (500,), dtype)]))
+    prepare(cases)
+    for (kernel, [array]), dtype, scalar in zip(cases, dtypes, scalars, strict=True):
         array[3] = scalar
         (got,) = run(kernel, (500,), [array], (scalar,))
         assert_same_bits(got, array == np.asarray(scalar, dtype))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lazyfuse.codegen.kernel import Kernel, Reduce, Store
-from tests.codegen.grid_tools import SMALL, lowered, run, run_with_flags, sizes
+from tests.codegen.grid_tools import SMALL, lowered, prepare, run, run_with_flags, sizes
 from tests.codegen.kernel_tools import (
     Array,
     apply,
@@ -22,6 +23,7 @@ from tests.codegen.kernel_tools import (
 
 SOME_SIZES = [*range(1, 20), 63, 64, 65, 127, 128, 129, 135, 143, 4999]
 INTEGERS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+LONG = pytest.mark.long
 
 
 def axes_kernel(op: str, dtype: str, reduced: tuple[bool, ...]) -> Kernel:
@@ -41,88 +43,137 @@ def check(kernel: Kernel, value: Array, **how: Any) -> None:
         assert_same_bits(result, wanted)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "c8"])
+# The tree is the same for floats and complex numbers, and so is its cutting into stretches: floats
+# have every size here, complex numbers the stretches of the next test.
+@pytest.mark.parametrize("dtype", ["f8", pytest.param("c8", marks=LONG)])
 def test_sums_have_numpys_bits_for_every_size(dtype: str) -> None:
     values = some_values(np.random.default_rng(0), (5000,), dtype)
+    prepare([(reduction("add", dtype), [values[:size]]) for size in SOME_SIZES])
     for size in SOME_SIZES:
         check(reduction("add", dtype), values[:size])
 
 
-@pytest.mark.parametrize("dtype", ["f8", "c8"])
-@pytest.mark.parametrize("groups", [1, 7])
-def test_sums_of_many_stretches_have_numpys_bits(dtype: str, groups: int) -> None:
+@pytest.mark.parametrize("dtype", [pytest.param("f8", marks=LONG), "c8"])
+def test_sums_of_many_stretches_have_numpys_bits(dtype: str) -> None:
     values = some_values(np.random.default_rng(1), (70_000,), dtype)
+    several = (1000, 4096, 4999, 65_536, 70_000)
     with sizes(group=64, **SMALL):
-        for size in (1000, 4096, 4999, 65_536, 70_000):
-            check(reduction("add", dtype), values[:size], groups=groups)
-            check(reduction("add", dtype), values[:size], groups=groups, on_host=True)
+        prepare([(reduction("add", dtype), [values[:size]]) for size in several])
+        for size in several:
+            for groups in (1, 7):
+                check(reduction("add", dtype), values[:size], groups=groups)
+                check(reduction("add", dtype), values[:size], groups=groups, on_host=True)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
-@pytest.mark.parametrize("size", [1 << 20, 1_000_003])
-def test_large_sums_of_computed_values_have_numpys_bits(dtype: str, size: int) -> None:
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=LONG), "c16"])
+def test_large_sums_of_computed_values_have_numpys_bits(dtype: str) -> None:
     doubled = apply("add", (0, 0), dtype)
     kernel = Kernel(1, (dtype,), (), (doubled,), (), (Reduce("add", 1, dtype, dtype),), (True,))
-    values = some_values(np.random.default_rng(2), (size,), dtype)
-    (got,) = run(kernel, (size,), [values], groups=5)
-    assert_same_bits(got, np.asarray(np.add.reduce(values + values)))
+    both = [some_values(np.random.default_rng(2), (n,), dtype) for n in (1 << 20, 1_000_003)]
+    prepare([(kernel, [values]) for values in both])
+    for values in both:
+        (got,) = run(kernel, values.shape, [values], groups=5)
+        assert_same_bits(got, np.asarray(np.add.reduce(values + values)))
 
 
 def test_a_converting_sum_follows_numpys_buffers() -> None:
     kernel = Kernel(1, ("i4",), (), (), (), (Reduce("add", 0, "f8", "f8"),), (True,))
     values = np.random.default_rng(3).integers(-(10**9), 10**9, 100_003).astype("i4")
-    for size in (8192, 8193, 20_000, 100_003):
+    several = (8192, 8193, 20_000, 100_003)
+    prepare([(kernel, [values[:size]]) for size in several])
+    for size in several:
         (got,) = run(kernel, (size,), [values[:size]])
         assert_same_bits(got, np.asarray(np.add.reduce(values[:size], dtype="f8")))
 
 
-@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
-@pytest.mark.parametrize("op", ["add", "multiply", "maximum"])
-def test_axes_of_floats(op: str, axes: tuple[int, ...]) -> None:
-    reduced = tuple(axis in axes for axis in range(3))
-    kernel = axes_kernel(op, "f8", reduced)
-    rng = np.random.default_rng(4)
-    value = rng.uniform(0.9, 1.1, (7, 20, 300))
-    check(kernel, value)
-    check(kernel, value.transpose(1, 2, 0).copy().transpose(2, 0, 1))
+# Axes and layout choose the loops, the op what is done in them.
+@pytest.mark.parametrize(
+    ("op", "is_turned"),
+    [
+        ("add", False),
+        pytest.param("add", True, marks=LONG),
+        pytest.param("multiply", False, marks=LONG),
+        ("multiply", True),
+        ("maximum", False),
+        pytest.param("maximum", True, marks=LONG),
+    ],
+)
+def test_axes_of_floats(op: str, is_turned: bool) -> None:
+    value = np.random.default_rng(4).uniform(0.9, 1.1, (7, 20, 300))
+    turned = value.transpose(1, 2, 0).copy().transpose(2, 0, 1)
+    axes = [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]
+    kernels = [axes_kernel(op, "f8", tuple(axis in each for axis in range(3))) for each in axes]
+    memory = turned if is_turned else value
+    prepare([(kernel, [memory]) for kernel in kernels])
+    for kernel in kernels:
+        check(kernel, memory)
 
 
-@pytest.mark.parametrize("op", ["minimum", "fmax", "logical_and", "argmin", "argmax", *INTEGERS])
-def test_free_reductions_in_many_stretches(op: str) -> None:
-    rng = np.random.default_rng(5)
-    dtype = "i4" if op in INTEGERS else "f8"
-    value = some_values(rng, (3, 5000), dtype)
-    if dtype == "f8":
-        value[1, 4321] = np.nan
-    for reduced in ((False, True), (True, True), (True, False)):
+FREE = ("minimum", "fmax", "logical_and", "argmin", "argmax", *INTEGERS)
+
+
+# The op is a text of its own wherever axes put it; positions and the others are combined apart.
+USUAL = {(op, (False, True)) for op in FREE}
+USUAL |= {(op, (True, each)) for op in ("fmax", "argmin") for each in (False, True)}
+
+
+@pytest.mark.parametrize("usual", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_free_reductions_in_many_stretches(usual: bool) -> None:
+    cases = []
+    for op, reduced in itertools.product(FREE, ((False, True), (True, True), (True, False))):
+        if ((op, reduced) in USUAL) != usual:
+            continue
+        dtype = "i4" if op in INTEGERS else "f8"
         kernel = axes_kernel(op, dtype, reduced)
+        value = some_values(np.random.default_rng(5), (3, 5000), dtype)
+        if dtype == "f8":
+            value[1, 4321] = np.nan
         if op == "logical_and":
             kernel = Kernel(2, (dtype,), (), (), (), (Reduce(op, 0, "b1", "b1"),), reduced)
             value = np.abs(value) + 1
             value[1, 4000] = 0
-        for on_host in (False, True):
-            with sizes(group=64, **SMALL):
-                assert second_passes(kernel, value) or not reduced[1]
+        cases.append((kernel, value))
+    with sizes(group=64, **SMALL):
+        prepare([(kernel, [value]) for kernel, value in cases])
+        for kernel, value in cases:
+            for on_host in (False, True):
+                assert second_passes(kernel, value) or not kernel.reduced[1]
                 check(kernel, value, groups=5, on_host=on_host)
 
 
 def test_ties_and_nans_of_positions_go_to_the_first() -> None:
-    for value in (np.zeros(100_000), np.full(50_000, np.nan), np.arange(70_000) % 1000 * -1.0):
-        check(reduction("argmax", "f8"), value)
-        check(reduction("argmin", "f8"), value[::-1])
+    several = (np.zeros(100_000), np.full(50_000, np.nan), np.arange(70_000) % 1000 * -1.0)
+    cases = [(reduction("argmax", "f8"), value) for value in several]
+    cases += [(reduction("argmin", "f8"), value[::-1]) for value in several]
+    prepare([(kernel, [value]) for kernel, value in cases])
+    for kernel, value in cases:
+        check(kernel, value)
 
 
-@pytest.mark.parametrize("shape", [(100_000, 3), (3, 100_000), (2000, 40), (5, 70_000)])
-def test_sums_of_rows_and_columns(shape: tuple[int, int]) -> None:
-    value = some_values(np.random.default_rng(6), shape, "f4")
-    check(axes_kernel("add", "f4", (False, True)), value, groups=7)
-    check(axes_kernel("add", "f4", (True, False)), value, groups=7)
+# Long and short rows, many and few of them; the others are such again.
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((100_000, 3), (3, 100_000)),
+        pytest.param(((2000, 40), (5, 70_000)), marks=LONG),
+    ],
+    ids=["usual", "others"],
+)
+def test_sums_of_rows_and_columns(shapes: tuple[tuple[int, int], ...]) -> None:
+    several = [some_values(np.random.default_rng(6), shape, "f4") for shape in shapes]
+    kernels = [axes_kernel("add", "f4", each) for each in ((False, True), (True, False))]
+    prepare([(kernel, [value]) for kernel in kernels for value in several])
+    for value in several:
+        for kernel in kernels:
+            check(kernel, value, groups=7)
 
 
 def test_rows_apart_in_memory_are_added_in_order() -> None:
     value = some_values(np.random.default_rng(7), (40, 3, 9001), "f8")[:, :, :9000]
-    for reduced in ((True, False, True), (True, True, True)):
-        check(axes_kernel("add", "f8", reduced), value, groups=3)
+    kernels = [axes_kernel("add", "f8", (True, each, True)) for each in (False, True)]
+    prepare([(kernel, [value]) for kernel in kernels])
+    for kernel in kernels:
+        check(kernel, value, groups=3)
 
 
 def test_several_reductions_and_stores_share_a_pass() -> None:
@@ -171,12 +222,20 @@ def test_a_sum_tells_what_its_additions_raise(places: tuple[int, int]) -> None:
         assert run_with_flags(reduction("add", "f8"), value.shape, [value])[1] == raised
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i8", "b1", "f4"])
-def test_products_and_sums_of_other_kinds(dtype: str) -> None:
-    kept = "f4" if dtype == "f4" else "u8" if dtype == "u1" else "i8"
-    value = some_values(np.random.default_rng(10), (50_000,), dtype)
-    for op in ("add", "multiply"):
-        check(reduction(op, dtype, accumulator=kept), value)
+# Each dtype, and each op on integers and otherwise.
+KEPT = {("u1", "add"), ("i8", "multiply"), ("b1", "add"), ("f4", "multiply")}
+
+
+@pytest.mark.parametrize("usual", [True, pytest.param(False, marks=LONG)])
+def test_products_and_sums_of_other_kinds(usual: bool) -> None:
+    cases = []
+    for dtype, kept in (("u1", "u8"), ("i8", "i8"), ("b1", "i8"), ("f4", "f4")):
+        value = some_values(np.random.default_rng(10), (50_000,), dtype)
+        ops = [op for op in ("add", "multiply") if ((dtype, op) in KEPT) == usual]
+        cases += [(reduction(op, dtype, accumulator=kept), value) for op in ops]
+    prepare([(kernel, [value]) for kernel, value in cases])
+    for kernel, value in cases:
+        check(kernel, value)
 
 
 def test_repeated_operands_are_reduced_too() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from lazyfuse.codegen import chunks, lower
 from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, is_exact
 from lazyfuse.codegen.lower import Lowered
+from tests.campaign import TIMEOUT
+from tests.codegen import opencl_tools
 from tests.codegen.kernel_tools import (
     Array,
     apply,
@@ -20,15 +23,17 @@ from tests.codegen.kernel_tools import (
     empty_outputs,
     expected,
     lowered,
+    prepare,
     reduction,
     run,
     some_layout,
+    some_rounds,
     some_values,
 )
-from tests.codegen.opencl_tools import WIDTHS, compiled
+from tests.codegen.opencl_tools import WIDTHS, batches, compiled
 from tests.codegen.test_lower import random_case
 
-COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "30"))
+pytestmark = TIMEOUT
 EVERY_WIDTH = pytest.mark.parametrize("width", WIDTHS)
 # Around the number of lanes, of four vectors, of a block and of a leaf of the pairwise tree.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 67, 127, 129, 1000, 1023, 1024, 1025, 3001)
@@ -60,29 +65,36 @@ def evaluate(kernel: Kernel, inputs: list[Array], width: int = 32) -> list[Array
     return outputs
 
 
-def check_case(seed: int, width: int) -> None:
-    kernel, shape, inputs, order, outputs = random_case(seed)
-    with np.errstate(all="ignore"):
-        want = expected(kernel, shape, inputs, (), order)
-    launch(lowered(kernel, shape, inputs, outputs, order), inputs, outputs, width)
-    for result, wanted in zip(outputs, want, strict=True):
-        assert_same(result, wanted)
+def check_cases(seeds: Sequence[int]) -> None:
+    for few in batches(seeds):
+        cases = [(each, random.Random(each).choice(WIDTHS), *random_case(each)) for each in few]
+        lows = [lowered(*case[2:5], case[6], case[5]) for case in cases]
+        for width in WIDTHS:
+            mine = [low for low, case in zip(lows, cases, strict=True) if case[1] == width]
+            opencl_tools.prepare([low.source("opencl") for low in mine], width)
+        for low, case in zip(lows, cases, strict=True):
+            seed, width, kernel, shape, inputs, order, outputs = case
+            with np.errstate(all="ignore"):
+                want = expected(kernel, shape, inputs, (), order)
+            launch(low, inputs, outputs, width)
+            for result, wanted in zip(outputs, want, strict=True):
+                assert_same(result, wanted, f"seed {seed}")
 
 
-@pytest.mark.parametrize("seed", range(5000, 5000 + COUNT))
-def test_U4_random_kernels_equal_numpy(seed: int) -> None:
-    check_case(seed, random.Random(seed).choice(WIDTHS))
+@some_rounds(8, 15, 5000)
+def test_U4_random_kernels_equal_numpy(seeds: Sequence[int]) -> None:
+    check_cases(seeds)
 
 
-@pytest.mark.parametrize("seed", range(7000, 7000 + COUNT))
+@some_rounds(8, 15, 7000)
 def test_U4_random_kernels_in_many_chunks_equal_numpy(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("CHUNK", 3000), ("SMALLEST_CHUNK", 1000), ("STRETCH", 1500)):
         monkeypatch.setattr(lower, name, value)
     monkeypatch.setattr(lower, "SHORTEST_CUT", 32)
     monkeypatch.setattr(chunks, "SHORTEST_CUT", 32)
-    check_case(seed, random.Random(seed).choice(WIDTHS))
+    check_cases(seeds)
 
 
 def test_U3_a_chain_of_ten_operations_is_one_opencl_kernel() -> None:
@@ -127,8 +139,17 @@ def test_C5_the_text_depends_on_layout_classes_alone() -> None:
     assert sources[0].group == 0
 
 
-@EVERY_WIDTH
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+# One, two, four and eight lanes.
+SUMMED = [("f8", 8), ("f8", 16), ("f4", 16), ("f4", 32)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [
+        pytest.param(*row, marks=() if row in SUMMED else pytest.mark.long)
+        for row in itertools.product(("f4", "f8"), WIDTHS)
+    ],
+)
 def test_C5_sums_have_numpys_bits_at_every_vector_width(dtype: str, width: int) -> None:
     squares = Kernel(
         1,
@@ -140,33 +161,54 @@ def test_C5_sums_have_numpys_bits_at_every_vector_width(dtype: str, width: int) 
         (True,),
     )
     values = some_values(np.random.default_rng(1), (200_000,), dtype)
-    for size in (*SIZES, 70_000, 200_000):
-        part = values[:size]
-        assert_same_bits(
-            evaluate(reduction("add", dtype), [part], width)[0], np.asarray(part.sum())
-        )
+    sums, parts = reduction("add", dtype), [values[:n] for n in (*SIZES, 70_000, 200_000)]
+    prepare([(each, x.shape, [x]) for each in (sums, squares) for x in parts], width=width)
+    for part in parts:
+        assert_same_bits(evaluate(sums, [part], width)[0], np.asarray(part.sum()))
         want = np.asarray(np.add.reduce(part * part))
         assert_same_bits(evaluate(squares, [part], width)[0], want)
 
 
-@EVERY_WIDTH
-@pytest.mark.parametrize("dtype", ["i1", "u8", "f4"])
-@pytest.mark.parametrize("op", ["minimum", "argmax"])
-def test_C5_folds_of_every_length(op: str, dtype: str, width: int) -> None:
+# The text counts the lanes, whatever the dtype: each width and each dtype is met.
+FOLDED = [("u8", 8), ("f4", 16), ("f4", 32), ("i1", 32)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [
+        pytest.param(*row, marks=() if row in FOLDED else pytest.mark.long)
+        for row in itertools.product(("i1", "u8", "f4"), WIDTHS)
+    ],
+)
+def test_C5_folds_of_every_length(dtype: str, width: int) -> None:
+    parts = {}
     values = some_values(np.random.default_rng(2), (3001,), dtype)
-    numpy_op = getattr(np, op)
-    for size in SIZES:
-        part = values[:size]
-        want = numpy_op.reduce(part) if op == "minimum" else numpy_op(part)
-        assert_same(evaluate(reduction(op, dtype), [part], width)[0], np.asarray(want))
+    for op in ("minimum", "argmax"):
+        parts[reduction(op, dtype)] = [values[:size] for size in SIZES]
+    prepare([(each, x.shape, [x]) for each, rows in parts.items() for x in rows], width=width)
+    for kernel, rows in parts.items():
+        for part in rows:
+            op = kernel.reductions[0].op
+            want = np.minimum.reduce(part) if op == "minimum" else np.argmax(part)
+            assert_same(evaluate(kernel, [part], width)[0], np.asarray(want), str(kernel))
 
 
+LANES = [("f8", 32, "backwards"), ("f4", 32, "apart")]
 INEXACT = ("exp", "sin", "cos", "tan", "log1p", "tanh", "arctan", "cbrt")
 
 
-@EVERY_WIDTH
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_C5_an_elements_bits_do_not_depend_on_its_place(dtype: str, width: int) -> None:
+# Four and eight lanes, which the text counts; one and two are met with sums, above. Elements apart
+# and backwards are brought together alike, before anything is computed.
+@pytest.mark.parametrize(
+    ("dtype", "width", "layout"),
+    [
+        pytest.param(*row, marks=() if row in LANES else pytest.mark.long)
+        for row in itertools.product(("f4", "f8"), WIDTHS, ("apart", "backwards"))
+    ],
+)
+def test_C5_an_elements_bits_do_not_depend_on_its_place(
+    dtype: str, width: int, layout: str
+) -> None:
     rng = np.random.default_rng(3)
     values = np.abs(rng.standard_normal(203) * 10.0 ** rng.integers(-3, 6, 203)).astype(dtype)
     values[[20, 90, 150]] = np.inf, np.nan, 3e38
@@ -174,25 +216,35 @@ def test_C5_an_elements_bits_do_not_depend_on_its_place(dtype: str, width: int) 
     body = tuple(apply(op, (0,), dtype) for op in INEXACT)
     kernel = Kernel(1, (dtype,), (), body, tuple(Store(1 + k, dtype) for k in range(count)))
     assert not is_exact(kernel)
+    other = np.repeat(values, 2)[::2] if layout == "apart" else values[::-1].copy()[::-1]
+    prepare([(kernel, x.shape, [x]) for x in (values, other)], width=width)
     whole = evaluate(kernel, [values], width)
-    gaps = np.repeat(values, 2)[::2]
     for first in (0, 1, 3, 8):
         for stop in (203, 198 - first, first + 1):
-            for memory in (values, gaps, values[::-1].copy()[::-1]):
+            for memory in (values, other):
                 parts = evaluate(kernel, [memory[first:stop]], width)
                 for got, want in zip(parts, whole, strict=True):
                     assert_same_bits(got, want[first:stop])
 
 
-@pytest.mark.parametrize("dtype", ["b1", "i1", "u2", "i4", "i8", "u8", "f4", "f8", "c8", "c16"])
-def test_C5_copies_between_all_layouts(dtype: str) -> None:
-    kernel = Kernel(2, (dtype,), (), (), (Store(0, dtype),))
-    for seed in range(6):
-        width = WIDTHS[seed % len(WIDTHS)]
-        chooser, rng = random.Random(seed), np.random.default_rng(seed)
-        values = some_layout(chooser, some_values(rng, (13, 37), dtype))
-        output = some_layout(chooser, np.zeros((13, 37), dtype))
-        launch(lowered(kernel, (13, 37), [values], [output]), [values], [output], width)
+@pytest.mark.parametrize("each", [1, pytest.param(6, marks=pytest.mark.long)])
+def test_C5_copies_between_all_layouts(each: int) -> None:
+    """A text names the dtype of an element and the class of a layout in places of their own."""
+    cases = []
+    for k, dtype in enumerate(("b1", "i1", "u2", "i4", "i8", "u8", "f4", "f8", "c8", "c16")):
+        kernel = Kernel(2, (dtype,), (), (), (Store(0, dtype),))
+        for seed in [(k + turn) % 6 for turn in range(each)]:
+            chooser, rng = random.Random(seed), np.random.default_rng(seed)
+            values = some_layout(chooser, some_values(rng, (13, 37), dtype))
+            output = some_layout(chooser, np.zeros((13, 37), dtype))
+            low = lowered(kernel, (13, 37), [values], [output])
+            cases.append((low, WIDTHS[seed % len(WIDTHS)], values, output))
+    for width in WIDTHS:
+        opencl_tools.prepare(
+            [low.source("opencl") for low, own, *_ in cases if own == width], width
+        )
+    for low, width, values, output in cases:
+        launch(low, [values], [output], width)
         assert_same(output, values)
 
 

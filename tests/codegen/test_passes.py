@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.graph import Layout, Node
@@ -15,9 +13,10 @@ from lazyfuse.codegen.linearize import Graph, linearize
 from lazyfuse.codegen.passes import PASSES
 from lazyfuse.codegen.plan import make_plan
 from lazyfuse.codegen.show import as_numpy
+from tests.campaign import TIMEOUT, rounds
 from tests.codegen.random_graphs import Maker, random_graph
 
-COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
+pytestmark = TIMEOUT
 
 
 def meaning(graph: Graph, nodes: Sequence[Node]) -> list[np.ndarray[Any, Any]]:
@@ -48,9 +47,9 @@ def same(first: list[np.ndarray[Any, Any]], second: list[np.ndarray[Any, Any]]) 
     return all(a.shape == b.shape and np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_every_pass_keeps_the_meaning_of_random_graphs_A6(block: int) -> None:
-    for seed in range(block * COUNT // 10, (block + 1) * COUNT // 10):
+@rounds(200)
+def test_every_pass_keeps_the_meaning_of_random_graphs_A6(seeds: Sequence[int]) -> None:
+    for seed in seeds:
         roots = random_graph(seed)
         if not roots:
             continue
@@ -62,8 +61,9 @@ def test_every_pass_keeps_the_meaning_of_random_graphs_A6(block: int) -> None:
             assert same(meaning(graph, recording.nodes), expected), (seed, rewrite.__name__)
 
 
-def test_printed_graphs_run_as_numpy_code() -> None:
-    for seed in range(COUNT // 5):
+@rounds(60)
+def test_printed_graphs_run_as_numpy_code(seeds: Sequence[int]) -> None:
+    for seed in seeds:
         roots = random_graph(seed)
         if not roots:
             continue

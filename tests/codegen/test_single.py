@@ -18,14 +18,17 @@ from lazyfuse.codegen.lower import lower
 from lazyfuse.codegen.opencl_grid import lower_grid
 from lazyfuse.codegen.opencl_values import LANGUAGE, SINGLE, has_vector_form
 from lazyfuse.codegen.single import narrow, single
-from tests.codegen.test_ops import GROUPS, Case
+from tests.codegen.test_ops import GROUPS, Case, left_out
+from tests.pairwise import pairwise
 
 pytest.importorskip("pyopencl", reason="needs pyopencl")
 from tests.codegen.test_opencl_values import (
+    KINDS,
     VECTOR,
-    check,
+    check_groups,
     compute,
     kernel_of,
+    of_kind,
     queue,
     spelled,
 )
@@ -86,8 +89,17 @@ def test_every_operation_can_be_said_without_doubles_C7() -> None:
     assert [x for x in cases if ops.TABLE[x[0]].expression(SINGLE, *x[1:]) is None] == []
 
 
+def is_long(ins: tuple[str, ...]) -> bool:
+    """Groups whose texts name other types alone; of those with doubles none is left out."""
+    return left_out(ins) and not {"f8", "c16"} & {*ins}
+
+
 @pytest.mark.parametrize("language", LOWERINGS)
-@pytest.mark.parametrize("ins", GROUPS, ids=",".join)
+@pytest.mark.parametrize(
+    "ins",
+    [pytest.param(x, marks=pytest.mark.long) if is_long(x) else x for x in GROUPS],
+    ids=",".join,
+)
 def test_no_text_of_a_map_says_double_C7(ins: tuple[str, ...], language: str) -> None:
     for case in GROUPS[ins]:
         kernel = single(kernel_of([case]))
@@ -98,9 +110,13 @@ def test_no_text_of_a_map_says_double_C7(ins: tuple[str, ...], language: str) ->
         assert not {"f8", "c16"} & {*source.arrays, *source.scalars}
 
 
-@pytest.mark.parametrize("language", LOWERINGS)
-@pytest.mark.parametrize("dtype", ["f8", "c16", "f4", "i4", "u8", "b1"])
-@pytest.mark.parametrize("reduced", [(True, True), (True, False), (False, True)])
+# A language prints the loops of the axes and the values of the dtype, each by itself.
+@pairwise(
+    "reduced, dtype, language",
+    [(True, True), (True, False), (False, True)],
+    ["f8", "c16", "f4", "i4", "u8", "b1"],
+    list(LOWERINGS),
+)
 def test_no_text_of_a_reduction_says_double_C7(
     reduced: tuple[bool, ...], dtype: str, language: str
 ) -> None:
@@ -136,12 +152,13 @@ def test_what_goes_through_doubles_elsewhere_is_known_C7() -> None:
     assert names == {"sin", "cos", "tan", "ldexp", "frexp_mantissa", "frexp_exponent"} | division
 
 
-@pytest.mark.parametrize("ins", [ins for ins in GROUPS if OTHERS[ins]], ids=",".join)
-def test_values_without_doubles_are_numpys_C7(ins: tuple[str, ...], queue: Any) -> None:
-    check(queue, OTHERS[ins], [], single_kernel_of)
-    vectors = [case for case in OTHERS[ins] if has_vector_form(*spelled(case), True)]
-    if vectors:
-        check(queue, vectors, VECTOR, single_kernel_of)
+@KINDS
+def test_values_without_doubles_are_numpys_C7(kind: str, queue: Any) -> None:
+    groups = of_kind(kind, OTHERS)
+    check_groups(queue, groups, [], lambda cases: [single_kernel_of(cases)])
+    vectors = [[x for x in cases if has_vector_form(*spelled(x), True)] for cases in groups]
+    vectors = [cases for cases in vectors if cases]
+    check_groups(queue, vectors, VECTOR, lambda cases: [single_kernel_of(cases)])
 
 
 def single_kernel_of(cases: list[Case]) -> Kernel:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.devices.base import Array, Launch, Source
+from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.disk_cache import DiskCache
 
 
 def map_source(
@@ -26,6 +28,11 @@ def map_source(
     lines += [f"        {line}" for line in body.splitlines()]
     lines += ["    return test_flags()"]
     return Source("numba", name, before + "\n".join(lines) + "\n", 1, arrays, scalars)
+
+
+def times(factor: int) -> Source:
+    """A program that multiplies."""
+    return map_source(f"a1[i] = a0[i] * {factor}.0", ("f8", "f8"), name=f"times{factor}")
 
 
 def numpy_source(body: str, arrays: tuple[str, ...], scalars: tuple[str, ...] = ()) -> Source:
@@ -54,3 +61,12 @@ def launch_of(
         edges[:-1, None] * np.array([row[0] for row in strides]),
         elements or count,
     )
+
+
+def from_disk(folder: str) -> tuple[int, str]:
+    """Run a program that is on disk, or will be: how many were built, and the sum of its values."""
+    cpu = CPU(threads=2, threads_above=1, disk=DiskCache(folder, 1 << 20))
+    out = np.zeros(1001)
+    source = map_source("a1[i] = vm_exp(a0[i]) + vmf_sin(float32(a0[i]))", ("f8", "f8"))
+    cpu.compile(source).launch(launch_of((np.arange(1001.0) / 1000, out), (), 4))
+    return cpu.info()["programs"]["built"], out.sum().hex()

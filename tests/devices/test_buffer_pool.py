@@ -49,6 +49,7 @@ def test_other_dtypes_are_not_pooled(dtype: np.dtype[np.void]) -> None:
     assert pool.info()["new"] == 0
 
 
+@pytest.mark.smoke
 def test_memory_is_reused_when_the_last_view_has_gone() -> None:
     pool = BufferPool()
     array = pool.empty((LARGE,), F8)

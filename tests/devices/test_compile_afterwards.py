@@ -16,14 +16,10 @@ from lazyfuse.devices import compile_afterwards, compile_worker
 from lazyfuse.devices.base import Source
 from lazyfuse.devices.cpu import CPU
 from lazyfuse.devices.disk_cache import DiskCache
-from tests.devices.sources import map_source
+from tests.devices.sources import map_source, times
 
 pytest.importorskip("fcntl", reason="locks of files are not to be had here")
 LONG = 60.0  # seconds, on a busy machine
-
-
-def times(factor: int) -> Source:
-    return map_source(f"a1[i] = a0[i] * {factor}.0", ("f8", "f8"), name=f"times{factor}")
 
 
 def disk_of(folder: Path) -> DiskCache:

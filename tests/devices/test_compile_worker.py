@@ -17,13 +17,18 @@ from lazyfuse.devices import compile_worker
 from lazyfuse.devices.base import DeviceError, Source
 from lazyfuse.devices.cpu import CPU
 from lazyfuse.devices.disk_cache import DiskCache
-from tests.devices.sources import launch_of, map_source
+from tests.devices.sources import launch_of, map_source, times
 
 LONG = 60.0  # seconds, on a busy machine
 
 
-def times(factor: int) -> Source:
-    return map_source(f"a1[i] = a0[i] * {factor}.0", ("f8", "f8"), name=f"times{factor}")
+CHILD = """
+import os, sys
+from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.disk_cache import DiskCache
+from tests.devices.sources import times
+device = CPU(disk=DiskCache(sys.argv[1], 1 << 24), ahead=True)
+"""
 
 
 def run(device: CPU, source: Source) -> list[float]:
@@ -35,7 +40,11 @@ def run(device: CPU, source: Source) -> list[float]:
 
 
 def make(folder: Path, on: bool = True) -> CPU:
-    return CPU(disk=DiskCache(str(folder / "programs"), 1 << 24, on), ahead=True)
+    return CPU(disk=DiskCache(programs_in(folder), 1 << 24, on), ahead=True)
+
+
+def programs_in(folder: Path) -> str:
+    return str(folder / "programs")
 
 
 def close(device: CPU) -> None:
@@ -45,6 +54,19 @@ def close(device: CPU) -> None:
 @pytest.fixture
 def device(tmp_path: Path) -> Iterator[CPU]:
     made = make(tmp_path)
+    yield made
+    close(made)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lasting")
+
+
+@pytest.fixture(scope="module")
+def lasting(folder: Path) -> Iterator[CPU]:
+    """One device, and one process of its own, for tests that leave both as they are."""
+    made = make(folder)
     yield made
     close(made)
 
@@ -68,12 +90,14 @@ def test_wishes_arrive_and_are_kept_F11(device: CPU, tmp_path: Path) -> None:
     assert other._worker.started == 0
 
 
-def test_who_cannot_go_on_waits_for_it(device: CPU) -> None:
-    assert device.compile(times(5)).source == times(5)
-    assert device.info()["programs"]["ahead"] == 1
+def test_who_cannot_go_on_waits_for_it(lasting: CPU) -> None:
+    before = lasting.info()["programs"]["ahead"]
+    assert lasting.compile(times(5)).source == times(5)
+    assert lasting.info()["programs"]["ahead"] == before + 1
 
 
-def test_text_that_does_not_compile_is_refused_once(device: CPU) -> None:
+def test_text_that_does_not_compile_is_refused_once(lasting: CPU) -> None:
+    device = lasting
     wrong = map_source("a1[i] = nonsense(a0[i])", ("f8", "f8"), name="wrong")
     assert device.soon(wrong) is None
     assert device.finish(LONG)
@@ -118,6 +142,7 @@ def test_an_idle_worker_ends_and_another_is_started(
     while device._worker._thread is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert device._worker._process is None
+    monkeypatch.undo()
     device.soon(times(3))
     assert device.finish(LONG)
     assert device._worker.started == 2
@@ -159,33 +184,35 @@ def test_a_forked_child_compiles_by_itself_E2(device: CPU) -> None:
 
 
 LATER = """
-import sys
-from pathlib import Path
-from tests.devices.test_compile_worker import make, run, times
-device = make(Path(sys.argv[1]))
+import numpy
+from tests.devices.sources import launch_of
 sys.modules.pop("llvmlite", None)
 assert device.may_hold(times(2)) and not device.may_hold(times(3))
 assert device.soon(times(2)) is None
 device.finish()
-assert run(device, times(2)) == [0.0, 2.0, 4.0, 6.0]
+x, y = numpy.arange(4.0), numpy.empty(4)
+device.soon(times(2)).launch(launch_of((x, y)))
+assert y.tolist() == [0.0, 2.0, 4.0, 6.0]
 info = device.info()["programs"]
 assert (info["loaded"], info["ahead"], device._worker.started) == (1, 0, 0), info
 assert "numba" not in sys.modules
 """
 
 
-def test_what_is_on_disk_is_loaded_meanwhile_F11(device: CPU, tmp_path: Path) -> None:
-    device.compile(times(2))
-    command = [sys.executable, "-W", "error", "-c", LATER, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+def test_what_is_on_disk_is_loaded_meanwhile_F11(lasting: CPU, folder: Path) -> None:
+    lasting.compile(times(2))
+    done = in_a_child(LATER, folder)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def in_a_child(script: str, folder: Path, how: str = "") -> subprocess.CompletedProcess[str]:
+    """The child has a device of its own on the folder, and loads no pytest."""
+    modes = ["-X", "dev", "-W", "error"] if how else ["-W", "error"]
+    command = [sys.executable, *modes, "-c", CHILD + script, programs_in(folder), how]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+
+
 SCRIPT = """
-import os, sys
-from pathlib import Path
-from tests.devices.test_compile_worker import make, times
-device = make(Path(sys.argv[1]))
 device.soon(times(2))
 if sys.argv[2] != "at once":
     device.finish()
@@ -198,8 +225,7 @@ if sys.argv[2] == "killed":
 @pytest.mark.parametrize("how", ["at once", "in order", "killed"])
 @pytest.mark.skipif(sys.platform == "win32", reason="asks for processes as POSIX does")
 def test_it_ends_with_its_parent_E2(tmp_path: Path, how: str) -> None:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, str(tmp_path), how]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
+    done = in_a_child(SCRIPT, tmp_path, how)
     assert done.returncode == (-9 if how == "killed" else 0)
     assert done.stderr == ""
     if how != "at once":

@@ -35,6 +35,7 @@ def entry(place: Path, name: str) -> Path:
     return place / f"{name}.bin"
 
 
+@pytest.mark.smoke
 def test_what_is_put_is_found_by_another_cache(cache: DiskCache, place: Path) -> None:
     assert cache.look_up("one") == (None, "absent")
     assert cache.put("one", b"data")
@@ -262,8 +263,8 @@ for turn in range(300):
     cache.put(name, name.encode() * 500)
 assert cache.info()["damaged"] == 0, cache.info()
 """
-    running = [subprocess.Popen([sys.executable, "-c", script, str(place)]) for _ in range(3)]
-    assert [process.wait() for process in running] == [0, 0, 0]
+    running = [subprocess.Popen([sys.executable, "-c", script, str(place)]) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
 
 
 @pytest.mark.parametrize("trouble", ["damaged", "read-only", "vanishing", "garbage"])

@@ -16,6 +16,7 @@ from tests.devices.opencl_sources import (
     flags_of,
     new_device,
     opencl_source,
+    quick_collections,
     ramp,
     to_device,
     to_host,
@@ -30,8 +31,9 @@ SCALE = opencl_source("a1 = a0 * x0;", ("f8", "f8"), ("f8",), name="scale")
 @pytest.fixture(scope="module", params=["shared", "discrete"])
 def device(request: pytest.FixtureRequest) -> Iterator[OpenCL]:
     made = new_device(share=request.param == "shared")
-    yield made
-    made.settle()
+    with quick_collections():
+        yield made
+        made.settle()
 
 
 def test_traits_say_what_the_device_is(device: OpenCL) -> None:
@@ -57,6 +59,7 @@ def test_chunks_together_cover_the_arrays(device: OpenCL, chunks: int) -> None:
     np.testing.assert_array_equal(to_host(device, arrays[2]), x + y)
 
 
+@pytest.mark.smoke
 def test_views_start_where_numpy_says(device: OpenCL) -> None:
     block, result = ramp(100), np.zeros(100)
     x, out = to_device(device, block), to_device(device, result)
@@ -81,28 +84,35 @@ def test_in_place(device: OpenCL) -> None:
     np.testing.assert_array_equal(to_host(device, x), ramp(10) * 32)
 
 
-@pytest.mark.parametrize(
-    ("code", "value"),
-    [
-        ("f8", np.float64(-2.5)), ("f4", np.float32(0.1)), ("f8", 3), ("f8", np.inf),
-        ("i1", np.int8(-100)), ("i2", np.int16(-30000)), ("i4", np.int32(-(2**31))),
-        ("i8", np.int64(-(2**63))), ("u1", np.uint8(200)), ("u2", np.uint16(60000)),
-        ("u4", np.uint32(2**32 - 1)), ("u8", np.uint64(2**64 - 1)), ("b1", np.bool_(True)),
-        ("c16", np.complex128(1.5 - 2j)), ("c8", np.complex64(-1j)), ("i8", 5), ("c16", 2.5),
-    ],
-)  # fmt: skip
-def test_scalars_of_every_type(device: OpenCL, code: str, value: object) -> None:
-    """Between two others, so that a wrong size would show."""
-    source = opencl_source("a0 = x0; a1 = x1; a2 = x2;", ("f4", code, "f8"), ("f4", code, "f8"))
-    dtypes = (np.float32, np.dtype(code if code != "b1" else "?"), np.float64)
-    arrays = [to_device(device, np.zeros(3, dtype)) for dtype in dtypes]
-    launch = launch_of(tuple(arrays), (np.float32(0.5), value, np.float64(-7.25)))
-    flags_of(device.compile(source).launch(launch))
-    found = [to_host(device, array) for array in arrays]
-    expected = np.full(3, value, dtypes[1])
-    assert (found[0] == 0.5).all()
-    np.testing.assert_array_equal(found[1], expected)
-    assert (found[2] == -7.25).all()
+SCALARS: list[tuple[str, list[object]]] = [
+    ("f8", [np.float64(-2.5), 3, np.inf]),
+    ("i1", [np.int8(-100)]),
+    ("f4", [np.float32(0.1)]),
+    ("u2", [np.uint16(60000)]),
+    ("i8", [np.int64(-(2**63)), 5]),
+    ("b1", [np.bool_(True)]),
+    ("c16", [np.complex128(1.5 - 2j), 2.5]),
+    ("u4", [np.uint32(2**32 - 1)]),
+    ("i2", [np.int16(-30000)]),
+    ("c8", [np.complex64(-1j)]),
+    ("u1", [np.uint8(200)]),
+    ("i4", [np.int32(-(2**31))]),
+    ("u8", [np.uint64(2**64 - 1)]),
+]
+
+
+def test_scalars_of_every_type(device: OpenCL) -> None:
+    """Each between others of other sizes, so that a wrong size would show."""
+    codes = tuple(code for code, _ in SCALARS)
+    body = " ".join(f"a{k} = x{k};" for k in range(len(codes)))
+    program = device.compile(opencl_source(body, codes, codes))
+    dtypes = [np.dtype(code if code != "b1" else "?") for code in codes]
+    for turn in range(3):
+        values = [given[turn % len(given)] for _, given in SCALARS]
+        arrays = tuple(to_device(device, np.zeros(3, dtype)) for dtype in dtypes)
+        flags_of(program.launch(launch_of(arrays, tuple(values))))
+        for array, value, dtype in zip(arrays, values, dtypes, strict=True):
+            np.testing.assert_array_equal(to_host(device, array), np.full(3, value, dtype))
 
 
 def test_flags_of_each_launch_are_its_own(device: OpenCL) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lazyfuse.devices import opencl
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.opencl import OpenCL
 from lazyfuse.devices.opencl_failures import faults
@@ -16,10 +17,19 @@ from lazyfuse.devices.opencl_keys import key_of
 from tests.devices.opencl_sources import new_device, to_device, to_host
 
 C_NAMES = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-SIZES = (0, 1, 2, 1000, 100003)
+SIZES = (0, 1, 2, 1000, 20011)  # intervals of 4096 elements on a CPU
 
 
-@pytest.fixture(scope="module", params=["shared", "discrete"])
+MODES = ("shared", "discrete")
+
+
+def only(usual: str) -> pytest.MarkDecorator:
+    """The other mode is `long`: the kernels are the same, and both modes are met by other tests."""
+    modes = [pytest.param(each, marks=() if each == usual else pytest.mark.long) for each in MODES]
+    return pytest.mark.parametrize("device", modes, indirect=True)
+
+
+@pytest.fixture(scope="module", params=MODES)
 def device(request: pytest.FixtureRequest) -> OpenCL:
     pytest.importorskip("mako", reason="pyopencl.scan needs it")
     return new_device(share=request.param == "shared")
@@ -46,6 +56,7 @@ def floats(size: int, dtype: str = "f8") -> Any:
     return found
 
 
+@only("shared")
 def test_running_sums_wrap_around(device: OpenCL) -> None:
     for size in SIZES:
         a = integers(size)
@@ -59,6 +70,7 @@ def test_sums_that_would_round_are_refused(device: OpenCL) -> None:
         device.library.accumulate("add", to_device(device, a), a.dtype)
 
 
+@only("discrete")
 def test_compaction_keeps_bits_and_order(device: OpenCL) -> None:
     for size in SIZES:
         a = floats(size).astype("c16")
@@ -74,6 +86,7 @@ def test_places_where_a_mask_is_true(device: OpenCL) -> None:
         np.testing.assert_array_equal(found, np.flatnonzero(mask))
 
 
+@only("shared")
 def test_sorts(device: OpenCL) -> None:
     for size in SIZES:
         a = floats(size)
@@ -81,6 +94,7 @@ def test_sorts(device: OpenCL) -> None:
         np.testing.assert_array_equal(found, np.sort(a))
 
 
+@only("discrete")
 def test_places_of_equal_elements_stay_in_order(device: OpenCL) -> None:
     for size in SIZES:
         a = floats(size)
@@ -106,7 +120,7 @@ def test_keys_are_in_the_order_of_the_numbers() -> None:
         """.replace("of_?", "of_b")
         for dtype in dtypes
     )
-    program = cl.Program(queue.context, text).build(cache_dir=False)
+    program = cl.Program(queue.context, text).build(opencl.BUILD_OPTIONS, cache_dir=False)
     for dtype in dtypes:
         a = floats(500, dtype.str) if dtype.kind == "f" else integers(500, f"i{dtype.itemsize}")
         a = a % 2 == 0 if dtype.kind == "b" else a.astype(dtype)

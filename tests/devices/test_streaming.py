@@ -12,6 +12,7 @@ import lazyfuse as lf
 from lazyfuse import evaluate
 from lazyfuse.codegen import lower
 from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from tests.pairwise import first
 
 N = 60_011
 
@@ -40,7 +41,8 @@ def test_it_happens_and_is_told() -> None:
         assert "past the caches" not in str(lf.explain(a * 2.0 + 1.0))
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i2", "u1", "?", "c16", "c8"])
+# Each size once: stores past the caches ask for no more than it.
+@pytest.mark.parametrize("dtype", first(5, ["i8", "f4", "i2", "?", "c16", "f8", "u1", "c8"]))
 def test_every_size_of_element(dtype: str) -> None:
     a, b = data(dtype), data(dtype)[::-1].copy()
     x, y = lf.asarray(a), lf.asarray(b)

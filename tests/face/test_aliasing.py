@@ -1,7 +1,7 @@
 """Views, writes and copies: random programs run in NumPy and in lazyfuse, compared to the bit.
 
 A program makes arrays, views them in every way, writes through the views, hands memory out and
-takes memory in, and evaluates now and then. LAZYFUSE_FUZZ is the number of programs.
+takes memory in, and evaluates now and then.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import operator
-import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,10 +19,9 @@ import pytest
 
 from lazyfuse import config
 from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
+from tests import campaign
 from tests.face.states import recording_all
 
-COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
-START = int(os.environ.get("LAZYFUSE_FUZZ_START", "0"))
 DTYPES = ("f8", "f8", "f8", "i8", "f4", "c16", "u1", "?")
 BINARY = (operator.add, operator.sub, operator.mul, operator.lt, operator.eq, operator.and_)
 INPLACE = (operator.iadd, operator.isub, operator.imul, operator.ior, operator.itruediv)
@@ -423,13 +421,15 @@ def tidy() -> Iterator[None]:
     gc.collect()
 
 
+@campaign.rounds(70)
 @pytest.mark.parametrize("eager_below", [0, 3, 10, 16384])
-def test_random_programs(eager_below: int) -> None:
+def test_random_programs(eager_below: int, seeds: range) -> None:
     """Every array of every program equals NumPy's."""
-    for seed in range(START, START + COUNT // 3 + 1):
+    for seed in seeds:
         play(seed, eager_below)
 
 
+@pytest.mark.smoke
 def test_the_memory_order_of_a_leaf_is_part_of_its_plan() -> None:
     """The same recording over arrays in C and in Fortran order."""
     value = np.arange(12.0).reshape(3, 4)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
+from tests.pairwise import first
 
 SIDE = 200  # 40,000 elements: more than `eager_below`, less than eight times as many
 
@@ -71,11 +72,17 @@ def of_bytes(xp):
     return rows, alive, count, board * 0.5 + block(xp), board.sum(axis=0), rows.astype(np.int32)
 
 
-@pytest.mark.parametrize("below", [0, 1, 30_000, 32_768, 1 << 20])
-@pytest.mark.parametrize(
-    "program", [eliminate, shortest, old_values, overlapping, whole_numbers, of_bytes]
-)
-def test_as_numpy(program, below):
+# every program at sizes where NumPy may take part. Where all is recorded: a loop, old values and
+# bytes; other loops and overlaps that are recorded are met in test_rolls_and_joins and
+# test_fused_updates
+PROGRAMS = [eliminate, old_values, of_bytes, shortest, overlapping, whole_numbers]
+CASES = [(program, below) for program in PROGRAMS for below in (30_000, 32_768, 1 << 20)]
+CASES += [(program, below) for below in (1, 0) for program in PROGRAMS]
+
+
+@pytest.mark.parametrize("case", first(3 * len(PROGRAMS) + 3, CASES))
+def test_as_numpy(case):
+    program, below = case
     expected = program(np)
     with lf.options(eager_below=below):
         found = program(lf)

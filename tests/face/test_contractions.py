@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
+from tests.pairwise import pairwise
 
 CASES = [
     ("ij,jk->ik", (110, 120), (120, 130)),
@@ -34,9 +35,9 @@ def operands(shapes: Any, dtype: str, order: str) -> list[Any]:
     return [np.array(array, order=order) for array in arrays]  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("dtype", ["i8", "i2", "f4", "f8", "c16"])
-@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+# which way is taken hangs on the case and the dtype, how operands lie on the order: each two
+# are met
+@pairwise("case, dtype, order", CASES, ["i8", "i2", "f4", "f8", "c16"], ["C", "F"])
 def test_sums_are_numpys_within_the_bound(case: Any, dtype: str, order: str) -> None:
     subscripts, *shapes = case
     arrays = operands(shapes, dtype, order)

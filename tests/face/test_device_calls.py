@@ -19,10 +19,20 @@ from lazyfuse.tracing import Single, collect
 
 N = 30_000
 VALUES = numpy.random.default_rng(1).normal(size=N)
+MODES = ("shared", "discrete")
 NUMBERS = numpy.random.default_rng(2).integers(-(2**40), 2**40, N)
 
 
-@pytest.fixture(params=["shared", "discrete"])
+# What a call does depends on where memory lies in its copies alone: where the libraries compute
+# for a test's own sake one mode is enough, and each of the two has its share.
+def only(usual: str) -> pytest.MarkDecorator:
+    """The other mode of memory is `long`."""
+    marks = [() if each == usual else pytest.mark.long for each in MODES]
+    modes = [pytest.param(each, marks=mark) for each, mark in zip(MODES, marks, strict=True)]
+    return pytest.mark.parametrize("name", modes, indirect=True)
+
+
+@pytest.fixture(params=MODES)
 def name(request: pytest.FixtureRequest) -> Iterator[str]:
     pytest.importorskip("mako", reason="pyopencl.scan needs it")
     with np.options(device="opencl", opencl_share=request.param == "shared", opencl_library="on"):
@@ -41,6 +51,7 @@ def gathered() -> int:
     return sum(count for key, count in report.totals.copies.items() if key[0] == "gather")
 
 
+@only("shared")
 def test_sorts_of_expressions_U3(name: str) -> None:
     with collect(Single) as events:
         found = np.sort(np.array(VALUES) * 2).to_numpy()
@@ -49,6 +60,7 @@ def test_sorts_of_expressions_U3(name: str) -> None:
     assert [(each.operation.name, each.device) for each in events] == [("sort", name)]
 
 
+@only("discrete")
 def test_results_stay_on_the_device_C8(name: str) -> None:
     x = np.array(NUMBERS) + 1
     y = np.cumsum(x) * 2
@@ -61,6 +73,7 @@ def test_results_stay_on_the_device_C8(name: str) -> None:
     )
 
 
+@only("shared")
 def test_masks_as_keys_E4(name: str) -> None:
     x = np.array(VALUES) * 2
     y = x[x > 0.5]
@@ -76,12 +89,14 @@ def test_the_host_knows_the_length_alone_C8(name: str) -> None:
     assert purposes == ["length of the result"]
 
 
+@only("discrete")
 def test_places_of_true_elements(name: str) -> None:
     found = np.flatnonzero(np.array(VALUES) * 2 > 0.5)
     assert ran() == 1
     numpy.testing.assert_array_equal(found.to_numpy(), numpy.flatnonzero(VALUES * 2 > 0.5))
 
 
+@only("shared")
 def test_stable_places_only(name: str) -> None:
     x = np.array(NUMBERS) % 7
     numpy.testing.assert_array_equal(np.argsort(x).to_numpy(), numpy.argsort(NUMBERS % 7))
@@ -153,6 +168,7 @@ def test_a_lost_device_is_made_up_for_C12() -> None:
         numpy.testing.assert_array_equal(y.to_numpy(), (VALUES * 2)[VALUES * 2 > 0.5])
 
 
+@only("discrete")
 def test_without_the_libraries_products_and_transforms_are_numpys_C12(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

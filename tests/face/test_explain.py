@@ -61,6 +61,7 @@ def figures(home: float, away: float) -> None:
     calibrate.use({each.device: each for each in costs})
 
 
+@pytest.mark.smoke
 def test_each_kernel_has_a_device_a_language_and_a_name_D6() -> None:
     why = np.explain(value())
     (kernel,) = why.kernels

@@ -15,6 +15,7 @@ import pytest
 
 import lazyfuse
 from lazyfuse import config, fused_updates, programs
+from tests import campaign
 
 COMBINE = {
     "multiply": operator.mul,
@@ -155,9 +156,9 @@ def _program(xp: Any, seed: int, met: list[Any]) -> Any:
     return [a, *held]
 
 
-@pytest.mark.parametrize("first", range(0, 48, 6))
-def test_random_updates(first: int) -> None:
-    for seed in range(first, first + 6):
+@campaign.rounds(3, start=3)
+def test_random_updates(seeds: range) -> None:
+    for seed in seeds:
         found, expected = [], []
         with warnings.catch_warnings(record=True) as ours:
             warnings.simplefilter("always")
@@ -172,6 +173,7 @@ def test_random_updates(first: int) -> None:
         assert {str(each.message) for each in ours} == {str(each.message) for each in theirs}, seed
 
 
+@pytest.mark.smoke
 def test_a_product_that_is_kept_has_the_values_from_before_the_update() -> None:
     matrix = _block(3, "f8", 80, 80)
     a = lazyfuse.array(matrix)

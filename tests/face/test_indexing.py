@@ -76,6 +76,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         yield maker
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", list(KEYS))
 def test_reads(make: Make, name: str) -> None:
     key = KEYS[name]
@@ -102,20 +103,20 @@ def test_types_of_what_is_read(make: Make, name: str) -> None:
         assert plain(x) == plain(value)
 
 
-@pytest.mark.parametrize("name", list(KEYS))
 @pytest.mark.parametrize("what", list(VALUES))
-def test_writes(make: Make, name: str, what: str) -> None:
-    key, new = KEYS[name], VALUES[what]
-    value = VALUE.copy()
-    x = make(VALUE)
-    wanted = outcome(operator.setitem, value, key, new)
-    assert outcome(operator.setitem, x, key, new) == wanted
-    assert plain(x) == plain(value)
-    if isinstance(new, np.ndarray):
-        y = make(VALUE)
-        own = wrap(new.copy())
-        assert outcome(operator.setitem, y, key, own) == wanted
-        assert plain(y) == plain(value)
+def test_writes(make: Make, what: str) -> None:
+    new = VALUES[what]
+    for name, key in KEYS.items():
+        value = VALUE.copy()
+        x = make(VALUE)
+        wanted = outcome(operator.setitem, value, key, new)
+        assert outcome(operator.setitem, x, key, new) == wanted, name
+        assert plain(x) == plain(value), name
+        if isinstance(new, np.ndarray):
+            y = make(VALUE)
+            own = wrap(new.copy())
+            assert outcome(operator.setitem, y, key, own) == wanted, name
+            assert plain(y) == plain(value), name
 
 
 @pytest.mark.parametrize("what", ["number", "float", "complex", "integers", "python complex"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -14,9 +13,8 @@ import lazyfuse as lf
 from lazyfuse import config, observing
 from lazyfuse.execute import Run
 from lazyfuse.values import Values
+from tests import campaign
 
-COUNT = int(os.environ.get("LAZYFUSE_JOINS", "40"))
-SEED = int(os.environ.get("LAZYFUSE_JOINS_SEED", "0"))
 SHAPE = (14, 23)
 
 
@@ -157,8 +155,9 @@ def program(seed: int) -> str:
     )
 
 
-def test_random_parts_F3() -> None:
-    for seed in range(SEED, SEED + COUNT):
+@campaign.rounds(40)
+def test_random_parts_F3(seeds: range) -> None:
+    for seed in seeds:
         text = program(seed)
         scope: dict[str, Any] = {}
         exec(text, scope)

@@ -9,6 +9,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config, remaking, report
+from tests.pairwise import first
 
 SIZE = 40_021
 
@@ -19,7 +20,7 @@ def same(mine: Any, theirs: Any) -> None:
         assert (found.dtype, found.tobytes()) == (other.dtype, other.tobytes())
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+@pytest.mark.parametrize("dtype", first(1, ["f8", "f4", "i4"]))
 def test_bounds_that_are_equal_numbers_are_not_one_histogram(dtype: str) -> None:
     values = (np.random.default_rng(5).normal(size=SIZE) * 4).astype(dtype)
     weights = np.random.default_rng(6).uniform(size=SIZE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import warnings
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config, evaluate, flush, leftovers, remaking, report
+from tests import campaign
 
-COUNT = int(os.environ.get("LAZYFUSE_LEFTOVERS", "25"))
-SEED = int(os.environ.get("LAZYFUSE_LEFTOVERS_SEED", "0"))
 SIDE = 40
 
 
@@ -218,8 +216,9 @@ def program(xp, a, b, c, turns, S):
 """
 
 
-def test_random_loops_that_hold_what_they_compute_F3() -> None:
-    for seed in range(SEED, SEED + COUNT):
+@campaign.rounds(25)
+def test_random_loops_that_hold_what_they_compute_F3(seeds: range) -> None:
+    for seed in seeds:
         text = source(seed)
         scope: dict[str, Any] = {}
         exec(text, scope)

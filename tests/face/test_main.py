@@ -66,6 +66,7 @@ IMPORTS = """
 """
 
 
+@pytest.mark.smoke
 def test_every_kind_of_import_is_replaced(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -159,14 +160,20 @@ def test_tracebacks_show_the_program_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        "sys.exit(7)",
         "sys.exit('a reason')",
-        "sys.exit()",
-        "raise SystemExit(3)",
         "raise ValueError('no')",
         "os._exit(4)",
         "atexit.register(print, 'last')",
-        "sys.excepthook = lambda *_: print('mine'); 1 / 0",
+        # as above, but for the number
+        *[
+            pytest.param(text, marks=pytest.mark.long)
+            for text in (
+                "sys.exit(7)",
+                "sys.exit()",
+                "raise SystemExit(3)",
+                "sys.excepthook = lambda *_: print('mine'); 1 / 0",
+            )
+        ],
     ],
 )
 def test_endings(tmp_path: Path, ending: str) -> None:
@@ -218,6 +225,7 @@ def test_options_and_help(tmp_path: Path) -> None:
     assert "usage: " in lazy(tmp_path, "--help").stdout
 
 
+@pytest.mark.smoke
 def test_report_names_the_line(tmp_path: Path) -> None:
     write(
         tmp_path,

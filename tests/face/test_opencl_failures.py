@@ -17,6 +17,7 @@ from lazyfuse import config, hardware, report
 from lazyfuse.devices.opencl import OpenCL, faults
 from lazyfuse.errors import EvaluationError
 from tests.face.opencl_device import in_use
+from tests.pairwise import pairwise
 
 N = 50_000
 LOST = "DEVICE_NOT_AVAILABLE"
@@ -48,14 +49,21 @@ def is_struck(point: str) -> bool:
     return not faults._planned.get(point)
 
 
-@pytest.mark.parametrize("status", [PASSING, LOST])
-@pytest.mark.parametrize("after", [0, 1])
-@pytest.mark.parametrize(
-    "point", ["build", "load", "launch", "finish", "allocate", "upload", "gather", "copy"]
-)
+POINTS = ["build", "load", "launch", "finish", "allocate", "upload", "gather", "copy"]
+
+
+# What follows from a point depends on the status; on where memory lies and on how often it was
+# passed before, each by itself.
+@pairwise(
+    "device, after, planned",
+    [True, False],
+    [0, 1],
+    [(point, status) for point in POINTS for status in (PASSING, LOST)],
+).with_args(indirect=["device"])
 def test_a_failure_ends_in_the_right_values_and_a_reason_C12_E2(
-    device: OpenCL, point: str, after: int, status: str
+    device: OpenCL, after: int, planned: tuple[str, str]
 ) -> None:
+    point, status = planned
     a, b = values(1), values(2)
     x, y = np.array(a), np.array(b)
     faults.plan(point, status, after=after, times=2)

@@ -1,13 +1,11 @@
 """The other ways of an OpenCL device, forced on the one that is here: memory of its own, GPU texts.
 
 The programs of test_aliasing.py, test_expressions.py and test_random_graphs.py, fewer of them: each
-new kernel costs a build. LAZYFUSE_FUZZ raises their number. Test names end with the feature rows
-that they show.
+new kernel costs a build. Test names end with the feature rows that they show.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,13 +16,14 @@ import pytest
 import lazyfuse as np
 from lazyfuse import config
 from lazyfuse.devices.opencl import OpenCL
+from tests import campaign
 from tests.face import test_aliasing as aliasing
 from tests.face.opencl_device import in_use
+from tests.pairwise import first as usual
 from tests.programs import test_random_graphs as graphs
 from tests.programs.compare import complain, failure
 from tests.programs.grammar import MIDDLE, Grammar
 
-COUNT = max(int(os.environ.get("LAZYFUSE_FUZZ", "300")), 300) // 50
 N = 50_000
 MODES = {"discrete": (False, False), "grid": (True, True), "discrete grid": (False, True)}
 
@@ -42,6 +41,13 @@ def discrete() -> Iterator[OpenCL]:
         yield found
 
 
+def only(mode: str) -> pytest.MarkDecorator:
+    """The other modes are `long`: new kernels are the cost, and memory and text do not meet in one
+    test more than in another. Together the tests meet all modes."""
+    modes = [pytest.param(each, marks=() if each == mode else pytest.mark.long) for each in MODES]
+    return pytest.mark.parametrize("device", modes, indirect=True)
+
+
 def values(seed: int = 1) -> Any:
     return numpy.random.default_rng(seed).uniform(1, 2, N)
 
@@ -49,32 +55,48 @@ def values(seed: int = 1) -> Any:
 # ------------------------------------------------------------------------------ random programs
 
 
-def test_views_and_writes_equal_numpy_B9_C8(device: OpenCL) -> None:
-    for seed in range(100_000, 100_000 + COUNT):
+@only("discrete")
+@campaign.rounds(2, start=100_000)
+def test_views_and_writes_equal_numpy_B9_C8(device: OpenCL, seeds: range) -> None:
+    for seed in seeds:
         aliasing.play(seed, 0)
     assert device.queue.launches
 
 
-def test_uploads_are_never_out_of_date_C8(discrete: OpenCL) -> None:
+@campaign.rounds(2, start=100_000)
+def test_uploads_are_never_out_of_date_C8(discrete: OpenCL, seeds: range) -> None:
     with config.options(validate=True):
-        for seed in range(110_000, 110_000 + COUNT):
+        for seed in seeds:
             aliasing.play(seed, 0)
     assert discrete.memory is not None
     assert discrete.memory.transfers.uploads
 
 
-@pytest.mark.parametrize("inexact", [False, True])
-def test_expressions_equal_numpy_A6_C5(device: OpenCL, inexact: bool) -> None:
+# Functions have one text in all modes: "discrete grid" finds the kernels of "grid".
+@pytest.mark.parametrize(
+    ("device", "inexact"),
+    [
+        ("discrete", False), pytest.param("discrete", True, marks=pytest.mark.long),
+        pytest.param("grid", False, marks=pytest.mark.long),
+        pytest.param("grid", True, marks=pytest.mark.long),
+        pytest.param("discrete grid", False, marks=pytest.mark.long), ("discrete grid", True),
+    ],
+    indirect=["device"],
+)  # fmt: skip
+@campaign.rounds(1, start=7 * 10**6)
+def test_expressions_equal_numpy_A6_C5(device: OpenCL, inexact: bool, seeds: range) -> None:
     with config.options(eager_below=0):
-        for seed in range(7 * 10**6, 7 * 10**6 + max(COUNT // 3, 1)):
+        for seed in seeds:
             program = Grammar(seed, MIDDLE, inexact).program()
             what = failure(program)
             if what:
                 complain(program, f"seed {seed}: {what}")
 
 
-def test_graphs_equal_the_oracle_A6_B9(device: OpenCL) -> None:
-    for seed in range(100_000, 100_000 + COUNT):
+@only("grid")
+@campaign.rounds(2, start=100_000)
+def test_graphs_equal_the_oracle_A6_B9(device: OpenCL, seeds: range) -> None:
+    for seed in seeds:
         graphs.check(seed, seed % 2 == 0)
 
 
@@ -89,11 +111,13 @@ def heard(calculate: Callable[[], Any]) -> tuple[Any, set[str]]:
     return result, {str(each.message).split(" encountered")[0] for each in found}
 
 
+# Each dtype, each axis and each mode; the texts are compared in tests/codegen.
 @pytest.mark.parametrize(
     ("mode", "dtype", "axis"),
     [
-        ("discrete", "f8", None), ("discrete", "f8", 0), ("discrete", "f8", 1),
-        ("discrete", "f4", None), ("discrete", "c16", 1),
+        pytest.param("discrete", "f8", None, marks=pytest.mark.long),
+        pytest.param("discrete", "f8", 0, marks=pytest.mark.long), ("discrete", "f8", 1),
+        ("discrete", "f4", None), pytest.param("discrete", "c16", 1, marks=pytest.mark.long),
         ("grid", "f8", None), ("discrete grid", "c16", 0),
     ],
 )  # fmt: skip
@@ -122,9 +146,9 @@ def check_sums(ones: Any, axis: int | None) -> None:
 # ------------------------------------------------------------------------------------ order
 
 
-@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("share", usual(1, [False, True]))
 def test_a_number_from_one_kernel_is_there_for_the_next_C5(share: bool) -> None:
-    a = values()[:20_000]
+    a = values()[:4_000]
 
     def scaled(m: Any, x: Any, factor: float) -> Any:
         y = m.fmod(m.fmod(m.fmod(x * 1e300, 7.1) * 1e300, 5.3) * 1e300, 3.7)  # takes its time

@@ -11,6 +11,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
+from tests import campaign
 from tests.face.test_recorded_parts import _structure, recorded_twice
 
 
@@ -64,9 +65,9 @@ def _statement(xp: Any, seed: int) -> list[Any]:
     return [*found, x, y]
 
 
-@pytest.mark.parametrize("part", range(10))
-def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
-    for seed in range(part * 120, part * 120 + 120):
+@campaign.rounds(240)
+def test_the_nodes_are_those_of_the_python_text(seeds: range) -> None:
+    for seed in seeds:
         found, expected = recorded_twice(_statement, seed)
         for ours, theirs in zip(found, expected, strict=True):
             if isinstance(ours, str):
@@ -75,9 +76,9 @@ def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
                 assert _structure(ours) == _structure(theirs), seed
 
 
-@pytest.mark.parametrize("part", range(10))
-def test_values_and_orders_are_numpys(part: int) -> None:
-    for seed in range(part * 120, part * 120 + 120):
+@campaign.rounds(240)
+def test_values_and_orders_are_numpys(seeds: range) -> None:
+    for seed in seeds:
         expected = _statement(np, seed)
         for _ in range(2):
             for ours, theirs in zip(_statement(lf, seed), expected, strict=True):

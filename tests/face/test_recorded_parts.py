@@ -15,6 +15,7 @@ from lazyfuse import config, core, flush
 from lazyfuse.array import node_of
 from lazyfuse.codegen.linearize import walk
 from lazyfuse.storage import Storage
+from tests import campaign
 from tests.global_state import settle_pending
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [
@@ -128,9 +129,9 @@ def recorded_twice(
         return found, statement(lf, seed)
 
 
-@pytest.mark.parametrize("part", range(20))
-def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
-    for seed in range(part * 60, part * 60 + 60):
+@campaign.rounds(240)
+def test_the_nodes_are_those_of_the_python_text(seeds: range) -> None:
+    for seed in seeds:
         found, expected = recorded_twice(_statement, seed)
         assert len(found) == len(expected)
         for ours, theirs in zip(found, expected, strict=True):
@@ -140,9 +141,9 @@ def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
             assert _structure(ours) == _structure(theirs), seed
 
 
-@pytest.mark.parametrize("part", range(20))
-def test_values_orders_and_errors_are_numpys(part: int) -> None:
-    for seed in range(part * 60, part * 60 + 60):
+@campaign.rounds(240)
+def test_values_orders_and_errors_are_numpys(seeds: range) -> None:
+    for seed in seeds:
         expected = _statement(np, seed)
         for _ in range(2):
             found = _statement(lf, seed)

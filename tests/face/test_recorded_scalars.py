@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from lazyfuse import operators, reductions
 from lazyfuse.array import node_of
 from lazyfuse.codegen.graph import Node
 from lazyfuse.operators import SPECS
+from tests import campaign
 from tests.global_state import recording_all_settled
 
 DTYPES = ("f8", "f4", "i8", "i4", "u1", "?", "c16")
@@ -80,7 +82,7 @@ def _same(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions(name: str, dtype: str) -> None:
-    generator = np.random.default_rng(hash((name, dtype)) % 2**32)
+    generator = np.random.default_rng(zlib.crc32(f"{name} {dtype}".encode()))
     for seed in range(6):
         axis = [None, 0, -1, 1, (0, 1)][generator.integers(5)]
         named = {} if axis is None else {"axis": axis}
@@ -133,7 +135,7 @@ def test_operators_of_one_operand(dtype: str) -> None:
 @pytest.mark.parametrize("other", ["f8", "i4", "number", "whole"])
 def test_operators_of_two_scalars(dtype: str, other: str) -> None:
     numbers = {"number": 1.5, "whole": 3}
-    for seed in range(4):
+    for seed in campaign.drawn(2):
         x, real = (_array(np.random.default_rng(seed), xp, dtype) for xp in (lf, np))
         y = beside = None
         if other not in numbers:

@@ -14,6 +14,7 @@ import pytest
 
 import lazyfuse as np
 from lazyfuse import config, report
+from tests import campaign
 from tests.face import test_aliasing as aliasing
 from tests.face.discrete_device import NAME, FarAway, Memory, in_use
 from tests.programs import test_random_graphs as graphs
@@ -249,11 +250,11 @@ def test_underflow_is_told_where_it_is_asked_for_F8(device: FarAway) -> None:
 @pytest.mark.parametrize("shares", [False, True])
 def test_random_programs_of_views_and_writes_C8_E4(eager_below: int, shares: bool) -> None:
     with in_use(shares), config.options(validate=True):
-        for seed in range(60_000, 60_060):
+        for seed in campaign.drawn(60, start=60_000):
             aliasing.play(seed, eager_below)
 
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_random_graphs_equal_the_oracle_C12(keep: bool, device: FarAway) -> None:
-    for seed in range(70_000, 70_150):
+    for seed in campaign.drawn(150, start=70_000):
         graphs.check(seed, keep)

@@ -9,6 +9,7 @@ import pytest
 
 from lazyfuse import config, report
 from tests.face.compare import both
+from tests.pairwise import first
 
 SHAPES = ((50_021,), (1, 40_001), (40_001, 1), (201, 203), (7, 5, 1201), (3, 20_011), (20_011, 3))
 
@@ -26,9 +27,16 @@ def values(dtype: str, shape: tuple[int, ...], special: str = "") -> Any:
     return (np.abs(found) if dtype[0] == "u" else found).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?", "c16"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_along_every_axis(dtype: str, shape: tuple[int, ...], threads: int) -> None:
+# small whole numbers differ by the cast of one element: all shapes of one of them, a row of truth
+# values; bytes are cast in other sums, below
+ALONG = [(dtype, shape) for dtype in ("f8", "f4", "i4", "c16") for shape in SHAPES]
+ALONG += [("?", SHAPES[0]), ("u1", SHAPES[0])]
+ALONG += [(dtype, shape) for dtype in ("u1", "?") for shape in SHAPES[1:]]
+
+
+@pytest.mark.parametrize("along", first(4 * len(SHAPES) + 1, ALONG), ids=str)
+def test_along_every_axis(along: tuple[str, tuple[int, ...]], threads: int) -> None:
+    dtype, shape = along
     given = values(dtype, shape)
     for axis in (None, *range(-1, len(shape))):
         both(lambda xp, a, axis=axis: xp.cumsum(a, axis=axis), given)
@@ -49,12 +57,22 @@ def test_conditions_are_told(special: str, dtype: str, axis: int | None) -> None
         both(lambda xp, a: xp.cumprod(xp.abs(a) / 1000, axis=axis), given)
 
 
-@pytest.mark.parametrize("asked", ["f8", "f4", "i8", "i2", "c16"])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
-def test_other_sums(asked: str, dtype: str) -> None:
+# one text with two names of dtypes: each kind of cast, up and down
+CASTS = [
+    ("f4", "f8"), ("f4", "i8"), ("f8", "f4"), ("f8", "c16"), ("i4", "i2"), ("u1", "f4"),
+    ("i4", "f8"), ("u1", "i8"), ("f4", "f4"), ("f4", "i2"), ("f4", "c16"), ("f8", "f8"),
+    ("f8", "i8"), ("f8", "i2"), ("i4", "f4"), ("i4", "i8"), ("i4", "c16"), ("u1", "f8"),
+    ("u1", "i2"), ("u1", "c16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cast", first(6, CASTS))
+def test_other_sums(cast: tuple[str, str]) -> None:
+    dtype, asked = cast
     both(lambda xp, a: xp.cumsum(a, axis=1, dtype=asked), values(dtype, (201, 203)))
 
 
+@pytest.mark.smoke
 def test_views_and_orders() -> None:
     given = values("f8", (120_000,))
     both(lambda xp, a: xp.cumsum(a.reshape(300, 400).T, axis=1), given)
@@ -69,10 +87,19 @@ def test_views_and_orders() -> None:
     both(lambda xp, a: xp.cumsum(xp.cumsum(a.reshape(300, 400), axis=1), axis=0), given)
 
 
-@pytest.mark.parametrize("shape", [(1000, 150), (5, 300, 100), (30_000, 5)])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
-def test_in_chains(shape: tuple[int, ...], dtype: str, threads: int) -> None:
+# tiles are cut by bytes: of the dtype that is their size; long rows and short ones, eight bytes and
+# four; three axes are met along every axis
+CHAINS: list[tuple[tuple[int, ...], str]] = [
+    ((1000, 150), "f8"), ((30_000, 5), "i4"), ((30_000, 5), "f8"), ((5, 300, 100), "i4"),
+    ((1000, 150), "f4"), ((1000, 150), "i4"), ((5, 300, 100), "f8"), ((5, 300, 100), "f4"),
+    ((30_000, 5), "f4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", first(2, CHAINS))
+def test_in_chains(chain: tuple[tuple[int, ...], str], threads: int) -> None:
     """Between kernels, tile by tile: the same bits and conditions."""
+    shape, dtype = chain
 
     def shares(xp: Any, a: Any) -> Any:
         total = xp.cumsum(a * 2 + 1, axis=-1)

@@ -16,6 +16,7 @@ import pytest
 import lazyfuse as np
 from lazyfuse import evaluate, hardware, report, tracing
 from lazyfuse.tracing import Compile, KernelEnd
+from tests.pairwise import first
 
 N = 50_000
 
@@ -298,7 +299,20 @@ def test_without_pipelining_every_launch_is_waited_for_B10_C11(monkeypatch: Any)
     assert report.totals.launches == {"other": 4}
 
 
-def test_everything_switched_off_gives_the_same_results_A9_B10_C11() -> None:
+OFF: dict[str, Any] = {
+    "fusion": False,
+    "pipelining": False,
+    "cache": False,
+    "plan_limit": 0,
+    "program_limit": 0,
+    "ready_limit": 0,
+    "pool_limit": 0,
+}
+
+
+# All at once; each by itself has a test of its own above.
+@pytest.mark.parametrize("changes", first(2, [{}, OFF, *({name: OFF[name]} for name in OFF)]))
+def test_everything_switched_off_gives_the_same_results_A9_B10_C11(changes: Any) -> None:
     real, other = operands()
 
     def program(xp: Any) -> Any:
@@ -309,18 +323,8 @@ def test_everything_switched_off_gives_the_same_results_A9_B10_C11() -> None:
         return xp.array([a.sum(), b.min(), (a - b).mean(), a[17], b[17]])
 
     expected = program(numpy)
-    off = {
-        "fusion": False,
-        "pipelining": False,
-        "cache": False,
-        "plan_limit": 0,
-        "program_limit": 0,
-        "ready_limit": 0,
-        "pool_limit": 0,
-    }
-    for changes in ({}, *({name: value} for name, value in off.items()), off):
-        with np.options(**changes):
-            numpy.testing.assert_array_equal(numpy.asarray(program(np)), expected)
+    with np.options(**changes):
+        numpy.testing.assert_array_equal(numpy.asarray(program(np)), expected)
 
 
 # -------------------------------------------------------------------------------------- warming

@@ -14,6 +14,7 @@ from lazyfuse import evaluate, flush, replay_programs, replays
 from lazyfuse.codegen.graph import Layout
 from lazyfuse.codegen.memory import overlap
 from lazyfuse.windows import around
+from tests.pairwise import spread
 
 SIDE = 60
 
@@ -80,7 +81,9 @@ def test_random_steps_repeated_give_numpys_bits(seed: int) -> None:
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-@pytest.mark.parametrize("line", STATEMENTS[:10])
+# a stencil, a change of places, rows, steps and a row of the block itself: the others are their
+# like, and are met at small sizes above
+@pytest.mark.parametrize("line", spread(5, STATEMENTS[:10]))
 def test_loops_at_sizes_that_are_recorded(
     line: str, prepared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +149,7 @@ def test_a_loop_in_place_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda u, number: u.T + 1.0,
     ],
 )
+@pytest.mark.smoke
 def test_who_looks_in_between_sees_the_values_of_that_turn(look: Any) -> None:
     start = np.random.default_rng(1).normal(size=(300, 200))
     ours, theirs = lazyfuse.array(start), start.copy()

@@ -14,6 +14,7 @@ import pytest
 
 import lazyfuse
 from lazyfuse import config, flush, observing, replacing
+from tests import campaign
 
 State = dict[str, Any]
 
@@ -125,9 +126,9 @@ def check(seed: int) -> None:
             assert mine.tobytes() == np.asarray(value).tobytes(), (seed, name)
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
-def test_random_turns(first: int) -> None:
-    for seed in range(first, first + 20):
+@campaign.rounds(80)
+def test_random_turns(seeds: range) -> None:
+    for seed in seeds:
         check(seed)
 
 

@@ -35,6 +35,7 @@ def ulps_of(name: str) -> int:
     return 0 if exact else SLOPPY
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", UFUNCS)
 def test_every_ufunc(name: str) -> None:
     nin = getattr(np, name).nin

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.face.compare import both
+from tests.pairwise import first
 
 ROWS, COUNT, ENTRIES = 307, 131, 97
 
@@ -34,9 +36,17 @@ def put(xp: Any, t: Any, i: Any, v: Any, axis: Any = -1) -> Any:
     return t
 
 
-@pytest.mark.parametrize("index", ["i8", "i4", "i1", "u8", "u2"])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "c8", "c16", "i8", "b1"])
-def test_the_last_write_of_a_row_wins(dtype: str, index: str) -> None:
+# a loop for each size of an element and each dtype of indices: nothing hangs on both
+INDICES = ("i8", "i4", "i1", "u8", "u2")
+TARGETS = ("f8", "f4", "u1", "c8", "c16", "i8", "b1")
+PAIRS = [(dtype, "i8") for dtype in TARGETS]
+PAIRS += [("u1", "i4"), ("f4", "i1"), ("f8", "u8"), ("c8", "u2")]
+PAIRS += sorted({*itertools.product(TARGETS, INDICES)} - {*PAIRS})
+
+
+@pytest.mark.parametrize("dtypes", first(len(TARGETS) + 4, PAIRS), ids=str)
+def test_the_last_write_of_a_row_wins(dtypes: tuple[str, str]) -> None:
+    dtype, index = dtypes
     for value in (target(dtype, (ROWS, COUNT)), target(dtype)[0, 0]):
         both(put, target(dtype), places(index), value)
 

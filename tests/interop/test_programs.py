@@ -12,7 +12,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,16 +29,24 @@ NEEDS = {
     "sklearn": "sklearn",
     "xarray": "xarray",
 }
+USUAL = ("files", "matplotlib", "pandas", "scipy")
+"""Those that run with the usual options; the others run with everything recorded. `long`: both."""
 NUMBER = re.compile(r"[-+]?\d+\.\d*(?:e[-+]\d+)?")
-PROGRAMS = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec(package) is None, reason=f"{package} is not installed"
-        ),
-    )
-    for name, package in NEEDS.items()
-]
+
+
+def _parameters(usual: Iterable[str]) -> list[Any]:
+    """Every program; those that are not `usual` are `long`, those without their package skipped."""
+    found = []
+    for name, package in NEEDS.items():
+        missing = importlib.util.find_spec(package) is None
+        marks = [pytest.mark.skipif(missing, reason=f"{package} is not installed")]
+        found.append(
+            pytest.param(name, marks=marks if name in usual else [*marks, pytest.mark.long])
+        )
+    return found
+
+
+PROGRAMS, RECORDED_PROGRAMS = _parameters(USUAL), _parameters(set(NEEDS) - set(USUAL))
 
 
 def run(*arguments: str, **variables: str) -> list[str]:
@@ -56,8 +66,8 @@ def run(*arguments: str, **variables: str) -> list[str]:
 
 
 @functools.cache
-def expected(name: str) -> list[str]:
-    return run(f"with_{name}.py")
+def expected(name: str, *arguments: str) -> list[str]:
+    return run(f"with_{name}.py", *arguments)
 
 
 def small(name: str) -> str:
@@ -91,8 +101,7 @@ def test_a_program_prints_the_same(name: str) -> None:
     compare(run("-m", "lazyfuse", f"with_{name}.py"), expected(name))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", RECORDED_PROGRAMS)
 def test_a_program_prints_the_same_with_everything_recorded(name: str) -> None:
     program = ["-m", "lazyfuse", f"with_{name}.py", small(name)]
-    found = run(*program, LAZYFUSE_EAGER_BELOW="0")
-    compare(found, expected(name)[: len(found)])
+    compare(run(*program, LAZYFUSE_EAGER_BELOW="0"), expected(name, small(name)))

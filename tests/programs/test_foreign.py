@@ -19,6 +19,8 @@ import pytest
 import lazyfuse
 from lazyfuse import config
 
+pytestmark = pytest.mark.smoke
+
 N = 20_000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 import weakref
@@ -15,9 +14,10 @@ import pytest
 import lazyfuse
 from lazyfuse import config, evaluate, flush, report
 from lazyfuse.devices import registry
+from tests import campaign
 
-# A million in development runs; the memory of the loop must not depend on it.
-OPERATIONS = int(os.environ.get("LAZYFUSE_LOOP", "60000"))
+# A million in a campaign; the memory of the loop must not depend on it.
+OPERATIONS = campaign.count(24_000)
 
 
 @pytest.fixture(autouse=True)
@@ -116,12 +116,12 @@ def test_a_loop_over_rows_of_a_matrix_compiles_once_B6() -> None:
 
 def test_a_long_loop_keeps_memory_flat_U6() -> None:
     x = lazyfuse.array(real(20_000))
-    rounds = max(OPERATIONS // 2, 12_000)
+    rounds = max(OPERATIONS // 2, 9000)
     start = 0
     for k in range(rounds):
         x = x * 0.5
         x = x + 1.0
-        if k == 4000:
+        if k == 3000:
             start = resident()
     assert resident() - start < 64 << 20
     numpy.testing.assert_allclose(x, 2.0, rtol=1e-15)
@@ -136,11 +136,11 @@ def test_a_long_loop_keeps_memory_flat_U6() -> None:
 def test_a_long_loop_in_place_keeps_memory_flat_U6() -> None:
     x = lazyfuse.array(real(20_000))
     start = 0
-    for k in range(max(OPERATIONS // 3, 9000)):
+    for k in range(max(OPERATIONS // 3, 6000)):
         x[1:] += x[:-1]
         x *= 0.5
         x[::2] = 1.0
-        if k == 3000:
+        if k == 2000:
             start = resident()
     assert resident() - start < 64 << 20
     assert float(x[0]) == 1.0
@@ -350,6 +350,7 @@ def test_programs_give_numpys_bits_U1_A6(program: Callable[[Any], Any]) -> None:
     numpy.testing.assert_array_equal(numpy.asarray(got), want)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_programs_all_recorded_give_numpys_bits_A6(program: Callable[[Any], Any]) -> None:
     with config.options(eager_below=0):

@@ -1,8 +1,10 @@
-"""Random graphs through the whole compiler, against the oracle: values, aliasing, memory."""
+"""Random graphs through the whole compiler, against the oracle: values, aliasing, memory.
+
+`campaign.py` says how many, and how to run more.
+"""
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -13,10 +15,11 @@ from lazyfuse import config, evaluate, execute, programs
 from lazyfuse.codegen import interpret, ops
 from lazyfuse.codegen.graph import Node, topological
 from lazyfuse.devices.base import DeviceError
+from tests import campaign
+from tests.campaign import rounds
 from tests.codegen.random_graphs import random_graph
 
-COUNT = int(os.environ.get("LAZYFUSE_FUZZ", "300"))
-pytestmark = pytest.mark.timeout(900)  # on OpenCL every new structure is built, 0.2 s each
+pytestmark = campaign.TIMEOUT
 
 
 def check(seed: int, keep: bool) -> None:
@@ -52,38 +55,45 @@ def same(node: Node, want: np.ndarray[Any, Any], seed: int) -> None:
     assert np.array_equal(got, want, equal_nan=got.dtype.kind in "fc"), (seed, node, got, want)
 
 
+@rounds(300)
 @pytest.mark.parametrize("keep", [True, False])
-def test_random_graphs_equal_the_oracle_A6_B9(keep: bool) -> None:
-    for seed in range(COUNT):
+def test_random_graphs_equal_the_oracle_A6_B9(seeds: range, keep: bool) -> None:
+    for seed in seeds:
         check(seed, keep)
 
 
+@rounds(300)
 @pytest.mark.parametrize("keep", [True, False])
 def test_random_graphs_equal_the_oracle_when_every_kernel_fails_E2(
-    keep: bool, monkeypatch: pytest.MonkeyPatch
+    seeds: range, keep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> int:
         raise DeviceError("injected")
 
     monkeypatch.setattr(execute.Run, "launch", fail)
-    for seed in range(COUNT):
+    for seed in seeds:
         check(seed, keep)
 
 
-def test_random_graphs_equal_the_oracle_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+@rounds(12, 10_000)
+def test_random_graphs_equal_the_oracle_compiled(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
     with config.options(compile_after=0):
-        for seed in range(10_000, 10_000 + COUNT // 12):
+        for seed in seeds:
             check(seed, seed % 2 == 0)
 
 
-def test_random_graphs_validate_A6() -> None:
+@rounds(100, 20_000)
+def test_random_graphs_validate_A6(seeds: range) -> None:
     with config.options(validate=True):
-        for seed in range(20_000, 20_000 + COUNT // 3):
+        for seed in seeds:
             check(seed, True)
 
 
-def test_random_graphs_unfused_B10_A9() -> None:
+@rounds(60, 30_000)
+def test_random_graphs_unfused_B10_A9(seeds: range) -> None:
     with config.options(fusion=False):
-        for seed in range(30_000, 30_000 + COUNT // 3):
+        for seed in seeds:
             check(seed, True)

@@ -86,6 +86,7 @@ def inputs() -> dict[str, Any]:
     return {"R0": numpy.random.default_rng(0).uniform(0, 2, 40)}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("below", [0, 16384])
 @pytest.mark.parametrize("case", CASES)
 def test_regressions_A6(case: str, below: int) -> None:

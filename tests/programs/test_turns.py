@@ -1,27 +1,24 @@
 """Structures that come round again with other values, slices, numbers and sizes: NumPy's bits.
 
-The suite runs some hundred programs of `turns`, the same ones each time. `LAZYFUSE_TURNS` runs that
-many in each mode, from `LAZYFUSE_TURNS_SEED` on:
-
-    LAZYFUSE_TURNS=5000 LAZYFUSE_TURNS_SEED=100000 python -m pytest tests/programs/test_turns.py
+The suite runs some hundred programs of `turns`, the same ones each time; `campaign.py` says how to
+run more and others.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lazyfuse import config, flush, programs, tracing
+from tests import campaign
+from tests.campaign import rounds
 from tests.programs.deep import difference, reduced
 from tests.programs.turns import LARGE, MIDDLE, SMALL, Turns
 
-COUNT = int(os.environ.get("LAZYFUSE_TURNS", "0"))
-SEED = int(os.environ.get("LAZYFUSE_TURNS_SEED", "0"))
-pytestmark = pytest.mark.timeout(900 + COUNT)
+pytestmark = campaign.TIMEOUT
 
 RECORDED: dict[str, Any] = {"eager_below": 0}
 THREADS: dict[str, Any] = {"eager_below": 0, "threads": 2, "threads_above": 1}
@@ -48,11 +45,10 @@ WORTH: dict[str, dict[str, int]] = {
 }
 
 
-def explore(count: int, sizes: Sequence[int] = SMALL, **options: Any) -> None:
+def explore(seeds: range, sizes: Sequence[int] = SMALL, **options: Any) -> None:
     """Run programs; fail with the first that differs, reduced."""
-    count = COUNT or count
     with config.options(**options):
-        for seed in range(SEED, SEED + count):
+        for seed in seeds:
             program = Turns(seed, sizes).program()
             what = difference(program)
             if what:
@@ -82,81 +78,98 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(importlib.import_module(f"lazyfuse.{module}"), name, value)
 
 
-def test_recorded_A6() -> None:
-    explore(30, **RECORDED)
+@rounds(30)
+def test_recorded_A6(seeds: range) -> None:
+    explore(seeds, **RECORDED)
 
 
+@rounds(30)
 @pytest.mark.usefixtures("often")
-def test_a_run_for_every_turn_A6() -> None:
-    explore(30, **RECORDED)
+def test_a_run_for_every_turn_A6(seeds: range) -> None:
+    explore(seeds, **RECORDED)
 
 
+@rounds(15)
 @pytest.mark.usefixtures("often")
-def test_two_threads_A6() -> None:
-    explore(15, MIDDLE, **THREADS)
+def test_two_threads_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, **THREADS)
 
 
+@rounds(2)
 @pytest.mark.usefixtures("compiled")
-def test_compiled_at_once_A6() -> None:
-    explore(2, MIDDLE, compile_after=0, **THREADS)
+def test_compiled_at_once_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, compile_after=0, **THREADS)
 
 
+@rounds(2)
 @pytest.mark.usefixtures("often", "compiled")
-def test_compiled_at_once_in_turns_A6() -> None:
-    explore(2, compile_after=0, **RECORDED)
+def test_compiled_at_once_in_turns_A6(seeds: range) -> None:
+    explore(seeds, compile_after=0, **RECORDED)
 
 
+@rounds(15)
 @pytest.mark.usefixtures("often")
-def test_mixed_with_arrays_at_once_A6() -> None:
-    explore(15, MIDDLE, eager_below=1000)
+def test_mixed_with_arrays_at_once_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, eager_below=1000)
 
 
-def test_large_A6() -> None:
-    explore(2, LARGE)
+@rounds(2)
+def test_large_A6(seeds: range) -> None:
+    explore(seeds, LARGE)
 
 
-def test_small_A6() -> None:
-    explore(20)
+@rounds(20)
+def test_small_A6(seeds: range) -> None:
+    explore(seeds)
 
 
-def test_without_fusion_A6() -> None:
-    explore(10, fusion=False, **RECORDED)
+@rounds(10)
+def test_without_fusion_A6(seeds: range) -> None:
+    explore(seeds, fusion=False, **RECORDED)
 
 
-def test_validated_A6() -> None:
-    explore(8, validate=True, **RECORDED)
+@rounds(8)
+def test_validated_A6(seeds: range) -> None:
+    explore(seeds, validate=True, **RECORDED)
 
 
+@rounds(10)
 @pytest.mark.usefixtures("often")
-def test_nothing_kept_ready_A6() -> None:
-    explore(10, prepared=False, **RECORDED)
+def test_nothing_kept_ready_A6(seeds: range) -> None:
+    explore(seeds, prepared=False, **RECORDED)
 
 
+@rounds(10)
 @pytest.mark.usefixtures("often")
-def test_little_kept_A6() -> None:
-    explore(10, **SMALL_LIMITS, **RECORDED)
+def test_little_kept_A6(seeds: range) -> None:
+    explore(seeds, **SMALL_LIMITS, **RECORDED)
 
 
-def test_without_tiles_selections_routines_A6() -> None:
-    explore(10, **WITHOUT, **THREADS)
+@rounds(10)
+def test_without_tiles_selections_routines_A6(seeds: range) -> None:
+    explore(seeds, **WITHOUT, **THREADS)
 
 
-def test_while_somebody_listens_A6() -> None:
+@rounds(8)
+def test_while_somebody_listens_A6(seeds: range) -> None:
     with tracing.collect() as told:
-        explore(8, **RECORDED)
+        explore(seeds, **RECORDED)
         assert told
 
 
+@rounds(12)
 @pytest.mark.usefixtures("early")
-def test_everything_is_worth_it_A6() -> None:
-    explore(12, MIDDLE, **THREADS)
+def test_everything_is_worth_it_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, **THREADS)
 
 
+@rounds(15)
 @pytest.mark.usefixtures("early")
-def test_everything_is_worth_it_in_middling_arrays_A6() -> None:
-    explore(15, MIDDLE, eager_below=150)
+def test_everything_is_worth_it_in_middling_arrays_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, eager_below=150)
 
 
+@rounds(15)
 @pytest.mark.usefixtures("often")
-def test_middling_arrays_A6() -> None:
-    explore(15, MIDDLE, eager_below=150)
+def test_middling_arrays_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, eager_below=150)

