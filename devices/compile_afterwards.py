@@ -1,9 +1,10 @@
 """What a program's end leaves uncompiled: a process of its own puts it on disk for the next run.
 
 Owns that process: one at a time for a folder of programs, at the lowest priority, ended after
-`SECONDS` whatever is left. A script that is shorter than its compiler would else begin each run
-anew. The process reads its work from the file that is its lock, writes programs into that folder
-if the folder is still there, and nothing else; nobody waits for it. Needs `fcntl` (not Windows).
+`SECONDS` of one core whatever is left. A script that is shorter than its compiler would else begin
+each run anew. The process reads its work from the file that is its lock, writes programs into that
+folder if the folder is still there, and nothing else; nobody waits for it. Needs `fcntl` (not
+Windows).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from .disk_cache import DiskCache
 from .heavy import module
 
 LOCK = "compiling.lock"
-SECONDS = 20.0  # some thirty programs; what is left then is asked for again by the next run
+SECONDS = 10  # of one core: some thirty programs; the next run asks again for what is left then
+WAITS = 60  # seconds until then on a machine that is busy otherwise
 NICENESS = 19  # of two hungry processes this one gets a seventieth of a core
 
 
@@ -45,7 +47,7 @@ def leave(sources: Sequence[Source], disk: DiskCache) -> Any:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process inherits it
         os.ftruncate(lock, 0)
         with open(lock, "wb", closefd=False) as file:
-            pickle.dump((disk.directory, disk.limit, wanted), file)
+            pickle.dump((os.path.abspath(disk.directory), disk.limit, wanted), file)
         os.lseek(lock, 0, os.SEEK_SET)
         return compile_worker.start(__name__.rpartition(".")[2], lock)
     except (OSError, ValueError, pickle.PickleError):
@@ -60,8 +62,10 @@ def main() -> None:
         os.nice(NICENESS)
     with suppress(AttributeError, ValueError):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may close
-        signal.alarm(int(2 * SECONDS))  # ends us, even in the middle of a program
-    end = time.monotonic() + SECONDS
+        signal.alarm(WAITS)  # ends us, even in the middle of a program, and so does the limit
+    with suppress(ImportError, OSError, ValueError):
+        resource = module("resource")
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     directory, limit, sources = pickle.load(sys.stdin.buffer)
     disk = DiskCache(directory, limit)
     for source in sources:
@@ -72,5 +76,5 @@ def main() -> None:
             code = numba_compiler.compile_source(source)
             if os.path.isdir(directory):  # else somebody has removed it: leave it so
                 disk.put(name, code)
-        if time.monotonic() > end:
+        if time.process_time() > 0.9 * SECONDS:
             break

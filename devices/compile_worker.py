@@ -246,12 +246,15 @@ def start(main: str = _MAIN, wishes: int | None = None) -> Any:
     subprocess = heavy("subprocess")
     flags = subprocess._args_from_interpreter_flags()
     package = __package__ or ""
-    arguments = ["\n".join(sys.path), package, os.path.dirname(__file__), main]
+    # the folder in which the program was started is nothing to import from, nor to hold on to
+    path = [os.path.abspath(each) for each in sys.path if each]
+    arguments = ["\n".join(path), package, os.path.abspath(os.path.dirname(__file__)), main]
     options: dict[str, Any] = {}
     if sys.platform == "win32":
         options["creationflags"] = subprocess.CREATE_NO_WINDOW
     process = subprocess.Popen(
-        [sys.executable, *flags, "-W", "ignore", "-c", _BOOT, *arguments],
+        [sys.executable, *flags, "-P", "-W", "ignore", "-c", _BOOT, *arguments],
+        cwd=os.path.abspath(os.sep),
         stdin=subprocess.PIPE if wishes is None else wishes,
         stdout=subprocess.PIPE if wishes is None else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

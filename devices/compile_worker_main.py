@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -16,17 +17,27 @@ from .base import DeviceError, Source
 from .compile_worker import receive, send
 
 NICENESS = 5  # a core that is wanted otherwise is left to a quarter of its time
+_LOOKS = 0.25  # seconds between two looks whether the program is still there
 
 
 def main() -> None:
     """Compile until the input ends."""
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)  # the results are computed meanwhile: they come first
+    if sys.platform != "win32":
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     wishes, results = os.fdopen(os.dup(0), "rb", buffering=0), _own_output()
     with suppress(EOFError, OSError):
         while True:
             source = receive(wishes)
             send(results, _compiled(source))
+
+
+def _end_with(program: int) -> None:
+    """End this process, in the middle of whatever it compiles, when the program has ended."""
+    while os.getppid() == program:
+        time.sleep(_LOOKS)
+    os._exit(1)
 
 
 def _compiled(source: Source) -> tuple[bytes | None, str, float]:

@@ -16,8 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-_MAGIC = b"lazyfuse-1\n"
-_HEAD = len(_MAGIC) + 32  # the magic and the sha256 of what follows
+_MAGIC = b"lazyfuse-2\n"
+_HEAD = len(_MAGIC) + 32  # the magic and a digest, see `_head`
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+# Nobody waits at a pipe that stands in an entry's place, nor follows a link to somebody's file.
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".bin"
 _TEMPORARY = ".tmp"
 _STALE = 3600.0  # seconds after which a temporary file belongs to a dead process
@@ -81,7 +85,7 @@ class DiskCache:
         """Whether an entry's name begins so; a look at the folder's list alone."""
         try:
             names = os.listdir(self.directory) if self.enabled else []
-        except OSError:
+        except (OSError, ValueError):
             return False
         return any(name.startswith(prefix) for name in names)
 
@@ -91,7 +95,7 @@ class DiskCache:
             return False
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self.trouble = str(error)
             return False
         return self._usable() and os.access(self.directory, os.W_OK)
@@ -104,8 +108,8 @@ class DiskCache:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             if not self._usable():
                 return False
-            self._write(self._path(name), _MAGIC + hashlib.sha256(data).digest() + data)
-        except OSError as error:
+            self._write(self._path(name), _head(name, data) + data)
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the folder's name
             self._note_failure(error)
             return False
         self._failed_in_a_row = 0
@@ -115,7 +119,7 @@ class DiskCache:
 
     def remove(self, name: str) -> None:
         """Forget an entry."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             os.unlink(self._path(name))
 
     def names(self, prefix: str = "") -> list[str]:
@@ -156,9 +160,13 @@ class DiskCache:
             return False
         if self._trusted is None:
             try:
-                self._trusted = _is_ours(os.stat(self.directory))
+                status = os.stat(self.directory)
             except OSError:
                 return False  # not there yet
+            except ValueError as error:
+                self._trusted, self.trouble = False, str(error)
+                return False
+            self._trusted = stat.S_ISDIR(status.st_mode) and _is_ours(status)
             if not self._trusted:
                 self.trouble = f"{self.directory} belongs to, or is writable by, somebody else"
         return self._trusted
@@ -170,19 +178,32 @@ class DiskCache:
             return None, "absent"
         path = self._path(name)
         try:
-            with open(path, "rb") as file:
-                if time.time() - os.fstat(file.fileno()).st_mtime > _TOUCH:
-                    _touch(path)
-                content = file.read(_MOST_BYTES + _HEAD + 1)
+            handle = os.open(path, _OPEN)
+            try:
+                content = self._content(path, handle)
+            finally:
+                os.close(handle)
         except FileNotFoundError:
             return None, "absent"
         except OSError as error:
             self.trouble = str(error)
             return None, "absent"
         data = content[_HEAD:]
-        if content[:_HEAD] != _MAGIC + hashlib.sha256(data).digest():
+        if content[:_HEAD] != _head(name, data):
             return None, "damaged"
         return data, ""
+
+    def _content(self, path: str, handle: int) -> bytes:
+        """The bytes of an entry; none if it is no file. `OSError` if it may be somebody else's."""
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        if not _is_ours(status):  # the folder may have been open to others once
+            raise PermissionError(f"{path} belongs to, or is writable by, somebody else")
+        if time.time() - status.st_mtime > _TOUCH:
+            _touch(path)
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(_MOST_BYTES + _HEAD + 1)
 
     def _write(self, path: str, content: bytes) -> None:
         """Write beside the target, then rename: readers see all or nothing."""
@@ -198,7 +219,7 @@ class DiskCache:
                 os.unlink(temporary)
             raise
 
-    def _note_failure(self, error: OSError) -> None:
+    def _note_failure(self, error: Exception) -> None:
         self.counters.failures += 1
         self._failed_in_a_row += 1
         self.trouble = str(error)
@@ -244,13 +265,16 @@ class DiskCache:
             self._size -= length
 
 
+def _head(name: str, data: bytes) -> bytes:
+    """What stands before an entry's data and binds them to its name: no other is believed."""
+    return _MAGIC + hashlib.sha256(name.encode() + b"\n" + data).digest()
+
+
 def _is_ours(status: os.stat_result) -> bool:
-    """A directory of this user (or of root) that not everybody may write."""
-    if not stat.S_ISDIR(status.st_mode):
-        return False
+    """A folder or file of this user (or of root) that neither a group nor others may write."""
     if not hasattr(os, "geteuid"):  # Windows: access lists, not modes
         return True
-    return status.st_uid in (os.geteuid(), _ROOT) and not status.st_mode & stat.S_IWOTH
+    return status.st_uid in (os.geteuid(), _ROOT) and not status.st_mode & _WRITABLE
 
 
 def _touch(path: str) -> None:

@@ -23,6 +23,7 @@ from lazyfuse.devices import registry, settings
 from lazyfuse.devices import tuning as tunings
 from lazyfuse.devices.base import Array, Device, DeviceError
 from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.errors import ConfigurationError, message
 
 tuning = tunings.tuning
 """The figures of this processor for schedules: caches, tiles, threads, launches (no bits)."""
@@ -221,6 +222,14 @@ def _reopen(name: str) -> None:
 for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
     _reopen(_name)
 
+
+def _check_folder(name: str) -> None:
+    if "\0" in name:
+        what = message("options", "cache_dir", "the path of a folder", name, "leave out the NUL")
+        raise ConfigurationError(what)
+
+
+config.on_change("cache_dir", _check_folder)
 # The device is asked for again, and gets the options anew, when one of these changes.
 for _name in (
     "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",

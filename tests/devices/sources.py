@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,16 @@ def from_disk(folder: str) -> tuple[int, str]:
     source = map_source("a1[i] = vm_exp(a0[i]) + vmf_sin(float32(a0[i]))", ("f8", "f8"))
     cpu.compile(source).launch(launch_of((np.arange(1001.0) / 1000, out), (), 4))
     return cpu.info()["programs"]["built"], out.sum().hex()
+
+
+def endless() -> Source:
+    """A text that takes minutes to compile."""
+    body = ["t = a0[i]", *["t = t * a0[i] + a1[i]"] * 20_000, "a1[i] = t"]
+    return map_source("\n".join(body), ("f8", "f8"), name="endless")
+
+
+def seconds_of(process: int) -> float:
+    """The time of a core that a process has used."""
+    with open(f"/proc/{process}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

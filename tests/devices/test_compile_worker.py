@@ -213,20 +213,27 @@ def in_a_child(script: str, folder: Path, how: str = "") -> subprocess.Completed
 
 
 SCRIPT = """
+import time
+from tests.devices.sources import endless, seconds_of
 device.soon(times(2))
 if sys.argv[2] != "at once":
     device.finish()
+    if sys.argv[2] == "killed while it compiles":
+        spent = seconds_of(device._worker._process.pid)
+        device.soon(endless())
+        while seconds_of(device._worker._process.pid) < spent + 0.5:
+            time.sleep(0.02)
     print(device._worker._process.pid, flush=True)
-if sys.argv[2] == "killed":
+if sys.argv[2].startswith("killed"):
     os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("how", ["at once", "in order", "killed"])
-@pytest.mark.skipif(sys.platform == "win32", reason="asks for processes as POSIX does")
+@pytest.mark.parametrize("how", ["at once", "in order", "killed", "killed while it compiles"])
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks for processes in /proc")
 def test_it_ends_with_its_parent_E2(tmp_path: Path, how: str) -> None:
     done = in_a_child(SCRIPT, tmp_path, how)
-    assert done.returncode == (-9 if how == "killed" else 0)
+    assert done.returncode == (-9 if how.startswith("killed") else 0)
     assert done.stderr == ""
     if how != "at once":
         deadline = time.monotonic() + LONG
@@ -241,3 +248,34 @@ def _runs(process: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+PROGRAM = f"""{CHILD}
+device.soon(times(2))
+device.finish()
+process = device._worker._process.pid
+print(os.readlink("/proc/%d/cwd" % process) if os.path.isdir("/proc/self") else os.sep)
+"""
+
+
+def test_it_keeps_out_of_the_folder_that_it_was_started_in(tmp_path: Path) -> None:
+    """What lies there is not imported, and the folder can be removed or unmounted."""
+    here, program = tmp_path / "here", tmp_path / "there" / "program.py"
+    here.mkdir()
+    program.parent.mkdir()
+    for name in ("signal", "pickle", "struct", "numba"):
+        planted = f"open({str(tmp_path / name)!r}, 'w'); raise ImportError"
+        (here / f"{name}.py").write_text(planted)
+    root = str(Path(__file__).parents[2])
+    program.write_text(f"import os, sys\nsys.path.insert(0, {root!r})\n{PROGRAM}")
+    done = subprocess.run(
+        [sys.executable, str(program), programs_in(tmp_path)],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()) == Path(os.path.abspath(os.sep))
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "there", "programs"}

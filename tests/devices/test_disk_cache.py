@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lazyfuse
 from lazyfuse.devices import disk_cache
 from lazyfuse.devices.cpu import CPU
 from lazyfuse.devices.disk_cache import DiskCache
@@ -119,8 +120,11 @@ def test_a_directory_that_cannot_be_written(
 ) -> None:
     cache.put("one", b"data")
     calls = []
+    genuine = getattr(os, function)
 
-    def fail(*args: Any, **kwargs: Any) -> None:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        if function == "open" and not args[1] & os.O_CREAT:
+            return genuine(*args, **kwargs)  # reading works
         calls.append(args)
         raise OSError(number, os.strerror(number))
 
@@ -309,3 +313,85 @@ def test_a_device_computes_whatever_happens_to_its_directory(
     assert cpu.why_missed(source) == reason
     if trouble != "read-only":
         assert run().info()["programs"]["built"] == 0
+
+
+# ------------------------------------------------- what stands in the place of an entry
+
+
+def test_an_entry_is_bound_to_its_name(cache: DiskCache, place: Path) -> None:
+    cache.put("one", b"data")
+    cache.put("two", b"others")
+    first, second = entry(place, "one").read_bytes(), entry(place, "two").read_bytes()
+    entry(place, "one").write_bytes(second)
+    entry(place, "two").write_bytes(first)
+    assert cache.look_up("one") == (None, "damaged")
+    assert cache.look_up("two") == (None, "damaged")
+    assert cache.names() == []
+    assert cache.put("one", b"data")
+    assert cache.get("one") == b"data"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are POSIX's")
+def test_a_pipe_is_damage_and_nobody_waits_for_it(cache: DiskCache, place: Path) -> None:
+    cache.put("one", b"data")
+    entry(place, "one").unlink()
+    os.mkfifo(entry(place, "one"))
+    assert cache.look_up("one") == (None, "damaged")
+    assert cache.put("one", b"data")
+    assert cache.get("one") == b"data"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="links of this kind are POSIX's")
+def test_links_and_folders_are_no_entries(cache: DiskCache, place: Path, tmp_path: Path) -> None:
+    cache.put("one", b"data")
+    entry(place, "one").rename(tmp_path / "elsewhere")
+    entry(place, "one").symlink_to(tmp_path / "elsewhere")
+    assert cache.look_up("one") == (None, "absent")
+    assert cache.put("one", b"data")
+    entry(place, "one").unlink()
+    entry(place, "one").mkdir()
+    assert cache.get("one") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes are POSIX's")
+@pytest.mark.parametrize("mode", [0o775, 0o2770, 0o757])
+def test_a_folder_that_others_may_write_is_not_used(
+    cache: DiskCache, place: Path, mode: int
+) -> None:
+    cache.put("one", b"data")
+    place.chmod(mode)
+    other = DiskCache(str(place), 1 << 20)
+    assert other.get("one") is None
+    assert not other.put("two", b"data")
+    assert "somebody else" in other.info()["trouble"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes are POSIX's")
+@pytest.mark.parametrize("change", ["mode", "owner"])
+def test_a_file_of_somebody_else_is_not_read(
+    cache: DiskCache, place: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It may have been planted while the folder was open to others."""
+    cache.put("one", b"data")
+    assert cache.get("one") == b"data"
+    if change == "mode":
+        entry(place, "one").chmod(0o664)
+    else:
+        monkeypatch.setattr(disk_cache, "_ROOT", -1)
+        monkeypatch.setattr(os, "geteuid", lambda: place.stat().st_uid + 1)
+    assert cache.get("one") is None
+    assert "somebody else" in cache.info()["trouble"]
+
+
+def test_a_name_that_no_folder_can_have_stops_nothing() -> None:
+    cache = DiskCache("a\0b", 1 << 20)
+    assert not cache.put("one", b"data")
+    assert cache.look_up("one") == (None, "absent")
+    assert not cache.can_store()
+    assert not cache.may_hold("o")
+    cache.remove("one")
+    assert cache.info()["entries"] == 0
+    before = lazyfuse.options.cache_dir
+    with pytest.raises(ValueError, match="cache_dir"):
+        lazyfuse.options(cache_dir="a\0b")
+    assert lazyfuse.options.cache_dir == before
