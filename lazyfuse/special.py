@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,8 @@ def _of_geometry(name: str) -> property:
 
 for _name in ("nd", "ndim", "numiter", "shape", "size"):
     setattr(broadcast, _name, _of_geometry(_name))
-broadcast.__signature__ = inspect.signature(np.broadcast)  # type: ignore[attr-defined]
+with suppress(ValueError):  # NumPy tells it from 2.4 on, and not under python -OO
+    broadcast.__signature__ = inspect.signature(np.broadcast)  # type: ignore[attr-defined]
 document(broadcast, np.broadcast)
 
 

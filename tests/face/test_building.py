@@ -82,3 +82,12 @@ def test_python_can_be_asked_for() -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert result.stdout.startswith("pure Python (")
     assert result.stdout.endswith("[2. 2. 2.]\n")
+
+
+def test_without_docstrings_it_is_imported_too() -> None:
+    """`python -OO` takes them away, and with them the signatures of some of NumPy's classes."""
+    code = "import lazyfuse as np; print(float((np.arange(50_000.0) * 2).sum()))"
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{50_000.0 * 49_999}\n", done.stderr
