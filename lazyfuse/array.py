@@ -35,6 +35,7 @@ from lazyfuse.nodes import captured_copy as captured_copy
 from lazyfuse.nodes import cast_node as cast_node
 from lazyfuse.nodes import copy_of as copy_of
 from lazyfuse.nodes import full_node as full_node
+from lazyfuse.nodes import is_read_only as is_read_only
 from lazyfuse.nodes import is_seen as is_seen
 from lazyfuse.nodes import scalar_node as scalar_node
 from lazyfuse.storage import CANONICAL as CANONICAL
@@ -584,7 +585,7 @@ def write_region(x: ndarray, layout: Layout, value: Node) -> None:
 def _as_whole(old: Node, value: Node, where: Where) -> Node:
     """`value` in the shape and memory order of `old`, all of whose elements it replaces."""
     if value.shape == old.shape and value.perm == old.perm:
-        return copy_of(value) if is_seen(value) else value
+        return copy_of(value) if is_seen(value) or is_read_only(value) else value
     if value.shape == ():
         return full_node(value, old.shape, old.dtype, old.perm)
     layout = whole(old.shape, old.perm)

@@ -38,8 +38,8 @@ assign_foreign = _no_foreign  # for objects whose `__array__` gives one of our a
 def converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
     """A list, a text or anything else as an array of the dtype that it is written to."""
     try:
-        own = np.shape(value)
-        found = np.empty(own if fits(own, shape) else shape, dtype)
+        own = np.shape(value)  # of a list NumPy takes no more dimensions than the part has
+        found = np.empty(own if len(own) <= len(shape) and fits(own, shape) else shape, dtype)
         found[...] = value  # raises
     except ValueError as error:
         found = np.empty(shape, dtype)

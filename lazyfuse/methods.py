@@ -279,7 +279,7 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     """As `numpy.ndarray.resize`."""
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
     watched = getweakrefcount(self) - sum(each is self for each in list(LENT.values()))
-    value = gather(self).copy()
+    value = gather(self).copy("K")
     shape = real_arguments(shape)
     if value.size and self._base is not None:
         value[...].resize(*shape)  # raises

@@ -77,6 +77,11 @@ def is_seen(node: Node) -> bool:
     return node.op is ops.VIEW or node.op.name in PIECES
 
 
+def is_read_only(node: Node) -> bool:
+    """Whether a node's values are there in memory that may not be written."""
+    return node.value is not None and not node.value.flags.writeable
+
+
 def cast_node(node: Node, dtype: DType) -> Node:
     """The values of `node` converted as NumPy's unsafe casting does."""
     if node.dtype is dtype or node.dtype == dtype:

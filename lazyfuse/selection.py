@@ -266,6 +266,8 @@ def _casts(key: Any, dtype: Any, casting: Any) -> bool:
         return False
     if key in WEAK:  # by kind; what fits is found when the number is converted
         order = {int: "iufc", float: "fc", complex: "c"}[key]
+        if key is complex and dtype.kind != "c":
+            return False  # NumPy drops the imaginary part, and warns of it
         # by the other rules it depends on the dtype that NumPy finds for the number
         return casting == "unsafe" or (casting in ("safe", "same_kind") and dtype.kind in order)
     return bool(np.can_cast(key, dtype, casting))

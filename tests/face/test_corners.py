@@ -1,0 +1,98 @@
+"""Corners in which large, recorded arrays once parted from NumPy: values, errors, orders, flags."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import lazyfuse
+
+LARGE = 20_003
+
+
+def outcome(program: Callable[[Any], Any], xp: Any) -> tuple[Any, list[str]]:
+    """What a program gives or raises, and its warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = program(xp)
+        except Exception as error:
+            found = type(error), str(error)
+    return found, [str(each.message) for each in caught]
+
+
+def agree(program: Callable[[Any], Any]) -> None:
+    assert outcome(program, lazyfuse) == outcome(program, numpy)
+
+
+@pytest.mark.parametrize("shape", [4, (4,), (2, 2), (3, 3), (1, 3), (0,), ()], ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_resize_works_in_memory_order(shape: Any, order: str) -> None:
+    def program(xp: Any) -> Any:
+        x = xp.array([[1, 2], [3, 4]], order=order)
+        x.resize(shape, refcheck=False)
+        y = xp.array(numpy.arange(LARGE * 3.0).reshape(3, LARGE), order=order) + 1
+        y.resize((LARGE, 2), refcheck=False)
+        return [(each.tolist(), each.strides, each.flags.fnc) for each in (x, y)]
+
+    agree(program)
+
+
+def test_resize_of_what_is_no_single_piece_is_refused() -> None:
+    def program(xp: Any) -> Any:
+        x = xp.zeros((3, 4, 5)).transpose(1, 0, 2).copy("K")
+        x.resize(7, refcheck=False)
+        return x.tolist()
+
+    agree(program)
+
+
+def test_memory_that_took_read_only_values_can_be_written() -> None:
+    def program(xp: Any) -> Any:
+        a = xp.arange(float(LARGE))
+        a[...] = xp.imag(a)
+        seen = numpy.asarray(a)
+        seen[3] = 5
+        a += 1
+        return a.flags.writeable, seen.flags.writeable, a.tolist()
+
+    agree(program)
+
+
+def test_complex_numbers_lose_their_imaginary_part_where_that_is_asked_for() -> None:
+    def program(xp: Any, casting: str, dtype: str, where: Any = True) -> Any:
+        a = xp.ones(LARGE, dtype)
+        xp.copyto(a, 2 + 1j, casting=casting, where=where)
+        return a.tolist()
+
+    for casting in ("unsafe", "same_kind", "no"):
+        for dtype in ("f8", "i4", "?", "c16"):
+            agree(lambda xp, c=casting, d=dtype: program(xp, c, d))  # type: ignore[misc]
+    agree(lambda xp: program(xp, "unsafe", "f8", numpy.arange(LARGE) % 2 == 0))
+
+
+@pytest.mark.parametrize("value", [[[1.5]], [[[1.5]]], [1.5], [[1.5, 2.5]], [[]]], ids=str)
+@pytest.mark.parametrize("shape", [(LARGE,), (LARGE, 2)], ids=str)
+def test_lists_with_more_dimensions_than_the_part_are_refused(shape: Any, value: Any) -> None:
+    for key in (slice(None, None, -1), slice(2, 4), 1, ..., [1, 2], (slice(3), ...)):
+
+        def program(xp: Any, key: Any = key) -> Any:
+            a = xp.zeros(shape)
+            a[key] = value
+            return a.tolist()
+
+        agree(program)
+
+
+def test_arrays_with_more_dimensions_than_the_part_are_taken() -> None:
+    def program(xp: Any) -> Any:
+        a = xp.zeros(LARGE)
+        a[::-1] = numpy.ones((1, LARGE)) * 2
+        a[2:9] = xp.array([[1.5]])
+        return a.tolist()
+
+    agree(program)
