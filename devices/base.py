@@ -145,5 +145,9 @@ class DeviceError(RuntimeError):
     """A build, launch or allocation that a device could not do; the caller takes the next tier."""
 
 
+class OutOfMemory(DeviceError, MemoryError):
+    """Memory that is not to be had: where no tier is left, programs catch NumPy's error."""
+
+
 class DeviceLost(DeviceError):
     """A device that does nothing any more; what lay in its memory is gone."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import forking
-from .base import Array, DeviceError
+from .base import Array, OutOfMemory
 
 SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
 ALIGNMENT = 64  # a cache line, and the widest vector
@@ -97,6 +97,8 @@ class BufferPool:
             block = self._free[size].pop()  # used last: its lines may still be in a cache
         except (KeyError, IndexError):
             block = self._larger(size) or self._new_block(size)
+            if block is None:
+                return self._unpooled(shape, dtype)
         else:
             self._free_bytes -= size
             self.reused += 1
@@ -139,17 +141,25 @@ class BufferPool:
                 return block
         return None
 
-    def _new_block(self, size: int) -> _Block:
+    def _new_block(self, size: int) -> _Block | None:
+        """A block from the system, if need be in place of all that is free; None: not to be had."""
         self.new += 1
         self._free.setdefault(size, deque())
         try:
             return _Block(size)
         except MemoryError:
             self.clear()
-        try:
+        with suppress(MemoryError):
             return _Block(size)
+        return None
+
+    @staticmethod
+    def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Exactly what is asked for, which is less than a block; or NumPy's error, in its words."""
+        try:
+            return np.empty(shape, dtype)
         except MemoryError as error:
-            raise DeviceError(f"[empty] {size} bytes: out of memory") from error
+            raise OutOfMemory(str(error)) from error
 
     def _take_back(self, block: _Block) -> None:
         """Called wherever the last reference dies, even inside `_trim`: may not wait."""

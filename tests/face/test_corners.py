@@ -96,3 +96,19 @@ def test_arrays_with_more_dimensions_than_the_part_are_taken() -> None:
         return a.tolist()
 
     agree(program)
+
+
+@pytest.mark.parametrize("name", ["joined", "grown", "grown and sorted"])
+def test_results_that_no_memory_holds_raise_memory_errors(name: str) -> None:
+    def program(xp: Any) -> Any:
+        if name == "joined":
+            many = xp.broadcast_to(xp.asarray(numpy.float64(1)), (1 << 44,))
+            return float(xp.concatenate([many, many])[3])
+        grown = xp.arange(1 << 22)[:, None] * xp.arange(1 << 22)
+        return float(numpy.asarray(grown if name == "grown" else xp.sort(grown, axis=0))[1, 1])
+
+    for xp in (numpy, lazyfuse):
+        with pytest.raises(MemoryError, match=r"Unable to allocate .* TiB for an array"):
+            program(xp)
+    x = lazyfuse.arange(100_000) * 2.0
+    assert float(x.max()) == 199_998.0  # goes on afterwards
