@@ -282,6 +282,9 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
         if type(key) is ndarray:
             scatters.look_together(self, key, value)
         key = real_key(key)
+        if settle(self) is not None:  # the key's own code may have changed the array
+            self[key] = value
+            return
     if is_basic(key):
         _write_region(self, key, value)
     elif (part := listed.target(self, key, value)) is None or _at_once(self, part, value):

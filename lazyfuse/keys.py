@@ -5,6 +5,7 @@ Knows keys and nothing of the arrays that they are for.
 
 from __future__ import annotations
 
+import operator
 from types import EllipsisType
 from typing import Any
 
@@ -14,18 +15,28 @@ from lazyfuse.array import OURS
 from lazyfuse.operators import PLAIN, real_list, real_operand
 
 BASIC = frozenset((int, slice, EllipsisType, type(None)))
+BOUNDS = frozenset((int, type(None), np.int64))
 
 
 def is_basic(key: Any) -> bool:
-    """Whether a key gives a view: integers, slices, `...`, None, and tuples of them."""
-    if type(key) is int:
+    """Whether a key gives a view: integers, slices, `...`, None, and tuples of them.
+
+    And whether looking at it runs no code of the user's: bounds of slices are whole numbers.
+    """
+    kind = type(key)
+    if kind is int:
         return True
-    if type(key) is tuple:
-        for part in key:  # noqa: SIM110  # all() is a call more on a hot path
-            if type(part) not in BASIC:
+    if kind is tuple:
+        for part in key:
+            kind = type(part)
+            if kind not in BASIC or (kind is slice and not _is_plain(part)):
                 return False
         return True
-    return type(key) in BASIC
+    return kind in BASIC and (kind is not slice or _is_plain(key))
+
+
+def _is_plain(part: slice[Any, Any, Any]) -> bool:
+    return type(part.start) in BOUNDS and type(part.stop) in BOUNDS and type(part.step) in BOUNDS
 
 
 def real_key(key: Any) -> Any:
@@ -37,6 +48,10 @@ def real_key(key: Any) -> Any:
 
 def _real_part(part: Any) -> Any:
     kind = type(part)
+    if kind is slice:
+        if _is_plain(part):
+            return part
+        return slice(_real_bound(part.start), _real_bound(part.stop), _real_bound(part.step))
     if kind in BASIC:
         return part
     if kind in OURS:
@@ -49,6 +64,11 @@ def _real_part(part: Any) -> Any:
     if kind not in PLAIN and kind is not np.ndarray and hasattr(kind, "__array__"):
         return np.asarray(real_operand(part.__array__()))
     return part
+
+
+def _real_bound(bound: Any) -> Any:
+    """A bound of a slice as a whole number; what is none is left for NumPy to refuse."""
+    return operator.index(bound) if hasattr(type(bound), "__index__") else bound
 
 
 def is_pick(key: Any, rank: int) -> bool:

@@ -528,7 +528,7 @@ static PyObject *quick_view(PyArrayObject *a, PyObject *key)
         strides[to] = step;
         if (part != NULL) {
             Py_ssize_t start, stop, every;
-            if (!PySlice_Check(part)) {
+            if (!is_plain_slice(part)) {
                 return NULL;
             }
             if (PySlice_Unpack(part, &start, &stop, &every) < 0) {

@@ -40,6 +40,23 @@ extern PyTypeObject *array_type; /* `ndarray`, once it is there */
 #define SMALL(x) (((Core *)(x))->small)
 #define IS_DIRECT(x) (SMALL(x) != NULL && IS_REAL(SMALL(x)))
 
+/* A slice whose bounds are whole numbers or None. Looking at others runs Python code, which may raise,
+   evaluate, let other threads go on or change the array that is being looked at: not here. */
+static inline int is_plain_bound(PyObject *x)
+{
+    return x == Py_None || PyLong_CheckExact(x) || Py_TYPE(x) == &PyLongArrType_Type ||
+           Py_TYPE(x) == &PyLongLongArrType_Type;
+}
+
+static inline int is_plain_slice(PyObject *x)
+{
+    if (!PySlice_Check(x)) {
+        return 0;
+    }
+    PySliceObject *slice = (PySliceObject *)x;
+    return is_plain_bound(slice->start) && is_plain_bound(slice->stop) && is_plain_bound(slice->step);
+}
+
 int array_ready(PyObject *module);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);

@@ -285,7 +285,7 @@ static int narrowed(const Geometry *from, PyObject *key, Geometry *g)
             continue;
         }
         Py_ssize_t start, stop, step;
-        if (!PySlice_Check(part)) {
+        if (!is_plain_slice(part)) {
             return 0;
         }
         if (PySlice_Unpack(part, &start, &stop, &step) < 0) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -112,3 +114,103 @@ def test_results_that_no_memory_holds_raise_memory_errors(name: str) -> None:
             program(xp)
     x = lazyfuse.arange(100_000) * 2.0
     assert float(x.max()) == 199_998.0  # goes on afterwards
+
+
+class Bound:
+    """A bound of a slice that runs code of the user's when it is looked at."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.action = action
+        self.calls = 0
+
+    def __index__(self) -> int:
+        self.calls += 1
+        self.action()
+        return 3
+
+
+ACTIONS: dict[str, Callable[[Any], object]] = {
+    "nothing": lambda x: None,
+    "writes": lambda x: x.__setitem__(..., 2.0),
+    "evaluates and writes": lambda x: (float(x.sum()), x.__setitem__(..., 2.0), float(x.sum())),
+    "makes it small": lambda x: x.resize((5,), refcheck=False),
+    "makes it smaller": lambda x: x.resize((LARGE - 2,), refcheck=False),
+    "collects": lambda x: gc.collect(),
+}
+
+
+@pytest.mark.parametrize("pending", [True, False], ids=["pending", "there"])
+@pytest.mark.parametrize("action", list(ACTIONS))
+def test_bounds_of_slices_may_run_code(action: str, pending: bool) -> None:
+    """They are looked at once, before the array is: as if they had been whole numbers then."""
+
+    def read(xp: Any) -> Any:
+        x = xp.arange(LARGE) * 1.0
+        if not pending:
+            float(x.sum())
+        bound = Bound(lambda: ACTIONS[action](x))
+        if xp is numpy:
+            stop = bound.__index__()
+            y = x[stop:]
+        else:
+            y = x[bound:]
+        return y.tolist(), x.tolist(), bound.calls
+
+    def write(xp: Any) -> Any:
+        x = xp.arange(LARGE) * 1.0
+        if not pending:
+            float(x.sum())
+        bound = Bound(lambda: ACTIONS[action](x))
+        if xp is numpy:
+            stop = bound.__index__()
+            x[stop:] = 7.0
+        else:
+            x[bound:] = 7.0
+        return x.tolist(), bound.calls
+
+    agree(read)
+    agree(write)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ValueError])
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_what_bounds_of_slices_raise_is_not_lost(size: int, error: type[BaseException]) -> None:
+    def fail() -> None:
+        raise error
+
+    x = lazyfuse.ones(size) * 2
+    for key in (slice(Bound(fail), None), slice(None, Bound(fail)), slice(None, None, Bound(fail))):
+        with pytest.raises(error):
+            x[key]
+        with pytest.raises(error):
+            x[key] = 1.0
+    assert x.tolist() == [2.0] * size
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_warnings_of_lazy_bounds_are_errors_where_they_are_made_errors(size: int) -> None:
+    x = (lazyfuse.arange(LARGE) * 1.0)[:size]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first = (lazyfuse.ones(LARGE) / lazyfuse.zeros(LARGE)).argmax()
+        with pytest.raises(RuntimeWarning, match="divide by zero"):
+            x[first:]
+
+
+def test_slices_while_another_thread_writes() -> None:
+    x = lazyfuse.arange(LARGE) * 1.0
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            x[:] = lazyfuse.ones(LARGE) * 2
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(300):
+            first = (lazyfuse.arange(LARGE) < 3).sum()
+            assert len(x[first:]) == LARGE - 3
+    finally:
+        stop.set()
+        thread.join()
