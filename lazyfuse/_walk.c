@@ -339,19 +339,20 @@ static PyObject *argument_key(Numbers *numbers, PyObject *node)
 
 static PyObject *pending_key(Numbers *numbers, Table *table, PyObject *node, PyObject *ids, int keep)
 {
-    PyObject *sources = SLOT(node, SRC);
+    /* held: the collector may run code that evaluates the node, which lets go of its sources */
+    PyObject *sources = Py_NewRef(SLOT(node, SRC));
     PyObject *src = PyTuple_New(PyTuple_GET_SIZE(sources));
-    if (src == NULL)
-        return NULL;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sources); i++) {
+    for (Py_ssize_t i = 0; src != NULL && i < PyTuple_GET_SIZE(sources); i++) {
         size_t at = place_of(table, PyTuple_GET_ITEM(sources, i));
         PyObject *number = PyLong_FromSsize_t(table->entries[at].index);
-        if (number == NULL) {
-            Py_DECREF(src);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(src, i, number);
+        if (number == NULL)
+            Py_CLEAR(src);
+        else
+            PyTuple_SET_ITEM(src, i, number);
     }
+    Py_DECREF(sources);
+    if (src == NULL)
+        return NULL;
     PyObject *items[7] = {
         PyObject_GetAttr(SLOT(node, OP), text_number),
         src,

@@ -287,6 +287,10 @@ static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
     Py_ssize_t count = PySequence_Fast_GET_SIZE(values);
     PyObject *found = count > LONGEST ? NULL : is_list ? PyList_New(count) : PyTuple_New(count);
     for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        if (PySequence_Fast_GET_SIZE(values) != count) { /* the collector ran somebody's code */
+            Py_CLEAR(found);
+            break;
+        }
         PyObject *value = PySequence_Fast_GET_ITEM(values, at);
         if (IS_ARRAY(value)) {
             value = real_of(self, value);

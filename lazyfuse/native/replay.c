@@ -85,13 +85,14 @@ static int is_unseen(PyObject *array, Py_ssize_t owners)
 /* As `Memory.captured`, with the list of nodes as one more holder of what it holds; -1: an error. */
 static int is_captured(PyObject *memory, PyObject *edges)
 {
+    PyObject *alive = PyList_New(0); /* first: the collector may run code that changes the leaves */
     PyObject *leaves = SLOT(memory, LEAVES);
     if (leaves == NULL || !PyList_CheckExact(leaves)) {
-        return 1;
+        Py_XDECREF(alive);
+        return alive == NULL ? -1 : 1;
     }
     Py_ssize_t count = PyList_GET_SIZE(leaves), kept = 0;
     int found = 0;
-    PyObject *alive = PyList_New(0);
     for (Py_ssize_t at = 0; alive != NULL && at < count; at++) {
         PyObject *leaf = PyList_GET_ITEM(leaves, at);
         Py_ssize_t held = edges_of(edges, leaf);

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -214,3 +216,38 @@ def test_slices_while_another_thread_writes() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+EMPTIED = """
+import gc
+import lazyfuse as np
+
+parts = []
+
+
+class Empties:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        parts.clear()
+
+
+for trial in range(300):
+    parts[:] = [np.ones(3) for _ in range(40)]
+    gc.collect()
+    gc.set_threshold(1 + trial % 7)
+    Empties()
+    try:
+        assert np.concatenate(parts).tolist() == [1.0] * 120
+    except ValueError as error:
+        assert "at least one array" in str(error)
+    finally:
+        gc.set_threshold(700)
+"""
+
+
+def test_a_finaliser_may_empty_a_list_of_arrays_that_are_joined() -> None:
+    command = [sys.executable, "-X", "faulthandler", "-c", EMPTIED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
