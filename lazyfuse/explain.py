@@ -351,7 +351,7 @@ def explain(*arrays: Any) -> Explanation:
             nodes += [found.everything(), found.mask]
             file, line, _ = source_line(found.where)
             selections.append(f"{file}:{line}: its size is not known, its values were not made")
-        elif isinstance(x, ndarray):
+        elif isinstance(x, ndarray) and x._small is None:  # else the value is there
             nodes.append(node_of(x))
     explained = explain_nodes(nodes)
     explained.selections.extend(selections)

@@ -251,3 +251,11 @@ def test_a_finaliser_may_empty_a_list_of_arrays_that_are_joined() -> None:
     command = [sys.executable, "-X", "faulthandler", "-c", EMPTIED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["U2", "O", "M8[D]", "m8[s]", "i4,f8", "f8", "c8"])
+def test_arrays_of_every_dtype_are_explained(dtype: str) -> None:
+    for size in (2, LARGE):
+        x = lazyfuse.zeros(size, dtype)
+        numpy.asarray(x)
+        assert "the value is there" in str(lazyfuse.explain(x))
