@@ -181,7 +181,10 @@ class Worker:
                 self._end()
                 self._thread = None  # the next wish starts another
                 return None
-        return self._wishes.get()
+        wish = self._wishes.get()
+        if wish is None:  # closed just now
+            self._end()
+        return wish
 
     def _end(self) -> object:
         """End the process, if there is one; its exit code."""
