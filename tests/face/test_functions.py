@@ -215,3 +215,17 @@ def test_views_are_views() -> None:
         return x
 
     both(call, A)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda xp, x: xp.unique(x, return_counts=True),
+        lambda xp, x: xp.histogram(x, bins=3),
+        lambda xp, x: tuple(xp.linalg.slogdet(x @ x.T + 9)),
+        lambda xp, x: xp.gradient(x),
+        lambda xp, x: xp.divmod(x, 2),
+    ],
+)
+def test_several_results(call: Any) -> None:
+    both(call, np.arange(12.0).reshape(3, 4) % 5)

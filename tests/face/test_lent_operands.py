@@ -46,6 +46,13 @@ def outcome(function: Callable[[], Any]) -> tuple[Any, list[tuple[Any, str]]]:
     return found, [(each.category, str(each.message)) for each in heard]
 
 
+@pytest.mark.parametrize("device", ["", "cpu", "auto"])
+def test_every_name_of_the_host_is_one(device: str) -> None:
+    a = numbers("f8")
+    with lf.options(device=device):
+        same(lf.asarray(a) + lf.asarray(a), a + a)
+
+
 @pytest.mark.parametrize("sign", SIGNS)
 def test_values_and_warnings_are_numpys(sign: str) -> None:
     function = getattr(operator, sign)

@@ -68,7 +68,23 @@ def sliding(xp: Any, start: Any, turns: int) -> Any:
     return d
 
 
-PROGRAMS = [heat, gradients, extremes, kinds, sliding]
+def octets(xp: Any, start: Any, turns: int) -> Any:
+    x = xp.array(np.tile((abs(start) * 40).astype(np.uint8), (6, 6)))
+    for number in range(turns):
+        x[1:] += x[:-1] * np.uint8(number + 1)
+    return x[: len(start), : len(start)]
+
+
+def many(xp: Any, start: Any, turns: int) -> Any:
+    """More blocks in a turn than a replay has places for on the stack."""
+    blocks = [xp.array(start) + number for number in range(70)]
+    for _ in range(turns):
+        for block in blocks:
+            block[1:] -= 0.25 * block[:-1]
+    return sum(blocks)
+
+
+PROGRAMS = [heat, gradients, extremes, kinds, octets, many, sliding]
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
