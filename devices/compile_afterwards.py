@@ -25,7 +25,7 @@ from .heavy import module
 
 LOCK = "compiling.lock"
 SECONDS = 10  # of one core: some thirty programs; the next run asks again for what is left then
-WAITS = 60  # seconds until then on a machine that is busy otherwise
+WAITS = 600  # seconds until then on a machine that is busy otherwise
 NICENESS = 19  # of two hungry processes this one gets a seventieth of a core
 
 

@@ -144,7 +144,6 @@ def test_big_arrays(big: tuple[str, str, int | None]) -> None:
     both(lambda xp, x, axis: getattr(xp, name)(x, axis=axis), array, axis)
 
 
-@pytest.mark.smoke
 def test_not_numbers() -> None:
     array = values("f8")
     array[1, 2:4] = np.nan
