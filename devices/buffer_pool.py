@@ -96,9 +96,10 @@ class BufferPool:
         try:
             block = self._free[size].pop()  # used last: its lines may still be in a cache
         except (KeyError, IndexError):
-            block = self._larger(size) or self._new_block(size)
-            if block is None:
+            found = self._larger(size) or self._new_block(size)
+            if found is None:
                 return self._unpooled(shape, dtype)
+            block = found
         else:
             self._free_bytes -= size
             self.reused += 1
