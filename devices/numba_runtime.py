@@ -121,7 +121,7 @@ def _helpers() -> Any:
         key = (code.co_name, code.co_code, code.co_consts, code.co_names, others)
         if key not in known:
             options = {"nopython": True, "error_model": "numpy", "nogil": True}
-            # other programs call it, Python never: its wrappers took half of its compile time
+            # other programs call it, Python never: its wrappers took a quarter of the time
             options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
             known[key] = dispatcher(function, targetoptions=options)
         return known[key]

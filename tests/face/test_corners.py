@@ -146,32 +146,20 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
 def test_bounds_of_slices_may_run_code(action: str, pending: bool) -> None:
     """They are looked at once, before the array is: as if they had been whole numbers then."""
 
-    def read(xp: Any) -> Any:
+    def program(xp: Any, writes: bool) -> Any:
         x = xp.arange(LARGE) * 1.0
         if not pending:
             float(x.sum())
         bound = Bound(lambda: ACTIONS[action](x))
-        if xp is numpy:
-            stop = bound.__index__()
-            y = x[stop:]
-        else:
-            y = x[bound:]
+        key = slice(bound.__index__() if xp is numpy else bound, None)
+        if writes:
+            x[key] = 7.0
+            return x.tolist(), bound.calls
+        y = x[key]
         return y.tolist(), x.tolist(), bound.calls
 
-    def write(xp: Any) -> Any:
-        x = xp.arange(LARGE) * 1.0
-        if not pending:
-            float(x.sum())
-        bound = Bound(lambda: ACTIONS[action](x))
-        if xp is numpy:
-            stop = bound.__index__()
-            x[stop:] = 7.0
-        else:
-            x[bound:] = 7.0
-        return x.tolist(), bound.calls
-
-    agree(read)
-    agree(write)
+    agree(lambda xp: program(xp, False))
+    agree(lambda xp: program(xp, True))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ValueError])
