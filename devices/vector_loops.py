@@ -86,7 +86,7 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
         dense = target
         if target.dtype != dtype or not target.flags.c_contiguous:
             dense = scratch("vm", target.shape, dtype.str)
-        addresses = [address_of(dense)]
+        held = [dense]  # what the machine code reads: `scratch` may let go of it at its next call
         for k, operand in enumerate(operands):
             if (
                 operand.dtype != dtype
@@ -96,8 +96,8 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
                 copy = scratch(("vm", k), target.shape, dtype.str)
                 np.copyto(copy, operand, casting="unsafe")
                 operand = copy
-            addresses.append(address_of(operand))
-        flags: int = run(*addresses, dense.size)
+            held.append(operand)
+        flags: int = run(*map(address_of, held), dense.size)
         if dense is not target:
             np.copyto(target, dense, casting="unsafe")
         return flags

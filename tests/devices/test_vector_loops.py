@@ -111,6 +111,21 @@ def test_operands_of_any_layout_and_dtype(device: CPU) -> None:
     assert same.tobytes() == expected.tobytes()
 
 
+def test_working_memory_that_is_let_go_of_is_not_read(
+    device: CPU, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Scratch` forgets its arrays when it is full, which may be between two operands."""
+    loop = device._vector_loops.loop("vm_pow")
+    x, y = np.random.default_rng(0).uniform(1, 2, (2, 20_000)).astype("f4")
+    expected = np.empty(x.shape)
+    loop(expected, Scratch(), x.astype("f8"), y.astype("f8"))
+    monkeypatch.setattr(Scratch, "LIMIT", 0)
+    found = np.empty(x.shape)
+    for _ in range(4):
+        loop(found, Scratch(), x, y)
+        assert np.array_equal(found, expected)
+
+
 def test_vectors_are_as_wide_as_in_compiled_text() -> None:
     assert vector_loops.target()[1] == numba_runtime.target_features()
 
