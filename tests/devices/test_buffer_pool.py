@@ -63,6 +63,15 @@ def test_memory_is_reused_when_the_last_view_has_gone() -> None:
     assert pool.info()["reused"] == 1
 
 
+def test_another_thread_takes_what_is_about_to_be_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = BufferPool()
+    del (array := [pool.empty((LARGE,), F8)])[0]
+    assert array == []
+    monkeypatch.setattr(pool, "_forget", lambda blocks: blocks.clear())  # without the count
+    pool._drop_to(0)
+    assert not any(pool._free.values())
+
+
 def test_a_memoryview_keeps_the_memory() -> None:
     pool = BufferPool()
     array = pool.empty((LARGE,), F8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import time
@@ -150,6 +151,27 @@ def test_an_idle_worker_ends_and_another_is_started(
 
 
 @pytest.mark.parametrize("executable", ["", "/usr/bin/game"])
+class Late(queue.SimpleQueue[Any]):
+    """Nothing comes in time, and something does before anybody has looked."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if timeout is not None:
+            raise queue.Empty
+        return super().get(block)
+
+
+def test_a_wish_that_comes_as_the_worker_ends_is_taken() -> None:
+    worker = compile_worker.Worker(
+        lambda source: False, lambda *found: None, lambda source, why: None
+    )
+    worker._wishes = Late()
+    wish = map_source("a1[i] = a0[i]", ("f8", "f8"))
+    for each in (wish, None):
+        worker._wishes.put(each)
+        assert worker._next(0.01) is each
+    assert worker._next(0.01) is None
+
+
 def test_without_a_python_to_start_it_is_compiled_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executable: str
 ) -> None:
