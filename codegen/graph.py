@@ -6,13 +6,13 @@ devices.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyfuse.codegen import references
 from lazyfuse.codegen.ops import Op
 
 Shape = tuple[int, ...]
@@ -65,18 +65,15 @@ class Memory:
 
     def captured(self, edges: dict[int, int] | None = None) -> bool:
         """Whether a node beyond those counted in `edges` (id -> references) still reads a leaf."""
-        alive = []
+        alive: list[Node] = []
         found = False
-        leaves = self.leaves
-        while leaves:
-            leaf = leaves.pop()
-            # 2: the local name and getrefcount's own argument
-            if sys.getrefcount(leaf) > 2 + (edges.get(id(leaf), 0) if edges else 0):
+        leaves, self.leaves = self.leaves, alive
+        for leaf, count in zip(leaves, references.of_each(leaves), strict=True):
+            if count > 1 + (edges.get(id(leaf), 0) if edges else 0):  # 1: the list
                 found = True
                 alive.append(leaf)
             elif edges and id(leaf) in edges:
                 alive.append(leaf)
-        self.leaves = alive
         return found
 
 

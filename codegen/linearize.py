@@ -7,21 +7,16 @@ and `Value`, which the passes rewrite. Imports nothing of users or devices.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.ops import Op
 from lazyfuse.codegen.shapes import crosses_itself
-
-# References to a node while `walk` looks at it: the order list, the loop variable and the
-# argument of getrefcount. Whatever is beyond these and the graph's own edges is a holder outside.
-_OWN_REFERENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +159,8 @@ def walk(roots: Sequence[Node]) -> Walked:
     roots_ids = {id(root) for root in roots}
     key: list[Any] = []
     held: list[bool] = []
-    count = sys.getrefcount
-    for node in nodes:
+    # whatever is beyond the list of nodes and the graph's own edges is a holder outside
+    for node, count in zip(nodes, references.of_each(nodes), strict=True):
         identity = id(node)
         shape = node.shape
         ids = shapes.get(shape)
@@ -182,9 +177,7 @@ def walk(roots: Sequence[Node]) -> Walked:
             continue
         op = node.op
         # a constant array that somebody holds is cheaper to make again than to write now
-        keep = identity in roots_ids or (
-            count(node) > _OWN_REFERENCES + edges.get(identity, 0) and op is not ops.FULL
-        )
+        keep = identity in roots_ids or (count > 1 + edges.get(identity, 0) and op is not ops.FULL)
         held.append(keep)
         src = tuple([index[id(source)] for source in node.src])
         arg = node.arg

@@ -16,7 +16,6 @@ An array is in one of four states:
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyfuse import concurrency, config, core, errstate, evaluate, residency
-from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen import dtypes, ops, references
 from lazyfuse.codegen.graph import Layout, Node, Where
 from lazyfuse.core import ARRAY_SLOTS, SLOW, Core
 from lazyfuse.core import is_thin as is_thin
@@ -279,10 +278,10 @@ def settle(x: ndarray) -> Array | None:
     with evaluate.lock:
         if x._node is not node:  # another thread was quicker
             return settle(x)
-        taken = own_value(node)
+        del node  # no name for what is counted
+        taken = own_value(x._node)
         x._thin = is_thin(taken)
-        # the slot, our name and getrefcount's argument
-        x._small = taken.copy(order="K") if sys.getrefcount(node) > 3 else taken
+        x._small = taken.copy(order="K") if references.of(x._node) > 1 else taken  # 1: the slot
         x._node = None
     return x._small
 
@@ -532,12 +531,13 @@ def writable(x: ndarray, reason: str) -> Array:
         evaluate.evaluate([node], reason)
         if settle(x) is not None:
             return writable(x, reason)
-    value = own_value(node)
-    if sys.getrefcount(node) > 3:  # the slot, our name and the argument
+    value, perm = own_value(node), node.perm
+    del node  # no name for what is counted
+    if is_captured(x):
         value = value.copy(order="K")
-        x._node = leaf(value, node.perm)
+        x._node = leaf(value, perm)
     else:
-        residency.forget(node)
+        residency.forget(x._node)
     return value
 
 
@@ -546,7 +546,8 @@ def is_captured(x: ndarray) -> bool:
     storage = x._storage
     if storage is not None:
         return storage.captured()
-    return sys.getrefcount(x._node) > 2  # the slot and the argument
+    held: bool = references.of(x._node) > 1  # 1: the slot
+    return held
 
 
 def write_node(x: ndarray, value: Node) -> None:
@@ -567,8 +568,9 @@ def write_region(x: ndarray, layout: Layout, value: Node) -> None:
         if storage is not None:
             old = storage.read()
         else:
+            alone = not is_captured(x)
             old = x._node  # type: ignore[assignment]
-            if old.op is not ops.LEAF and sys.getrefcount(old) == 3 and is_evaluated(old):
+            if old.op is not ops.LEAF and alone and is_evaluated(old):
                 old = fresh_leaf(old)
         where = caller()
         if layout is whole(old.shape, old.perm):

@@ -7,14 +7,13 @@ stay where they were made.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from lazyfuse import config, floating, hardware, outcomes, precision, programs, report, residency
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.lower import Lowered
@@ -307,9 +306,8 @@ class DiscreteRun(Run):
         """The ids of leaves that nobody but this run holds, and whose memory is our own."""
         edges = self.recording.edges
         found = set()
-        for node in self.nodes:
-            # the list, the loop's name and getrefcount's argument
-            alone = sys.getrefcount(node) <= edges.get(id(node), 0) + 3
+        for node, count in zip(self.nodes, references.of_each(self.nodes), strict=True):
+            alone = count <= edges.get(id(node), 0) + 1  # 1: the list
             if alone and node.value is not None and not is_lent(node.value):
                 found.add(id(node))
         return found

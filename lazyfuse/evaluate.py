@@ -12,7 +12,6 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from sys import getrefcount
 from typing import Any
 from weakref import ref
 
@@ -40,7 +39,7 @@ from lazyfuse import (
     residency,
     tracing,
 )
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.cluster import Limits
 from lazyfuse.codegen.graph import Node, source_line, topological
 from lazyfuse.codegen.linearize import Recording, linearize, use
@@ -133,7 +132,7 @@ def ahead(nodes: list[Node], reason: str) -> None:
 
 def _are_read(nodes: list[Node]) -> bool:
     """Whether anybody but a storage, two lists and we ourselves holds one of the nodes."""
-    return any(getrefcount(node) > 5 for node in nodes)  # our name and the argument, too
+    return any(count > 3 for count in references.of_each(nodes))
 
 
 def compute(nodes: Sequence[Node], reason: str) -> None:
@@ -184,6 +183,8 @@ def use_native(native: Any) -> None:
         note_recorded = native.notes(_recorded, _recorded.note, ops.UPDATE, *names, *rounds)
 
 
+if references.trouble and not _source_tree.WHY_PYTHON:  # C counts references, too
+    _source_tree.WHY_PYTHON = references.trouble
 if not _source_tree.WHY_PYTHON:  # machine code is there and up to date
     with suppress(ImportError):
         use_native(importlib.import_module("lazyfuse._walk"))

@@ -6,7 +6,6 @@ the devices, as evaluate.py does, which decides when to run what.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ from lazyfuse import (
     programs,
     report,
 )
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
@@ -39,7 +38,7 @@ from lazyfuse.errors import EvaluationError
 from lazyfuse.replacing import places_of
 from lazyfuse.routines import counterpart
 from lazyfuse.values import Abandoned, Values, Waiting, explain_failure
-from lazyfuse.windows import is_unseen
+from lazyfuse.windows import is_alone
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -245,27 +244,25 @@ class Run(Values):
     ) -> dict[np.dtype[Any], list[Array]]:
         """Operands that nobody reads again: their buffers may take the kernel's results."""
         found: dict[np.dtype[Any], list[Array]] = {}
-        for index in step.inputs:
-            if index not in last:
-                continue
-            array = self.array(index)
-            if array.shape != shape or not array.flags.c_contiguous:
-                continue
+        places = [index for index in step.inputs if index in last]
+        counts = references.of_each([self.array(index) for index in places])
+        for index, count in zip(places, counts, strict=True):
             value = self.plan.graph.values[index]
-            # the environment, the list of inputs, the local name, getrefcount's argument
-            owners = 4
+            owners = 3  # the environment, the list of inputs, and ours
             if value.op is ops.LEAF:
                 if concurrency.current is not None:  # another thread may evaluate its reader, too
                     continue
-                node = self.nodes[value.origin]
-                edges = self.recording.edges.get(id(node), 0)
-                if sys.getrefcount(node) > edges + 3:
+                edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
+                if references.of(self.nodes[value.origin]) > edges + 1:  # 1: the recording's list
                     continue
-                owners = 5  # and its node
-            if value.op is not ops.VIEW and is_unseen(array, owners):
+                owners = 4  # and its node
+            array = self.array(index)
+            if array.shape != shape or not array.flags.c_contiguous:
+                continue
+            if value.op is not ops.VIEW and count <= owners and is_alone(array):
                 if value.op is ops.LEAF:
                     self.overwrites = True
-                    self.take(node)
+                    self.take(self.nodes[value.origin])
                 found.setdefault(array.dtype, []).append(array)
         return found
 

@@ -5,13 +5,13 @@ Owns the rules and their reason codes. Knows nodes, not arrays; what runs them i
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from weakref import ref
 
 from lazyfuse import composite, config, parameters, tracing
+from lazyfuse.codegen import references
 from lazyfuse.codegen.graph import Node, Where, source_line, topological
 from lazyfuse.codegen.ops import UPDATE
 from lazyfuse.errstate import Place
@@ -345,8 +345,6 @@ def held_bytes(roots: Sequence[Node]) -> int:
     """Bytes of evaluated arrays that only recorded work keeps alive."""
     total = 0
     for node in topological(roots):
-        value = node.value
-        # the node's slot, the local name and getrefcount's argument: nobody else
-        if value is not None and sys.getrefcount(value) <= 3:
-            total += value.nbytes
+        if node.value is not None and references.of(node.value) <= 1:  # 1: the node
+            total += node.value.nbytes
     return total

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -136,7 +135,7 @@ def _was_fused(
         return False
     if shape != node.shape or min(shape) < SHORTEST or not errstate.is_default():
         return False
-    if storage.memory() is None or getrefcount(storage.node) > 2:
+    if storage.memory() is None or storage.captured():
         return False
     tree = _tree(node)
     if tree is None or storage.node.resident is not None or not view.flags.writeable:

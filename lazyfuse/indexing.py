@@ -7,7 +7,6 @@ selection; integer arrays run in NumPy on evaluated arrays. Importing this modul
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ from lazyfuse.assigned import (
     value_node,
 )
 from lazyfuse.beside import NUMBERS
-from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen import dtypes, ops, references
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import contiguous_strides, size_of
 from lazyfuse.evaluate import acquire, held, release
@@ -295,23 +294,23 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
 
 def _live(self: ndarray) -> Array | None:
     """The real memory of `self`, if a write to it concerns nobody else."""
-    node = self._node
-    if node is not None:
-        value = node.value
-        # the slots, our names and getrefcount's argument
-        if value is None or getrefcount(node) > 3 or getrefcount(value) > 3:
+    if self._node is not None:
+        if self._node.value is None or references.of(self._node) > 1:  # 1: our slot
             return None
-        if node.resident is not None:
-            residency.forget(node)
-        return value
+        if references.of(self._node.value) > 1:  # 1: the node
+            return None
+        if self._node.resident is not None:
+            residency.forget(self._node)
+        return self._node.value
     storage = self._storage
     if storage is None:  # deferred
         return None
-    value = storage.node.value
-    if value is None or value is not storage.value or storage.roots is not None:
+    if storage.value is None or storage.node.value is not storage.value:
         return None
-    # the node, the storage, the holder of the flat memory, our name and the argument
-    if storage.captured() or getrefcount(value) > 5 or not self._view.flags.writeable:
+    # 3: the node, the storage, the holder of the flat memory
+    if storage.captured() or references.of(storage.value) > 3:
+        return None
+    if storage.roots is not None or not self._view.flags.writeable:
         return None
     if storage.node.resident is not None:
         residency.forget(storage.node)

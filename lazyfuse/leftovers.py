@@ -15,7 +15,6 @@ Owns the choice and what is remembered of it; evaluate.py asks, and tells when i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,7 +22,7 @@ from typing import Any
 from weakref import ref
 
 from lazyfuse import config, remaking, report
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Memory, Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.plan import Plan
@@ -340,9 +339,9 @@ def _bytes_kept(recording: Recording, operands: set[int], covered: dict[int, flo
     nodes, edges = recording.nodes, recording.edges
     total = 0
     for at in operands:
-        # the list of nodes, and getrefcount's argument; a plain block keeps its leaves
-        own = edges.get(id(nodes[at]), 0) + 2 + (type(nodes[at].arg) is Memory)
-        if at in covered or sys.getrefcount(nodes[at]) <= own:
+        # 1: the list of nodes; a plain block keeps its leaves
+        own = edges.get(id(nodes[at]), 0) + 1 + (type(nodes[at].arg) is Memory)
+        if at in covered or references.of(nodes[at]) <= own:
             total += _bytes(nodes[at])
     return total
 

@@ -11,7 +11,6 @@ import copy as copying
 import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
-from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
 
@@ -37,7 +36,7 @@ from lazyfuse.array import (
     writable,
 )
 from lazyfuse.attributes import base_view, become, check_base, derive, own_view, pinned
-from lazyfuse.codegen import dtypes, ops
+from lazyfuse.codegen import dtypes, ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.nodes import is_seen
 from lazyfuse.operators import dtype_of, real_operand, shape_of
@@ -283,8 +282,8 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     shape = real_arguments(shape)
     if value.size and self._base is not None:
         value[...].resize(*shape)  # raises
-    # the caller's name, `self` and getrefcount's argument
-    if refcheck and (getrefcount(self) > 3 or (value.size and watched)):
+    held = references.of(self) > references.in_method
+    if refcheck and (held or (value.size and watched)):
         raise ValueError(
             "cannot resize an array that references or is referenced\n"
             "by another array in this way.\n"

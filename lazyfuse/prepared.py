@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from lazyfuse import config, floating, pipelining, programs, report, tracing
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.lower import Lowered
@@ -129,13 +128,13 @@ def _bind(kept: Kept, recording: Recording) -> tuple[tuple[Any, ...], list[Any]]
     edges = recording.edges
     env: list[Any] = [None] * kept.size
     key: list[Any] = recording.sizes.copy()
-    for origin, index, is_array in kept.operands:
+    counts = references.of_each([nodes[origin] for origin, _, _ in kept.operands])
+    for (origin, index, is_array), count in zip(kept.operands, counts, strict=True):
         node = nodes[origin]
         value = node.value
         if value is None or node.resident is not None:
             return None
-        # the recording's list, our name and getrefcount's argument
-        if is_array and getrefcount(node) <= edges.get(id(node), 0) + 3:
+        if is_array and count <= edges.get(id(node), 0) + 2:  # 2: the recording's list and ours
             return None
         key.append(value.strides)
         env[index] = value

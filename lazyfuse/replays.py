@@ -9,7 +9,6 @@ Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import concurrency, floating, recurring, report
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.lower import Lowered
@@ -27,7 +26,7 @@ from lazyfuse.devices.base import Device
 from lazyfuse.execute import Run
 from lazyfuse.prepared import is_usual
 from lazyfuse.views import address
-from lazyfuse.windows import is_unseen
+from lazyfuse.windows import is_alone
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -163,17 +162,17 @@ def key_of(run: Run) -> Any:
         return None if bound is None else bound[0]
     values = run.plan.graph.values
     nodes, edges = run.nodes, run.recording.edges
-    count = sys.getrefcount
     found: list[Any] = run.recording.sizes.copy()
-    for index in run.plan.bound:
+    counts = references.of_each([nodes[values[index].origin] for index in run.plan.bound])
+    for index, count in zip(run.plan.bound, counts, strict=True):
         value = values[index]
         node = nodes[value.origin]
         real = node.value
         if real is None or node.resident is not None:
             return None
         if value.op is ops.LEAF:
-            # the list, our name and getrefcount's argument: nobody reads it after this run
-            dies = count(node) <= edges.get(id(node), 0) + 3
+            # 2: the recording's list and ours; nobody reads it after this run
+            dies = count <= edges.get(id(node), 0) + 2
             found += (real.strides, dies, value.origin in run.free, real.flags.writeable)
     kept = run.plan.replays
     for index in kept.windows:
@@ -196,7 +195,7 @@ def run_again(run: Run) -> bool:
     if not _apart(roots, found.written):
         return False
     for root in found.given:
-        if not is_unseen(roots[root], _OWNERS):
+        if references.of(roots[root]) > _OWNERS or not is_alone(roots[root]):
             return False
     kept.learnt = 0
     _play(found, run, roots)
@@ -205,8 +204,8 @@ def run_again(run: Run) -> bool:
     return True
 
 
-# Who refers to an operand's array: the environment, the list of blocks, the node, getrefcount.
-_OWNERS = 4
+# Who refers to an operand's array: the environment, the list of blocks, the node.
+_OWNERS = 3
 
 
 def kept_of(plan: Plan) -> Kept | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyfuse import config, floating, precision, tracing
+from lazyfuse.codegen import references
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.shapes import size_of
 from lazyfuse.tracing import Operation, operation_of
@@ -320,6 +321,8 @@ def text(
         ("selections", totals.selections),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
+    if references.trouble:
+        lines.append(f"{'memory':<17} nothing is written over: {references.trouble}")
     if totals.apart:
         lines.append(f"{'side by side':<17} {totals.apart} evaluations, as threads met each other")
     if totals.remade:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from lazyfuse import concurrency, evaluate, hardware, residency
-from lazyfuse.codegen import ops
+from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Memory, Node
 from lazyfuse.views import (
     Array,
@@ -41,11 +40,10 @@ class Block(Memory):
 
     def captured(self, edges: dict[int, int] | None = None) -> bool:
         """As `Memory.captured`: whether anything beyond `edges` reads the leaf."""
-        leaf = self.leaf()
-        if leaf is None:
+        if self.leaf() is None:
             return False
-        # 2: the local name and getrefcount's own argument
-        return getrefcount(leaf) > 2 + (edges.get(id(leaf), 0) if edges else 0)
+        count: int = references.of(self.leaf())  # held weakly: whoever holds it is another
+        return count > (edges.get(id(self.leaf()), 0) if edges else 0)
 
 
 # Native dtypes that can be recorded, each with the one spelling that nodes use (long for longlong).
@@ -83,10 +81,10 @@ def fresh_leaf(node: Node) -> Node:
 
 def own_value(node: Node) -> Array:
     """The value of an evaluated node that has one owner, in memory that no other node refers to."""
+    shared = references.of(node.value) > 1  # 1: the node; more: two nodes were given one array
     value = node.value
     assert value is not None
-    # the node's slot, our name and getrefcount's argument; more: two nodes were given one array
-    if getrefcount(value) > 3:
+    if shared:
         value = node.value = hardware.copied(value)
     return value
 
@@ -105,7 +103,7 @@ class Root:
 
     def is_seen(self) -> bool:
         """Whether somebody outside still holds the array, or a view or buffer of it."""
-        return self.own < 0 or getrefcount(self.array) > self.own + 1  # 1: the argument
+        return self.own < 0 or references.of(self.array) > self.own
 
 
 # Views of one block that are in use at the same time; a view is some 100 bytes.
@@ -206,20 +204,21 @@ class Storage:
 
     def captured(self) -> bool:
         """Whether recorded work, or a copy that was not made yet, wants the present values."""
-        return getrefcount(self.node) > 2  # the slot and getrefcount's argument
+        held: bool = references.of(self.node) > 1  # 1: our slot
+        return held
 
     def detach(self) -> None:
         """Before the block is written at once: whoever wants the old values gets a copy of them."""
+        wanted = self.captured()
+        seen = references.of(self.node.value) > 3  # the node, our slot, the holder
         node = self.node
         value = node.value
         assert value is not None
-        if getrefcount(node) > 3 and (self.roots is not None or not concurrency.under_way):
-            # more than the slot, our name and the argument
+        if wanted and (self.roots is not None or not concurrency.under_way):
             self.node = leaf(value, node.perm)
             node.value = hardware.copied(value)
-        elif self.roots is None and (getrefcount(value) > 5 or getrefcount(node) > 3):
-            # more than the node, our slot, the holder, our name and the argument; or another
-            # thread's kernel may be reading the memory
+        elif self.roots is None and (seen or wanted):
+            # another thread's kernel may be reading the memory
             self.node = leaf(hardware.copied(value), node.perm)
 
     def writable(self, reason: str) -> Array:
@@ -268,10 +267,9 @@ class Storage:
         """As `lend`, for values that have just been computed and that nobody else wants."""
         if self.node.value is None:
             evaluate.evaluate([self.node], "export")
-        node = self.node
-        if getrefcount(node) > 3 or node.resident is not None:  # the slot, our name, the argument
+        if self.captured() or self.node.resident is not None:
             return None
-        value = own_value(node)
+        value = own_value(self.node)
         if not (value.flags.c_contiguous and value.flags.writeable) or is_lent(value):
             return None
         self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
@@ -282,13 +280,11 @@ class Storage:
 
     def read(self) -> Node:
         """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
-        node = self.node
-        if node.op is not ops.LEAF and getrefcount(node) == 3 and is_evaluated(node):
+        if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.captured():
             with evaluate.lock:
-                if node is self.node and getrefcount(node) == 3:  # no other thread was quicker
-                    self.node = fresh_leaf(node)
-                node = self.node
-        return node
+                if is_evaluated(self.node) and not self.captured():  # no other thread was quicker
+                    self.node = fresh_leaf(self.node)
+        return self.node
 
     def replace(self, node: Node) -> None:
         """Let `node` hold the present values: shape, dtype and order are those of the old one.

@@ -7,7 +7,6 @@ ones, one NumPy operation takes less than recording it, and needs no second bloc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from lazyfuse import array, fused_updates, tracing
 from lazyfuse.array import CANONICAL, MIDDLING, geometry, is_small, ndarray, options, ready
 from lazyfuse.beside import PLAIN
+from lazyfuse.codegen import references
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.evaluate import acquire, held, release
@@ -101,12 +101,11 @@ def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, othe
     storage = self._storage
     if storage is None or storage.pinned or storage.roots is not None or not array.ERRSTATE_PLAIN:
         return False
-    value = storage.value
     view = self._view
-    # the node, the storage, the holder of the flat memory, our name and the argument
-    if value is None or storage.node.value is not value or getrefcount(value) > 5:
+    if storage.value is None or storage.node.value is not storage.value:
         return False
-    if getrefcount(storage.node) > 2 or storage.node.resident is not None:
+    # 3: the node, the storage, the holder of the flat memory
+    if references.of(storage.value) > 3 or storage.captured() or storage.node.resident is not None:
         return False
     if view.dtype is not storage.node.dtype:
         return False

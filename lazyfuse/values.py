@@ -7,7 +7,6 @@ cannot read is discrete.py's.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lazyfuse import floating, hardware, residency
-from lazyfuse.codegen import interpret, ops
+from lazyfuse.codegen import interpret, ops, references
 from lazyfuse.codegen.graph import Memory, Node, source_line
 from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
@@ -30,8 +29,8 @@ from lazyfuse.windows import (
     arrange,
     dense,
     flat_memory,
+    is_alone,
     is_dense,
-    is_unseen,
     picked,
     window,
 )
@@ -124,10 +123,9 @@ class Values:
                 memories[id(node.arg)] = node.arg
         if not memories:
             return set()
-        node = self.nodes[0]  # the loop's last node is not one of our references to it
+        del node  # no name for what is counted
         # the recording's list of nodes holds each leaf once more than the edges do
         edges = {key: count + 1 for key, count in self.recording.edges.items()}
-        edges[id(node)] = edges.get(id(node), 1) + 1
         free: set[int] = set()
         for key, memory in memories.items():
             if memory.owned and not memory.captured(edges):
@@ -141,12 +139,15 @@ class Values:
         """
         free: set[int] = set()
         edges = self.recording.edges
-        for position in () if self.away else self.leaf_positions():
+        places = [] if self.away else self.leaf_positions()
+        counts = references.of_each([self.nodes[position] for position in places])
+        for position, count in zip(places, counts, strict=True):
             node = self.nodes[position]
             if node.value is None or node.resident is not None or isinstance(node.arg, Memory):
                 continue
-            # the list, our name and getrefcount's argument; of the array: the node and the latter
-            if sys.getrefcount(node) <= edges.get(id(node), 0) + 3 and is_unseen(node.value, 2):
+            # 2: the recording's list and ours; of the array 1: the node
+            alone = count <= edges.get(id(node), 0) + 2 and references.of(node.value) <= 1
+            if alone and is_alone(node.value):
                 free.add(position)
         return free
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen import references
 from lazyfuse.codegen.graph import Layout
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -92,16 +92,14 @@ def window(flat: Array, layout: Layout) -> Array:
     return np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)
 
 
-def is_unseen(array: Array, owners: int) -> bool:
-    """Whether `owners` references are all there are to an array, and it alone to its memory."""
-    if sys.getrefcount(array) > owners + 1 or not array.flags.writeable:
+def is_alone(array: Array) -> bool:
+    """Whether an array that nobody else holds is all there is to its memory, and may be written."""
+    if not array.flags.writeable:
         return False
-    base = array.base
-    while isinstance(base, np.ndarray):
-        # the array above it, the local name and getrefcount's argument
-        if sys.getrefcount(base) > 3:
+    while isinstance(array.base, np.ndarray):
+        if references.of(array.base) > 1:  # 1: the array above it
             return False
-        base = base.base
+        array = array.base
     return True
 
 

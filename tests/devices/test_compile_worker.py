@@ -150,7 +150,6 @@ def test_an_idle_worker_ends_and_another_is_started(
     assert device._worker.trouble == ""
 
 
-@pytest.mark.parametrize("executable", ["", "/usr/bin/game"])
 class Late(queue.SimpleQueue[Any]):
     """Nothing comes in time, and something does before anybody has looked."""
 
@@ -172,6 +171,7 @@ def test_a_wish_that_comes_as_the_worker_ends_is_taken() -> None:
     assert worker._next(0.01) is None
 
 
+@pytest.mark.parametrize("executable", ["", "/usr/bin/game"])
 def test_without_a_python_to_start_it_is_compiled_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executable: str
 ) -> None:

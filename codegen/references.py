@@ -1,0 +1,109 @@
+"""Who holds an object: how many references exist to it.
+
+Decisions about memory ask this: whether values may be written over, whether a buffer may be taken,
+whether recorded work must store a result. Counted are references that exist on every interpreter:
+those of attributes, containers and names that were assigned to. What an interpreter lends to a
+call, to its arguments and to parameters, differs: Python 3.14 does not count it, older ones do.
+
+So there is one rule for callers: subtract what attributes and containers of ours hold, never what a
+name does, and let no name hold the object meanwhile. Then whatever else holds it is counted, and a
+reference too many only makes it look held. `of` itself is measured when this module is imported;
+where that does not add up, every object looks held by many: results stay right, and get slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from sys import getrefcount
+from typing import Any
+
+MANY = 1 << 40
+"""So many references an object has where they cannot be counted."""
+
+
+def _of(*things: Any) -> int:
+    return getrefcount(*things) - _call
+
+
+def _of_each(things: Iterable[Any]) -> list[int]:
+    return [count - _mapped for count in map(getrefcount, things)]
+
+
+def _of_unknown(*things: Any) -> int:
+    return MANY
+
+
+def _of_each_unknown(things: Iterable[Any]) -> list[int]:
+    return [MANY for _ in things]
+
+
+_call = 0  # references that exist only while `_of` counts
+_mapped = 0  # the same of `_of_each`
+trouble = ""
+"""Why references cannot be counted; empty: they can."""
+
+
+class _Holder:
+    __slots__ = ("slot",)
+
+    def __init__(self) -> None:
+        self.slot: Any = object()
+
+    def in_method(self, count: Any) -> int:
+        """What a method finds that asks who holds `self`."""
+        found: int = count(self)
+        return found
+
+
+def _measure() -> None:
+    """Find out what this interpreter counts for the calls themselves."""
+    global _call, _mapped
+    _call = _mapped = 0
+    one = _Holder()
+    _call = _of(one.slot) - 1
+    _mapped = _of_each([one.slot])[0] - 2
+
+
+def check(of: Any, of_each: Any) -> str:
+    """What does not add up; empty if everything does."""
+    one, other = _Holder(), _Holder()
+    if of(one.slot) != 1:
+        return "a slot"
+    listed = [one.slot, one.slot, other.slot]
+    if of(one.slot) != 3 or of(listed[2]) != 2 or of_each(listed) != [3, 3, 2]:
+        return "a list"
+    pair = (one.slot, other.slot)
+    del listed
+    if of(one.slot) != 2 or of_each(pair) != [2, 2]:
+        return "a tuple"
+    name = other.slot
+    if of(other.slot) < 3 or of(name) < 3 or of(pair[1]) < 3:
+        return "a name"
+    del name, pair
+    if of(one.slot) != 1 or of(other.slot) != 1:
+        return "what was let go of"
+    other.slot = one.slot
+    if of(one.slot) != 2:
+        return "two slots"
+    return ""
+
+
+def _begin() -> tuple[Any, Any, int, str]:
+    try:
+        _measure()
+        wrong = check(_of, _of_each)
+    except Exception as error:  # an interpreter without counts
+        wrong = str(error) or type(error).__name__
+    if wrong:
+        return _of_unknown, _of_each_unknown, 0, f"references cannot be counted here: {wrong}"
+    holder = _Holder()
+    return _of, _of_each, holder.in_method(_of), ""
+
+
+of: Any
+"""`of(x)`: the references to `x`. Where they cannot be counted: `MANY`."""
+of_each: Any
+"""`of_each(things)`: the same for each of them, with those that `things` itself holds."""
+in_method: int
+"""What a method finds for a `self` that one name of its caller's holds."""
+of, of_each, in_method, trouble = _begin()
