@@ -13,7 +13,7 @@ where that does not add up, every object looks held by many: results stay right,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from sys import getrefcount
 from typing import Any
 
@@ -88,7 +88,7 @@ def check(of: Any, of_each: Any) -> str:
     return ""
 
 
-def _begin() -> tuple[Any, Any, int, str]:
+def _begin() -> tuple[Callable[..., int], Callable[[Iterable[Any]], list[int]], int, str]:
     try:
         _measure()
         wrong = check(_of, _of_each)
@@ -100,9 +100,9 @@ def _begin() -> tuple[Any, Any, int, str]:
     return _of, _of_each, holder.in_method(_of), ""
 
 
-of: Any
+of: Callable[..., int]
 """`of(x)`: the references to `x`. Where they cannot be counted: `MANY`."""
-of_each: Any
+of_each: Callable[[Iterable[Any]], list[int]]
 """`of_each(things)`: the same for each of them, with those that `things` itself holds."""
 in_method: int
 """What a method finds for a `self` that one name of its caller's holds."""

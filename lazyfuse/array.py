@@ -546,8 +546,7 @@ def is_captured(x: ndarray) -> bool:
     storage = x._storage
     if storage is not None:
         return storage.captured()
-    held: bool = references.of(x._node) > 1  # 1: the slot
-    return held
+    return references.of(x._node) > 1  # 1: the slot
 
 
 def write_node(x: ndarray, value: Node) -> None:

@@ -42,7 +42,7 @@ class Block(Memory):
         """As `Memory.captured`: whether anything beyond `edges` reads the leaf."""
         if self.leaf() is None:
             return False
-        count: int = references.of(self.leaf())  # held weakly: whoever holds it is another
+        count = references.of(self.leaf())  # held weakly: whoever holds it is another
         return count > (edges.get(id(self.leaf()), 0) if edges else 0)
 
 
@@ -204,8 +204,7 @@ class Storage:
 
     def captured(self) -> bool:
         """Whether recorded work, or a copy that was not made yet, wants the present values."""
-        held: bool = references.of(self.node) > 1  # 1: our slot
-        return held
+        return references.of(self.node) > 1  # 1: our slot
 
     def detach(self) -> None:
         """Before the block is written at once: whoever wants the old values gets a copy of them."""
