@@ -561,8 +561,7 @@ def write_node(x: ndarray, value: Node) -> None:
 
 def write_region(x: ndarray, layout: Layout, value: Node) -> None:
     """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
-    # the node refers to the old values: one thread at a time
-    with evaluate.held():
+    with evaluate.held():  # the node refers to the old values: one thread at a time
         storage = x._storage
         if storage is not None:
             old = storage.read()
@@ -576,11 +575,11 @@ def write_region(x: ndarray, layout: Layout, value: Node) -> None:
             node = _as_whole(old, value, where)
         else:
             node = Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
-        if storage is None:
-            x._node = node
-            evaluate.note_recorded(node)
+        if storage is not None:
+            storage.replace(node)
             return
-        storage.replace(node)
+        x._node = node
+        evaluate.note_recorded(node)
 
 
 def _as_whole(old: Node, value: Node, where: Where) -> Node:
