@@ -49,10 +49,11 @@ class _Holder:
     def __init__(self) -> None:
         self.slot: Any = object()
 
-    def in_method(self, count: Any) -> int:
-        """What a method finds that asks who holds `self`."""
-        found: int = count(self)
-        return found
+    def in_method(self, /, *things: Any, count: Callable[..., int]) -> int:
+        """What a method finds that takes any arguments and asks who holds `self`."""
+        if any(each is self for each in things):  # a name that a closure uses is another reference
+            return 0
+        return count(self)
 
 
 def _measure() -> None:
@@ -97,7 +98,7 @@ def _begin() -> tuple[Callable[..., int], Callable[[Iterable[Any]], list[int]], 
     if wrong:
         return _of_unknown, _of_each_unknown, 0, f"references cannot be counted here: {wrong}"
     holder = _Holder()
-    return _of, _of_each, holder.in_method(_of), ""
+    return _of, _of_each, holder.in_method(count=_of), ""
 
 
 of: Callable[..., int]
@@ -105,5 +106,5 @@ of: Callable[..., int]
 of_each: Callable[[Iterable[Any]], list[int]]
 """`of_each(things)`: the same for each of them, with those that `things` itself holds."""
 in_method: int
-"""What a method finds for a `self` that one name of its caller's holds."""
+"""What `ndarray.resize` finds for a `self` that one name of its caller's holds."""
 of, of_each, in_method, trouble = _begin()

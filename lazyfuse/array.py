@@ -37,6 +37,7 @@ from lazyfuse.nodes import full_node as full_node
 from lazyfuse.nodes import is_read_only as is_read_only
 from lazyfuse.nodes import is_seen as is_seen
 from lazyfuse.nodes import scalar_node as scalar_node
+from lazyfuse.nodes import updated
 from lazyfuse.storage import CANONICAL as CANONICAL
 from lazyfuse.storage import (
     LENT,
@@ -562,34 +563,28 @@ def write_node(x: ndarray, value: Node) -> None:
 def write_region(x: ndarray, layout: Layout, value: Node) -> None:
     """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
     with evaluate.held():  # the node refers to the old values: one thread at a time
-        storage = x._storage
-        if storage is not None:
-            old = storage.read()
-        else:
-            alone = not is_captured(x)
-            old = x._node  # type: ignore[assignment]
-            if old.op is not ops.LEAF and alone and is_evaluated(old):
-                old = fresh_leaf(old)
         where = caller()
-        if layout is whole(old.shape, old.perm):
-            node = _as_whole(old, value, where)
-        else:
-            node = Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
-        if storage is not None:
-            storage.replace(node)
-            return
-        x._node = node
-        evaluate.note_recorded(node)
+        while not _was_written(x, layout, value, where):
+            pass  # a signal handler or finaliser has written meanwhile
 
 
-def _as_whole(old: Node, value: Node, where: Where) -> Node:
-    """`value` in the shape and memory order of `old`, all of whose elements it replaces."""
-    if value.shape == old.shape and value.perm == old.perm:
-        return copy_of(value) if is_seen(value) or is_read_only(value) else value
-    if value.shape == ():
-        return full_node(value, old.shape, old.dtype, old.perm)
-    layout = whole(old.shape, old.perm)
-    return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
+def _was_written(x: ndarray, layout: Layout, value: Node, where: Where) -> bool:
+    storage = x._storage
+    if storage is not None:
+        here = old = storage.read()
+    else:
+        alone = not is_captured(x)
+        here = old = x._node  # type: ignore[assignment]
+        if old.op is not ops.LEAF and alone and is_evaluated(old):
+            old = fresh_leaf(old)
+    node = updated(old, layout, value, where)
+    if storage is not None:
+        return storage.replace(old, node)
+    if x._node is not here:
+        return False
+    x._node = node
+    evaluate.note_recorded(node)
+    return True
 
 
 def _listen(plain: bool) -> None:

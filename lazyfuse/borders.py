@@ -50,8 +50,9 @@ def register_type(kind: type) -> None:
 def _items(value: Any) -> Any:
     if len(value) > _FEW and not _may_hold_ours(set(map(type, value))):
         return value
-    items = [outside(item) for item in value]
-    if all(new is old for new, old in zip(items, value, strict=True)):
+    there = tuple(value)  # a finaliser or another thread may change a list meanwhile
+    items = [outside(item) for item in there]
+    if all(new is old for new, old in zip(items, there, strict=True)):
         return value
     return items if type(value) is list else tuple(items)
 

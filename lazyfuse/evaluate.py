@@ -23,6 +23,7 @@ from lazyfuse import (
     concurrency,
     config,
     copies,
+    critical,
     errstate,
     floating,
     flush,
@@ -82,6 +83,14 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
+    try:
+        _evaluate_pending(nodes, reason)
+    finally:
+        if critical.waiting:
+            critical.catch_up()
+
+
+def _evaluate_pending(nodes: Sequence[Node], reason: str) -> None:
     apart = _apart() if concurrency.busy or concurrency.share else None
     with tracing.Watched(lock) if tracing.listeners else lock:
         if apart is not None and concurrency.under_way:
@@ -117,11 +126,14 @@ def _evaluate_beside(
     """Evaluate while other threads may notice it, and go on beside it if they may."""
     concurrency.busy += 1
     try:
-        _evaluate(nodes, reason, wanted, apart)
+        with critical.calm:
+            raised = _evaluate(nodes, reason, wanted, apart)
     finally:
         concurrency.busy -= 1
         if apart is not None:
             apart.end()
+    for flags, operations in raised:
+        floating.warn_for(flags, operations)
 
 
 def ahead(nodes: list[Node], reason: str) -> None:
@@ -138,10 +150,14 @@ def _are_read(nodes: list[Node]) -> bool:
 def compute(nodes: Sequence[Node], reason: str) -> None:
     """Evaluate every node. What a device with memory of its own computes stays there."""
     apart = _apart() if concurrency.busy or concurrency.share else None
-    with held():
-        if apart is not None and concurrency.under_way:
-            concurrency.wait_for(nodes)
-        _evaluate_beside(nodes, reason, (), apart)
+    try:
+        with held():
+            if apart is not None and concurrency.under_way:
+                concurrency.wait_for(nodes)
+            _evaluate_beside(nodes, reason, (), apart)
+    finally:
+        if critical.waiting:
+            critical.catch_up()
 
 
 def _gather(nodes: list[Node], reason: str) -> None:
@@ -200,10 +216,14 @@ def finish(before: Sequence[ref[Node]], reason: str) -> None:
     """Evaluate what was recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
     owned = concurrency.is_owned()
-    with held():
-        if concurrency.under_way and not owned:
-            concurrency.wait_for(_recorded.frontier(before=known))
-        _evaluate(_recorded.frontier(before=known), reason, ())
+    try:
+        with held():
+            if concurrency.under_way and not owned:
+                concurrency.wait_for(_recorded.frontier(before=known))
+            _evaluate_beside(_recorded.frontier(before=known), reason, (), None)
+    finally:
+        if critical.waiting:
+            critical.catch_up()
 
 
 errstate.on_handling(functools.partial(finish, (), "errstate"))
@@ -225,10 +245,11 @@ def _evaluate(
     reason: str,
     wanted: Sequence[Node],
     apart: concurrency.Apart | None = None,
-) -> None:
+) -> prepared.Raised:
+    """Give every node a value; the conditions that arose, and where."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
-        return
+        return []
     usual = prepared.is_usual() and hardware.is_home()
     if usual:
         counters["evaluations"] += 1
@@ -253,17 +274,14 @@ def _evaluate(
                 counters["plan hits"] += 1
                 del recording  # what it alone kept is not pending any more
                 _settle(left, raised)
-                for flags, operations in raised:
-                    floating.warn_for(flags, operations)
-                return
+                return raised
     if not early and found is None:
         found = _directly(pending, usual)
     if found is not None:
         del recording
         if apart is not None:
             apart.claim(found, None)
-        _run_directly(found)
-        return
+        return _run_directly(found)
     if recording is None:
         recording = linearize(pending)
         left, _ = leftovers.leave(recording, pending, waits=reason is not flush.LOOP)
@@ -276,8 +294,7 @@ def _evaluate(
     finally:
         del recording
         _settle(left, told)
-    for flags, operations in told:
-        floating.warn_for(flags, operations)
+    return told
 
 
 def known(recording: Recording) -> Plan | None:
@@ -304,6 +321,15 @@ def _replayed(
     kept = plan.replays
     if not isinstance(kept, replays.Kept) or not kept.found:
         return None
+    if kept.writes:
+        with critical.section:
+            return _replay(plan, kept, recording, device, reason)
+    return _replay(plan, kept, recording, device, reason)
+
+
+def _replay(
+    plan: Plan, kept: replays.Kept, recording: Recording, device: Device, reason: str
+) -> prepared.Raised | None:
     if replays.native is not None:
         raised = replay_programs.run(plan, kept, recording, device)
         if raised is not None:
@@ -352,10 +378,18 @@ def run_plan(
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
     device = hardware.for_plan(plan, recording, wanted)
-    if plan.prepared:
+    if plan.prepared:  # which makes new arrays only
         raised = prepared.run(plan, recording, device, reason)
         if raised is not None:
             return raised
+    with critical.section:
+        return _run(plan, recording, device, reason)
+
+
+def _run(
+    plan: Plan, recording: Recording, device: Device, reason: str
+) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """As `run_plan`, by `Run`."""
     if hardware.memory_of(device) is not None:
         run: Run = DiscreteRun(plan, recording, device)
     else:
@@ -441,19 +475,18 @@ def _elements(node: Node) -> int:
     return -1
 
 
-def _run_directly(nodes: list[Node]) -> None:
-    """A few operations, by NumPy."""
-    raised: list[tuple[int, Node]] = []
+def _run_directly(nodes: list[Node]) -> prepared.Raised:
+    """A few operations, by NumPy; the conditions that arose, and where."""
+    raised: prepared.Raised = []
     try:
         for node in nodes:
             if node.value is None:
                 bits = _run_node(node)
                 if bits:
-                    raised.append((bits, node))
+                    raised.append((bits, [(node.op, node)]))
     finally:
         _recorded.settle()
-    for bits, node in raised:
-        floating.warn_for(bits, [(node.op, node)])
+    return raised
 
 
 def _run_node(node: Node) -> int:

@@ -17,6 +17,7 @@ from lazyfuse import (
     check_step,
     concurrency,
     config,
+    critical,
     device_calls,
     floating,
     hardware,
@@ -61,9 +62,12 @@ class Run(Values):
         at = 0
         try:
             while at < len(steps):
+                if critical.waiting and not self.spoilt:
+                    critical.give_way()
                 begin, step = at, steps[at]
                 here = chains.get(at, ()) if chains else ()
                 at += 1
+                self.spoilt = self.spoilt or bool(here)
                 ran = next((each for each in here if pipelining.run(self, each)), None)
                 if ran is not None:
                     at = begin + len(ran.steps)
@@ -119,6 +123,7 @@ class Run(Values):
 
     def update(self, index: int) -> None:
         """Write a value into a part of an array."""
+        self.spoilt = True
         target, whole = self.target(index)
         target[...] = self.array(self.plan.graph.values[index].src[1])
         self.env[index] = whole
@@ -178,6 +183,8 @@ class Run(Values):
         outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
         if self.overwrites:
             self.settle()  # while everything that is under way can be run again
+        if self.overwrites or step.targets or pending or late:
+            self.spoilt = True
         spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
         flags = self.started(step, shape, inputs, outputs)
         if not isinstance(flags, int):

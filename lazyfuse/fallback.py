@@ -83,8 +83,9 @@ def _keep_real(value: Any, kept: Kept) -> Any:
 def _gather_items(value: Any, kept: Kept) -> Any:
     if len(value) > 8 and _CONVERT.keys().isdisjoint(set(map(type, value))):
         return value
-    items = [to_numpy(item, kept) for item in value]
-    if all(new is old for new, old in zip(items, value, strict=True)):
+    there = tuple(value)  # a finaliser or another thread may change a list meanwhile
+    items = [to_numpy(item, kept) for item in there]
+    if all(new is old for new, old in zip(items, there, strict=True)):
         return value
     return items if type(value) is list else tuple(items)
 

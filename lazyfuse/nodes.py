@@ -12,10 +12,10 @@ import numpy as np
 
 from lazyfuse import errstate, hardware
 from lazyfuse.codegen import dtypes, ops
-from lazyfuse.codegen.graph import Node, Shape, Where
+from lazyfuse.codegen.graph import Layout, Node, Shape, Where
 from lazyfuse.codegen.kernel import PIECES
 from lazyfuse.storage import CANONICAL, leaf
-from lazyfuse.views import Array, DType, Perm, ghost, packed_order, result_order
+from lazyfuse.views import Array, DType, Perm, ghost, packed_order, result_order, whole
 
 FOLLOWED = "lazyfuse.followed"
 """The package that NumPy's own code believes to be in where it runs over our arrays."""
@@ -101,3 +101,13 @@ def _listen(plain: bool) -> None:
 
 
 errstate.on_change(_listen)
+
+
+def updated(old: Node, layout: Layout, value: Node, where: Where) -> Node:
+    """The values of `old` with `value`, broadcast, in the part that `layout` describes."""
+    if layout is whole(old.shape, old.perm):
+        if value.shape == old.shape and value.perm == old.perm:
+            return copy_of(value) if is_seen(value) or is_read_only(value) else value
+        if value.shape == ():
+            return full_node(value, old.shape, old.dtype, old.perm)
+    return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)

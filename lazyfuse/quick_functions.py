@@ -266,7 +266,7 @@ def _items(values: Any, spreads: bool, reals: list[Any], arrays: list[Any]) -> A
     if len(values) > LONGEST:
         return None
     found: list[Any] = []
-    for value in values:
+    for value in tuple(values):  # a finaliser or another thread may change a list meanwhile
         kind = type(value)
         if kind is SLOW.array:
             core: Core = value

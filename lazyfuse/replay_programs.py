@@ -47,7 +47,7 @@ class Again(Run):
         self.recording = recording
         self.nodes = recording.nodes
         self.home = self.device = device
-        self.away = self.overwrites = False
+        self.away = self.overwrites = self.spoilt = False
         self.raised, self.waiting, self.made, self.spares = [], [], [], []
         self.moved, self.free = set(), set()
         self.env = env

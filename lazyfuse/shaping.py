@@ -65,7 +65,7 @@ def concatenate(
 ) -> Any:
     """As `numpy.concatenate`."""
     if out is None and dtype is None and type(arrays) in (list, tuple):
-        joined = _joined(arrays, axis)
+        joined = _joined(tuple(arrays), axis)
         if joined is not None:
             return joined
     named = {} if casting == "same_kind" else {"casting": casting}

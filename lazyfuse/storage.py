@@ -197,9 +197,11 @@ class Storage:
             if concurrency.busy or concurrency.share:
                 evaluate.ahead([self.node], reason)
             with evaluate.held():  # else another thread might record a write in between
-                evaluate.evaluate([self.node], reason)
-                flat = self.memory()
-            assert flat is not None, "evaluation left a node without a value"
+                while (flat := self.memory()) is None:  # a signal handler or finaliser still may
+                    node = self.node
+                    evaluate.evaluate([node], reason)
+                    assert node.value is not None, "evaluation left a node without a value"
+                    del node  # `memory` counts who holds it
         return flat
 
     def captured(self) -> bool:
@@ -285,15 +287,20 @@ class Storage:
                     self.node = fresh_leaf(self.node)
         return self.node
 
-    def replace(self, node: Node) -> None:
-        """Let `node` hold the present values: shape, dtype and order are those of the old one.
+    def replace(self, old: Node, node: Node) -> bool:
+        """Let `node` hold the present values in the place of `old`, as which it has shape, dtype
+        and order; false: `old` does not hold them any more, and nothing has been done.
 
-        With the lock held since the old ones were read: else another thread's write would be lost.
+        With the lock held since `old` was read: else another thread's write would be lost. That of
+        a signal handler or finaliser is seen: the interpreter runs none between these two lines.
         """
+        if self.node is not old:
+            return False
         self.node = node
         self.value = self.flat = None
         self.forget_reals()
         evaluate.note_recorded(node)
+        return True
 
 
 LENT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()

@@ -79,6 +79,7 @@ class Values:
         "recording",
         "resized",
         "spares",
+        "spoilt",
         "waiting",
     )
 
@@ -94,6 +95,7 @@ class Values:
         self.moved: set[int] = set()  # updates that went to a copy of what they write over
         self.spares: list[Array] = []  # blocks that changed places: see replacing.py
         self.overwrites = False  # whether the kernel at hand writes over what the run began with
+        self.spoilt = False  # whether any kernel so far has written over it
         self.env: list[Array | None] = [None] * len(plan.graph.values)
         same = recording.sizes == plan.sizes
         self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))

@@ -46,8 +46,8 @@ MUTATIONS = (
     Mutation(
         "promotion: sums of small integers keep their dtype",
         "codegen/dtypes.py",
-        'op.combine in ("add", "multiply") and dtype.kind in "biu"',
-        'op.combine == "multiply" and dtype.kind in "biu"',
+        'requested = np.dtype(np.uint64 if dtype.kind == "u" else np.int64)',
+        "requested = dtype",
     ),
     Mutation(
         "summation: a pairwise tree is cut one vector further",
@@ -76,8 +76,8 @@ MUTATIONS = (
     Mutation(
         "ownership: memory that was handed out is not seen by others",
         "lazyfuse/storage.py",
-        "return self.own < 0 or getrefcount(self.array) > self.own + 1",
-        "return self.own < 0 and getrefcount(self.array) > self.own + 1",
+        "return self.own < 0 or references.of(self.array) > self.own",
+        "return self.own < 0 and references.of(self.array) > self.own",
     ),
     Mutation(
         "strides: a repeated operand is read on",

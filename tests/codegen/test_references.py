@@ -19,9 +19,9 @@ class Owner:
     def __init__(self) -> None:
         self.thing: Any = object()
 
-    def held(self) -> int:
-        found: int = references.of(self)
-        return found
+    def held(self, /, *things: Any, **named: Any) -> int:
+        assert not [each for each in things if each is self]
+        return references.of(self) + sum(each is self for each in named.values())
 
 
 def parameter(thing: Any) -> int:

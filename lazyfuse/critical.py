@@ -1,0 +1,179 @@
+"""Stretches of an evaluation in which nothing of the user's runs: operands are being written over.
+
+A kernel may write its result into the memory of an operand that nobody else wants. Until the result
+is known as the value of its node, the node still looks pending, and its operand is gone: whoever
+leaves in between (Ctrl-C), or looks (a signal handler, a finaliser that the collector runs), would
+compute it from the wrong values. Inside `section` signal handlers wait, in the order of the
+signals, and the collector does not run; both are made up for at its end, when the values stand.
+
+Python runs signal handlers in the main thread alone, so only there they are put off.
+"""
+
+from __future__ import annotations
+
+import _signal  # the module signal makes an enum of every handler: ten times the cost
+import os
+import signal
+import threading
+from gc import disable, enable, isenabled
+from types import TracebackType
+from typing import Any
+
+# Signals for which programs have handlers; those of faults in the program are not waited for.
+_NAMES = (
+    "SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGVTALRM",
+    "SIGPROF", "SIGBREAK",
+)  # fmt: skip
+_NUMBERS = tuple([int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)])
+_main = threading.main_thread().ident
+_identity = threading.get_ident
+
+_finds = _signal.getsignal
+_puts = _signal.signal
+
+waiting: list[tuple[Any, int, Any]] = []
+"""Handlers whose signals came meanwhile, with the number and the frame that was interrupted."""
+
+
+class Section:
+    """What `section` is. It is entered and left with the lock of evaluations held."""
+
+    __slots__ = ("_depth", "_handlers")
+
+    def __init__(self) -> None:
+        self._depth = 0  # of the main thread
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if _identity() == _main:
+            if not self._depth:
+                self._put_off()
+            self._depth += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if _identity() == _main:
+            self._depth -= 1
+            if not self._depth:
+                self._restore()
+
+    def _put_off(self) -> None:
+        try:
+            for number in _NUMBERS:
+                handler = _finds(number)
+                if handler.__class__ not in _NONE:
+                    self._handlers[number] = handler
+                    _puts(number, self._note)
+        except BaseException:  # of a handler that was still there
+            self._restore()
+            raise
+
+    def _note(self, number: int, frame: Any) -> None:
+        handler = self._handlers.get(number)
+        if handler is not None:
+            waiting.append((handler, number, frame))
+
+    def _restore(self) -> None:
+        """Put the handlers back."""
+        try:
+            for number, handler in self._handlers.items():
+                if _finds(number) == self._note:  # else somebody has put another there
+                    _puts(number, handler)
+        except BaseException:  # of a handler that is back already
+            self._restore()
+            raise
+        self._handlers = {}
+
+
+_NONE = (int, type(None), type(signal.SIG_DFL))  # the default, ignored, or not Python's
+section = Section()
+
+
+class Calm:
+    """What `calm` is. It is entered and left with the lock of evaluations held."""
+
+    __slots__ = ("_collects", "_deferred", "_depth", "_looks", "_seen")
+
+    def __init__(self) -> None:
+        self._depth = 0  # of all threads: they may lend each other the lock
+        self._collects = False
+        self._seen: list[Any] = []  # the handlers that were there last
+        self._looks = False  # whether one of them is the program's own
+        self._deferred = 0  # how deep the main thread is in the section
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            self._collects = isenabled()
+            if self._collects:
+                disable()
+        self._depth += 1
+        if _identity() == _main:
+            if self._deferred:
+                self._deferred += 1
+                return
+            found = list(map(_finds, _NUMBERS))
+            if found != self._seen:
+                usual = (*_NONE, type(signal.default_int_handler))
+                self._looks = any(each.__class__ not in usual for each in found)
+                self._seen = found
+            if self._looks:
+                section.__enter__()
+                self._deferred = 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if not self._depth and self._collects:
+            enable()
+        if self._deferred and _identity() == _main:
+            self._deferred -= 1
+            if not self._deferred:
+                section.__exit__(kind, error, trace)
+
+
+calm = Calm()
+
+
+def catch_up() -> None:
+    """Run the handlers that have waited, in the order of their signals."""
+    if _identity() != _main or section._depth:
+        return
+    try:
+        while waiting:
+            handler, number, frame = waiting.pop(0)
+            handler(number, frame)
+    except BaseException:
+        catch_up()  # each of them, whatever those before it raise
+        raise
+
+
+def give_way() -> None:
+    """Raise the KeyboardInterrupt that waits, from where nothing has been written over yet."""
+    if _identity() == _main:
+        for at, (handler, number, frame) in enumerate(waiting):
+            if handler is signal.default_int_handler:
+                del waiting[at]
+                handler(number, frame)
+
+
+def _begin_anew() -> None:
+    """In a child that another thread has forked meanwhile."""
+    global _main
+    _main = _identity()
+    if calm._depth and calm._collects:
+        enable()
+    section.__init__()  # type: ignore[misc]
+    calm.__init__()  # type: ignore[misc]
+    waiting.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
