@@ -461,13 +461,13 @@ static PyObject *walk(PyObject *self, PyObject *given)
 /* --------------------------------------------------------------------------------------- notes */
 
 enum {
-    ELEMENTS, ELEMENTS_DUE, FILTERS, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROOM, ROUNDS,
+    ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROOM, ROUNDS,
     STEADY,
     WAITING, FIELDS
 };
 
 static const char *const field_names[FIELDS] = {
-    "elements", "elements_due", "filters", "last", "lines", "nodes", "nodes_due", "plain", "reducing",
+    "elements", "elements_due", "filters", "filters_first", "filters_size", "last", "lines", "nodes", "nodes_due", "plain", "reducing",
     "room", "rounds", "steady", "waiting",
 };
 
@@ -494,8 +494,13 @@ static long long line_of(Notes *self, PyObject *node)
     PyObject *where = *(PyObject **)((char *)node + self->where);
     if (where == NULL || !PyTuple_CheckExact(where) || PyTuple_GET_SIZE(where) != 2)
         return -1;
-    if (PyDict_GetItemWithError(self->warnings, text_filters) != FIELD(self, FILTERS))
+    PyObject *filters = PyDict_GetItemWithError(self->warnings, text_filters);
+    if (filters == NULL || filters != FIELD(self, FILTERS) || !PyList_CheckExact(filters))
         return -1;
+    Py_ssize_t count = PyList_GET_SIZE(filters);
+    if (PyLong_AsSsize_t(FIELD(self, FILTERS_SIZE)) != count
+        || (count && PyList_GET_ITEM(filters, 0) != FIELD(self, FILTERS_FIRST)))
+        return -1; /* changed, or warnings are errors */
     long offset = PyLong_AsLong(PyTuple_GET_ITEM(where, 1));
     return ((long long)(size_t)PyTuple_GET_ITEM(where, 0) << 16) + offset;
 }

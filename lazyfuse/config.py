@@ -204,6 +204,12 @@ class Options:
         "evaluations of several threads run at once and share the cores; off: they take turns, "
         "each on all cores",
     )
+    errors_at_once: bool = _option(
+        True,
+        "LAZYFUSE_ERRORS_AT_ONCE",
+        "compute at the line where filters make errors of warnings, so that the line raises; "
+        "off: whoever looks at a value is told",
+    )
     prepared: bool = _option(
         True, "LAZYFUSE_PREPARED", "launch what ran before at the same sizes without deciding anew"
     )

@@ -38,6 +38,7 @@ NEVER = 1 << 62
 LOOP = "loop: the line came round again"
 NODES = "nodes: the recorded graph reached its limit"
 BYTES = "bytes: recorded work holds more memory than the budget"
+ERRORS = "errors: warnings are errors here"
 
 
 native: Any = None
@@ -54,6 +55,8 @@ class Pending:
         "elements_due",
         "evaluate",
         "filters",
+        "filters_first",
+        "filters_size",
         "last",
         "lines",
         "looping",
@@ -74,6 +77,8 @@ class Pending:
     def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
         self.evaluate = evaluate
         self.filters = warnings.filters  # those that are usual: contexts have lists of their own
+        self.filters_first: Any = None  # what tells that the list has changed
+        self.filters_size = -1  # its length; -1: to be looked at each time
         self.place = Place()  # the last one that was marked
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # that came since the last evaluation
@@ -94,9 +99,17 @@ class Pending:
     def note(self, node: Node) -> None:
         """Called once for each recorded node; may evaluate what was recorded before it."""
         where = node.where
+        raises = False
         if where is not None:
-            if warnings.filters is not self.filters:
-                self.mark(node)
+            filters = warnings.filters
+            if (
+                filters is not self.filters
+                or len(filters) != self.filters_size
+                or (filters and filters[0] is not self.filters_first)
+            ):
+                raises = self.look_at(filters)
+                if filters is not self.filters:
+                    self.mark(node)
             line = line_of(where)
             if not composite.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
@@ -124,6 +137,16 @@ class Pending:
         self.elements += size
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
             self.check_limits(node)
+        if raises and node.op.kind not in ("view", "source") and _is_pending(node):
+            self.evaluate([node], ERRORS)
+
+    def look_at(self, filters: Any) -> bool:
+        """Whether filters of warnings make errors of conditions, which their line has to raise."""
+        raises = config.options.errors_at_once and _makes_errors(filters)
+        if filters is self.filters:
+            self.filters_size = -1 if raises else len(filters)
+            self.filters_first = filters[0] if filters else None
+        return raises
 
     def may_go_on(self, line: int) -> bool:
         """Whether a loop of elementwise work has room for further turns.
@@ -329,6 +352,17 @@ def _is_inside(newest: Node) -> bool:
             first, second = source.where, newest.where
             if first is not None and second is not None and first[0] is second[0]:
                 return source_line(first)[:2] == source_line(second)[:2]
+    return False
+
+
+def _makes_errors(filters: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether a RuntimeWarning may become an exception: what a general filter hides does not."""
+    for action, message, category, module, line in filters:
+        if issubclass(RuntimeWarning, category):
+            if action == "error":
+                return True
+            if message is None and module is None and not line:
+                return False
     return False
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,8 @@ def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any)
 
 def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
     """The values as a numpy array: the memory itself where no conversion is asked for."""
+    if _lost is not None:
+        _raise_lost(self)
     if copy:
         return np.array(gather(self), dtype=dtype, copy=True)
     if dtype is not None and np.dtype(dtype) != self.dtype:  # type: ignore[attr-defined]
@@ -134,10 +137,32 @@ def _buffer(self: ndarray) -> Any:
                 "[buffer] dtype: expected one that the format of a buffer can tell, "
                 f"got {dtype}; use numpy.asarray first"
             )
-    return export(self)
+    global _lost
+    try:
+        found = export(self)
+        _lost = None
+        return found
+    except BaseException as error:
+        _lost = weakref.ref(self), error
+        raise
+
+
+_lost: tuple[weakref.ref[ndarray], BaseException] | None = None
+"""What the last request for a buffer raised, and whose it was: NumPy drops it and asks for
+something else, which has to raise it then (an interrupt, a warning that is an error)."""
+
+
+def _raise_lost(self: ndarray) -> None:
+    """Called for what NumPy asks for next."""
+    global _lost
+    lost, _lost = _lost, None
+    if lost is not None and lost[0]() is self:
+        raise lost[1]
 
 
 def _array_struct(self: ndarray) -> Any:
+    if _lost is not None:
+        _raise_lost(self)
     # NumPy asks for this before `__array__`, and reads strings and records wrongly through it
     dtype = dtype_of(self)
     if dtype.kind not in "biufcO" or dtype.metadata:
@@ -146,6 +171,8 @@ def _array_struct(self: ndarray) -> Any:
 
 
 def _array_interface(self: ndarray) -> Any:
+    if _lost is not None:
+        _raise_lost(self)
     interface = export(self).__array_interface__
     dtype = dtype_of(self)
     described = interface["descr"]

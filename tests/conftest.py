@@ -29,6 +29,8 @@ import pytest
 os.environ.setdefault("LAZYFUSE_OFFLOAD", "off")
 os.environ.setdefault("LAZYFUSE_COMPILE_AHEAD", "off")
 os.environ.setdefault("LAZYFUSE_COMPILE_AFTER_EXIT", "off")  # tests count what is on disk
+# pytest makes errors of warnings, and what tests look at is recorded work
+os.environ.setdefault("LAZYFUSE_ERRORS_AT_ONCE", "off")
 # many tests take arrays of 20,000 elements to see them recorded
 os.environ.setdefault("LAZYFUSE_EAGER_BELOW", "16384")
 
