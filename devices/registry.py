@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from . import critical
 from .base import Device, DeviceError, Traits
 
 
@@ -45,7 +46,11 @@ def device(name: str | None = None) -> Device:
     wanted = name or os.environ.get("LAZYFUSE_DEVICE") or "cpu"
     found = _made.get(wanted)
     if found is None:
-        found = _made.setdefault(wanted, _make(wanted))
+        # whoever interrupts an import, and asks for the same device, would find half a module
+        with critical.section, critical.calm:
+            found = _made.setdefault(wanted, _make(wanted))
+        if critical.waiting:
+            critical.catch_up()
     return found
 
 

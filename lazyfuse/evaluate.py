@@ -12,6 +12,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from types import TracebackType
 from typing import Any
 from weakref import ref
 
@@ -23,7 +24,6 @@ from lazyfuse import (
     concurrency,
     config,
     copies,
-    critical,
     errstate,
     floating,
     flush,
@@ -47,7 +47,7 @@ from lazyfuse.codegen.linearize import Recording, linearize, use
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import Plan, make_plan
 from lazyfuse.codegen.shapes import size_of
-from lazyfuse.devices import prepared_launch, threads
+from lazyfuse.devices import critical, prepared_launch, threads
 from lazyfuse.devices.base import Device
 from lazyfuse.discrete import DiscreteRun
 from lazyfuse.errors import EvaluationError
@@ -68,6 +68,7 @@ LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 
 concurrency.on_change(threads.share_out)
 lock = concurrency.lock
+calm = critical.calm
 acquire, release = lock.acquire, lock.release  # twice as fast as `with` finds them
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
@@ -77,6 +78,25 @@ epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
 def held() -> AbstractContextManager[Any]:
     """The lock; while somebody listens, events wait until it is open again."""
     return tracing.Watched(lock) if tracing.listeners else lock
+
+
+class Quiet:
+    """`held()`, with nothing of the user's running meanwhile; entered as often as one likes."""
+
+    def __enter__(self) -> None:
+        held().__enter__()
+        critical.calm.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            critical.calm.__exit__(kind, error, trace)
+        finally:
+            held().__exit__(kind, error, trace)
 
 
 def evaluate(nodes: Sequence[Node], reason: str) -> None:

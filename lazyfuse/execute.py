@@ -17,7 +17,6 @@ from lazyfuse import (
     check_step,
     concurrency,
     config,
-    critical,
     device_calls,
     floating,
     hardware,
@@ -34,6 +33,7 @@ from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.memory import crosses_itself, overlap, shares
 from lazyfuse.codegen.pipelines import Chain
 from lazyfuse.codegen.plan import KernelStep
+from lazyfuse.devices import critical
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
 from lazyfuse.replacing import places_of

@@ -61,7 +61,7 @@ from lazyfuse.beside import NUMBERS
 from lazyfuse.codegen import dtypes, ops, references
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.shapes import contiguous_strides, size_of
-from lazyfuse.evaluate import acquire, held, release
+from lazyfuse.evaluate import calm, lock
 from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
 from lazyfuse.recording import may_write
@@ -245,15 +245,8 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                     real[key] = value
                     return
                 del node
-        if tracing.listeners:
-            with held():
-                _write(self, key, value)
-            return
-        acquire()
-        try:
+        with tracing.Watched(lock) if tracing.listeners else lock, calm:
             _write(self, key, value)
-        finally:
-            release()
         return
     if type(key) is not int and type(key) is not slice and not is_basic(key):
         key = real_key(key)

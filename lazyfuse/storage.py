@@ -196,12 +196,11 @@ class Storage:
         if flat is None:
             if concurrency.busy or concurrency.share:
                 evaluate.ahead([self.node], reason)
-            with evaluate.held():  # else another thread might record a write in between
-                while (flat := self.memory()) is None:  # a signal handler or finaliser still may
-                    node = self.node
-                    evaluate.evaluate([node], reason)
-                    assert node.value is not None, "evaluation left a node without a value"
-                    del node  # `memory` counts who holds it
+            # else another thread, or a signal handler, might record a write in between
+            with evaluate.held(), evaluate.calm:
+                evaluate.evaluate([self.node], reason)
+                flat = self.memory()
+            assert flat is not None, "evaluation left a node without a value"
         return flat
 
     def captured(self) -> bool:
@@ -224,7 +223,7 @@ class Storage:
 
     def writable(self, reason: str) -> Array:
         """The flat memory for a write that happens at once (see `array.changing`)."""
-        with evaluate.held():
+        with evaluate.held(), evaluate.calm:
             self.force(reason)
             self.detach()
             node = self.node

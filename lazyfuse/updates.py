@@ -17,7 +17,7 @@ from lazyfuse.beside import PLAIN
 from lazyfuse.codegen import references
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.shapes import broadcast, size_of
-from lazyfuse.evaluate import acquire, held, release
+from lazyfuse.evaluate import calm, lock
 from lazyfuse.storage import Storage
 from lazyfuse.views import Array
 
@@ -80,14 +80,8 @@ def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[...,
     def change(spec: Any, self: ndarray, other: Any) -> Any:
         if self._small is not None:
             return function(spec, self, other)
-        if tracing.listeners:
-            with held():
-                return function(spec, self, other)
-        acquire()
-        try:
+        with tracing.Watched(lock) if tracing.listeners else lock, calm:
             return function(spec, self, other)
-        finally:
-            release()
 
     return change
 

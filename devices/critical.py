@@ -35,14 +35,26 @@ waiting: list[tuple[Any, int, Any]] = []
 """Handlers whose signals came meanwhile, with the number and the frame that was interrupted."""
 
 
+class _Note:
+    """Stands for a handler, and notes its signals."""
+
+    __slots__ = ("handler",)
+
+    def __init__(self, handler: Any) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: Any) -> None:
+        waiting.append((self.handler, number, frame))
+
+
 class Section:
     """What `section` is. It is entered and left with the lock of evaluations held."""
 
-    __slots__ = ("_depth", "_handlers")
+    __slots__ = ("_depth", "_notes")
 
     def __init__(self) -> None:
         self._depth = 0  # of the main thread
-        self._handlers: dict[int, Any] = {}
+        self._notes: list[tuple[int, _Note]] = []
 
     def __enter__(self) -> None:
         if _identity() == _main:
@@ -59,34 +71,33 @@ class Section:
         if _identity() == _main:
             self._depth -= 1
             if not self._depth:
-                self._restore()
+                notes, self._notes = self._notes, []
+                _restore(notes)
 
     def _put_off(self) -> None:
+        notes: list[tuple[int, _Note]] = []
         try:
             for number in _NUMBERS:
                 handler = _finds(number)
                 if handler.__class__ not in _NONE:
-                    self._handlers[number] = handler
-                    _puts(number, self._note)
+                    note = _Note(handler)
+                    notes.append((number, note))
+                    _puts(number, note)
+            self._notes = notes
         except BaseException:  # of a handler that was still there
-            self._restore()
+            _restore(notes)
             raise
 
-    def _note(self, number: int, frame: Any) -> None:
-        handler = self._handlers.get(number)
-        if handler is not None:
-            waiting.append((handler, number, frame))
 
-    def _restore(self) -> None:
-        """Put the handlers back."""
-        try:
-            for number, handler in self._handlers.items():
-                if _finds(number) == self._note:  # else somebody has put another there
-                    _puts(number, handler)
-        except BaseException:  # of a handler that is back already
-            self._restore()
-            raise
-        self._handlers = {}
+def _restore(notes: list[tuple[int, _Note]]) -> None:
+    """Put handlers back, where nobody else has put another one meanwhile."""
+    try:
+        for number, note in notes:
+            if _finds(number) is note:
+                _puts(number, note.handler)
+    except BaseException:  # of a handler that is back already
+        _restore(notes)
+        raise
 
 
 _NONE = (int, type(None), type(signal.SIG_DFL))  # the default, ignored, or not Python's
@@ -137,6 +148,8 @@ class Calm:
             self._deferred -= 1
             if not self._deferred:
                 section.__exit__(kind, error, trace)
+                if waiting:
+                    catch_up()
 
 
 calm = Calm()
@@ -148,7 +161,10 @@ def catch_up() -> None:
         return
     try:
         while waiting:
-            handler, number, frame = waiting.pop(0)
+            try:
+                handler, number, frame = waiting.pop(0)
+            except IndexError:  # a handler has caught up, too
+                return
             handler(number, frame)
     except BaseException:
         catch_up()  # each of them, whatever those before it raise
