@@ -276,7 +276,7 @@ def settle(x: ndarray) -> Array | None:
     if found is None or type(x) is not ndarray or not is_small(found):
         return None
     del found
-    with evaluate.lock:
+    with evaluate.lock, evaluate.calm:
         if x._node is not node:  # another thread was quicker
             return settle(x)
         del node  # no name for what is counted
@@ -453,7 +453,7 @@ def storage_of(x: ndarray) -> Storage | None:
     storage = x._storage
     if storage is not None:
         return storage
-    with evaluate.lock:
+    with evaluate.lock, evaluate.calm:
         node = x._node
         if node is None and x._storage is None:
             settle(x)  # it was deferred

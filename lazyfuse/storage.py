@@ -153,7 +153,7 @@ class Storage:
         if node.value is None:
             return None
         if node.value is not self.value:  # no name for the value here: own_value counts them
-            with evaluate.lock:
+            with evaluate.lock, evaluate.calm:
                 if node.value is not self.value:
                     self.settle_on(own_value(node))
         return self.flat
@@ -281,7 +281,7 @@ class Storage:
     def read(self) -> Node:
         """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
         if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.captured():
-            with evaluate.lock:
+            with evaluate.lock, evaluate.calm:
                 if is_evaluated(self.node) and not self.captured():  # no other thread was quicker
                     self.node = fresh_leaf(self.node)
         return self.node
