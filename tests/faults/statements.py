@@ -1,0 +1,61 @@
+"""Random programs of statements, each of which NumPy does at once, and what disturbs them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy
+
+N = 40_000
+NAMES = "abc"
+
+STATEMENTS = (
+    "{x} = {x} * 1.5 + {y}", "{x} = {y} - {z}", "{x} += {y} * 0.25", "{x} *= 0.5",
+    "{x}[{i}:] -= {y}[{i}:]", "{x}[{i}:{j}] = {y}[{i}:{j}]", "{x}[:{i}] = 1.25",
+    "{x} = np.where({y} > {z}, {x}, {y})", "{x}[1:-1] = ({x}[:-2] + {x}[2:]) * 0.5",
+    "{x} = np.minimum({y}, 1e6) - {x}.max()", "{x} = {y}[::-1] + {z}", "{x} = {y}.copy()",
+    "{x} = np.concatenate([{x}[{i}:], {y}[:{i}]])", "{x} = abs({y}) + {x}.min()", "{x}[{i}] = 3.0",
+    "{x} = np.sqrt(abs({x})) + {z}", "{x}[::3] = {y}[::3] * 2", "np.negative({x}, out={x})",
+)  # fmt: skip
+LOOKS = (
+    "float({x}[{i}])",
+    "float({x}.sum() * 0)",
+    "numpy.asarray({x})",
+    "float({x}.max())",
+    "bool(({x} > 1).any())",
+)
+
+
+def program(seed: int) -> list[str]:
+    """Statements over three arrays, with looks in between. Values stay below 1e9."""
+    draw = random.Random(seed)
+    found = []
+    for _ in range(draw.randrange(6, 20)):
+        first = draw.randrange(N - 200)
+        names = {"i": first, "j": first + draw.randrange(1, 100)}
+        names |= dict(zip("xyz", draw.choices(NAMES, k=3), strict=True))  # type: ignore[arg-type]
+        found.append(draw.choice(STATEMENTS if draw.random() < 0.7 else LOOKS).format(**names))
+    return found
+
+
+def arrays(np: Any) -> dict[str, Any]:
+    """The names that a program begins with."""
+    k = numpy.arange(N)
+    return {
+        "np": np,
+        "numpy": numpy,
+        "a": np.array(k % 1009 * 0.5),
+        "b": np.array(k * 7919 % 997 * 0.25 - 70),
+        "c": np.array(numpy.full(N, 2.5)),
+    }
+
+
+def values(names: dict[str, Any]) -> list[Any]:
+    """Copies of the arrays as they are now."""
+    return [numpy.array(names[name]) for name in NAMES]
+
+
+def equal(ours: list[Any], theirs: list[Any]) -> bool:
+    """Whether arrays are equal, element by element."""
+    return all(map(numpy.array_equal, ours, theirs))

@@ -1,0 +1,170 @@
+"""Ctrl-C at any moment: every statement has been done, or has not been; nothing is half done."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+import pytest
+
+import lazyfuse
+from lazyfuse.devices import critical
+from tests import campaign
+from tests.faults import statements
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="interrupts come from a timer"
+)
+
+
+class Interrupt(BaseException):
+    """What the handler raises, as Ctrl-C does."""
+
+
+@contextmanager
+def handled(number: int, handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(number, before)
+
+
+def interrupt(number: int, frame: Any) -> None:
+    raise Interrupt
+
+
+def run(line: str, names: dict[str, Any], after: float) -> bool:
+    """Do a statement, interrupted after so many seconds of the processor's; whether it was."""
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, after)
+        exec(line, names)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except Interrupt:
+        return True
+    return False
+
+
+def disturbed(seed: int) -> int:
+    """How many interrupts a program met; each statement was done or not, and none twice."""
+    draw = random.Random(seed)
+    ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
+    met = 0
+    for line in statements.program(seed):
+        before = statements.values(theirs)
+        exec(line, theirs)
+        try:
+            interrupted = run(line, ours, draw.choice([2e-5, 1e-4, 3e-4, 1e-3]))
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        except Interrupt:  # just as the timer was about to be stopped
+            interrupted = True
+        if not interrupted:
+            continue
+        met += 1
+        found = statements.values(ours)
+        if not statements.equal(found, statements.values(theirs)):
+            assert statements.equal(found, before), (seed, line)
+            theirs.update({name: before[at] for at, name in enumerate(statements.NAMES)})
+    assert statements.equal(statements.values(ours), statements.values(theirs)), seed
+    return met
+
+
+@campaign.rounds(40)
+def test_statements_are_done_or_not(seeds: range) -> None:
+    with handled(signal.SIGVTALRM, interrupt):
+        met = sum(map(disturbed, seeds))
+    assert met > len(seeds) // 4
+
+
+@campaign.rounds(40, 10_000)
+def test_by_the_interpreters_own_handler(seeds: range) -> None:
+    """SIGINT as `signal.default_int_handler` takes it: evaluations that overwrite nothing end."""
+    met = 0
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for seed in seeds:
+            ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
+            for line in statements.program(seed):
+                exec(line, theirs)
+                exec(line, ours)
+            want = statements.values(theirs)
+            delay = random.Random(seed).random() * 0.004
+            timer = threading.Timer(delay, lambda: signal.raise_signal(signal.SIGINT))
+            try:
+                timer.start()
+                for name in statements.NAMES:
+                    float(ours[name].sum())
+                timer.join()
+                for _ in range(100):
+                    pass
+            except KeyboardInterrupt:
+                met += 1
+            timer.join()
+            assert statements.equal(statements.values(ours), want), seed
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert met
+
+
+# ---------------------------------------------------------------------------------- sections
+
+
+def test_handlers_wait_in_order_and_come_back() -> None:
+    calls: list[Any] = []
+
+    def note(number: int, frame: Any) -> None:
+        calls.append(number)
+
+    with handled(signal.SIGUSR1, note), handled(signal.SIGUSR2, note):
+        with critical.section:
+            signal.raise_signal(signal.SIGUSR2)
+            with critical.section, critical.calm:
+                signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR2)
+            assert calls == []
+        critical.catch_up()
+        assert calls == [signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR2]
+        assert signal.getsignal(signal.SIGUSR1) is note
+        assert signal.getsignal(signal.SIGUSR2) is note
+
+
+def test_a_handler_that_raises_does_not_silence_the_others() -> None:
+    calls: list[Any] = []
+
+    with handled(signal.SIGUSR1, interrupt), handled(signal.SIGUSR2, lambda *_: calls.append(1)):
+        with critical.section:
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR2)
+        with pytest.raises(Interrupt):
+            critical.catch_up()
+        assert calls == [1]
+        assert critical.waiting == []
+
+
+def test_a_handler_that_is_set_meanwhile_stays() -> None:
+    def another(number: int, frame: Any) -> None: ...
+
+    with handled(signal.SIGUSR1, interrupt):
+        with critical.section:
+            signal.signal(signal.SIGUSR1, another)
+        assert signal.getsignal(signal.SIGUSR1) is another
+
+
+def test_other_threads_leave_handlers_alone() -> None:
+    found = []
+
+    def inside() -> None:
+        with critical.section, critical.calm:
+            found.append(signal.getsignal(signal.SIGUSR1))
+
+    with handled(signal.SIGUSR1, interrupt):
+        thread = threading.Thread(target=inside)
+        thread.start()
+        thread.join()
+    assert found == [interrupt]
