@@ -79,6 +79,7 @@ class Pending:
         self.filters = warnings.filters  # those that are usual: contexts have lists of their own
         self.filters_first: Any = None  # what tells that the list has changed
         self.filters_size = -1  # its length; -1: to be looked at each time
+        self.look_at(self.filters)
         self.place = Place()  # the last one that was marked
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # that came since the last evaluation

@@ -247,6 +247,8 @@ def test_helpers_come_after_those_they_call() -> None:
 # ---- interpreted
 
 
+# of Python's booleans, which stand for numba's here
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
 @pytest.mark.parametrize("row", MAPS, ids=lambda row: row.name)
 def test_interpreted_row_equals_numpy(row: Op) -> None:
     for loop in loops_of(row):
