@@ -107,33 +107,44 @@ section = Section()
 class Calm:
     """What `calm` is. It is entered and left with the lock of evaluations held."""
 
-    __slots__ = ("_collects", "_deferred", "_depth", "_looks", "_seen")
+    __slots__ = ("_collects", "_depth", "_looks", "_others", "_owner", "_seen", "_waits")
 
     def __init__(self) -> None:
-        self._depth = 0  # of all threads: they may lend each other the lock
+        self._owner = 0  # the thread that is inside
+        self._depth = 0  # how deep it is
+        self._others: dict[int, int] = {}  # those to which it has lent the lock
         self._collects = False
         self._seen: list[Any] = []  # the handlers that were there last
         self._looks = False  # whether one of them is the program's own
-        self._deferred = 0  # how deep the main thread is in the section
+        self._waits = False  # whether the main thread has entered the section
 
     def __enter__(self) -> None:
-        if not self._depth:
-            self._collects = isenabled()
-            if self._collects:
-                disable()
-        self._depth += 1
-        if _identity() == _main:
-            if self._deferred:
-                self._deferred += 1
-                return
-            found = list(map(_finds, _NUMBERS))
-            if found != self._seen:
-                usual = (*_NONE, type(signal.default_int_handler))
-                self._looks = any(each.__class__ not in usual for each in found)
-                self._seen = found
-            if self._looks:
-                section.__enter__()
-                self._deferred = 1
+        me = _identity()
+        if self._owner == me:
+            self._depth += 1
+        elif self._owner:
+            self._others[me] = depth = self._others.get(me, 0) + 1
+            if depth == 1 and me == _main:
+                self._put_off()
+        else:
+            if me == _main:
+                self._put_off()
+            self._owner = me
+            self._depth = 1
+            if not self._others:
+                self._collects = isenabled()
+                if self._collects:
+                    disable()
+
+    def _put_off(self) -> None:
+        found = [*map(_finds, _NUMBERS)]
+        if found != self._seen:
+            usual = (*_NONE, type(signal.default_int_handler))
+            self._looks = any(each.__class__ not in usual for each in found)
+            self._seen = found
+        if self._looks and not self._waits:
+            section.__enter__()
+            self._waits = True
 
     def __exit__(
         self,
@@ -141,15 +152,44 @@ class Calm:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._depth -= 1
-        if not self._depth and self._collects:
+        me = _identity()
+        if self._owner == me:
+            self._depth -= 1
+            if self._depth:
+                return
+            self._owner = 0
+        else:
+            depth = self._others.pop(me, 1) - 1
+            if depth:
+                self._others[me] = depth
+                return
+        self._end(me)
+
+    def _end(self, me: int) -> None:
+        if self._collects and not self._owner and not self._others:
             enable()
-        if self._deferred and _identity() == _main:
-            self._deferred -= 1
-            if not self._deferred:
-                section.__exit__(kind, error, trace)
-                if waiting:
-                    catch_up()
+        if self._waits and me == _main:
+            self._waits = False
+            section.__exit__(None, None, None)
+            if waiting:
+                catch_up()
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether any thread is inside."""
+        return bool(self._owner or self._others)
+
+    def heal(self) -> None:
+        """Leave what the calling thread, which does not hold the lock, has not left.
+
+        A Ctrl-C may come between the call of `__exit__` and its first line.
+        """
+        me = _identity()
+        if self._owner == me or me in self._others:
+            if self._owner == me:
+                self._owner = 0
+            self._others.pop(me, None)
+            self._end(me)
 
 
 calm = Calm()
@@ -184,7 +224,7 @@ def _begin_anew() -> None:
     """In a child that another thread has forked meanwhile."""
     global _main
     _main = _identity()
-    if calm._depth and calm._collects:
+    if calm._collects and (calm._owner or calm._others):
         enable()
     section.__init__()  # type: ignore[misc]
     calm.__init__()  # type: ignore[misc]

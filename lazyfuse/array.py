@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazyfuse import concurrency, config, core, errstate, evaluate, residency
-from lazyfuse.codegen import dtypes, ops, references
+from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node, Where
+from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.core import ARRAY_SLOTS, SLOW, Core
 from lazyfuse.core import is_thin as is_thin
 from lazyfuse.nodes import INSIDE as INSIDE
@@ -282,7 +283,7 @@ def settle(x: ndarray) -> Array | None:
         del node  # no name for what is counted
         taken = own_value(x._node)
         x._thin = is_thin(taken)
-        x._small = taken.copy(order="K") if references.of(x._node) > 1 else taken  # 1: the slot
+        x._small = taken.copy(order="K") if count(x._node) > IN_SLOT else taken
         x._node = None
     return x._small
 
@@ -548,7 +549,7 @@ def is_captured(x: ndarray) -> bool:
     storage = x._storage
     if storage is not None:
         return storage.captured()
-    return references.of(x._node) > 1  # 1: the slot
+    return count(x._node) > IN_SLOT
 
 
 def write_node(x: ndarray, value: Node) -> None:

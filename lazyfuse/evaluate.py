@@ -108,6 +108,8 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     finally:
         if critical.waiting:
             critical.catch_up()
+        if calm.is_entered and not concurrency.is_owned():
+            calm.heal()
 
 
 def _evaluate_pending(nodes: Sequence[Node], reason: str) -> None:

@@ -58,8 +58,9 @@ from lazyfuse.assigned import (
     value_node,
 )
 from lazyfuse.beside import NUMBERS
-from lazyfuse.codegen import dtypes, ops, references
+from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
+from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.codegen.shapes import contiguous_strides, size_of
 from lazyfuse.evaluate import calm, lock
 from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
@@ -288,9 +289,9 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
 def _live(self: ndarray) -> Array | None:
     """The real memory of `self`, if a write to it concerns nobody else."""
     if self._node is not None:
-        if self._node.value is None or references.of(self._node) > 1:  # 1: our slot
+        if self._node.value is None or count(self._node) > IN_SLOT:
             return None
-        if references.of(self._node.value) > 1:  # 1: the node
+        if count(self._node.value) > IN_SLOT:
             return None
         if self._node.resident is not None:
             residency.forget(self._node)
@@ -300,8 +301,8 @@ def _live(self: ndarray) -> Array | None:
         return None
     if storage.value is None or storage.node.value is not storage.value:
         return None
-    # 3: the node, the storage, the holder of the flat memory
-    if storage.captured() or references.of(storage.value) > 3:
+    # two more: the storage, the holder of the flat memory
+    if count(storage.node) > IN_SLOT or count(storage.value) > IN_SLOT + 2:
         return None
     if storage.roots is not None or not self._view.flags.writeable:
         return None

@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import concurrency, evaluate, hardware, residency
 from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Memory, Node
+from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.views import (
     Array,
     DType,
@@ -205,7 +206,7 @@ class Storage:
 
     def captured(self) -> bool:
         """Whether recorded work, or a copy that was not made yet, wants the present values."""
-        return references.of(self.node) > 1  # 1: our slot
+        return count(self.node) > IN_SLOT
 
     def detach(self) -> None:
         """Before the block is written at once: whoever wants the old values gets a copy of them."""

@@ -14,8 +14,8 @@ import numpy as np
 from lazyfuse import array, fused_updates, tracing
 from lazyfuse.array import CANONICAL, MIDDLING, geometry, is_small, ndarray, options, ready
 from lazyfuse.beside import PLAIN
-from lazyfuse.codegen import references
 from lazyfuse.codegen.op import Op
+from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.codegen.shapes import broadcast, size_of
 from lazyfuse.evaluate import calm, lock
 from lazyfuse.storage import Storage
@@ -98,8 +98,10 @@ def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, othe
     view = self._view
     if storage.value is None or storage.node.value is not storage.value:
         return False
-    # 3: the node, the storage, the holder of the flat memory
-    if references.of(storage.value) > 3 or storage.captured() or storage.node.resident is not None:
+    # two more: the node, the holder of the flat memory
+    if count(storage.value) > IN_SLOT + 2 or count(storage.node) > IN_SLOT:
+        return False
+    if storage.node.resident is not None:
         return False
     if view.dtype is not storage.node.dtype:
         return False

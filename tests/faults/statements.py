@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
@@ -59,3 +65,30 @@ def values(names: dict[str, Any]) -> list[Any]:
 def equal(ours: list[Any], theirs: list[Any]) -> bool:
     """Whether arrays are equal, element by element."""
     return all(map(numpy.array_equal, ours, theirs))
+
+
+SENDER = """
+import os, random, sys, time
+parent, number, most = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+os.write(1, b"!")
+while os.getppid() == parent:
+    time.sleep(random.random() * most)
+    os.kill(parent, number)
+"""
+
+
+@contextmanager
+def signals(handler: Callable[[int, Any], Any], most: float) -> Iterator[None]:
+    """Another process sends signals, at most so many seconds apart."""
+    number = signal.SIGUSR1
+    before = signal.signal(number, handler)
+    command = [sys.executable, "-S", "-E", "-c", SENDER, str(os.getpid()), str(number), str(most)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as sender:
+        try:
+            assert sender.stdout is not None
+            sender.stdout.read(1)
+            yield
+        finally:
+            sender.kill()
+            sender.wait()
+            signal.signal(number, before)
