@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -60,8 +62,10 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
     _pool: BufferPool
     _block: _Block
 
-    def __del__(self) -> None:
-        self._pool._take_back(self._block)
+    # at the end of the interpreter modules are empty: what is asked then is bound here
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():
+            self._pool._take_back(self._block)
 
 
 _lease_at = _Lease.from_address

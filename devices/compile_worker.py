@@ -151,21 +151,26 @@ class Worker:
         current: Source | None = None
         try:
             while (current := self._next(IDLE)) is not None:
-                if self._look(current):
+                if self._looked(current):
                     continue
                 self._ask(current)
                 while current is not None:
                     reply = self._reply(current)
                     done, current = current, self._next(0.0)
-                    while current is not None and self._look(current):
+                    while current is not None and self._looked(current):
                         current = self._next(0.0)
                     if current is not None:
                         self._ask(current)
-                    self._arrived(done, *reply)
+                    with forking.settled:  # it imports and links
+                        self._arrived(done, *reply)
         except BaseException as error:  # whatever it is, nobody may wait for this thread
             self.trouble = self.trouble or f"the compiler's process {error}"
             self._end()
             self._lost(current if isinstance(error, Crash) else None, self.trouble)
+
+    def _looked(self, source: Source) -> bool:
+        with forking.settled:
+            return self._look(source)
 
     def _next(self, seconds: float) -> Source | None:
         """The next wish; None if there is none now or, after so many seconds, this thread ends."""

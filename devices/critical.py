@@ -1,10 +1,11 @@
-"""Stretches of an evaluation in which nothing of the user's runs: operands are being written over.
+"""Stretches in which nothing of the user's runs, while arrays change and operands are overwritten.
 
-A kernel may write its result into the memory of an operand that nobody else wants. Until the result
-is known as the value of its node, the node still looks pending, and its operand is gone: whoever
-leaves in between (Ctrl-C), or looks (a signal handler, a finaliser that the collector runs), would
-compute it from the wrong values. Inside `section` signal handlers wait, in the order of the
-signals, and the collector does not run; both are made up for at its end, when the values stand.
+Python runs code of the program between any two of our lines: handlers of signals (that of Ctrl-C
+raises), and finalisers when the collector finds a cycle. A kernel may write its result into the
+memory of an operand that nobody else wants: until the result is known as the value of its node, the
+node still looks pending, and its operand is gone. Whoever leaves in between, or looks, computes it
+from the wrong values; and a lock that is taken just then is never given back. So handlers wait
+while `Section` is entered, in the order of their signals, and the collector does not run.
 
 Python runs signal handlers in the main thread alone, so only there they are put off.
 """
@@ -18,6 +19,8 @@ import threading
 from gc import disable, enable, isenabled
 from types import TracebackType
 from typing import Any
+
+from . import forking
 
 # Signals for which programs have handlers; those of faults in the program are not waited for.
 _NAMES = (
@@ -48,19 +51,43 @@ class _Note:
 
 
 class Section:
-    """What `section` is. It is entered and left with the lock of evaluations held."""
+    """A lock, with nothing of the user's running while it is held; entered as often as one likes.
 
-    __slots__ = ("_depth", "_notes")
+    Handlers are put off before the lock is taken, and come back after it has been given back: an
+    interrupt between a call and the line after it would leave the lock taken.
+    """
 
-    def __init__(self) -> None:
-        self._depth = 0  # of the main thread
-        self._notes: list[tuple[int, _Note]] = []
+    __slots__ = ("__weakref__", "_collects", "_inside", "lock")
 
-    def __enter__(self) -> None:
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+        self._inside = (
+            0  # how often it is entered: of several threads, if one lends another the lock
+        )
+        self._collects = False
+        forking.register(self)
+
+    def acquire(self) -> None:
+        """Enter."""
         if _identity() == _main:
-            if not self._depth:
-                self._put_off()
-            self._depth += 1
+            _put_off()
+        self.lock.acquire()
+        if not self._inside:
+            self._collects = isenabled()
+            if self._collects:
+                disable()
+        self._inside += 1
+
+    def release(self) -> None:
+        """Leave; handlers whose signals have come run now, if no other section is entered."""
+        self._inside -= 1
+        if not self._inside and self._collects:
+            enable()
+        self.lock.release()
+        if _identity() == _main:
+            _bring_back()
+
+    __enter__ = acquire
 
     def __exit__(
         self,
@@ -68,25 +95,49 @@ class Section:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if _identity() == _main:
-            self._depth -= 1
-            if not self._depth:
-                notes, self._notes = self._notes, []
-                _restore(notes)
+        self.release()
 
-    def _put_off(self) -> None:
-        notes: list[tuple[int, _Note]] = []
+    def after_fork(self) -> None:
+        """In a child, where the other threads are gone."""
+        if self._inside and self._collects:
+            enable()
+        self._inside = 0
+
+
+_depth = 0  # how many sections the main thread is in
+_notes: list[tuple[int, _Note]] = []
+_NONE = (int, type(None), type(signal.SIG_DFL))  # the default, ignored, or not Python's
+
+
+def _put_off() -> None:
+    global _depth, _notes
+    if _depth:
+        _depth += 1
+        return
+    notes: list[tuple[int, _Note]] = []
+    try:
+        for number, handler in zip(_NUMBERS, map(_finds, _NUMBERS), strict=True):
+            if handler.__class__ not in _NONE:
+                note = _Note(handler)
+                notes.append((number, note))
+                _puts(number, note)
+    except BaseException:  # of a handler that was still there
+        _restore(notes)
+        raise
+    _notes = notes
+    _depth = 1
+
+
+def _bring_back() -> None:
+    global _depth, _notes
+    _depth -= 1
+    if not _depth:
+        notes, _notes = _notes, []
         try:
-            for number in _NUMBERS:
-                handler = _finds(number)
-                if handler.__class__ not in _NONE:
-                    note = _Note(handler)
-                    notes.append((number, note))
-                    _puts(number, note)
-            self._notes = notes
-        except BaseException:  # of a handler that was still there
             _restore(notes)
-            raise
+        finally:
+            if waiting:
+                catch_up()
 
 
 def _restore(notes: list[tuple[int, _Note]]) -> None:
@@ -100,104 +151,9 @@ def _restore(notes: list[tuple[int, _Note]]) -> None:
         raise
 
 
-_NONE = (int, type(None), type(signal.SIG_DFL))  # the default, ignored, or not Python's
-section = Section()
-
-
-class Calm:
-    """What `calm` is. It is entered and left with the lock of evaluations held."""
-
-    __slots__ = ("_collects", "_depth", "_looks", "_others", "_owner", "_seen", "_waits")
-
-    def __init__(self) -> None:
-        self._owner = 0  # the thread that is inside
-        self._depth = 0  # how deep it is
-        self._others: dict[int, int] = {}  # those to which it has lent the lock
-        self._collects = False
-        self._seen: list[Any] = []  # the handlers that were there last
-        self._looks = False  # whether one of them is the program's own
-        self._waits = False  # whether the main thread has entered the section
-
-    def __enter__(self) -> None:
-        me = _identity()
-        if self._owner == me:
-            self._depth += 1
-        elif self._owner:
-            self._others[me] = depth = self._others.get(me, 0) + 1
-            if depth == 1 and me == _main:
-                self._put_off()
-        else:
-            if me == _main:
-                self._put_off()
-            self._owner = me
-            self._depth = 1
-            if not self._others:
-                self._collects = isenabled()
-                if self._collects:
-                    disable()
-
-    def _put_off(self) -> None:
-        found = [*map(_finds, _NUMBERS)]
-        if found != self._seen:
-            usual = (*_NONE, type(signal.default_int_handler))
-            self._looks = any(each.__class__ not in usual for each in found)
-            self._seen = found
-        if self._looks and not self._waits:
-            section.__enter__()
-            self._waits = True
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        me = _identity()
-        if self._owner == me:
-            self._depth -= 1
-            if self._depth:
-                return
-            self._owner = 0
-        else:
-            depth = self._others.pop(me, 1) - 1
-            if depth:
-                self._others[me] = depth
-                return
-        self._end(me)
-
-    def _end(self, me: int) -> None:
-        if self._collects and not self._owner and not self._others:
-            enable()
-        if self._waits and me == _main:
-            self._waits = False
-            section.__exit__(None, None, None)
-            if waiting:
-                catch_up()
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether any thread is inside."""
-        return bool(self._owner or self._others)
-
-    def heal(self) -> None:
-        """Leave what the calling thread, which does not hold the lock, has not left.
-
-        A Ctrl-C may come between the call of `__exit__` and its first line.
-        """
-        me = _identity()
-        if self._owner == me or me in self._others:
-            if self._owner == me:
-                self._owner = 0
-            self._others.pop(me, None)
-            self._end(me)
-
-
-calm = Calm()
-
-
 def catch_up() -> None:
     """Run the handlers that have waited, in the order of their signals."""
-    if _identity() != _main or section._depth:
+    if _identity() != _main or _depth:
         return
     try:
         while waiting:
@@ -222,12 +178,9 @@ def give_way() -> None:
 
 def _begin_anew() -> None:
     """In a child that another thread has forked meanwhile."""
-    global _main
+    global _main, _depth, _notes
     _main = _identity()
-    if calm._collects and (calm._owner or calm._others):
-        enable()
-    section.__init__()  # type: ignore[misc]
-    calm.__init__()  # type: ignore[misc]
+    _depth, _notes = 0, []
     waiting.clear()
 
 

@@ -1,10 +1,20 @@
-"""What a forked child makes anew: locks that another thread held, threads that are gone."""
+"""What a forked child makes anew: locks that another thread held, threads that are gone.
+
+Some locks are not ours: the import system's, one per module, and LLVM's. A child that is forked
+while a thread of ours holds one waits for it for ever. Such threads work inside `settled`, and a
+fork waits until none does: milliseconds, or as long as an import takes.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
+
+PATIENCE = (
+    30.0  # seconds after which a fork goes on: the forking thread may hold what is waited for
+)
 
 
 class Forked(Protocol):
@@ -27,5 +37,37 @@ def _repair() -> None:
         thing.after_fork()
 
 
+class Settled:
+    """A lock for threads of ours, which a fork takes for a moment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._taken = False  # by a fork
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+    def before(self) -> None:
+        """Wait until no thread of ours holds other people's locks."""
+        self._taken = self._lock.acquire(timeout=PATIENCE)
+
+    def after(self) -> None:
+        """In the parent: go on."""
+        if self._taken:
+            self._taken = False
+            self._lock.release()
+
+    def after_fork(self) -> None:
+        """In the child: the other threads are gone."""
+        self.__init__()  # type: ignore[misc]
+
+
+settled = Settled()
+register(settled)
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_repair)
+    os.register_at_fork(before=settled.before, after_in_parent=settled.after)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -41,16 +42,17 @@ _made: dict[str, Device] = {}
 _refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
 
 
+_opening = critical.Section(threading.RLock())
+
+
 def device(name: str | None = None) -> Device:
     """The device of that name (None or "": LAZYFUSE_DEVICE, else "cpu"); one object per device."""
     wanted = name or os.environ.get("LAZYFUSE_DEVICE") or "cpu"
     found = _made.get(wanted)
     if found is None:
         # whoever interrupts an import, and asks for the same device, would find half a module
-        with critical.section, critical.calm:
+        with _opening:
             found = _made.setdefault(wanted, _make(wanted))
-        if critical.waiting:
-            critical.catch_up()
     return found
 
 

@@ -277,7 +277,7 @@ def settle(x: ndarray) -> Array | None:
     if found is None or type(x) is not ndarray or not is_small(found):
         return None
     del found
-    with evaluate.lock, evaluate.calm:
+    with evaluate.quiet:
         if x._node is not node:  # another thread was quicker
             return settle(x)
         del node  # no name for what is counted
@@ -427,7 +427,7 @@ def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
         found = reals.get(x._ticket)
         if found is not None:  # another thread may have emptied the table just now
             return found, reals
-    with evaluate.held(), evaluate.calm:
+    with evaluate.held():
         flat = storage.force("another thread has written meanwhile")
         real = place(x._view, flat, address(x._view) - ORIGIN)
         reals = storage.reals
@@ -454,7 +454,7 @@ def storage_of(x: ndarray) -> Storage | None:
     storage = x._storage
     if storage is not None:
         return storage
-    with evaluate.lock, evaluate.calm:
+    with evaluate.quiet:
         node = x._node
         if node is None and x._storage is None:
             settle(x)  # it was deferred
@@ -485,7 +485,7 @@ def export(x: ndarray) -> Array:
         return gather(x).copy()
     if concurrency.busy or concurrency.share:
         evaluate.ahead([x._node or x._storage.node], "export")  # type: ignore[union-attr]
-    with evaluate.held(), evaluate.calm:
+    with evaluate.held():
         alone = x._node is not None  # no name for the node: `lend` counts who holds it
         storage = storage_of(x)
         if storage is None:
@@ -504,7 +504,6 @@ def export(x: ndarray) -> Array:
 # ------------------------------------------------------------------------------------ writing
 
 _NOTHING = nullcontext()
-_QUIET = evaluate.Quiet()
 
 
 def changing(x: Any) -> AbstractContextManager[Any]:
@@ -515,7 +514,7 @@ def changing(x: Any) -> AbstractContextManager[Any]:
     """
     for each in x if type(x) is tuple else (x,):
         if type(each) is ndarray and each._small is None:
-            return _QUIET
+            return evaluate.held()
     return _NOTHING
 
 
@@ -564,7 +563,7 @@ def write_node(x: ndarray, value: Node) -> None:
 
 def write_region(x: ndarray, layout: Layout, value: Node) -> None:
     """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
-    with evaluate.held(), evaluate.calm:  # the node refers to the old values: one thread at a time
+    with evaluate.held():  # the node refers to the old values: one thread at a time
         where = caller()
         while not _was_written(x, layout, value, where):
             pass  # a signal handler or finaliser has written meanwhile

@@ -109,7 +109,7 @@ class Deferred:
         """What the mask keeps: evaluates it."""
         found = self.known()
         if found is None:
-            with evaluate.held(), evaluate.calm:
+            with evaluate.held():
                 evaluate.evaluate([self.mask], "size of a selection")
                 assert self.mask.value is not None
                 found = self.counted.kept = compaction.kept(self.mask.value)
@@ -212,7 +212,7 @@ def resolve(x: ndarray) -> Any:
     """Give a selection its values; the real array, if it is a direct one from now on."""
     found = getattr(x, "_deferred", None)
     if found is not None:
-        with evaluate.held(), evaluate.calm:
+        with evaluate.held():
             found = x._deferred
             if found is not None:
                 node = found.values()
@@ -284,7 +284,7 @@ def selection(x: ndarray, mask: Any) -> Any:
             return _made(Deferred(value, truth))
         verdict = Verdict(False, "the mask lies in memory in another order")
     report.totals.selections[f"made at once: {verdict.why}"] += 1
-    with evaluate.held(), evaluate.calm:
+    with evaluate.held():
         pending = [each._node for each in (x, mask) if type(each) is ndarray and each._node]
         evaluate.evaluate(pending, "gather")
         del pending

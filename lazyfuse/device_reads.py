@@ -50,7 +50,7 @@ def computed(device: Any, call: HostCall, nodes: list[Node], work: Work) -> Any:
 
     `call` is what the host would do: with it the value can be computed again if the device is lost.
     """
-    with evaluate.held(), evaluate.calm:
+    with evaluate.held():
         evaluate.compute(nodes, call.name)
         name = device.traits.name
         node = Node(ops.HOST, tuple(nodes), call, (), nodes[0].dtype, None, caller())

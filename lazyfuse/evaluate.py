@@ -12,7 +12,6 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from types import TracebackType
 from typing import Any
 from weakref import ref
 
@@ -68,7 +67,7 @@ LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 
 concurrency.on_change(threads.share_out)
 lock = concurrency.lock
-calm = critical.calm
+quiet = critical.Section(lock)
 acquire, release = lock.acquire, lock.release  # twice as fast as `with` finds them
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
@@ -76,45 +75,16 @@ epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
 
 
 def held() -> AbstractContextManager[Any]:
-    """The lock; while somebody listens, events wait until it is open again."""
-    return tracing.Watched(lock) if tracing.listeners else lock
-
-
-class Quiet:
-    """`held()`, with nothing of the user's running meanwhile; entered as often as one likes."""
-
-    def __enter__(self) -> None:
-        held().__enter__()
-        critical.calm.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            critical.calm.__exit__(kind, error, trace)
-        finally:
-            held().__exit__(kind, error, trace)
+    """The lock, with nothing of the user's running; while somebody listens, events wait, too."""
+    return tracing.Watched(quiet) if tracing.listeners else quiet
 
 
 def evaluate(nodes: Sequence[Node], reason: str) -> None:
     """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
-    try:
-        _evaluate_pending(nodes, reason)
-    finally:
-        if critical.waiting:
-            critical.catch_up()
-        if calm.is_entered and not concurrency.is_owned():
-            calm.heal()
-
-
-def _evaluate_pending(nodes: Sequence[Node], reason: str) -> None:
     apart = _apart() if concurrency.busy or concurrency.share else None
-    with tracing.Watched(lock) if tracing.listeners else lock:
+    with tracing.Watched(quiet) if tracing.listeners else quiet:
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]
@@ -148,8 +118,7 @@ def _evaluate_beside(
     """Evaluate while other threads may notice it, and go on beside it if they may."""
     concurrency.busy += 1
     try:
-        with critical.calm:
-            raised = _evaluate(nodes, reason, wanted, apart)
+        raised = _evaluate(nodes, reason, wanted, apart)
     finally:
         concurrency.busy -= 1
         if apart is not None:
@@ -172,14 +141,10 @@ def _are_read(nodes: list[Node]) -> bool:
 def compute(nodes: Sequence[Node], reason: str) -> None:
     """Evaluate every node. What a device with memory of its own computes stays there."""
     apart = _apart() if concurrency.busy or concurrency.share else None
-    try:
-        with held():
-            if apart is not None and concurrency.under_way:
-                concurrency.wait_for(nodes)
-            _evaluate_beside(nodes, reason, (), apart)
-    finally:
-        if critical.waiting:
-            critical.catch_up()
+    with held():
+        if apart is not None and concurrency.under_way:
+            concurrency.wait_for(nodes)
+        _evaluate_beside(nodes, reason, (), apart)
 
 
 def _gather(nodes: list[Node], reason: str) -> None:
@@ -238,14 +203,10 @@ def finish(before: Sequence[ref[Node]], reason: str) -> None:
     """Evaluate what was recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
     owned = concurrency.is_owned()
-    try:
-        with held():
-            if concurrency.under_way and not owned:
-                concurrency.wait_for(_recorded.frontier(before=known))
-            _evaluate_beside(_recorded.frontier(before=known), reason, (), None)
-    finally:
-        if critical.waiting:
-            critical.catch_up()
+    with held():
+        if concurrency.under_way and not owned:
+            concurrency.wait_for(_recorded.frontier(before=known))
+        _evaluate_beside(_recorded.frontier(before=known), reason, (), None)
 
 
 errstate.on_handling(functools.partial(finish, (), "errstate"))
@@ -343,15 +304,6 @@ def _replayed(
     kept = plan.replays
     if not isinstance(kept, replays.Kept) or not kept.found:
         return None
-    if kept.writes:
-        with critical.section:
-            return _replay(plan, kept, recording, device, reason)
-    return _replay(plan, kept, recording, device, reason)
-
-
-def _replay(
-    plan: Plan, kept: replays.Kept, recording: Recording, device: Device, reason: str
-) -> prepared.Raised | None:
     if replays.native is not None:
         raised = replay_programs.run(plan, kept, recording, device)
         if raised is not None:
@@ -400,18 +352,10 @@ def run_plan(
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
     device = hardware.for_plan(plan, recording, wanted)
-    if plan.prepared:  # which makes new arrays only
+    if plan.prepared:
         raised = prepared.run(plan, recording, device, reason)
         if raised is not None:
             return raised
-    with critical.section:
-        return _run(plan, recording, device, reason)
-
-
-def _run(
-    plan: Plan, recording: Recording, device: Device, reason: str
-) -> list[tuple[int, list[tuple[Op, Node]]]]:
-    """As `run_plan`, by `Run`."""
     if hardware.memory_of(device) is not None:
         run: Run = DiscreteRun(plan, recording, device)
     else:

@@ -424,7 +424,7 @@ class Program:
 
     def kernels(self) -> list[Kernel]:
         """The kernels of a call, as compilers see them (for `lazyfuse.register_kernel`)."""
-        with evaluate.lock:
+        with evaluate.quiet:
             return [step.kernel for step in self._last().current_plan().kernels]
 
     def source(self, language: str = "numba") -> str:

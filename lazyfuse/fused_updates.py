@@ -122,7 +122,7 @@ def was_fused(op: Op, self: ndarray, other: Any, swapped: bool) -> bool:
     loop = _loop(op, *(dtypes_of[::-1] if swapped else dtypes_of))
     if loop is None:
         return False
-    with evaluate.held(), evaluate.calm:
+    with evaluate.held():
         return _was_fused(op, loop, self, storage, node, swapped)
 
 

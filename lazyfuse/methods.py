@@ -277,7 +277,7 @@ def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
 def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) -> None:
     """As `numpy.ndarray.resize`."""
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
-    watched = getweakrefcount(self) - sum(each is self for each in list(LENT.values()))
+    watched = getweakrefcount(self) - sum(ref() is self for ref in LENT.valuerefs())
     value = gather(self).copy("K")
     shape = real_arguments(shape)
     if value.size and self._base is not None:

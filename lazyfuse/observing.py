@@ -250,7 +250,6 @@ class Observed(Run):
         if len(kept.found) >= LIMIT:
             kept.found.clear()
         leaves = frozenset(range(self.known))
-        kept.writes = kept.writes or not stored.isdisjoint(leaves)
         kept.found[self.key] = Replay(
             self.device,
             self.leaves,

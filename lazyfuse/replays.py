@@ -110,14 +110,13 @@ class Kept:
     """The replays of one plan."""
 
     __slots__ = (
-        "found", "learnt", "operands", "places", "size", "slides", "turns", "windows", "writes",
+        "found", "learnt", "operands", "places", "size", "slides", "turns", "windows",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
         self.found: dict[Any, Replay] = {}
         self.learnt = 0  # since one was last used
         self.turns = 0  # runs that were not replays
-        self.writes = False  # whether one of them writes over what it begins with
         values = enumerate(plan.graph.values)
         # where nothing is written over, no decision hangs on where in its block a part lies
         self.slides = not any(value.op is ops.UPDATE for value in plan.graph.values)

@@ -34,7 +34,7 @@ def register_kernel(
     layouts; it is used where the results agree, and not at all if they differ anywhere: the
     result's `ok` and `failure` say so, as does `lazyfuse.report()`.
     """
-    with evaluate.lock:
+    with evaluate.quiet:
         found = _offered(pattern, text, language, name)
         verdict = check(found, hardware.current())
         evaluate.clear_plans()  # they hold programs with the text that served so far
@@ -45,7 +45,7 @@ def register_kernel(
 
 def unregister_kernel(specialisation: Specialisation) -> None:
     """Take a text back: the general one serves again."""
-    with evaluate.lock:
+    with evaluate.quiet:
         specialised.unregister(specialisation)
         evaluate.clear_plans()
 

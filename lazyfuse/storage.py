@@ -154,7 +154,7 @@ class Storage:
         if node.value is None:
             return None
         if node.value is not self.value:  # no name for the value here: own_value counts them
-            with evaluate.lock, evaluate.calm:
+            with evaluate.quiet:
                 if node.value is not self.value:
                     self.settle_on(own_value(node))
         return self.flat
@@ -198,7 +198,7 @@ class Storage:
             if concurrency.busy or concurrency.share:
                 evaluate.ahead([self.node], reason)
             # else another thread, or a signal handler, might record a write in between
-            with evaluate.held(), evaluate.calm:
+            with evaluate.held():
                 evaluate.evaluate([self.node], reason)
                 flat = self.memory()
             assert flat is not None, "evaluation left a node without a value"
@@ -224,7 +224,7 @@ class Storage:
 
     def writable(self, reason: str) -> Array:
         """The flat memory for a write that happens at once (see `array.changing`)."""
-        with evaluate.held(), evaluate.calm:
+        with evaluate.held():
             self.force(reason)
             self.detach()
             node = self.node
@@ -282,7 +282,7 @@ class Storage:
     def read(self) -> Node:
         """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
         if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.captured():
-            with evaluate.lock, evaluate.calm:
+            with evaluate.quiet:
                 if is_evaluated(self.node) and not self.captured():  # no other thread was quicker
                     self.node = fresh_leaf(self.node)
         return self.node

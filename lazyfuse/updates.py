@@ -17,7 +17,7 @@ from lazyfuse.beside import PLAIN
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.codegen.shapes import broadcast, size_of
-from lazyfuse.evaluate import calm, lock
+from lazyfuse.evaluate import quiet
 from lazyfuse.storage import Storage
 from lazyfuse.views import Array
 
@@ -80,7 +80,7 @@ def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[...,
     def change(spec: Any, self: ndarray, other: Any) -> Any:
         if self._small is not None:
             return function(spec, self, other)
-        with tracing.Watched(lock) if tracing.listeners else lock, calm:
+        with tracing.Watched(quiet) if tracing.listeners else quiet:
             return function(spec, self, other)
 
     return change

@@ -34,7 +34,7 @@ def warm_up(*arrays: Any, **named: Any) -> list[str]:
         found = [*arrays, *named.values()]
     nodes = [node_of(x) for x in _arrays(found)]
     pending = [node for node in nodes if node.value is None and node.resident is None]
-    with evaluate.lock:
+    with evaluate.quiet:
         return _compile(pending, hardware.current()) if pending else []
 
 

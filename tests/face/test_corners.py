@@ -247,3 +247,57 @@ def test_arrays_of_every_dtype_are_explained(dtype: str) -> None:
         x = lazyfuse.zeros(size, dtype)
         numpy.asarray(x)
         assert "the value is there" in str(lazyfuse.explain(x))
+
+
+def test_arrays_change_their_size_while_threads_lend_memory() -> None:
+    end, errors = threading.Event(), []
+
+    def lends() -> None:
+        keep = []
+        while not end.is_set():
+            keep.append(numpy.asarray(lazyfuse.arange(40_000) * 2.0))
+            keep = keep[-20:]
+
+    threads = [threading.Thread(target=lends) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(3000):
+            x = lazyfuse.arange(20)
+            x.resize(10, refcheck=False)
+    except RuntimeError as error:
+        errors.append(error)
+    finally:
+        sys.setswitchinterval(interval)
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+KEPT_TO_THE_END = """
+import warnings
+import lazyfuse as np
+
+def program():
+    found = []
+    x = np.arange(100000) * 1.0
+    y = np.ones(100000) * 3
+    def show(*args, **named):
+        found.append(float(y.sum()))
+        y[5] = 7.0
+    warnings.showwarning = show
+    warnings.simplefilter("always")
+    w = y / x
+    found.append(float(w[1:].sum()))
+
+program()
+"""
+
+
+def test_the_end_of_the_interpreter_is_silent() -> None:
+    command = [sys.executable, "-c", KEPT_TO_THE_END]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -121,6 +121,9 @@ def test_by_the_interpreters_own_handler(seeds: range) -> None:
 # ---------------------------------------------------------------------------------- sections
 
 
+SECTION = critical.Section(threading.RLock())
+
+
 def test_handlers_wait_in_order_and_come_back() -> None:
     calls: list[Any] = []
 
@@ -128,27 +131,29 @@ def test_handlers_wait_in_order_and_come_back() -> None:
         calls.append(number)
 
     with handled(signal.SIGUSR1, note), handled(signal.SIGUSR2, note):
-        with critical.section:
+        with SECTION:
             signal.raise_signal(signal.SIGUSR2)
-            with critical.section, critical.calm:
+            with SECTION:
                 signal.raise_signal(signal.SIGUSR1)
             signal.raise_signal(signal.SIGUSR2)
             assert calls == []
-        critical.catch_up()
         assert calls == [signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR2]
         assert signal.getsignal(signal.SIGUSR1) is note
         assert signal.getsignal(signal.SIGUSR2) is note
+
+
+def raise_both() -> None:
+    with SECTION:
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
 
 
 def test_a_handler_that_raises_does_not_silence_the_others() -> None:
     calls: list[Any] = []
 
     with handled(signal.SIGUSR1, interrupt), handled(signal.SIGUSR2, lambda *_: calls.append(1)):
-        with critical.section:
-            signal.raise_signal(signal.SIGUSR1)
-            signal.raise_signal(signal.SIGUSR2)
         with pytest.raises(Interrupt):
-            critical.catch_up()
+            raise_both()
         assert calls == [1]
         assert critical.waiting == []
 
@@ -157,7 +162,7 @@ def test_a_handler_that_is_set_meanwhile_stays() -> None:
     def another(number: int, frame: Any) -> None: ...
 
     with handled(signal.SIGUSR1, interrupt):
-        with critical.section:
+        with SECTION:
             signal.signal(signal.SIGUSR1, another)
         assert signal.getsignal(signal.SIGUSR1) is another
 
@@ -166,7 +171,7 @@ def test_other_threads_leave_handlers_alone() -> None:
     found = []
 
     def inside() -> None:
-        with critical.section, critical.calm:
+        with SECTION:
             found.append(signal.getsignal(signal.SIGUSR1))
 
     with handled(signal.SIGUSR1, interrupt):
