@@ -147,14 +147,24 @@ def test_stacks_of_few_products(count: int) -> None:
 
 
 def test_more_geometries_than_replays_are_kept_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One structure with many geometries; those kept are let go of together when they are many."""
+    """One structure at many sizes; replays are let go of together when they are many."""
     monkeypatch.setattr(observing, "LIMIT", 2)
-    x = lf.array(numbers())
-    for _ in range(4):
-        for first in range(5):
-            y = (x[first : first + 50_000] * 2 + x[1:50_001]).sum()
-            z = numbers()
-            assert float(y) == (z[first : first + 50_000] * 2 + z[1:50_001]).sum()
+    with lf.options(eager_below=0):
+        for size in (60, 61, 62, 63, 60, 64):
+            a = np.random.default_rng(size).uniform(size=(size, size))
+            x = lf.array(a)
+            for _ in range(4):
+                found = (x @ x + 1.0).max()
+                assert float(found) == (a @ a + 1.0).max()
+
+
+def test_products_of_few_rows_are_not_tiled() -> None:
+    a = np.random.default_rng(0).uniform(size=(40, 300))
+    b = np.random.default_rng(1).uniform(size=(300, 30_000))
+    found = lf.array(a) @ lf.array(b) + 1.0
+    found = found / found.sum(axis=1, keepdims=True)
+    want = a @ b + 1.0
+    np.testing.assert_allclose(found, want / want.sum(axis=1, keepdims=True), rtol=1e-12)
 
 
 def test_a_chain_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

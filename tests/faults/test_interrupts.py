@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import threading
@@ -13,6 +14,7 @@ import numpy
 import pytest
 
 import lazyfuse
+from lazyfuse import evaluate
 from lazyfuse.devices import critical
 from tests import campaign
 from tests.faults import statements
@@ -86,6 +88,24 @@ def test_statements_are_done_or_not(seeds: range) -> None:
     with statements.signals(sender, 1e-3):
         met = sum([disturbed(seed, sender) for seed in seeds])
     assert met
+    assert is_free(evaluate.lock)
+    assert gc.isenabled()
+    assert critical.waiting == []
+
+
+def is_free(lock: Any) -> bool:
+    """Whether another thread gets a lock."""
+    found = []
+
+    def take() -> None:
+        found.append(lock.acquire(timeout=10))
+        if found[0]:
+            lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return bool(found[0])
 
 
 @campaign.rounds(40, 10_000)
