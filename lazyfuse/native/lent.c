@@ -389,8 +389,11 @@ PyObject *lent_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *
         }
         given[count] = way == 2 ? room_for(loops, there, count, &result) : NULL;
         if (!PyErr_Occurred()) {
-            PyObject *room = given[count];
-            found = PyObject_Vectorcall(call, given, count + (room != NULL), NULL);
+            PyObject *room = given[count]; /* by name: NumPy wants no third operand of `maximum` */
+            PyObject *names = room == NULL ? NULL : PyTuple_Pack(1, put.name_out);
+            found = room != NULL && names == NULL
+                ? NULL : PyObject_Vectorcall(call, given, count, names);
+            Py_XDECREF(names);
             if (way == 2 && found != NULL) {
                 count_run(row_of(op)->name);
             }
