@@ -135,7 +135,7 @@ def assert_same_bits(got: Array, want: Array, note: str, zeros: bool = True) -> 
         return
     same = got == want
     if got.dtype.kind == "f":
-        same = (same & (~zeros | (np.signbit(got) == np.signbit(want)))) | (
+        same = (same & ((not zeros) | (np.signbit(got) == np.signbit(want)))) | (
             np.isnan(got) & np.isnan(want)
         )
     assert same.all(), (
@@ -247,8 +247,6 @@ def test_helpers_come_after_those_they_call() -> None:
 # ---- interpreted
 
 
-# of Python's booleans, which stand for numba's here
-@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")
 @pytest.mark.parametrize("row", MAPS, ids=lambda row: row.name)
 def test_interpreted_row_equals_numpy(row: Op) -> None:
     for loop in loops_of(row):
