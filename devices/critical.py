@@ -17,7 +17,6 @@ import os
 import signal
 import threading
 from gc import disable, enable, isenabled
-from types import TracebackType
 from typing import Any
 
 from . import forking
@@ -61,52 +60,51 @@ class Section:
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
-        self._inside = (
-            0  # how often it is entered: of several threads, if one lends another the lock
-        )
+        self._inside: dict[int, int] = {}  # how often threads have entered: they lend the lock
         self._collects = False
         forking.register(self)
 
     def acquire(self) -> None:
         """Enter."""
-        if _identity() == _main:
+        me = _identity()
+        if me == _main:
             _put_off()
         self.lock.acquire()
         if not self._inside:
             self._collects = isenabled()
             if self._collects:
                 disable()
-        self._inside += 1
+        self._inside[me] = self._inside.get(me, 0) + 1
 
     def release(self) -> None:
         """Leave; handlers whose signals have come run now, if no other section is entered."""
-        self._inside -= 1
-        if not self._inside and self._collects:
-            enable()
+        me = _identity()
+        self._inside[me] -= 1
+        if not self._inside[me]:
+            del self._inside[me]
+            if not self._inside and self._collects:
+                enable()
         self.lock.release()
-        if _identity() == _main:
+        if me == _main:
             _bring_back()
 
     __enter__ = acquire
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.release()
 
     def after_fork(self) -> None:
-        """In a child, where the other threads are gone."""
-        if self._inside and self._collects:
-            enable()
-        self._inside = 0
+        """In the child the thread that forked is alone, and as deep inside as it was."""
+        if self._inside:
+            me = _identity()
+            self._inside = {me: self._inside[me]} if me in self._inside else {}
+            if not self._inside and self._collects:
+                enable()
 
 
 _depth = 0  # how many sections the main thread is in
 _notes: list[tuple[int, _Note]] = []
-_NONE = (int, type(None), type(signal.SIG_DFL))  # the default, ignored, or not Python's
+_NONE = (int, type(None))  # the default or ignored; not Python's
 
 
 def _put_off() -> None:
@@ -136,8 +134,7 @@ def _bring_back() -> None:
         try:
             _restore(notes)
         finally:
-            if waiting:
-                catch_up()
+            _catch_up()
 
 
 def _restore(notes: list[tuple[int, _Note]]) -> None:
@@ -151,10 +148,8 @@ def _restore(notes: list[tuple[int, _Note]]) -> None:
         raise
 
 
-def catch_up() -> None:
+def _catch_up() -> None:
     """Run the handlers that have waited, in the order of their signals."""
-    if _identity() != _main or _depth:
-        return
     try:
         while waiting:
             try:
@@ -163,7 +158,7 @@ def catch_up() -> None:
                 return
             handler(number, frame)
     except BaseException:
-        catch_up()  # each of them, whatever those before it raise
+        _catch_up()  # each of them, whatever those before it raise
         raise
 
 
@@ -176,13 +171,15 @@ def give_way() -> None:
                 handler(number, frame)
 
 
-def _begin_anew() -> None:
-    """In a child that another thread has forked meanwhile."""
+def _after_fork() -> None:
+    """In a child that another thread than the main one has forked: that is the main one now."""
     global _main, _depth, _notes
-    _main = _identity()
-    _depth, _notes = 0, []
-    waiting.clear()
+    if _identity() != _main:
+        _main = _identity()
+        _restore(_notes)
+        _depth, _notes = 0, []
+        waiting.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -12,9 +12,8 @@ import threading
 import weakref
 from typing import Protocol
 
-PATIENCE = (
-    30.0  # seconds after which a fork goes on: the forking thread may hold what is waited for
-)
+# Seconds after which a fork goes on: the forking thread may hold what is waited for.
+PATIENCE = 30.0
 
 
 class Forked(Protocol):
@@ -44,6 +43,14 @@ class Settled:
         self._lock = threading.RLock()
         self._taken = False  # by a fork
 
+    def acquire(self, timeout: float = -1) -> bool:
+        """As of a lock."""
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """As of a lock."""
+        self._lock.release()
+
     def __enter__(self) -> None:
         self._lock.acquire()
 
@@ -61,8 +68,11 @@ class Settled:
             self._lock.release()
 
     def after_fork(self) -> None:
-        """In the child: the other threads are gone."""
-        self.__init__()  # type: ignore[misc]
+        """In the child, where the other threads are gone."""
+        if self._taken:
+            self.after()
+        else:
+            self._lock = threading.RLock()
 
 
 settled = Settled()

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from . import critical
+from . import critical, forking
 from .base import Device, DeviceError, Traits
 
 
@@ -40,9 +39,8 @@ _WHAT = {
 _FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
 _refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
-
-
-_opening = critical.Section(threading.RLock())
+# Modules are imported: whoever interrupts that, and asks for the same device, finds half of one.
+_opening = critical.Section(forking.settled)
 
 
 def device(name: str | None = None) -> Device:
@@ -50,9 +48,10 @@ def device(name: str | None = None) -> Device:
     wanted = name or os.environ.get("LAZYFUSE_DEVICE") or "cpu"
     found = _made.get(wanted)
     if found is None:
-        # whoever interrupts an import, and asks for the same device, would find half a module
         with _opening:
-            found = _made.setdefault(wanted, _make(wanted))
+            found = _made.get(wanted)  # another thread may have been quicker
+            if found is None:
+                found = _made[wanted] = _make(wanted)
     return found
 
 

@@ -461,14 +461,13 @@ static PyObject *walk(PyObject *self, PyObject *given)
 /* --------------------------------------------------------------------------------------- notes */
 
 enum {
-    ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES, NODES, NODES_DUE, PLAIN, REDUCING, ROOM, ROUNDS,
-    STEADY,
-    WAITING, FIELDS
+    ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES, NODES, NODES_DUE,
+    PLAIN, REDUCING, ROOM, ROUNDS, STEADY, WAITING, FIELDS
 };
 
 static const char *const field_names[FIELDS] = {
-    "elements", "elements_due", "filters", "filters_first", "filters_size", "last", "lines", "nodes", "nodes_due", "plain", "reducing",
-    "room", "rounds", "steady", "waiting",
+    "elements", "elements_due", "filters", "filters_first", "filters_size", "last", "lines", "nodes",
+    "nodes_due", "plain", "reducing", "room", "rounds", "steady", "waiting",
 };
 
 /* What writes nodes down: `flush.Pending.note`, and its short way here. */

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from lazyfuse.devices import forking
+from lazyfuse.devices import critical, forking, registry
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
 
 
-def child_says(lock: threading.Lock) -> int:
-    """The status of a child that takes a lock."""
+def in_a_child(work: Callable[[], object]) -> int:
+    """The status of a child that does some work: 0 if it says yes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
-        os._exit(0 if lock.acquire(timeout=1.0) else 7)
+        os._exit(0 if work() else 7)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def child_says(lock: threading.Lock) -> int:
+    """The status of a child that takes a lock."""
+    return in_a_child(lambda: lock.acquire(timeout=1.0))
 
 
 def test_a_fork_waits_for_threads_that_hold_other_peoples_locks() -> None:
@@ -60,3 +69,80 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     thread.join()
     with forking.settled:
         assert child_says(lock) == 0
+
+
+def sections_end(section: critical.Section, handler: object) -> bool:
+    """Whether a section that is left leaves nothing behind, and the next one is a whole one."""
+    clean = gc.isenabled() and signal.getsignal(signal.SIGUSR1) is handler
+    with section:
+        inside = not gc.isenabled() and signal.getsignal(signal.SIGUSR1) is not handler
+    again = gc.isenabled() and signal.getsignal(signal.SIGUSR1) is handler
+    return clean and inside and again
+
+
+def handler(number: int, frame: Any) -> None: ...
+
+
+def test_a_child_that_is_forked_in_a_section_leaves_it() -> None:
+    """A hook of the program's, such as `warnings.showwarning`, runs while the lock is held."""
+    section = critical.Section(threading.RLock())
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with section, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        ended = sections_end(section, handler)
+        if pid == 0:
+            os._exit(0 if ended else 7)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert ended
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_child_of_another_thread_has_the_handlers_back() -> None:
+    section, inside, forked = critical.Section(Lent()), threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGUSR1, handler)
+    found: list[int] = []
+
+    def fork() -> None:
+        inside.wait(10)
+        found.append(in_a_child(lambda: sections_end(section, handler)))
+        forked.set()
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    try:
+        with section:
+            inside.set()
+            forked.wait(30)
+        thread.join()
+        assert found == [0]
+        assert sections_end(section, handler)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+class Lent:
+    """A lock that is lent to whoever asks, as that of evaluations is around long calls."""
+
+    def acquire(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+def test_a_child_opens_devices_while_a_thread_of_its_parent_did() -> None:
+    """Opening imports modules: a fork waits for it, as for every thread that does."""
+    inside = threading.Event()
+
+    def opens() -> None:
+        with registry._opening:
+            inside.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=opens)
+    thread.start()
+    assert inside.wait(10)
+    status = in_a_child(lambda: registry._opening.lock.acquire(timeout=1.0))
+    thread.join()
+    assert status == 0
