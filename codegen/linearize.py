@@ -77,6 +77,12 @@ class Recording:
             self.graph_cache = _graph(self)
         return self.graph_cache
 
+    def references_to(self, node: Node) -> int:
+        """How many references to a node are ours: the list's, the graph's edges, a plain block's,
+        which keeps its leaves.
+        """
+        return 1 + self.edges.get(id(node), 0) + (type(node.arg) is Memory)
+
 
 def memory_strides(shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...]:
     """Element strides of a dense buffer whose axes lie in memory order `perm`."""

@@ -19,6 +19,13 @@ from typing import Any
 
 MANY = 1 << 40
 """So many references an object has where they cannot be counted."""
+IN_SLOT = 1
+"""What `count` finds for a value that one slot holds."""
+in_method = 0
+"""What `ndarray.resize` finds for a `self` that one name of its caller's holds."""
+
+_call = 0  # references that exist only while `_of` counts
+_mapped = 0  # the same of `_of_each`
 
 
 def _of(*things: Any) -> int:
@@ -27,20 +34,6 @@ def _of(*things: Any) -> int:
 
 def _of_each(things: Iterable[Any]) -> list[int]:
     return [count - _mapped for count in map(getrefcount, things)]
-
-
-def _of_unknown(*things: Any) -> int:
-    return MANY
-
-
-def _of_each_unknown(things: Iterable[Any]) -> list[int]:
-    return [MANY for _ in things]
-
-
-_call = 0  # references that exist only while `_of` counts
-_mapped = 0  # the same of `_of_each`
-trouble = ""
-"""Why references cannot be counted; empty: they can."""
 
 
 class _Holder:
@@ -54,15 +47,6 @@ class _Holder:
         if any(each is self for each in things):  # a name that a closure uses is another reference
             return 0
         return count(self)
-
-
-def _measure() -> None:
-    """Find out what this interpreter counts for the calls themselves."""
-    global _call, _mapped
-    _call = _mapped = 0
-    one = _Holder()
-    _call = _of(one.slot) - 1
-    _mapped = _of_each([one.slot])[0] - 2
 
 
 def check(of: Any, of_each: Any) -> str:
@@ -101,32 +85,35 @@ def _in_slot() -> int:
     return found.pop()
 
 
-def _begin() -> tuple[Callable[..., int], Callable[[Iterable[Any]], list[int]], int, str]:
-    global count, IN_SLOT
+def _measured() -> str:
+    """Find out what this interpreter counts for calls themselves; why that is of no use, if so."""
+    global _call, _mapped, IN_SLOT, in_method
     try:
-        _measure()
-        wrong = check(_of, _of_each)
+        holder = _Holder()
+        _call = _of(holder.slot) - 1
+        _mapped = _of_each([holder.slot])[0] - 2
         IN_SLOT = _in_slot()
+        in_method = holder.in_method(count=_of)
+        wrong = check(_of, _of_each)
     except Exception as error:  # an interpreter without counts
         wrong = str(error) or type(error).__name__
-    if wrong:
-        count = _of_unknown
-        return _of_unknown, _of_each_unknown, 0, f"references cannot be counted here: {wrong}"
-    holder = _Holder()
-    return _of, _of_each, holder.in_method(count=_of), ""
+    return f"references cannot be counted here: {wrong}" if wrong else ""
 
 
-count: Callable[[Any], int] = getrefcount
+def _unknown(*things: Any) -> int:
+    return MANY
+
+
+def _unknown_each(things: Iterable[Any]) -> list[int]:
+    return [MANY for _ in things]
+
+
+trouble = _measured()
+"""Why references cannot be counted; empty: they can."""
+of: Callable[..., int] = _unknown if trouble else _of
+"""`of(x)`: the references to `x`. Where they cannot be counted: `MANY`."""
+of_each: Callable[[Iterable[Any]], list[int]] = _unknown_each if trouble else _of_each
+"""`of_each(things)`: the same for each of them, with those that `things` itself holds."""
+count: Callable[[Any], int] = _unknown if trouble else getrefcount
 """`count(x.name) > IN_SLOT`: whether more than a slot holds it. Quicker than `of`, and for values
 of slots alone: what it finds for a name differs."""
-IN_SLOT = 1
-"""What `count` finds for a value that one slot holds."""
-
-
-of: Callable[..., int]
-"""`of(x)`: the references to `x`. Where they cannot be counted: `MANY`."""
-of_each: Callable[[Iterable[Any]], list[int]]
-"""`of_each(things)`: the same for each of them, with those that `things` itself holds."""
-in_method: int
-"""What `ndarray.resize` finds for a `self` that one name of its caller's holds."""
-of, of_each, in_method, trouble = _begin()

@@ -35,7 +35,6 @@ from lazyfuse.nodes import captured_copy as captured_copy
 from lazyfuse.nodes import cast_node as cast_node
 from lazyfuse.nodes import copy_of as copy_of
 from lazyfuse.nodes import full_node as full_node
-from lazyfuse.nodes import is_read_only as is_read_only
 from lazyfuse.nodes import is_seen as is_seen
 from lazyfuse.nodes import scalar_node as scalar_node
 from lazyfuse.nodes import updated

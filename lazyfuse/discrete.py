@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyfuse import config, floating, hardware, outcomes, precision, programs, report, residency
 from lazyfuse.codegen import ops, references
-from lazyfuse.codegen.graph import Memory, Node
+from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
 from lazyfuse.codegen.lower import Lowered
 from lazyfuse.codegen.memory import crosses_itself, overlap
@@ -304,12 +304,9 @@ class DiscreteRun(Run):
 
     def unheld(self) -> set[int]:
         """The ids of leaves that nobody but this run holds, and whose memory is our own."""
-        edges = self.recording.edges
         found = set()
         for node, count in zip(self.nodes, references.of_each(self.nodes), strict=True):
-            # 1: the list; a plain block keeps its leaves
-            own = edges.get(id(node), 0) + 1 + (type(node.arg) is Memory)
-            alone = count <= own
+            alone = count <= self.recording.references_to(node)
             if alone and node.value is not None and not is_lent(node.value):
                 found.add(id(node))
         return found

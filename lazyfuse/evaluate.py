@@ -68,7 +68,7 @@ LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 concurrency.on_change(threads.share_out)
 lock = concurrency.lock
 quiet = critical.Section(lock)
-acquire, release = lock.acquire, lock.release  # twice as fast as `with` finds them
+acquire, release = lock.acquire, lock.release  # for C, which runs nothing of the user's in between
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
@@ -84,7 +84,7 @@ def evaluate(nodes: Sequence[Node], reason: str) -> None:
     if len(nodes) == 1 and nodes[0].value is not None:
         return
     apart = _apart() if concurrency.busy or concurrency.share else None
-    with tracing.Watched(quiet) if tracing.listeners else quiet:
+    with held():
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]

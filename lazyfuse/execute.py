@@ -67,7 +67,8 @@ class Run(Values):
                 begin, step = at, steps[at]
                 here = chains.get(at, ()) if chains else ()
                 at += 1
-                self.spoilt = self.spoilt or bool(here)
+                if here:
+                    self.spoilt = True
                 ran = next((each for each in here if pipelining.run(self, each)), None)
                 if ran is not None:
                     at = begin + len(ran.steps)

@@ -20,7 +20,6 @@ from lazyfuse import (
     listed,
     residency,
     scatters,
-    tracing,
 )
 from lazyfuse.array import (
     OURS,
@@ -62,7 +61,7 @@ from lazyfuse.codegen import dtypes, ops
 from lazyfuse.codegen.graph import Layout, Node
 from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.codegen.shapes import contiguous_strides, size_of
-from lazyfuse.evaluate import quiet
+from lazyfuse.evaluate import held
 from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
 from lazyfuse.recording import may_write
@@ -246,7 +245,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                     real[key] = value
                     return
                 del node
-        with tracing.Watched(quiet) if tracing.listeners else quiet:
+        with held():
             _write(self, key, value)
         return
     if type(key) is not int and type(key) is not slice and not is_basic(key):

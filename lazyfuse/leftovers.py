@@ -336,12 +336,10 @@ def _bytes(node: Node) -> int:
 
 def _bytes_kept(recording: Recording, operands: set[int], covered: dict[int, float]) -> int:
     """Bytes of operands that would be written over or go if nothing were left."""
-    nodes, edges = recording.nodes, recording.edges
+    nodes = recording.nodes
     total = 0
     for at in operands:
-        # 1: the list of nodes; a plain block keeps its leaves
-        own = edges.get(id(nodes[at]), 0) + 1 + (type(nodes[at].arg) is Memory)
-        if at in covered or references.of(nodes[at]) <= own:
+        if at in covered or references.of(nodes[at]) <= recording.references_to(nodes[at]):
             total += _bytes(nodes[at])
     return total
 

@@ -60,8 +60,7 @@ def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any)
 
 def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
     """The values as a numpy array: the memory itself where no conversion is asked for."""
-    if _lost is not None:
-        _raise_lost(self)
+    _raise_lost(self)
     if copy:
         return np.array(gather(self), dtype=dtype, copy=True)
     if dtype is not None and np.dtype(dtype) != self.dtype:  # type: ignore[attr-defined]
@@ -161,8 +160,7 @@ def _raise_lost(self: ndarray) -> None:
 
 
 def _array_struct(self: ndarray) -> Any:
-    if _lost is not None:
-        _raise_lost(self)
+    _raise_lost(self)
     # NumPy asks for this before `__array__`, and reads strings and records wrongly through it
     dtype = dtype_of(self)
     if dtype.kind not in "biufcO" or dtype.metadata:
@@ -171,8 +169,7 @@ def _array_struct(self: ndarray) -> Any:
 
 
 def _array_interface(self: ndarray) -> Any:
-    if _lost is not None:
-        _raise_lost(self)
+    _raise_lost(self)
     interface = export(self).__array_interface__
     dtype = dtype_of(self)
     described = interface["descr"]

@@ -109,9 +109,7 @@ class Replay:
 class Kept:
     """The replays of one plan."""
 
-    __slots__ = (
-        "found", "learnt", "operands", "places", "size", "slides", "turns", "windows",
-    )  # fmt: skip
+    __slots__ = ("found", "learnt", "operands", "places", "size", "slides", "turns", "windows")
 
     def __init__(self, plan: Plan) -> None:
         self.found: dict[Any, Replay] = {}

@@ -43,8 +43,8 @@ class Block(Memory):
         """As `Memory.captured`: whether anything beyond `edges` reads the leaf."""
         if self.leaf() is None:
             return False
-        count = references.of(self.leaf())  # held weakly: whoever holds it is another
-        return count > (edges.get(id(self.leaf()), 0) if edges else 0)
+        holders = references.of(self.leaf())  # held weakly: whoever holds it is another
+        return holders > (edges.get(id(self.leaf()), 0) if edges else 0)
 
 
 # Native dtypes that can be recorded, each with the one spelling that nodes use (long for longlong).

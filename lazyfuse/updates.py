@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, fused_updates, tracing
+from lazyfuse import array, fused_updates
 from lazyfuse.array import CANONICAL, MIDDLING, geometry, is_small, ndarray, options, ready
 from lazyfuse.beside import PLAIN
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.references import IN_SLOT, count
 from lazyfuse.codegen.shapes import broadcast, size_of
-from lazyfuse.evaluate import quiet
+from lazyfuse.evaluate import held
 from lazyfuse.storage import Storage
 from lazyfuse.views import Array
 
@@ -80,7 +80,7 @@ def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[...,
     def change(spec: Any, self: ndarray, other: Any) -> Any:
         if self._small is not None:
             return function(spec, self, other)
-        with tracing.Watched(quiet) if tracing.listeners else quiet:
+        with held():
             return function(spec, self, other)
 
     return change

@@ -16,6 +16,7 @@ from lazyfuse.codegen import numba_helpers, ops
 from lazyfuse.codegen.dtypes import Loop, cast_loop, intern_loop, resolve, spell
 from lazyfuse.codegen.interpret import run_node
 from lazyfuse.codegen.ops import KERNEL_DTYPES, KERNEL_REDUCTIONS, MULTIPLE, ROWS, TABLE, Op
+from lazyfuse.devices import numba_runtime
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Op, Loop]
@@ -306,7 +307,7 @@ def names() -> dict[str, Any]:
     space: dict[str, Any] = {"np": np, "math": math, "numba": numba}
     space |= {name: getattr(numba.types, name) for name in NUMBA_NAMES.values()}
     space["entry"] = numba.njit(error_model="numpy")
-    space["njit"] = helpers(numba)
+    space["njit"] = numba_runtime._helpers()
     space["CONVERTS_WIDE"] = True
     lines = [f"def vm_{name}(x): return math.{name}(x)" for name in C_FUNCTIONS.split()]
     lines += ["def vm_exp2(x): return np.exp2(x)", "def vm_cbrt(x): return np.cbrt(x)"]
@@ -315,22 +316,6 @@ def names() -> dict[str, Any]:
     for line in lines:
         exec(f"@njit\n{line}\n@njit\n{line.replace('vm_', 'vmf_')}", space)
     return space
-
-
-def helpers(numba: Any) -> Callable[[Any], Any]:
-    """`njit` of functions that no Python calls; the same text in two groups is the same one."""
-    quick = numba.njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-    known: dict[Any, Any] = {}
-
-    def njit(function: Any) -> Any:
-        code = function.__code__
-        others = tuple(id(function.__globals__.get(name)) for name in code.co_names)
-        key = (code.co_name, code.co_code, code.co_consts, code.co_names, others)
-        if key not in known:
-            known[key] = quick(function)
-        return known[key]
-
-    return njit
 
 
 def compile_group(cases: list[Case], space: dict[str, Any]) -> Callable[..., None]:
