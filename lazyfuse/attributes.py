@@ -5,7 +5,7 @@ Owns the properties of `ndarray`, `Flags` and `flatiter`. Importing this module 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from lazyfuse.array import (
     wrap_shared,
     writable,
 )
+from lazyfuse.codegen import references
 from lazyfuse.core import COMPILED, NATIVE, SLOW
 from lazyfuse.operators import dtype_of, real_operand, shape_of
 from lazyfuse.quick_geometry import get_dtype, get_ndim, get_shape, get_size, get_transposed
@@ -246,10 +247,20 @@ document(flatiter, np.flatiter)
 
 
 def _set_shape(self: ndarray, shape: Any) -> None:
+    shape = real_operand(shape)
+    reform(self, lambda view: setattr(view, "shape", shape))
+
+
+def reform(self: ndarray, change: Callable[[Array], None]) -> None:
+    """Give an array the shape that `change` gives to a numpy array, in the memory that it has."""
     base_view(self)
-    view = geometry(self)[...]
-    view.shape = real_operand(shape)
-    _set_view(self, view)
+    if self._small is not None and references.of(self._small) == 1:
+        change(self._small)
+        _set_view(self, self._small)
+    else:
+        view = geometry(self)[...]
+        change(view)
+        _set_view(self, view)
 
 
 def _set_view(self: ndarray, view: Array) -> None:

@@ -29,7 +29,7 @@ from lazyfuse.operators import PLAIN, shape_of
 from lazyfuse.registry import implements
 from lazyfuse.scalars import scalar
 from lazyfuse.storage import CANONICAL
-from lazyfuse.views import Array, packed_order
+from lazyfuse.views import Array, byte_strides, packed_order
 
 _NoValue = np._NoValue
 POOLED = 1 << 18  # bytes from which new memory costs more than looking for some that is there
@@ -214,9 +214,19 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 def _recorded(model: Any, value: Node) -> Any:
     """One number everywhere, in the shape and memory order of the empty array `model`."""
     dtype = CANONICAL[model.dtype]
-    node = full_node(value, model.shape, dtype, packed_order(model)[1])
+    perm = packed_order(model)[1]
+    if perm is None and not _has_c_strides(model):
+        perm = tuple(reversed(range(model.ndim)))
+    node = full_node(value, model.shape, dtype, perm)
     note_recorded(node)
     return alone(node)
+
+
+def _has_c_strides(model: Array) -> bool:
+    """Whether a packed array tells C order by its strides. With an axis of length 1 both orders may
+    be the same one; NumPy gives the strides that were asked for.
+    """
+    return model.strides == byte_strides(model.shape, None, model.itemsize)
 
 
 def _is_recorded(model: Any) -> bool:
@@ -243,16 +253,18 @@ def empty(
     if _overrides(like):
         named = {"device": device, "like": like}
         return overrides.call_function(np.empty, (shape, dtype, order), named)
-    return wrap(_in_pool(_empty(shape, dtype, order, device, like)))
+    return _unwritten(_empty(shape, dtype, order, device, like))
 
 
-def _in_pool(found: Array) -> Array:
+def _unwritten(found: Array) -> Any:
     """An array that nobody has written to, in memory whose pages are there if it is large."""
-    if found.nbytes < POOLED or type(found) is not np.ndarray or not found.flags.c_contiguous:
-        return found
-    if found.dtype not in CANONICAL:
-        return found
-    return hardware.cpu().empty(found.shape, found.dtype)
+    if not _is_recorded(found) or not found.flags.c_contiguous:
+        return wrap(found)
+    if not _has_c_strides(found):
+        return _filled(found, 0)
+    if found.nbytes < POOLED:
+        return wrap(found)
+    return wrap(hardware.cpu().empty(found.shape, found.dtype))
 
 
 def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
@@ -352,7 +364,7 @@ def empty_like(
     """As `numpy.empty_like`."""
     if device is not None and places.is_elsewhere(device):
         return places.placed(empty_like, device, prototype, dtype, order, subok, shape)
-    return wrap(_in_pool(_model(prototype, dtype, order, subok, shape, device)))
+    return _unwritten(_model(prototype, dtype, order, subok, shape, device))
 
 
 @implements(np.zeros_like)

@@ -12,7 +12,7 @@ import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from weakref import getweakrefcount
+from weakref import getweakrefcount, ref
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from lazyfuse.array import (
     wrap_shared,
     writable,
 )
-from lazyfuse.attributes import base_view, become, check_base, derive, own_view, pinned
+from lazyfuse.attributes import base_view, become, check_base, derive, own_view, pinned, reform
 from lazyfuse.codegen import dtypes, ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.nodes import is_seen
@@ -278,19 +278,33 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     """As `numpy.ndarray.resize`."""
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
     watched = getweakrefcount(self) - sum(ref() is self for ref in LENT.valuerefs())
-    value = gather(self).copy("K")
+    held = references.of(self) > references.in_method or _is_exported(self)
     shape = real_arguments(shape)
-    if value.size and self._base is not None:
-        value[...].resize(*shape)  # raises
-    held = references.of(self) > references.in_method
-    if refcheck and (held or (value.size and watched)):
-        raise ValueError(
-            "cannot resize an array that references or is referenced\n"
-            "by another array in this way.\n"
-            "Use the np.resize function or refcheck=False"
-        )
-    value.resize(*shape, refcheck=False)
+
+    def refit(value: Array) -> None:
+        value[...].resize(*shape)  # which owns no memory: as many elements as before, or it raises
+        value.resize(*shape)
+
+    try:
+        reform(self, refit)
+    except ValueError:
+        if self.base is not None:
+            raise
+    else:
+        return
+    value = gather(self).copy("K")  # held and watched as `self` is, for NumPy to judge
+    others = [value] * 3 if held else []
+    watcher = ref(value) if watched else None
+    value.resize(*shape, refcheck=bool(refcheck and others))
+    del others, watcher
     become(self, wrap(value))
+
+
+def _is_exported(self: ndarray) -> bool:
+    """Whether a numpy array or a buffer looks at the memory."""
+    if self._small is not None:
+        return references.of(self._small) > 1
+    return self._storage is not None and self._storage.shared()
 
 
 def fill(self: ndarray, /, value: Any) -> None:

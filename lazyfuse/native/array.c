@@ -43,6 +43,18 @@ static Core *made(void)
     return x;
 }
 
+static void array_dealloc(PyObject *self);
+
+/* Whether an instance's reference to its class is counted here. Python's own way to free instances of
+   classes counts it where the first base with another way is no heap type. */
+static int owns_class(PyTypeObject *type)
+{
+    while (type->tp_dealloc != array_dealloc) {
+        type = type->tp_base;
+    }
+    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+}
+
 static void array_dealloc(PyObject *self)
 {
     Core *x = (Core *)self;
@@ -68,7 +80,7 @@ static void array_dealloc(PyObject *self)
     else {
         type->tp_free(self);
     }
-    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    if (owns_class(type)) {
         Py_DECREF(type);
     }
 }
@@ -76,7 +88,7 @@ static void array_dealloc(PyObject *self)
 static int array_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Core *x = (Core *)self;
-    if (Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    if (owns_class(Py_TYPE(self))) {
         Py_VISIT(Py_TYPE(self));
     }
     Py_VISIT(x->small);

@@ -23,7 +23,7 @@ typedef struct {
 static PyObject *name_axis, *name_keepdims, *name_qualname, *name_order, *name_dtype,
     *name_device;
 
-/* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None; -1: exception. */
+/* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
 static int is_simple(PyObject *value)
 {
     if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value) ||
@@ -39,7 +39,7 @@ static int is_simple(PyObject *value)
         }
         return 1;
     }
-    return PySet_Contains(SLOW.simple, (PyObject *)Py_TYPE(value));
+    return is_of(SLOW.simple, value);
 }
 
 /* Whether the call was refused for its arguments, not by Python code that it had begun to run. The
@@ -160,7 +160,7 @@ static PyObject *reduced_now(
     }
     for (Py_ssize_t at = 1; at < count + named; at++) {
         PyObject *name = at < count ? name_axis : PyTuple_GET_ITEM(names, at - count);
-        if ((name != name_axis && name != name_keepdims) || is_simple(args[at]) <= 0) {
+        if ((name != name_axis && name != name_keepdims) || !is_simple(args[at])) {
             PyErr_Clear();
             return NULL;
         }
@@ -224,9 +224,7 @@ static PyObject *of_first(
         }
     }
     for (Py_ssize_t at = 1; at < count + named; at++) {
-        int simple = is_simple(args[at]);
-        if (simple <= 0) {
-            PyErr_Clear();
+        if (!is_simple(args[at])) {
             goto ours;
         }
     }
@@ -296,7 +294,7 @@ static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
             value = real_of(self, value);
             ++*arrays;
         }
-        else if (PyTuple_CheckExact(value) || is_simple(value) <= 0) {
+        else if (PyTuple_CheckExact(value) || !is_simple(value)) {
             value = NULL;
         }
         if (value == NULL) {
@@ -359,7 +357,7 @@ static PyObject *of_any(
         else if (at < count && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
             real = items_of(self, value, &arrays);
         }
-        else if (is_simple(value) > 0) {
+        else if (is_simple(value)) {
             real = Py_NewRef(value);
         }
         quick = real != NULL;
@@ -432,7 +430,7 @@ static PyObject *of_shape(
     int quick = size >= 0 && size < eager_below();
     for (Py_ssize_t at = 1; quick && at < count + named; at++) {
         PyObject *name = at < count ? NULL : PyTuple_GET_ITEM(names, at - count);
-        quick = (name == NULL || name == name_dtype || name == name_order) && is_simple(args[at]) > 0;
+        quick = (name == NULL || name == name_dtype || name == name_order) && is_simple(args[at]);
     }
     if (quick) {
         PyObject *result = PyObject_Vectorcall(self->theirs, args, (size_t)count, names);

@@ -237,7 +237,7 @@ int loops_element(Loops *loops, int type, char **args)
 int is_number(PyObject *x)
 {
     return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
-           PyComplex_CheckExact(x) || PySet_Contains(SLOW.plain_numbers, (PyObject *)Py_TYPE(x)) == 1;
+           PyComplex_CheckExact(x) || is_of(SLOW.plain_numbers, x);
 }
 
 static int put_double(void *to, double value, int type)

@@ -40,6 +40,16 @@ extern PyTypeObject *array_type; /* `ndarray`, once it is there */
 #define SMALL(x) (((Core *)(x))->small)
 #define IS_DIRECT(x) (SMALL(x) != NULL && IS_REAL(SMALL(x)))
 
+/* Whether the type of `x` is in a set of types. A type that cannot be hashed is in none. */
+static inline int is_of(PyObject *types, PyObject *x)
+{
+    int found = PySet_Contains(types, (PyObject *)Py_TYPE(x));
+    if (found < 0) {
+        PyErr_Clear();
+    }
+    return found > 0;
+}
+
 /* A slice whose bounds are whole numbers or None. Looking at others runs Python code, which may raise,
    evaluate, let other threads go on or change the array that is being looked at: not here. */
 static inline int is_plain_bound(PyObject *x)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy
 import pytest
 
 import lazyfuse
+from lazyfuse import core, scalars
 
 LARGE = 20_003
 
@@ -44,6 +46,51 @@ def test_resize_works_in_memory_order(shape: Any, order: str) -> None:
         return [(each.tolist(), each.strides, each.flags.fnc) for each in (x, y)]
 
     agree(program)
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "full"])
+def test_axes_of_length_1_have_the_strides_of_the_order(name: str) -> None:
+    def program(xp: Any) -> Any:
+        fill = [2.5] if name == "full" else []
+        shapes = [(LARGE, 1), (1, LARGE), (1, LARGE, 1), (5, 1), (1, 5), (1, 3, LARGE)]
+        made = [getattr(xp, name)(shape, *fill, order=order) for shape in shapes for order in "CF"]
+        like = [getattr(xp, f"{name}_like")(each, *fill) for each in made]
+        return [each.strides for each in [*made, *like]], [each.flags.fnc for each in made]
+
+    agree(program)
+
+
+def test_a_class_that_cannot_be_hashed_leaves_no_exception_behind() -> None:
+    class Meta(type):
+        def __hash__(cls) -> int:
+            raise ValueError("no hash")
+
+    class Operand(metaclass=Meta):
+        def __radd__(self, other: Any) -> str:
+            return "added"
+
+    for size in (5, LARGE):
+        x = lazyfuse.arange(float(size))
+        for operation in (lambda x: x + Operand(), lambda x: x.sum(Operand())):
+            with pytest.raises((ValueError, TypeError), match=r"no hash|Operand"):
+                operation(x)
+        assert (x + 1).tolist() == (numpy.arange(float(size)) + 1).tolist()
+
+
+@pytest.mark.skipif(not core.COMPILED, reason="the record path is pure Python")
+def test_classes_on_the_compiled_one_keep_their_references() -> None:
+    class Slots(core.NATIVE.Core):  # type: ignore[misc,name-defined]
+        pass
+
+    for kind in (scalars.scalar, Slots, type("More", (Slots,), {})):
+        before = sys.getrefcount(kind)
+        for _ in range(50):
+            core.NATIVE.new(kind)
+        assert sys.getrefcount(kind) == before
+        made = weakref.ref(kind)
+    del kind, Slots
+    gc.collect()
+    assert made() is None
 
 
 def test_resize_of_what_is_no_single_piece_is_refused() -> None:
