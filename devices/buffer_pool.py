@@ -1,7 +1,7 @@
 """Memory for results, handed out again when the last array over it is gone.
 
 Owns raw blocks (from `np.empty`, so that NumPy asks for huge pages), their size classes and the
-limit on free ones. New pages cost more than arithmetic. Imports only base.
+limit on free ones. New pages cost more than arithmetic. Imports only base and critical.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import ctypes
 import math
 import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import forking
+from . import critical
 from .base import Array, OutOfMemory
 
 SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
@@ -65,7 +64,10 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
     # at the end of the interpreter modules are empty: what is asked then is bound here
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ends():
-            self._pool._take_back(self._block)
+            try:
+                self._pool._take_back(self._block)
+            except BaseException as error:  # of a signal's handler: Python drops it here
+                critical.keep(error)
 
 
 _lease_at = _Lease.from_address
@@ -74,8 +76,9 @@ _lease_at = _Lease.from_address
 class BufferPool:
     """`empty(shape, dtype)` as `np.empty`, over reused memory if the array is large.
 
-    Leases end wherever the garbage collector runs, so giving back takes no lock: blocks move by
-    atomic `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects.
+    Leases end wherever the garbage collector runs, so nothing takes a lock: blocks move by atomic
+    `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects. Of two threads that
+    trim at the same time each may free what the other has counted.
     """
 
     def __init__(self, limit: int = -1) -> None:
@@ -84,12 +87,6 @@ class BufferPool:
         self._free: dict[int, deque[_Block]] = {}
         self._free_bytes = 0
         self._look = 0.0  # when to look for idle blocks next
-        self.after_fork()
-        forking.register(self)
-
-    def after_fork(self) -> None:
-        """Make the lock anew; the child keeps arrays and blocks."""
-        self._trimming = threading.Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A C-contiguous, uninitialised array of a plain dtype, aligned to cache lines if large."""
@@ -114,8 +111,7 @@ class BufferPool:
 
     def clear(self) -> None:
         """Give every free block back to the system."""
-        with self._trimming:
-            self._drop_to(0)
+        self._drop_to(0)
 
     def info(self) -> dict[str, int]:
         """Bytes free and the limit on them; counters of blocks."""
@@ -132,8 +128,7 @@ class BufferPool:
     def set_limit(self, limit: int) -> None:
         """Keep at most so many bytes of free blocks; -1: the default."""
         self.limit = default_limit() if limit < 0 else limit
-        with self._trimming:
-            self._drop_to(self.limit)
+        self._drop_to(self.limit)
 
     def _larger(self, size: int) -> _Block | None:
         """A free block that is a little larger: arrays with and without a border share blocks."""
@@ -167,15 +162,12 @@ class BufferPool:
             raise OutOfMemory(str(error)) from error
 
     def _take_back(self, block: _Block) -> None:
-        """Called wherever the last reference dies, even inside `_trim`: may not wait."""
+        """Called wherever the last reference dies: may not wait."""
         now = block.since = time.monotonic()
         self._free[block.size].append(block)
         self._free_bytes += block.size
-        if (self._free_bytes > self.limit or now > self._look) and self._trimming.acquire(False):
-            try:
-                self._trim(now)
-            finally:
-                self._trimming.release()
+        if self._free_bytes > self.limit or now > self._look:
+            self._trim(now)
 
     def _trim(self, now: float) -> None:
         """Keep to the limits on bytes and idleness."""

@@ -162,6 +162,19 @@ def _catch_up() -> None:
         raise
 
 
+def keep(error: BaseException) -> None:
+    """Raise what a handler has raised in a finaliser of ours, which Python would only print, when the
+    next section ends.
+    """
+
+    def again(number: int, frame: Any) -> None:
+        raise error
+
+    if _identity() != _main:  # not a handler's
+        raise error
+    waiting.append((again, 0, None))
+
+
 def give_way() -> None:
     """Raise the KeyboardInterrupt that waits, from where nothing has been written over yet."""
     if _identity() == _main:

@@ -16,6 +16,7 @@ import pytest
 import lazyfuse
 from lazyfuse import evaluate
 from lazyfuse.devices import critical
+from lazyfuse.devices.buffer_pool import BufferPool
 from tests import campaign
 from tests.faults import statements
 
@@ -185,6 +186,26 @@ def test_a_handler_that_is_set_meanwhile_stays() -> None:
         with SECTION:
             signal.signal(signal.SIGUSR1, another)
         assert signal.getsignal(signal.SIGUSR1) is another
+
+
+def test_what_is_raised_while_memory_goes_back_is_raised_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def raises(number: int, frame: Any) -> None:
+        raise Interrupt
+
+    def interrupted(pool: Any, block: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    array = BufferPool().empty((100_000,), numpy.dtype("f8"))
+    with handled(signal.SIGUSR1, raises):
+        with monkeypatch.context() as patch:
+            patch.setattr(BufferPool, "_take_back", interrupted)
+            del array
+        x = lazyfuse.arange(50_000) * 2.0
+        with pytest.raises(Interrupt):
+            x.sum().item()
+    assert x.sum().item() == 49_999 * 50_000
 
 
 def test_other_threads_leave_handlers_alone() -> None:
