@@ -21,7 +21,10 @@ import numpy as np
 # Bytes. Vectors of 64 bytes are not tried: PoCL 3.0 crashes, hangs or computes single lanes wrongly
 # with them, in ways that depend on the other lanes' values and so hide from any short trial.
 WIDTHS = (32, 16)
-_PATIENCE = 20.0  # seconds for a child
+# A child hangs that has computed for so many seconds, or next to nothing in so many of the clock:
+# on a busy machine a sound one takes its time.
+_PATIENCE = 20
+_NOTHING = 0.1
 _ELEMENTS = 102_400  # whole vectors of every width
 _RUNS = 5
 _TEXT = """
@@ -69,17 +72,40 @@ def _ask(index: int, width: int) -> float | None:
         with tempfile.TemporaryDirectory() as folder:
             # PoCL's own cache would hide that it cannot build any more
             variables = os.environ | {"POCL_CACHE_DIR": folder}
-            child = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=_PATIENCE,
-                check=True,
-                text=True,
-                env=variables,
-            )
-        return float(child.stdout)
+            pipe = subprocess.PIPE
+            with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=variables) as child:
+                try:
+                    return float(_answer(child))
+                finally:
+                    child.kill()
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
+
+
+def _answer(child: subprocess.Popen[bytes]) -> bytes:
+    """What a child prints. Raises `SubprocessError` if it hangs or does not end well."""
+    computed = 0.0
+    while True:
+        try:
+            answer = child.communicate(timeout=_PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            before, computed = computed, _processor_seconds(child.pid)
+            if computed - before < _NOTHING:
+                raise
+        else:
+            if child.returncode:
+                raise subprocess.CalledProcessError(child.returncode, child.args)
+            return answer
+
+
+def _processor_seconds(process: int) -> float:
+    """What a process has computed for, with all its threads; 0.0 where the system does not say."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (AttributeError, OSError, ValueError, IndexError):
+        return 0.0
 
 
 def run(index: int, width: int) -> float:
@@ -123,15 +149,16 @@ def _options(width: int) -> list[str]:
     return [f"-D{name}={text}" for name, text in {"WIDTH": width, **names}.items()]
 
 
-def _leave_no_core() -> None:
-    """A crash here is an answer: nobody wants its memory on disk."""
+def _set_limits() -> None:
+    """A crash here is an answer: nobody wants its memory on disk. So is computing without end."""
     try:
         resource = importlib.import_module("resource")  # not on every system
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (_PATIENCE, _PATIENCE))
     except (ImportError, OSError, ValueError):
         pass
 
 
 if __name__ == "__main__":
-    _leave_no_core()
+    _set_limits()
     print(run(int(sys.argv[1]), int(sys.argv[2])))

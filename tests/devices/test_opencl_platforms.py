@@ -176,6 +176,35 @@ def test_C12_widths_are_tried_in_a_process_of_their_own() -> None:
     assert times[16] > 0
 
 
+ENDLESS = """
+import runpy
+names = runpy.run_path({!r})["_set_limits"].__globals__
+names["_PATIENCE"] = 1
+names["_set_limits"]()
+while True:
+    pass
+"""
+
+LONG = """
+import time
+while time.process_time() < 1.5:
+    pass
+print(0.25)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say")
+def test_a_child_that_goes_on_computing_may_take_its_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.py"
+    path.write_text(LONG)
+    monkeypatch.setattr(opencl_probe, "__file__", str(path))
+    monkeypatch.setattr(opencl_probe, "_PATIENCE", 0.6)
+    monkeypatch.setattr(opencl_probe, "_NOTHING", 1e-9)
+    assert opencl_probe._ask(0, 64) == 0.25
+
+
 def test_C12_a_child_that_crashes_or_hangs_is_an_answer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -184,6 +213,8 @@ def test_C12_a_child_that_crashes_or_hangs_is_an_answer(
         "hang": "import time; time.sleep(60)",
         "talk": "print('half a second')",
         "wrong": "raise AssertionError",
+        "crash after all": "print(1.0, flush=True); import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "compute": ENDLESS.format(opencl_probe.__file__),
     }
     monkeypatch.setattr(opencl_probe, "_PATIENCE", 0.5)
     for name, script in scripts.items():
