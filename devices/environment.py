@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import marshal
 import os
 import sys
+from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -78,9 +81,17 @@ def _libc() -> str:
 
 def runtime(names: str) -> str:
     """A digest of the files of this package that give generated text its meaning."""
-    here = os.path.dirname(__file__)
     total = hashlib.sha256()
     for name in names.split():
-        with open(os.path.join(here, name + ".py"), "rb") as file:
-            total.update(file.read())
+        total.update(_text(name))
     return total.hexdigest()
+
+
+def _text(name: str) -> bytes:
+    """The text of one of our files, which may lie in a zip; its code, where only that was installed."""
+    loader: Any = __loader__
+    with suppress(OSError):
+        text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name + ".py"))
+        return text
+    spec: Any = importlib.util.find_spec(f"{__package__}.{name}")
+    return marshal.dumps(spec.loader.get_code(spec.name))

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
+
+import lazyfuse
+from lazyfuse import codegen, devices
+from lazyfuse.devices import environment
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,3 +45,30 @@ def test_wheels_hold_no_sources_in_c() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert settings["include-package-data"] is False
     assert settings["package-data"] == {"lazyfuse": ["py.typed"]}
+
+
+FROM_A_ZIP = """
+import numpy, lazyfuse as lf
+assert lf.__file__.startswith({!r}), lf.__file__
+with lf.options(compile_after=0):
+    x = lf.arange(50_000) * 2.0
+    assert float((x * x + 1.0).sum()) == float(((numpy.arange(50_000) * 2.0) ** 2 + 1.0).sum())
+from lazyfuse.devices import environment
+print(environment.runtime("cpu"))
+"""
+
+
+def test_programs_are_compiled_by_what_lies_in_a_zip(tmp_path: Path) -> None:
+    archive = tmp_path / "everything.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for package in (lazyfuse, codegen, devices):
+            folder = Path(package.__file__).parent
+            for path in folder.rglob("*.py"):
+                name = "/".join([*package.__name__.split("."), *path.relative_to(folder).parts])
+                file.write(path, name)
+    command = [sys.executable, "-c", FROM_A_ZIP.format(str(archive))]
+    variables = os.environ | {"PYTHONPATH": str(archive), "LAZYFUSE_DEVICE": "cpu"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=variables, check=False
+    )
+    assert done.stdout.strip() == environment.runtime("cpu"), done.stderr
