@@ -32,8 +32,9 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
         return scalar if node is None else node.dtype.type
 
     def __new__(cls, value: Any = 0.0) -> Any:
-        """A NumPy scalar: there is nothing to wait for."""
-        return np.asarray(value)[()]
+        """A NumPy scalar: there is nothing to wait for. Of other numbers (fractions) a float64."""
+        found = np.asarray(value)[()]
+        return found if isinstance(found, np.generic) else np.float64(value)
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(value_of(self))

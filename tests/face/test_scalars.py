@@ -7,7 +7,9 @@ import math
 import numbers
 import operator
 import pickle
+import statistics
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -241,3 +243,14 @@ def test_numbers_have_no_matrix_transpose(value: Any) -> None:
             _ = number.mT
         found.append((str(refused.value), hasattr(number, "mT")))
     assert found[0] == found[1]
+
+
+def test_the_class_of_lazy_numbers_makes_numbers() -> None:
+    """`statistics.mean` gives what its data's class makes of a fraction."""
+    with recording_all():
+        numbers = [lf.arange(30000.0).sum(), lf.ones(30000).sum()]
+        kind = type(numbers[0])
+        assert statistics.mean(numbers) == statistics.mean([float(each) for each in numbers])
+    assert kind(Fraction(1, 4)) == 0.25
+    assert isinstance(kind(Fraction(1, 4)), np.float64)
+    assert type(kind(3)) is type(np.asarray(3)[()])
