@@ -8,7 +8,7 @@ from importlib import metadata
 
 import numpy as np
 
-from lazyfuse import _source_tree, core
+from lazyfuse import _source_tree, core, versions
 
 
 def build_info() -> dict[str, str]:
@@ -27,5 +27,8 @@ def build_info() -> dict[str, str]:
 
 
 def text() -> str:
-    """`build_info`, a line each."""
-    return "\n".join(f"{name:<12} {value}" for name, value in build_info().items())
+    """`build_info`, a line each, and one more where the tests do not know this NumPy."""
+    lines = [f"{name:<12} {value}" for name, value in build_info().items()]
+    if versions.untested():
+        lines.append(f"{'not tested':<12} NumPy {versions.untested()}")
+    return "\n".join(lines)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, floating, precision, tracing
+from lazyfuse import config, floating, precision, tracing, versions
 from lazyfuse.codegen import references
 from lazyfuse.codegen.graph import Node, source_line
 from lazyfuse.codegen.shapes import size_of
@@ -321,6 +321,8 @@ def text(
         ("selections", totals.selections),
     ):
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
+    if versions.untested():
+        lines.append(f"{'NumPy':<17} {versions.untested()}")
     if references.trouble:
         lines.append(f"{'memory':<17} nothing is written over: {references.trouble}")
     if totals.apart:
