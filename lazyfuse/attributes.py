@@ -263,6 +263,21 @@ def reform(self: ndarray, change: Callable[[Array], None]) -> None:
         _set_view(self, view)
 
 
+def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
+    """NumPy's own way past the warning that setting a shape is deprecated."""
+    base_view(self)
+    view: Any = geometry(self)[...]
+    view._set_shape(real_operand(shape))
+    _set_view(self, view)
+
+
+def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:
+    """The same for the dtype."""
+    view: Any = pinned(self)[...]
+    view._set_dtype(dtype)
+    _set_view(self, view)
+
+
 def _set_view(self: ndarray, view: Array) -> None:
     if self._small is not None:
         self._small = view
@@ -315,6 +330,18 @@ def _part(self: ndarray, name: str) -> Any:
     return derive(self, getattr(view, name))
 
 
+def _assigns_parts() -> bool:
+    """Whether NumPy sets `real` as `[...]`, which refuses numbers out of bounds: from 2.5 on."""
+    try:
+        np.zeros(1, np.int8).real = 300
+    except OverflowError:
+        return True
+    return False
+
+
+_ASSIGNS_PARTS = _assigns_parts()
+
+
 def _set_real(self: ndarray, value: Any) -> None:
     _get_real(self)[...] = _as_array(value)
 
@@ -330,6 +357,8 @@ def _set_imag(self: ndarray, value: Any) -> None:
 
 def _as_array(value: Any) -> Any:
     """Numbers and lists as arrays, which convert where a Python number would be refused."""
+    if _ASSIGNS_PARTS:
+        return value
     return value if isinstance(value, ndarray) else np.asarray(real_operand(value))
 
 
@@ -417,3 +446,6 @@ SLOW.dtype, SLOW.geometry, SLOW.shape = dtype_of, geometry, shape_of
 SLOW.transposed = _transposed
 for _name, _property in PROPERTIES.items():
     setattr(ndarray, _name, _documented(_name, _property))
+for _name, _setter in (("_set_shape", _set_shape_unwarned), ("_set_dtype", _set_dtype_unwarned)):
+    if hasattr(np.ndarray, _name):  # from 2.5 on
+        setattr(ndarray, _name, _setter)

@@ -35,6 +35,7 @@ def public(module: Any) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore:Importing from numpy.matlib:PendingDeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The chararray class:DeprecationWarning")  # NumPy 2.5
 @pytest.mark.parametrize("path", MODULES)
 def test_every_public_name(path: str) -> None:
     ours = importlib.import_module(f"lazyfuse.{path}".rstrip("."))
