@@ -43,6 +43,10 @@ class StandardInformation(Information):
 
     __module__ = "lazyfuse.array_api"
 
+    def capabilities(self) -> Any:
+        """What the standard leaves open; NumPy 2.3 does not tell of dimensions."""
+        return {**super().capabilities(), "max dimensions": 64}
+
     def devices(self) -> Any:
         """The names of the devices that arrays can lie on, as a tuple."""
         return tuple(places.names())

@@ -5,6 +5,7 @@ Owns the properties of `ndarray`, `Flags` and `flatiter`. Importing this module 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ from lazyfuse.codegen import references
 from lazyfuse.core import COMPILED, NATIVE, SLOW
 from lazyfuse.operators import dtype_of, real_operand, shape_of
 from lazyfuse.quick_geometry import get_dtype, get_ndim, get_shape, get_size, get_transposed
+from lazyfuse.versions import ASSIGNS_PARTS
 from lazyfuse.views import ORIGIN, Array
 
 
@@ -330,18 +332,6 @@ def _part(self: ndarray, name: str) -> Any:
     return derive(self, getattr(view, name))
 
 
-def _assigns_parts() -> bool:
-    """Whether NumPy sets `real` as `[...]`, which refuses numbers out of bounds: from 2.5 on."""
-    try:
-        np.zeros(1, np.int8).real = 300
-    except OverflowError:
-        return True
-    return False
-
-
-_ASSIGNS_PARTS = _assigns_parts()
-
-
 def _set_real(self: ndarray, value: Any) -> None:
     _get_real(self)[...] = _as_array(value)
 
@@ -357,7 +347,7 @@ def _set_imag(self: ndarray, value: Any) -> None:
 
 def _as_array(value: Any) -> Any:
     """Numbers and lists as arrays, which convert where a Python number would be refused."""
-    if _ASSIGNS_PARTS:
+    if ASSIGNS_PARTS:
         return value
     return value if isinstance(value, ndarray) else np.asarray(real_operand(value))
 
@@ -409,6 +399,10 @@ def _get_flat(self: ndarray) -> flatiter:
     return flatiter(self)
 
 
+def _removed(name: str, self: ndarray) -> Any:
+    return getattr(geometry(self), name)  # raises
+
+
 def _set_data(self: ndarray, value: Any) -> None:
     raise AttributeError(
         "[data] assignment: memory of an array cannot be exchanged; use a[...] = b"
@@ -446,6 +440,9 @@ SLOW.dtype, SLOW.geometry, SLOW.shape = dtype_of, geometry, shape_of
 SLOW.transposed = _transposed
 for _name, _property in PROPERTIES.items():
     setattr(ndarray, _name, _documented(_name, _property))
+for _name in ("itemset", "newbyteorder", "ptp"):
+    if hasattr(np.ndarray, _name):  # until 2.3: asked for, they say what to use instead
+        setattr(ndarray, _name, property(functools.partial(_removed, _name)))
 for _name, _setter in (("_set_shape", _set_shape_unwarned), ("_set_dtype", _set_dtype_unwarned)):
     if hasattr(np.ndarray, _name):  # from 2.5 on
         setattr(ndarray, _name, _setter)

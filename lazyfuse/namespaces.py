@@ -104,7 +104,7 @@ def translate(theirs: Any, module: str = "numpy") -> Any:
         return ufunc_of(theirs)
     if isinstance(theirs, (type, types.ModuleType)) or not callable(theirs):
         return _constant(theirs)
-    if type(theirs).__module__.startswith("numpy.ma"):
+    if str(type(theirs).__module__).startswith("numpy.ma"):  # a Cython of 2025 has no text there
         return special.Operation(theirs)
     if not hasattr(theirs, "__name__"):
         return theirs

@@ -56,6 +56,7 @@ from lazyfuse.updates import (
     updates_at_once,
     was_updated,
 )
+from lazyfuse.versions import SQUARES_BOOLEANS
 from lazyfuse.views import Array, DType, keep_order, result_order
 
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
@@ -472,7 +473,7 @@ def power_row(self: ndarray, exponent: Any) -> Op | None:
     kind = type(exponent)
     if kind is int:
         if exponent == 2:
-            return TABLE["square"]
+            return TABLE["square"] if SQUARES_BOOLEANS or dtype_of(self) != np.bool_ else None
         if exponent == -1 and dtype_of(self).kind in "fc":
             return TABLE["reciprocal"]
     elif kind is float and exponent == 0.5 and dtype_of(self).kind in "fc":

@@ -35,6 +35,7 @@ from lazyfuse.operators import dtype_of
 from lazyfuse.recording import host, is_packed, may_record, reduce_node, shape_of, step
 from lazyfuse.registry import implements
 from lazyfuse.storage import CANONICAL
+from lazyfuse.versions import DEVIATIONS_ARE_SQUARED
 
 _NoValue = np._NoValue
 _INTP = np.dtype(np.intp)
@@ -327,6 +328,12 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
     return from_node(cast_node(result, source.dtype) if half else result)
 
 
+def _square(node: Node) -> Node:
+    if DEVIATIONS_ARE_SQUARED:
+        return step(TABLE["square"], node)
+    return step(TABLE["multiply"], node, node)
+
+
 def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, *unusual: Any) -> Node:
     """The steps of NumPy's `_var`: mean, deviations, squares, sum, division."""
     x = _source(a, *unusual)
@@ -344,10 +351,10 @@ def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, *unusual: Any)
     average = _divided(_reduced(_ADD, source, axes, len(axes) < len(shape), asked), count)
     deviation = step(TABLE["subtract"], source, average)
     if kind in "fiu" and deviation.dtype.kind != "c":
-        squares = step(TABLE["square"], deviation)
+        squares = _square(deviation)
     elif deviation.dtype.kind == "c":
-        real = step(TABLE["square"], step(TABLE["real"], deviation))
-        imaginary = step(TABLE["square"], step(TABLE["imag"], deviation))
+        real = _square(step(TABLE["real"], deviation))
+        imaginary = _square(step(TABLE["imag"], deviation))
         squares = step(TABLE["add"], real, imaginary)
     else:
         squares = step(TABLE["multiply"], deviation, deviation)

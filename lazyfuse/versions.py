@@ -1,7 +1,8 @@
-"""The versions of NumPy that the tests have met: what another one changed may differ.
+"""The versions of NumPy that the tests have met, and what they do in different ways.
 
 NumPy's order of summation, its inner loops and the texts of its errors change now and then, and
-lazyfuse repeats them. pip refuses NumPys that are too old; newer ones are used, and named.
+lazyfuse repeats them. What differs among the NumPys that are declared is found by trying, here. pip
+refuses NumPys that are too old; newer ones are used, and named.
 """
 
 from __future__ import annotations
@@ -23,3 +24,31 @@ def untested(version: str = np.__version__) -> str:
     if _series(OLDEST) <= _series(version) <= _series(NEWEST):
         return ""
     return f"{version} is not among those that the tests have met, {OLDEST} to {NEWEST}"
+
+
+def _are_squared() -> bool:
+    """The ufunc that squares deviations is what warnings of `std` name."""
+    try:
+        with np.errstate(over="raise"):
+            np.var(np.array([1e200, -1e200]))
+    except FloatingPointError as error:
+        return "square" in str(error)
+    return True
+
+
+def _assigns_parts() -> bool:
+    try:
+        np.zeros(1, np.int8).real = 300
+    except OverflowError:
+        return True
+    return False
+
+
+SQUARES_BOOLEANS = bool((np.ones(1, np.bool_) ** 2).dtype == np.int8)
+"""Whether `** 2` is `square` for booleans, too, whose dtype is another (2.4)."""
+
+DEVIATIONS_ARE_SQUARED = _are_squared()
+"""Whether `var` and `std` call `square`, or multiply (until 2.3)."""
+
+ASSIGNS_PARTS = _assigns_parts()
+"""Whether `real` and `imag` are set as `[...]`, which refuses numbers out of bounds (2.5)."""

@@ -435,7 +435,8 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     if (!swapped && modulo == Py_None && IS_DIRECT(self) && !IS_THIN(self) && is_number(other)) {
         PyObject *small = Py_NewRef(SMALL(self)), *result = NULL;
         int overflow = 0;
-        if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2) {
+        if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2 &&
+            plain_type((PyArrayObject *)small) != NPY_BOOL) { /* NumPys differ about booleans */
             result = loops_unary(operators[SQUARE].loops, small);
         }
         else if (PyFloat_CheckExact(other) && PyFloat_AS_DOUBLE(other) != 0.5) {

@@ -88,7 +88,10 @@ def test_the_main_namespace_takes_the_standards_arguments(name: str) -> None:
         places = [each for each in parameters(STANDARD[name]) if each.default is Parameter.empty]
         assert function.nin == len(places)  # ufuncs take keywords of all sorts, `axis` among them
         return
-    ours = parameters(function)
+    try:
+        ours = parameters(function)
+    except ValueError:
+        pytest.skip("NumPy tells the arguments of its functions in C from 2.4 on")
     places = [each for each in ours if each.kind is not Parameter.KEYWORD_ONLY]
     for number, wanted in enumerate(parameters(STANDARD[name])):
         by_place = wanted.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

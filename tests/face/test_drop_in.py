@@ -150,25 +150,36 @@ def test_iterators_are_documented_as_those_of_numpy(kind: str) -> None:
     }
 
 
-def kinds(function: Any) -> list[tuple[str, Any]]:
-    return [(each.name, each.kind) for each in inspect.signature(function).parameters.values()]
+def signature(function: Any) -> Any:
+    """None where there is none: NumPy tells those of its functions in C from 2.4 on."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
+def kinds(function: Any) -> list[tuple[str, Any]] | None:
+    found = signature(function)
+    return found and [(each.name, each.kind) for each in found.parameters.values()]
 
 
 @pytest.mark.parametrize("name", ["flatiter.copy", "flatiter.__array__", "broadcast.reset"])
 def test_methods_of_iterators_take_self_by_place(name: str) -> None:
     kind, method = name.split(".")
     ours, theirs = getattr(lazyfuse, kind), getattr(np, kind)
-    assert kinds(getattr(ours, method)) == kinds(getattr(theirs, method))
+    if kinds(getattr(theirs, method)) is not None:
+        assert kinds(getattr(ours, method)) == kinds(getattr(theirs, method))
 
 
 def test_signature_of_broadcast() -> None:
-    assert inspect.signature(lazyfuse.broadcast) == inspect.signature(np.broadcast)
+    if signature(np.broadcast) is not None:
+        assert inspect.signature(lazyfuse.broadcast) == inspect.signature(np.broadcast)
 
 
 def test_ufuncs_keep_what_describes_them() -> None:
     add = lazyfuse.add
-    inspect.signature(add)
-    inspect.signature(np.add)
+    if signature(np.add) is not None:
+        assert signature(add) == signature(np.add)
     assert vars(add) == vars(np.add)
     text = add.__doc__
     add.__doc__ = "sums"

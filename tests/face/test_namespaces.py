@@ -84,6 +84,14 @@ def test_types_and_constants_are_numpys() -> None:
         _ = lazyfuse.float
 
 
+def signature(function: Any) -> Any:
+    """None where there is none: NumPy tells those of its functions in C from 2.4 on."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
 def test_functions_introduce_themselves() -> None:
     for name in ("sum", "array", "concatenate", "zeros", "where", "take", "linalg.norm"):
         ours: Any = lazyfuse
@@ -92,12 +100,12 @@ def test_functions_introduce_themselves() -> None:
             ours, theirs = getattr(ours, part), getattr(theirs, part)
         assert ours.__name__ == theirs.__name__
         assert ours.__doc__ == theirs.__doc__
-        assert inspect.signature(ours) == inspect.signature(theirs)
+        assert signature(ours) == signature(theirs)
         assert OURS[theirs] is ours
         assert THEIRS[ours] is theirs
         if "." not in name:
             assert pickle.loads(pickle.dumps(ours)) is ours
-    assert inspect.signature(ndarray.sum) == inspect.signature(np.ndarray.sum)  # type: ignore[attr-defined]
+    assert signature(ndarray.sum) == signature(np.ndarray.sum)  # type: ignore[attr-defined]
 
 
 def test_builtins_do_not_bind() -> None:

@@ -44,6 +44,8 @@ CALLS: dict[str, Any] = {
 def test_functions_are_overridden_as_they_were_called(name: str) -> None:
     x = Recorder()
     theirs, args, kwargs = CALLS[name](np, x)
+    if name in ("concatenate", "array like", "zeros like") and not np.zeros.__text_signature__:
+        pytest.skip("NumPy 2.3 tells no defaults of functions in C: whoever overrides sees them")
     ours, our_args, our_kwargs = CALLS[name](lf, x)
     assert ours in (theirs, lf.linalg.norm) or ours.__name__ == theirs.__name__
     assert len(our_args) == len(args)
