@@ -267,10 +267,12 @@ def reform(self: ndarray, change: Callable[[Array], None]) -> None:
 
 def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
     """NumPy's own way past the warning that setting a shape is deprecated."""
-    base_view(self)
-    view: Any = geometry(self)[...]
-    view._set_shape(real_operand(shape))
-    _set_view(self, view)
+    shape = real_operand(shape)
+
+    def change(view: Any) -> None:
+        view._set_shape(shape)
+
+    reform(self, change)
 
 
 def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:

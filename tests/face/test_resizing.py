@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +45,9 @@ MAKERS: dict[str, Callable[[Any, int], Any]] = {
 
 
 def reshaped(x: Any) -> Any:
-    x.shape = (2, -1)
+    with warnings.catch_warnings():  # NumPy 2.5 would rather see a view
+        warnings.simplefilter("ignore", DeprecationWarning)
+        x.shape = (2, -1)
     return x
 
 
