@@ -26,7 +26,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
-from lazyfuse import _face, building, calibrate, config, import_hook, report, tracing
+from lazyfuse import (
+    _face,
+    building,
+    calibrate,
+    config,
+    import_hook,
+    neighbours,
+    report,
+    tracing,
+)
 
 _FRAMES = (__file__, import_hook.__file__, "<frozen runpy>")
 _USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
@@ -133,6 +142,7 @@ def _find(name: str) -> importlib.machinery.ModuleSpec:
 def _run(code: CodeType, module: ModuleType) -> None:
     """Execute `code` as `__main__`; its exceptions pass through, without our frames on top."""
     sys.modules["__main__"] = module
+    neighbours.adapt("json")  # the program is to run as it is
     shown = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

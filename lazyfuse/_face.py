@@ -16,7 +16,6 @@ import numpy as np
 
 from lazyfuse import (  # noqa: F401  # each registers its functions
     array,
-    borders,
     computed,
     contractions,
     counting,
@@ -28,6 +27,7 @@ from lazyfuse import (  # noqa: F401  # each registers its functions
     interpolation,
     locations,
     namespaces,
+    neighbours,
     ordering,
     products,
     protocols,
@@ -54,6 +54,7 @@ from lazyfuse import shortcuts  # noqa: F401  # after all: it wraps what they re
 
 ADDED = (
     "accelerate",
+    "adapt",
     "build_info",
     "cache_clear",
     "cache_info",
@@ -139,6 +140,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 _FUNCTIONS = {
+    "adapt": "neighbours",
     "build_info": "building",
     "parameter": "freeze",
     "device": "places",
@@ -232,5 +234,5 @@ def complete(package: dict[str, Any]) -> None:
     for path in namespaces.MODULES:
         if "." not in path and path not in REAL:
             package[path] = sys.modules[f"lazyfuse.{path}"]
-    borders.watch()
+    neighbours.watch()
     locations.install()

@@ -1,21 +1,22 @@
 """Where our values leave for code that knows nothing but NumPy: as NumPy's own.
 
-Owns the conversion (`outside`), and the table of libraries that ask `isinstance(x, numpy.ndarray)`
-in their public functions and do something else with what is none: there, our arrays are converted
-on the way in. Such a library is met when it is imported, before or after lazyfuse; libraries that
-convert what they get with `numpy.asarray` need nothing.
+Owns the conversion (`outside`), what happens to an argument on its way into another library
+(`argument`), and the decorator for functions of the user's whose answers go there (`answering`).
+Which libraries have such entrances is told in neighbours.py.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
-from types import CodeType, FunctionType, MethodType, ModuleType
+import operator
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
 from lazyfuse.array import OURS, export, gather, ndarray
+from lazyfuse.entrances import USERS, Suspects
 from lazyfuse.registry import THEIRS, builtin
 
 _PAIRED: set[type] = {FunctionType, builtin, type, type(ndarray)}  # what may be in THEIRS
@@ -26,20 +27,32 @@ _FEW = 8  # a longer list is searched for values of ours by the set of its types
 
 def outside(value: Any) -> Any:
     """`value` with NumPy's arrays, numbers and functions in the place of ours, however nested."""
+    convert = _CONTAINERS.get(type(value))
+    return _single(value) if convert is None else convert(value, {}, 1)
+
+
+def _single(value: Any) -> Any:
     kind = type(value)
     if kind is ndarray:
         return export(value)
     if kind in OURS:
         return gather(value)[()]
-    if kind in (list, tuple):
-        return _items(value)
-    if kind is dict:
-        return {key: outside(item) for key, item in value.items()}
-    if kind is slice:
-        return slice(outside(value.start), outside(value.stop), outside(value.step))
     if kind in _PAIRED:
         return THEIRS.get(value, value)
     return value
+
+
+def _inner(value: Any, seen: _Seen, depth: int) -> Any:
+    """Part of a container. Those that were met before, even around this one, are known."""
+    convert = _CONTAINERS.get(type(value))
+    if convert is None:
+        return _single(value)
+    if id(value) not in seen:
+        if depth > _DEEPEST:
+            return value
+        seen[id(value)] = value
+        seen[id(value)] = convert(value, seen, depth + 1)
+    return seen[id(value)]
 
 
 def register_type(kind: type) -> None:
@@ -47,45 +60,102 @@ def register_type(kind: type) -> None:
     _PAIRED.add(kind)
 
 
-def _items(value: Any) -> Any:
-    if len(value) > _FEW and not _may_hold_ours(set(map(type, value))):
+def _items(value: Any, seen: _Seen, depth: int) -> Any:
+    if len(value) <= _FEW:
+        for item in value:
+            if type(item) not in _ORDINARY:
+                break
+        else:
+            return value
+    elif not _may_hold_ours(value):
         return value
     there = tuple(value)  # a finaliser or another thread may change a list meanwhile
-    items = [outside(item) for item in there]
-    if all(new is old for new, old in zip(items, there, strict=True)):
+    items = [_inner(item, seen, depth) for item in there]
+    if all(map(operator.is_, items, there)):
         return value
     return items if type(value) is list else tuple(items)
 
 
-def _may_hold_ours(kinds: set[type]) -> bool:
-    nested: set[type] = {list, tuple, dict, slice}
-    return not kinds.isdisjoint(OURS | nested)
+def _dict(value: dict[Any, Any], seen: _Seen, depth: int) -> dict[Any, Any]:
+    there = dict(value)
+    made = {key: _inner(item, seen, depth) for key, item in there.items()}
+    return value if all(map(operator.is_, made.values(), there.values())) else made
 
 
-# -------------------------------------------------------------------------- libraries' functions
-
-
-def _argument(value: Any) -> Any:
-    """An argument on its way in: values are converted, and so is what functions will return."""
-    kind = type(value)
-    if kind in _SIMPLE:
+def _slice(value: slice, seen: _Seen, depth: int) -> slice:
+    start, stop, step = parts = value.start, value.stop, value.step
+    if type(start) in _ORDINARY and type(stop) in _ORDINARY and type(step) in _ORDINARY:
         return value
-    if kind in _CALLABLE and _is_the_users(value):
-        return answering(value)
-    return outside(value)
+    there = [_inner(part, seen, depth) for part in parts]
+    return value if all(map(operator.is_, there, parts)) else slice(*there)
 
 
-_SIMPLE: set[type] = {str, int, float, bool, type(None)}
+_Seen = dict[int, Any]
+_CONTAINERS: dict[type, Callable[[Any, _Seen, int], Any]] = {
+    list: _items,
+    tuple: _items,
+    dict: _dict,
+    slice: _slice,
+}
+_ORDINARY = frozenset((bool, int, float, str, type(None), np.ndarray, np.float64, np.bool, np.int64))
+_DEEPEST = 64  # NumPy's arrays have no more axes
 
+
+def _may_hold_ours(values: Iterable[Any]) -> bool:
+    return not OURS.isdisjoint(kinds := set(map(type, values))) or not kinds.isdisjoint(_CONTAINERS)
+
+
+# ------------------------------------------------------------------------ libraries' arguments
+
+KNOWN = {"lazyfuse", "numpy"}
+"""Packages whose functions are not the user's: neighbours.py adds those that have entrances."""
 
 _CALLABLE = (FunctionType, MethodType, functools.partial)
+
+
+@functools.cache
+def suspects() -> Suspects:
+    """What entrances look for: types that are, may hold, or may answer with values of ours."""
+    types = frozenset((*OURS, *_PAIRED, *_CALLABLE, *_CONTAINERS))
+
+    def any_of(values: Iterable[Any]) -> bool:
+        try:
+            for value in values:  # quicker than `any` of so few
+                if type(value) in types:
+                    return True
+        except Exception:  # a metaclass forbids to look it up: `argument` knows what to do
+            return True
+        return False
+
+    return Suspects(
+        types,
+        argument,
+        any_of,
+        lambda named: any_of(named.values()),
+        lambda values: tuple(map(argument, values)),
+        lambda named: {k: x if k == USERS else argument(x) for k, x in named.items()},
+    )
+
+
+def argument(value: Any) -> Any:
+    """An argument on its way in: values are converted, and so is what functions will return."""
+    kind = type(value)
+    try:
+        convert = _CONTAINERS.get(kind)
+    except Exception:  # its metaclass forbids to look it up, so it is no class of ours
+        return value
+    if convert is not None:
+        return convert(value, {}, 1)
+    if kind in _CALLABLE and _is_the_users(value):
+        return answering(value)
+    return _single(value)
 
 
 def _is_the_users(function: Any) -> bool:
     while type(function) is functools.partial:
         function = function.func
     package = str(getattr(function, "__module__", "")).partition(".")[0]
-    return package not in _PACKAGES and type(function) in _CALLABLE
+    return package not in KNOWN and type(function) in _CALLABLE
 
 
 class answering:  # noqa: N801  # used as a decorator
@@ -96,209 +166,11 @@ class answering:  # noqa: N801  # used as a decorator
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return outside(self.function(*args, **kwargs))
+        found = self.function(*args, **kwargs)
+        return found if type(found) in _ORDINARY else outside(found)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else answering(MethodType(self.function, instance))
 
     def __reduce__(self) -> Any:
         return answering, (self.function,)
-
-
-def _entrance(function: Callable[..., Any]) -> Any:
-    """A library's function that is given NumPy's arrays in the place of ours."""
-
-    def enter(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            # `args` go to the user's own function, as they are
-            kwargs = {k: x if k == "args" else _argument(x) for k, x in kwargs.items()}
-        return function(*[_argument(value) for value in args], **kwargs)
-
-    code = getattr(function, "__code__", None)
-    if type(code) is CodeType:
-        # the library tells its own frames from its user's by their file, when it warns
-        own = enter.__code__.replace(
-            co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_name=code.co_name
-        )
-        enter.__code__ = own
-    made: Any = functools.wraps(function)(enter)
-    made._entrance = True
-    return made
-
-
-_OPERATORS = frozenset(
-    f"__{side}{name}__"
-    for name in "add sub mul truediv floordiv mod pow matmul and or xor divmod".split()
-    for side in ("", "r", "i")
-)
-_ENTERED = _OPERATORS | frozenset(
-    f"__{name}__" for name in "init new call getitem setitem eq ne lt le gt ge contains".split()
-)
-
-
-_LOOKING_AROUND = frozenset(("eval", "query"))  # they read their caller's names
-
-
-def adapt_class(kind: type, package: str) -> None:
-    """Make entrances of the public methods and operators of a class and of its bases."""
-    for each in kind.__mro__:
-        if each.__module__.partition(".")[0] != package:
-            continue
-        for name, found in list(vars(each).items()):
-            if name in _ENTERED or not (name.startswith("_") or name in _LOOKING_AROUND):
-                made = _as_entrance(found)
-                if made is not found:
-                    _put(each, name, made)
-
-
-def _put(kind: type, name: str, made: Any) -> None:
-    try:
-        setattr(kind, name, made)
-    except (AttributeError, TypeError):  # a compiled class keeps what it has
-        return
-
-
-_CYTHON = "cython_function_or_method"  # each compiled module has a type of its own
-
-
-def _as_entrance(found: Any) -> Any:
-    if type(found) is FunctionType or type(found).__name__ == _CYTHON:
-        return found if hasattr(found, "_entrance") else _entrance(found)
-    if type(found) in (classmethod, staticmethod):
-        inner = _as_entrance(found.__func__)
-        return found if inner is found.__func__ else type(found)(inner)
-    return found
-
-
-def adapt_functions(module: ModuleType, names: Iterable[str]) -> None:
-    """Make entrances of a module's functions, in that module's namespace."""
-    for name in names:
-        found = getattr(module, name, None)
-        made = _as_entrance(found)
-        if made is not found:
-            setattr(module, name, made)
-
-
-def _classes(module: ModuleType, names: Iterable[str]) -> list[type]:
-    found = [getattr(module, name, None) for name in list(names)]
-    return [each for each in found if isinstance(each, type)]
-
-
-def _adapt_pandas(pandas: ModuleType) -> None:
-    """The tables, columns, indices, groups and windows, and what makes or joins them."""
-    adapt_functions(pandas, set(pandas.__all__) - _LOOKING_AROUND)
-    adapt_functions(pandas.util, ["hash_array"])
-    core: Any = pandas.core
-    kinds = [*_classes(pandas, pandas.__all__), *_classes(pandas.arrays, vars(pandas.arrays))]
-    kinds += _classes(core.groupby, ["DataFrameGroupBy", "SeriesGroupBy"])
-    kinds += _classes(core.window, ["Rolling", "Expanding", "ExponentialMovingWindow"])
-    for kind in [*kinds, *_classes(core.indexing, _INDEXERS)]:
-        adapt_class(kind, "pandas")
-
-
-_INDEXERS = ("_LocIndexer", "_iLocIndexer", "_AtIndexer", "_iAtIndexer")
-
-
-def _adapt_h5py(h5py: ModuleType) -> None:
-    """Files, groups, their attributes and data sets."""
-    for name in ("File", "Group", "Dataset", "AttributeManager"):
-        adapt_class(getattr(h5py, name), "h5py")
-
-
-def _adapt_distance(distance: ModuleType) -> None:
-    """What writes to `out`."""
-    adapt_functions(distance, ["cdist", "pdist"])
-
-
-def _adapt_search(selection: ModuleType) -> None:
-    """What spreads out the values of parameters."""
-    for name in ("ParameterGrid", "ParameterSampler"):
-        adapt_class(getattr(selection, name), "sklearn")
-
-
-def _adapt_torch(torch: ModuleType) -> None:
-    """The function that shares NumPy's memory; `torch.tensor` and `as_tensor` take any array."""
-    torch.from_numpy = _entrance(torch.from_numpy)  # type: ignore[attr-defined]
-
-
-def _adapt_all(module: ModuleType) -> None:
-    """The functions and classes that a package lists as public."""
-    adapt_functions(module, module.__all__)
-    for kind in _classes(module, module.__all__):
-        adapt_class(kind, module.__name__.partition(".")[0])
-
-
-ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
-    "h5py": _adapt_h5py,
-    "json": lambda json: adapt_functions(json, ["dump", "dumps"]),
-    "pandas": _adapt_pandas,
-    "scipy.integrate": _adapt_all,
-    "scipy.optimize": _adapt_all,
-    "scipy.sparse.linalg": _adapt_all,
-    "scipy.spatial.distance": _adapt_distance,
-    "sklearn.model_selection": _adapt_search,
-    "torch": _adapt_torch,
-    "xarray": _adapt_all,
-}
-"""Libraries by name, each with the function that makes entrances of its public functions."""
-
-_PACKAGES = {"lazyfuse", "numpy", *(name.partition(".")[0] for name in ENTRANCES)}
-
-
-# -------------------------------------------------------------------------------------- imports
-
-
-class _Loader:
-    """A library's loader; once the library is there, its entrances are made."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the library's own loader."""
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        """As the library's own loader, which is put back in its place."""
-        spec = module.__spec__
-        assert spec is not None
-        spec.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        _adapt(module)
-
-
-def _adapt(module: ModuleType) -> None:
-    """Make a library's entrances; one that has changed its ways is left as it is."""
-    try:
-        ENTRANCES[module.__name__](module)
-    except AttributeError:
-        return
-
-
-class _Border:
-    """The finder for the libraries in `ENTRANCES`."""
-
-    @staticmethod
-    def find_spec(
-        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The library's own specification with its loader exchanged; None for all others."""
-        if name not in ENTRANCES:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
-        return spec
-
-
-def watch() -> None:
-    """Make the entrances of libraries that are imported already, and of others when they are."""
-    for name in ENTRANCES:
-        module = sys.modules.get(name)
-        if module is not None:
-            _adapt(module)
-    sys.meta_path.insert(0, _Border)

@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import decode_source, find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 _INSTALLED = ("site-packages", "dist-packages")
 _SCHEME = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -107,6 +108,19 @@ class RewritingLoader(SourceFileLoader):
         return compile_rewritten(decode_source(source), path)
 
 
+def found_behind(
+    finder: Any, name: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    """What the finders behind `finder` in `sys.meta_path` find, asked as Python asks them."""
+    finders = list(sys.meta_path)
+    for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
+        if other is not finder and hasattr(other, "find_spec"):
+            spec = other.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+    return None
+
+
 class OwnModules:
     """A finder for `sys.meta_path`: files below `root` are loaded with NumPy replaced."""
 
@@ -128,7 +142,7 @@ class OwnModules:
         """As `PathFinder.find_spec`, with the loader exchanged for the program's own files."""
         if name.partition(".")[0] in ("lazyfuse", "numpy"):
             return None
-        spec = PathFinder.find_spec(name, path, target)
+        spec = found_behind(self, name, path, target)
         if spec and type(spec.loader) is SourceFileLoader and self.owns(spec.loader.path):
             spec.loader = RewritingLoader(name, spec.loader.path)
         return spec

@@ -1,0 +1,363 @@
+"""Tests of arguments in front of the bodies of other libraries' functions.
+
+A library's Python function stays the object that it is, with its name, signature, defaults, frame
+and references; its code gets a few instructions more, right after its first one. They test the
+types of the parameters and, where one may hold a value of ours, replace it before the body runs:
+
+    if type(a) in suspects or type(b) in suspects: a = convert(a); b = convert(b)
+
+A parameter that still holds its default is not even asked for its type. Whoever bound, pickled or
+registered the function before has the new code, too. Owns the instructions, which it writes for
+the interpreter that runs. Imports nothing of lazyfuse.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Iterator
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+_FORWARD = "FORWARD_" if sys.version_info < (3, 12) else ""
+_NULL_FIRST = sys.version_info < (3, 13)
+_EXTENDED = dis.opmap["EXTENDED_ARG"]
+_MADE_CELL = dis.opmap["MAKE_CELL"]
+_RESUME = dis.opmap["RESUME"]
+
+
+def _sample(p: Any, *q: Any) -> Any:
+    """Has the instructions that an entrance is made of: the interpreter says what follows each."""
+    if p is not None and type(p) in q:
+        p = _sample(p)
+    while q:  # jumps for what is true and for what is false
+        p = 1
+    return p or 1
+
+
+def _caches(code: CodeType) -> dict[int, int]:
+    """The units of inline cache behind each kind of instruction in `code`."""
+    all_of_it = list(dis.get_instructions(code))
+    pairs = zip(all_of_it, all_of_it[1:], strict=False)
+    return {here.opcode: (after.offset - here.offset) // 2 - 1 for here, after in pairs}
+
+
+_CACHES = _caches(_sample.__code__)
+
+
+USERS = "args"
+"""The name of the parameter that libraries pass on to the user's own function, as it is."""
+
+
+class Suspects(NamedTuple):
+    """What entrances look for, and what they do about it."""
+
+    types: frozenset[type]
+    convert: Callable[[Any], Any]
+    any_of: Callable[[Any], bool]
+    """Whether any of the arguments behind `*` is to be converted."""
+    any_named: Callable[[Any], bool]
+    convert_all: Callable[[Any], Any]
+    convert_named: Callable[[Any], Any]
+
+
+class _Assembler:
+    """Writes a few instructions. A jump leads forward, to the end of them."""
+
+    def __init__(self) -> None:
+        self.made = bytearray()
+        self._jumps: list[int] = []
+
+    def put(self, name: str, argument: int = 0) -> None:
+        op = dis.opmap[name]
+        if argument > 255:
+            self.made += bytes((_EXTENDED, argument >> 8))
+        self.made += bytes((op, argument & 255)) + bytes(2 * _CACHES.get(op, 0))
+
+    def load(self, local: _Local) -> None:
+        self.put("LOAD_DEREF" if local.shared else "LOAD_FAST", local.place)
+
+    def call(self, constant: int, local: _Local) -> None:
+        """Call a constant with one local."""
+        if _NULL_FIRST:
+            self.put("PUSH_NULL")
+        self.put("LOAD_CONST", constant)
+        if not _NULL_FIRST:
+            self.put("PUSH_NULL")
+        self.load(local)
+        if "PRECALL" in dis.opmap:
+            self.put("PRECALL", 1)
+        self.put("CALL", 1)
+
+    def convert(self, constant: int, local: _Local) -> None:
+        self.call(constant, local)
+        self.put("STORE_DEREF" if local.shared else "STORE_FAST", local.place)
+
+    def jump_if(self, condition: str) -> None:
+        """Jump to the end if the uppermost value is `condition`: TRUE, FALSE or NONE."""
+        self._jumps.append(len(self.made))
+        self.put(f"POP_JUMP_{_FORWARD}IF_{condition}")
+        if "NOT_TAKEN" in dis.opmap:
+            self.put("NOT_TAKEN")
+
+    def finish(self) -> bytes:
+        for at in self._jumps:
+            self.made[at + 1] = (len(self.made) - at) // 2 - 1 - _CACHES.get(self.made[at], 0)
+        return bytes(self.made)
+
+
+class _Local(NamedTuple):
+    """A parameter: its place among the locals, and whether functions inside share it."""
+
+    place: int
+    shared: bool
+
+
+class _Parameters(NamedTuple):
+    """The places of a function's parameters among its locals, without those to be left alone."""
+
+    single: list[int]
+    defaults: dict[int, Any]
+    star: int | None
+    named: int | None
+
+
+def _parameters(function: FunctionType, skipped: int) -> _Parameters:
+    code = function.__code__
+    plain, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    given = function.__defaults__ or ()
+    defaults = dict(enumerate(given, plain - len(given)))
+    named = function.__kwdefaults__ or {}
+    defaults |= {i: named[n] for i, n in enumerate(code.co_varnames[:total]) if n in named}
+    single = [
+        i
+        for i in range(skipped, total)
+        if code.co_varnames[i] != USERS or defaults.get(i) != ()  # or it is the library's own
+    ]
+    star = code.co_flags & inspect.CO_VARARGS
+    last = total + bool(star)
+    return _Parameters(
+        single, defaults, total if star else None, last if code.co_flags & _NAMED else None
+    )
+
+
+_NAMED = inspect.CO_VARKEYWORDS
+_PLAIN_DEFAULTS = (bool, int, float, str)
+_NO_DEFAULT, _NONE = -1, -2
+
+
+_TYPE, _TYPES, _CONVERT, _ANY_OF, _ANY_NAMED, _CONVERT_ALL, _CONVERT_NAMED, _DEFAULTS = range(8)
+"""The constants that are added to a code object: `type`, the suspects, then some defaults."""
+
+_STEP = 16  # they start at a multiple of this, so that functions share pieces
+
+
+@functools.cache
+def _test(local: _Local, first: int, slot: int) -> tuple[bytes, int]:
+    """Convert one parameter unless it holds its default, or its type is above suspicion.
+
+    And the place of the instruction that looks the type up, which a metaclass may forbid.
+    """
+    write = _Assembler()
+    if slot != _NO_DEFAULT:
+        write.load(local)
+        if slot != _NONE:
+            write.put("LOAD_CONST", first + slot)
+            write.put("IS_OP")
+        write.jump_if("NONE" if slot == _NONE else "TRUE")
+    write.call(first + _TYPE, local)
+    write.put("LOAD_CONST", first + _TYPES)
+    place = len(write.made) // 2
+    write.put("CONTAINS_OP")
+    write.jump_if("FALSE")
+    write.convert(first + _CONVERT, local)
+    return write.finish(), place
+
+
+@functools.cache
+def _test_all(local: _Local, first: int, test: int, convert: int) -> bytes:
+    """Convert what is behind `*` or `**` if there is anything to be converted."""
+    write = _Assembler()
+    write.load(local)
+    if "TO_BOOL" in dis.opmap:
+        write.put("TO_BOOL")
+    write.jump_if("FALSE")
+    write.call(first + test, local)
+    write.jump_if("FALSE")
+    write.convert(first + convert, local)
+    return write.finish()
+
+
+@functools.cache
+def _convert(local: _Local, constant: int) -> bytes:
+    write = _Assembler()
+    write.convert(constant, local)
+    return write.finish()
+
+
+def _handle() -> bytes:
+    write = _Assembler()
+    for name in ("PUSH_EXC_INFO", "POP_TOP", "POP_EXCEPT"):
+        write.put(name)
+    return write.finish()
+
+
+def _jump_over(units: int) -> bytes:
+    write = _Assembler()
+    if units > 255:
+        write.put("EXTENDED_ARG", units >> 8)
+    write.put("JUMP_FORWARD", units & 255)
+    return write.finish()
+
+
+_HANDLER = _handle()
+_LOOKUP = 1 + _CACHES[dis.opmap["CONTAINS_OP"]]  # units; an exception counts behind the caches
+
+
+class _Block(NamedTuple):
+    """The instructions of an entrance, and places among them."""
+
+    made: bytes
+    lookups: list[int]
+    """Where types are looked up. A class whose metaclass forbids that leads to the handler."""
+    handler: int
+    """Where every parameter is handed to `convert`."""
+    defaults: list[Any]
+    """The constants behind those that all entrances have."""
+
+
+def _block(there: _Parameters, first: int, shared: Collection[int]) -> _Block:
+    defaults: dict[tuple[type, Any], int] = {}
+    tests, lookups, conversions = bytearray(), [], [_HANDLER]
+    for place in there.single:
+        default = there.defaults.get(place, there)
+        slot = _NONE if default is None else _NO_DEFAULT
+        if type(default) in _PLAIN_DEFAULTS:
+            slot = defaults.setdefault((type(default), default), _DEFAULTS + len(defaults))
+        local = _Local(place, place in shared)
+        test, lookup = _test(local, first, slot)
+        lookups.append(len(tests) // 2 + lookup)
+        tests += test
+        conversions.append(_convert(local, first + _CONVERT))
+    for many, any_of, convert in (
+        (there.star, _ANY_OF, _CONVERT_ALL),
+        (there.named, _ANY_NAMED, _CONVERT_NAMED),
+    ):
+        if many is not None:
+            local = _Local(many, many in shared)
+            tests += _test_all(local, first, any_of, convert)
+            conversions.append(_convert(local, first + convert))
+    handler = b"".join(conversions)
+    tests += _jump_over(len(handler) // 2)
+    return _Block(
+        bytes(tests + handler), lookups, len(tests) // 2, [default for _, default in defaults]
+    )
+
+
+def add(function: FunctionType, suspects: Suspects, skipped: int = 0) -> None:
+    """Put tests of a function's parameters, all but the first `skipped`, in front of its body."""
+    code = function.__code__
+    if code.co_consts and code.co_consts[-1] is suspects.types:
+        return  # it has them
+    there = _parameters(function, skipped)
+    if not any((there.single, there.star is not None, there.named is not None)):
+        return
+    body = code.co_code
+    split = _begin_of_body(body)
+    first = -(-len(code.co_consts) // _STEP) * _STEP
+    block = _block(there, first, _shared(body, split))
+    length = len(block.made) // 2
+    entries = [(split + x, split + x + _LOOKUP, split + block.handler, 0) for x in block.lookups]
+    for start, end, target, state in _exceptions(code.co_exceptiontable):
+        if start < split < end:  # it does not cover what is put in
+            entries.append((start, split, target + length, state))
+            start = split
+        moved = [x if x < split else x + length for x in (start, target)]
+        entries.append((moved[0], end if end <= split else end + length, moved[1], state))
+    lines = _after_units(code.co_linetable, split)
+    unused = (None,) * (first - len(code.co_consts))
+    function.__code__ = code.replace(
+        co_code=body[: 2 * split] + block.made + body[2 * split :],
+        co_consts=(*code.co_consts, *unused, type, *suspects, *block.defaults, suspects.types),
+        co_stacksize=max(code.co_stacksize, _DEPTH),
+        co_linetable=code.co_linetable[:lines] + _no_lines(length) + code.co_linetable[lines:],
+        co_exceptiontable=b"".join(_encoded(sorted(entries))),
+    )
+
+
+_DEPTH = 5  # of the stack; the deepest is an exception's information below a call
+
+
+def _begin_of_body(body: bytes) -> int:
+    """The place after the function's first instructions, in units."""
+    found = body.index(_RESUME)
+    while found % 2:
+        found = body.index(_RESUME, found + 1)
+    return found // 2 + 1
+
+
+def _shared(body: bytes, end: int) -> Collection[int]:
+    """The places of locals that functions inside share."""
+    head = body[: 2 * end]
+    if _MADE_CELL not in head[::2]:
+        return ()
+    return [head[i + 1] for i in range(0, len(head), 2) if head[i] == _MADE_CELL]
+
+
+# ----------------------------------------------------------------- the tables of a code object
+
+
+def _after_units(lines: bytes, units: int) -> int:
+    """The length of that part of a table of lines which is about the first `units`."""
+    at = 0
+    while units > 0:
+        units -= (lines[at] & 7) + 1
+        at += 1
+        while at < len(lines) and not lines[at] & 128:
+            at += 1
+    if units:
+        raise ValueError("an instruction shares its line with the first one")
+    return at
+
+
+def _no_lines(units: int) -> bytes:
+    """A table of lines for `units` that stand at the line of what is before them."""
+    whole, rest = divmod(units, 8)
+    made = bytes((_SAME_LINE | 7, 0)) * whole
+    return made + bytes((_SAME_LINE | rest - 1, 0)) if rest else made
+
+
+_SAME_LINE = 128 | 13 << 3  # an entry without columns; how far the line moves comes next
+
+
+def _exceptions(table: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Where each handler's range starts and ends, the handler, and the stack's state there."""
+    numbers = _numbers(iter(table))
+    for start in numbers:
+        length, target, state = next(numbers), next(numbers), next(numbers)
+        yield start, start + length, target, state
+
+
+def _numbers(table: Iterator[int]) -> Iterator[int]:
+    for byte in table:
+        value = byte & 63
+        while byte & 64:
+            byte = next(table)
+            value = value << 6 | byte & 63
+        yield value
+
+
+def _encoded(entries: list[tuple[int, int, int, int]]) -> Iterator[bytes]:
+    for start, end, target, state in entries:
+        first = _number(start)
+        yield bytes((first[0] | 128,)) + first[1:]
+        yield from map(_number, (end - start, target, state))
+
+
+def _number(value: int) -> bytes:
+    parts = [value & 63]
+    while value := value >> 6:
+        parts.insert(0, 64 | value & 63)
+    return bytes(parts)
