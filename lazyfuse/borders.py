@@ -97,7 +97,9 @@ _CONTAINERS: dict[type, Callable[[Any, _Seen, int], Any]] = {
     dict: _dict,
     slice: _slice,
 }
-_ORDINARY = frozenset((bool, int, float, str, type(None), np.ndarray, np.float64, np.bool, np.int64))
+_ORDINARY = frozenset(
+    (bool, int, float, str, type(None), np.ndarray, np.float64, np.bool, np.int64)
+)
 _DEEPEST = 64  # NumPy's arrays have no more axes
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FunctionType
@@ -40,8 +41,10 @@ def _sample(p: Any, *q: Any) -> Any:
 def _caches(code: CodeType) -> dict[int, int]:
     """The units of inline cache behind each kind of instruction in `code`."""
     all_of_it = list(dis.get_instructions(code))
-    pairs = zip(all_of_it, all_of_it[1:], strict=False)
-    return {here.opcode: (after.offset - here.offset) // 2 - 1 for here, after in pairs}
+    return {
+        here.opcode: (after.offset - here.offset) // 2 - 1
+        for here, after in itertools.pairwise(all_of_it)
+    }
 
 
 _CACHES = _caches(_sample.__code__)
@@ -284,6 +287,24 @@ def add(function: FunctionType, suspects: Suspects, skipped: int = 0) -> None:
         co_stacksize=max(code.co_stacksize, _DEPTH),
         co_linetable=code.co_linetable[:lines] + _no_lines(length) + code.co_linetable[lines:],
         co_exceptiontable=b"".join(_encoded(sorted(entries))),
+    )
+
+
+def lead(function: FunctionType, target: Callable[[Any], Any]) -> None:
+    """Have all calls of a function of one parameter go to `target`."""
+    code = function.__code__
+    split = _begin_of_body(code.co_code)
+    first = len(code.co_consts)
+    write = _Assembler()
+    write.call(first, _Local(0, 0 in _shared(code.co_code, split)))
+    write.put("RETURN_VALUE")
+    lines = code.co_linetable[: _after_units(code.co_linetable, split)]
+    function.__code__ = code.replace(
+        co_code=code.co_code[: 2 * split] + write.finish(),
+        co_consts=(*code.co_consts, target),
+        co_stacksize=max(code.co_stacksize, _DEPTH),
+        co_linetable=lines + _no_lines(len(write.made) // 2),
+        co_exceptiontable=b"",
     )
 
 

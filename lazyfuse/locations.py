@@ -2,19 +2,26 @@
 
 NumPy's C code warns at the Python code that called it: with NumPy itself, the user's line; here,
 lazyfuse. Python would show that line, and show each warning there once for a whole program. So
-our modules keep no registry of shown warnings, and `warnings.showwarning` sends a warning that is
-about to be shown for one of our files on to the user's line, where filters and the once-per-line
-rule apply as ever. Owns that function; nothing else of `warnings` is touched.
+our modules keep no registry of shown warnings, and a warning that is about to be shown for one of
+our files goes on to the user's line, where filters and the once-per-line rule apply as ever.
+
+`warnings` has one place that every warning passes before anybody sees it: `_showwarnmsg`, which
+its C code calls, too. It stays the function that it is, as `showwarning` does; its code looks at
+the file first. Whoever replaces `showwarning`, records or captures gets the user's line. Owns that
+function; nothing else of `warnings` is touched.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
+from lazyfuse import entrances
 from lazyfuse.subclassing import INSIDE
 
 _OURS = (f"{Path(__file__).parent}/", "<lazyfuse ")
@@ -35,24 +42,33 @@ def install() -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "lazyfuse":
             vars(module)["__warningregistry__"] = None
-    before = warnings.showwarning
+    shown = getattr(warnings, "_showwarnmsg", None)
+    if type(shown) is FunctionType and shown.__code__.co_argcount == 1:
+        before = FunctionType(shown.__code__, shown.__globals__, shown.__name__)
+        entrances.lead(shown, functools.partial(_show, before))
 
-    def showwarning(
-        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
-    ) -> None:
-        """As `warnings.showwarning`; what happens inside lazyfuse is told where it was called."""
-        frame = _user_frame() if filename.startswith(_OURS) and file is None else None
-        if frame is None:
-            before(message, category, filename, lineno, file, line)
-            return
-        scope = frame.f_globals
+
+def _show(before: Callable[[Any], Any], told: warnings.WarningMessage) -> None:
+    """As `warnings` does; what happens inside lazyfuse is told where it was called."""
+    inside = type(told.filename) is str and told.filename.startswith(_OURS)
+    frame = _user_frame() if inside and told.file is None else None
+    if frame is None:
+        before(told)
+        return
+    scope = frame.f_globals
+    once: dict[Any, Any] = getattr(warnings, "onceregistry", {})
+    text = str(told.message), told.category
+    known = once.pop(text, None)  # by the look at our file: it is the user's line that counts
+    try:
         warnings.warn_explicit(
-            message,
-            category,
+            told.message,
+            told.category,
             frame.f_code.co_filename,
             frame.f_lineno,
             scope.get("__name__") or "<string>",
             scope.setdefault("__warningregistry__", {}),
+            source=told.source,
         )
-
-    warnings.showwarning = showwarning
+    finally:
+        if known is not None:
+            once[text] = known

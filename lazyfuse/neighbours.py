@@ -20,7 +20,7 @@ from typing import Any
 
 from lazyfuse import borders, entrances
 from lazyfuse.array import OURS
-from lazyfuse.borders import argument, outside
+from lazyfuse.borders import outside
 from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.import_hook import found_behind
 
@@ -63,13 +63,13 @@ def _enter(found: Any, skipped: int) -> bool:
     return True
 
 
-def adapt_class(kind: type, package: str) -> None:
-    """Make entrances of the public methods and operators of a class and of its bases."""
+def adapt_class(kind: type, package: str, public: bool = True) -> None:
+    """Make entrances of the operators and the public methods of a class and of its bases."""
     for each in kind.__mro__:
         if each.__module__.partition(".")[0] != package:
             continue
         for name, found in list(vars(each).items()):
-            if name in _ENTERED or not name.startswith("_"):
+            if name in _ENTERED or (public and not name.startswith("_")):
                 _adapt_member(each, name, found)
 
 
@@ -98,8 +98,9 @@ def adapt_compiled(module: ModuleType, name: str) -> None:
     if hasattr(old, "_entrance"):
         return
     new = _compiled(old)
-    new.__module__ = module.__name__  # where pickles look for it
-    for each in list(sys.modules.values()):
+    new.__module__, new.__qualname__ = module.__name__, name  # where pickles look for it
+    modules: list[Any] = list(sys.modules.values())  # anything may be there
+    for each in modules:
         if isinstance(each, ModuleType) and not each.__name__.startswith("lazyfuse"):
             names = vars(each)
             for bound in [bound for bound, value in list(names.items()) if value is old]:
@@ -129,10 +130,10 @@ def _adapt_pandas(pandas: ModuleType) -> None:
 _INDEXERS = ("_LocIndexer", "_iLocIndexer", "_AtIndexer", "_iAtIndexer")
 
 
-def _classes_of(*names: str) -> Callable[[ModuleType], None]:
+def _classes_of(*names: str, public: bool = True) -> Callable[[ModuleType], None]:
     def adapt(module: ModuleType) -> None:
         for name in names:
-            adapt_class(getattr(module, name), module.__name__.partition(".")[0])
+            adapt_class(getattr(module, name), module.__name__.partition(".")[0], public)
 
     return adapt
 
@@ -149,15 +150,19 @@ def _adapt_all(module: ModuleType) -> None:
 
 
 ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
+    "astropy.table": _classes_of("Table", "Column", "Row"),
     "astropy.units": _classes_of("UnitBase", "FunctionUnitBase", "StructuredUnit", "Quantity"),
     "gymnasium.spaces": _adapt_all,
     "h5py": _classes_of("File", "Group", "Dataset", "AttributeManager"),
     "pandas": _adapt_pandas,
+    "polars": _adapt_all,
     "scipy.integrate": _adapt_all,
     "scipy.optimize": _adapt_all,
     "scipy.sparse.linalg": _adapt_all,
     "scipy.spatial.distance": _functions_of("cdist", "pdist"),  # they write to `out`
+    "skimage.transform._warps": _functions_of("warp"),  # the package loads it when it is used
     "sklearn.model_selection": _classes_of("ParameterGrid", "ParameterSampler"),
+    "sympy.core.expr": _classes_of("Expr", public=False),
     # shares memory; `tensor` and `as_tensor` take any array
     "torch": lambda torch: adapt_compiled(torch, "from_numpy"),
     "xarray": _adapt_all,
@@ -165,13 +170,13 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
 """Libraries by name, each with the function that makes entrances of its public functions."""
 
 
-def _adapt_json(json: ModuleType) -> None:
+def _adapt_json(json: Any) -> None:
     """Numbers that are not computed yet, where NumPy's would be written: `float64` alone.
 
     json's machine code hands them to `default`, as all that it does not know; its Python code,
     which writes with `indent`, takes them for floats, and fails when it wants their digits.
     """
-    encoder: Any = json.encoder  # type: ignore[attr-defined]
+    encoder = json.encoder
     write, quick = encoder._make_iterencode, encoder.c_make_encoder
     if hasattr(write, "_entrance"):
         return
@@ -261,7 +266,7 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         """As the library's own loader, which is as it was when the module runs."""
-        spec = module.__spec__
+        spec: Any = module.__spec__
         if spec is not None and spec.loader is self:
             spec.loader = module.__loader__ = self._loader
         elif getattr(self._loader, "name", None) == module.__name__:
@@ -315,4 +320,4 @@ def watch() -> None:
     _waiting.update(ENTRANCES)
     _adapt_those_waiting()
     if not any(isinstance(finder, _Border) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Border())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Border())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, core
+from lazyfuse import array, core, registry
 from lazyfuse.array import (
     CANONICAL,
     DEFERRED,
@@ -212,7 +212,7 @@ def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
         if not refuses_ours(error):
             raise
     # our ufunc knows objects that give arrays of ours
-    function = ufunc_of(spec.op.ufunc)
+    function = registry.ufunc_of(spec.op.ufunc)
     return function(other, self) if swapped else function(self, other)
 
 
@@ -235,15 +235,7 @@ def override(other: Any, ufunc: Any) -> Any:
     method = getattr(type(other), "__array_ufunc__", None)
     if method is None or method is np.ndarray.__array_ufunc__:
         return None
-    return ufunc_of(ufunc)
-
-
-def _as_it_is(theirs: Any) -> Any:
-    return theirs
-
-
-ufunc_of: Callable[[Any], Any] = _as_it_is
-"""Our object for one of NumPy's ufuncs (ufunc.py puts the real one here)."""
+    return registry.ufunc_of(ufunc)
 
 
 def as_real(items: Any) -> Array:

@@ -193,6 +193,21 @@ def _ask_numpys(
     return wrap_shared(result) if type(result) is np.ndarray else result
 
 
+def ask_again(
+    asked: Sequence[Any], ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """NumPy called its ufunc and asks us beside others: those that know NumPy alone get its arrays.
+
+    They may have been asked before with ours, and left the work to us.
+    """
+    for operand in asked:
+        if type(operand).__array_ufunc__ is not None and of_ufuncs.of_numpy(type(operand)):
+            result = _ask_numpys(operand, ufunc, method, args, kwargs)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
+
+
 def _flat(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
         if type(value) in (list, tuple):

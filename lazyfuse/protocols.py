@@ -35,8 +35,8 @@ def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: 
     """NumPy's ufunc was called with an array of ours: ours does it (NEP 13)."""
     out = kwargs.get("out", ())
     asked = (*inputs, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
-    if overrides.of_ufuncs.find(asked):
-        return NotImplemented
+    if found := overrides.of_ufuncs.find(asked):
+        return overrides.ask_again(found, ufunc, method, inputs, kwargs)
     if type(out) is tuple and len(out) == 1 and (method != "__call__" or out[0] is ...):
         kwargs["out"] = out[0]
     if isinstance(ufunc, np.ufunc):

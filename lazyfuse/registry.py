@@ -25,6 +25,14 @@ def pair(theirs: Any, ours: Any) -> None:
     THEIRS[ours] = theirs
 
 
+def _as_it_is(theirs: Any) -> Any:
+    return theirs
+
+
+ufunc_of: Callable[[Any], Any] = _as_it_is
+"""Our object for one of NumPy's ufuncs, made when it is first asked for (ufunc.py puts it here)."""
+
+
 def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:
     """Give one of our functions the name, signature and documentation of NumPy's."""
     functools.update_wrapper(ours, theirs, assigned=("__name__", "__doc__"), updated=())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import array, borders, deferred, fallback, gathers, operators, overrides
+from lazyfuse import array, borders, deferred, fallback, gathers, overrides, registry
 from lazyfuse.array import cast_node as cast
 from lazyfuse.array import (
     changing,
@@ -449,7 +449,7 @@ def ufunc_of(theirs: np.ufunc) -> ufunc:
 
 
 pair(np.ufunc, ufunc)
-operators.ufunc_of = ufunc_of
+registry.ufunc_of = ufunc_of
 fallback.register_type(ufunc, lambda value, kept: value._call)
 fallback.register_type(type(ufunc))
 borders.register_type(ufunc)

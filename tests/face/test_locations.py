@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
+import logging
 import warnings
+
 import numpy as np
+assert warnings.showwarning is warnings._showwarning_orig
 a = np.array([1.0, 0.0])
 b = np.zeros(2)
 a / b
@@ -44,6 +47,22 @@ with warnings.catch_warnings():
     except RuntimeWarning as error:
         print("caught", error)
 a / b
+with warnings.catch_warnings():
+    warnings.simplefilter("once")
+    for _ in range(3):
+        np.log(b - 1)
+    np.log(b - 1)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    np.log(b)
+    np.nanmean(np.array([np.nan]))
+print([(x.filename == __file__, x.lineno) for x in told])
+warnings.simplefilter("always")
+logging.captureWarnings(True)
+np.log(b)
+logging.captureWarnings(False)
+warnings.showwarning = lambda *told: print(told[1:4])
+np.log(b)
 """
 
 
@@ -57,4 +76,5 @@ def test_programs_show_what_they_show_with_numpy(tmp_path: Path) -> None:
     ]
     assert theirs.stderr.count("RuntimeWarning") > 15
     assert ours.stderr == theirs.stderr
-    assert ours.stdout == theirs.stdout == "caught invalid value encountered in divide\n"
+    assert ours.stdout == theirs.stdout
+    assert "caught invalid value encountered in divide\n" in ours.stdout
