@@ -5,8 +5,8 @@ looks. What lazyfuse adds: `explain` (what will run, and why), `report` (what ra
 (what NumPy did at once), `options`, `accelerate` (existing code), `evaluate`, `devices`,
 `tracing` (events as things happen), `unfused` (operations kept apart), `warm_up` (programs compiled
 before they are needed), `freeze` and `parameter` (programs called many times), `register_kernel`
-(program texts of one's own), `cache_info`, `cache_clear`. Names are looked up when they are first
-used.
+(program texts of one's own), `adapt` (other libraries, on request), `cache_info`, `cache_clear`.
+Names are looked up when they are first used.
 """
 
 from __future__ import annotations

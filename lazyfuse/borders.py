@@ -27,8 +27,7 @@ _FEW = 8  # a longer list is searched for values of ours by the set of its types
 
 def outside(value: Any) -> Any:
     """`value` with NumPy's arrays, numbers and functions in the place of ours, however nested."""
-    convert = _CONTAINERS.get(type(value))
-    return _single(value) if convert is None else convert(value, {}, 1)
+    return _inner(value, {}, 0)
 
 
 def _single(value: Any) -> Any:
@@ -44,7 +43,10 @@ def _single(value: Any) -> Any:
 
 def _inner(value: Any, seen: _Seen, depth: int) -> Any:
     """Part of a container. Those that were met before, even around this one, are known."""
-    convert = _CONTAINERS.get(type(value))
+    try:
+        convert = _CONTAINERS.get(type(value))
+    except Exception:  # its metaclass forbids to look it up, so it is no class of ours
+        return value
     if convert is None:
         return _single(value)
     if id(value) not in seen:
@@ -61,13 +63,7 @@ def register_type(kind: type) -> None:
 
 
 def _items(value: Any, seen: _Seen, depth: int) -> Any:
-    if len(value) <= _FEW:
-        for item in value:
-            if type(item) not in _ORDINARY:
-                break
-        else:
-            return value
-    elif not _may_hold_ours(value):
+    if len(value) > _FEW and not _may_hold_ours(value):
         return value
     there = tuple(value)  # a finaliser or another thread may change a list meanwhile
     items = [_inner(item, seen, depth) for item in there]
@@ -83,9 +79,7 @@ def _dict(value: dict[Any, Any], seen: _Seen, depth: int) -> dict[Any, Any]:
 
 
 def _slice(value: slice, seen: _Seen, depth: int) -> slice:
-    start, stop, step = parts = value.start, value.stop, value.step
-    if type(start) in _ORDINARY and type(stop) in _ORDINARY and type(step) in _ORDINARY:
-        return value
+    parts = (value.start, value.stop, value.step)
     there = [_inner(part, seen, depth) for part in parts]
     return value if all(map(operator.is_, there, parts)) else slice(*there)
 
@@ -104,7 +98,11 @@ _DEEPEST = 64  # NumPy's arrays have no more axes
 
 
 def _may_hold_ours(values: Iterable[Any]) -> bool:
-    return not OURS.isdisjoint(kinds := set(map(type, values))) or not kinds.isdisjoint(_CONTAINERS)
+    try:
+        kinds = set(map(type, values))
+    except Exception:  # as above
+        return True
+    return not OURS.isdisjoint(kinds) or not kinds.isdisjoint(_CONTAINERS)
 
 
 # ------------------------------------------------------------------------ libraries' arguments
@@ -142,15 +140,26 @@ def suspects() -> Suspects:
 def argument(value: Any) -> Any:
     """An argument on its way in: values are converted, and so is what functions will return."""
     kind = type(value)
-    try:
-        convert = _CONTAINERS.get(kind)
-    except Exception:  # its metaclass forbids to look it up, so it is no class of ours
-        return value
-    if convert is not None:
-        return convert(value, {}, 1)
-    if kind in _CALLABLE and _is_the_users(value):
+    if kind is slice:
+        if _is_plain((value.start, value.stop, value.step)):
+            return value
+    elif kind is tuple or kind is list:
+        if len(value) <= _FEW and _is_plain(value):
+            return value
+    elif kind in _CALLABLE and _is_the_users(value):
         return answering(value)
-    return _single(value)
+    return outside(value)
+
+
+def _is_plain(values: Iterable[Any]) -> bool:
+    """Whether all values are of types that most keys are made of: answers fast."""
+    try:
+        for value in values:
+            if type(value) not in _ORDINARY:
+                return False
+    except Exception:  # as above
+        return False
+    return True
 
 
 def _is_the_users(function: Any) -> bool:

@@ -128,6 +128,18 @@ def test_containers_that_hold_themselves_or_are_deep() -> None:
     assert borders.outside(same) is same
 
 
+class _Forbids(type):
+    def __hash__(cls) -> int:
+        raise RuntimeError("no hashes here")
+
+
+def test_classes_that_may_not_be_looked_up() -> None:
+    odd = _Forbids("Odd", (), {})()
+    for value in (odd, [odd], [odd] * 20, {"a": odd}, slice(odd)):
+        assert borders.argument(value) is value
+    assert type(borders.argument([odd, lazyfuse.arange(3)])[1]) is np.ndarray
+
+
 def test_numbers_of_ours_in_ufuncs_of_numpys_that_ask_others_first() -> None:
     class Meters:
         """Leaves what it does not know to NumPy, as subclasses of its array do."""
