@@ -134,7 +134,7 @@ def test_units_of_astropy() -> None:
     for quantity in (units.m * x, x * units.m, x << units.m, units.mag * x):
         assert isinstance(quantity, units.Quantity)
         assert quantity.value.tolist() == [0, 1, 2]
-    assert (np.ones(3) * units.dimensionless_unscaled + x).tolist() == [1, 2, 3]
+    assert (np.ones(3) * units.dimensionless_unscaled + x).value.tolist() == [1, 2, 3]
 
 
 def test_spaces_of_gymnasium() -> None:
