@@ -256,7 +256,8 @@ def start(main: str = _MAIN, wishes: int | None = None) -> Any:
     package = __package__ or ""
     # the folder in which the program was started is nothing to import from, nor to hold on to
     path = [os.path.abspath(each) for each in sys.path if each]
-    arguments = ["\n".join(path), package, os.path.abspath(os.path.dirname(__file__)), main]
+    here = os.path.abspath(os.path.dirname(__file__))
+    arguments = ["\n".join(path), package, here, main, str(os.getpid())]
     options: dict[str, Any] = {}
     if sys.platform == "win32":
         options["creationflags"] = subprocess.CREATE_NO_WINDOW

@@ -25,7 +25,7 @@ def main() -> None:
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)  # the results are computed meanwhile: they come first
     if sys.platform != "win32":
-        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=_end_with, args=(int(sys.argv[5]),), daemon=True).start()
     wishes, results = os.fdopen(os.dup(0), "rb", buffering=0), _own_output()
     with suppress(EOFError, OSError):
         while True:
@@ -34,7 +34,10 @@ def main() -> None:
 
 
 def _end_with(program: int) -> None:
-    """End this process, in the middle of whatever it compiles, when the program has ended."""
+    """End this process, in the middle of whatever it compiles, when the program has ended.
+
+    The program says who it is: it may have ended before we could ask who started us.
+    """
     while os.getppid() == program:
         time.sleep(_LOOKS)
     os._exit(1)

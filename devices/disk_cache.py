@@ -203,7 +203,8 @@ class DiskCache:
         if time.time() - status.st_mtime > _TOUCH:
             _touch(path)
         with open(handle, "rb", closefd=False) as file:
-            return file.read(_MOST_BYTES + _HEAD + 1)
+            # as long as it is: room for the longest one is not to be had where memory is short
+            return file.read(min(status.st_size, _MOST_BYTES + _HEAD) + 1)
 
     def _write(self, path: str, content: bytes) -> None:
         """Write beside the target, then rename: readers see all or nothing."""

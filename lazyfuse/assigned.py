@@ -39,7 +39,10 @@ def converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
     """A list, a text or anything else as an array of the dtype that it is written to."""
     try:
         own = np.shape(value)  # of a list NumPy takes no more dimensions than the part has
-        found = np.empty(own if len(own) <= len(shape) and fits(own, shape) else shape, dtype)
+    except ValueError:
+        own = shape
+    found = np.empty(own if len(own) <= len(shape) and fits(own, shape) else shape, dtype)
+    try:
         found[...] = value  # raises
     except ValueError as error:
         found = np.empty(shape, dtype)

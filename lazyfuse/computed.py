@@ -72,7 +72,13 @@ def _method(name: str, function: Any) -> Any:
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
         if "dtype" in kwargs and name in ("any", "all"):  # the method knows more than the function
             return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
-        return function(self, *args, **kwargs)
+        try:
+            return function(self, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+        # a name or a number of arguments that the method does not have: in NumPy's words
+        return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"ndarray.{name}"

@@ -249,6 +249,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
             _write(self, key, value)
         return
     if type(key) is not int and type(key) is not slice and not is_basic(key):
+        _check_writable(small)
         key = real_key(key)
     if type(value) in OURS and not (small.dtype.hasobject and _holds(small, key, value)):
         value = real_operand(value)
@@ -268,6 +269,7 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
     if is_basic(key) and (real := _live(self)) is not None and _write_live(real, key, value):
         return
     if not is_basic(key):
+        _check_writable(geometry(self))
         mask = key[0] if type(key) is tuple and len(key) == 1 else key
         if _is_mask(mask) and _write_mask(self, mask, value):
             return
@@ -337,12 +339,17 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
         store_foreign(error, real, key, value)
 
 
-def _write_region(self: ndarray, key: Any, value: Any) -> None:
-    view = geometry(self)
+def _check_writable(view: Array) -> None:
+    """Raise as NumPy does, which looks at the index only then."""
     if not view.flags.writeable:
         stand = blank((), view.dtype)
         stand.flags.writeable = False
-        stand[...] = 0  # raises, before the index is looked at
+        stand[...] = 0
+
+
+def _write_region(self: ndarray, key: Any, value: Any) -> None:
+    view = geometry(self)
+    _check_writable(view)
     region = view[opened(key)]
     dtype = dtype_of(self)
     if may_not_hold(dtype, value):

@@ -68,7 +68,22 @@ def _real_part(part: Any) -> Any:
 
 def _real_bound(bound: Any) -> Any:
     """A bound of a slice as a whole number; what is none is left for NumPy to refuse."""
-    return operator.index(bound) if hasattr(type(bound), "__index__") else bound
+    if not hasattr(type(bound), "__index__"):
+        return bound
+    try:
+        return operator.index(bound)
+    except Exception as error:
+        return _Failing(error)
+
+
+class _Failing:
+    """A bound that raises when NumPy asks for it, which may find another mistake before."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __index__(self) -> int:
+        raise self.error
 
 
 def is_pick(key: Any, rank: int) -> bool:

@@ -62,7 +62,9 @@ def swapaxes(self: ndarray, /, axis1: Any, axis2: Any) -> Any:
 
 def squeeze(self: ndarray, /, axis: Any = None) -> Any:
     """As `numpy.ndarray.squeeze`."""
-    return derive(self, base_view(self).squeeze(axis))
+    view = base_view(self)
+    found = view.squeeze(axis)
+    return self if found is view else derive(self, found)  # NumPy hands the array back, too
 
 
 def diagonal(self: ndarray, /, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:

@@ -135,7 +135,7 @@ def method(theirs: Any, ours: Any) -> Any:
             return ours(self, *args, **kwargs)
         kind = type(result)
         if kind is REAL:
-            if result.base is None and result.size < OPTIONS.eager_below:
+            if result.base is None and result is not small and result.size < OPTIONS.eager_below:
                 return direct(result)
             return adopted(result, [small], [self])
         return several(result) if kind is tuple else result

@@ -64,13 +64,18 @@ def concatenate(
     casting: Any = "same_kind",
 ) -> Any:
     """As `numpy.concatenate`."""
-    if out is None and dtype is None and type(arrays) in (list, tuple):
+    if out is None and dtype is None and type(arrays) in (list, tuple) and _is_usual(casting):
         joined = _joined(tuple(arrays), axis)
         if joined is not None:
             return joined
-    named = {} if casting == "same_kind" else {"casting": casting}
+    named = {} if _is_usual(casting) else {"casting": casting}
     named.update(fallback.given(out=out, dtype=dtype))
     return fallback.run(np.concatenate, "concatenate", (arrays, axis), named)
+
+
+def _is_usual(casting: Any) -> bool:
+    """Whether nothing is asked of casts: without a dtype all of this kind are allowed."""
+    return type(casting) is str and casting == "same_kind"
 
 
 def _joined(arrays: Any, axis: Any) -> Any:

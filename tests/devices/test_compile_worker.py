@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import time
@@ -262,6 +264,43 @@ def test_it_ends_with_its_parent_E2(tmp_path: Path, how: str) -> None:
         while _runs(int(done.stdout)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+STOPPED = """
+import fcntl, pickle, signal, termios, time
+from lazyfuse.devices import compile_worker
+from tests.devices.sources import endless
+starts = compile_worker.start
+def start():
+    process = starts()
+    process.send_signal(signal.SIGSTOP)
+    fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, 1 << 20)  # all of the wish is under way
+    return process
+compile_worker.start = start
+device.soon(endless())
+def sent():
+    process = device._worker._process
+    waiting = process and fcntl.ioctl(process.stdin, termios.FIONREAD, b"0000")
+    return waiting and int.from_bytes(waiting, sys.byteorder) > len(pickle.dumps(endless()))
+while not sent():
+    time.sleep(0.02)
+print(device._worker._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks for processes in /proc")
+def test_it_ends_if_its_parent_does_before_it_has_begun(tmp_path: Path) -> None:
+    process = int(in_a_child(STOPPED, tmp_path).stdout)
+    os.kill(process, signal.SIGCONT)
+    deadline = time.monotonic() + 60
+    try:
+        while _runs(process):
+            assert time.monotonic() < deadline, "it compiles for nobody"
+            time.sleep(0.02)
+    finally:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _runs(process: int) -> bool:

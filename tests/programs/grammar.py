@@ -1,7 +1,8 @@
 """Random programs: statements chosen by what the variables of the NumPy world hold so far.
 
 `Grammar(seed, sizes, inexact).program()` writes one. Exact programs hold only operations whose bits
-are promised; inexact ones keep all values between about 0.5 and 2 and use the other functions.
+are promised; inexact ones keep all values between about 0.5 and 2 and use the other functions. In
+`wrong` ones a third of the statements fails (`wrong_phrases.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.programs import phrases, tame_phrases
+from tests.programs import phrases, tame_phrases, wrong_phrases
 from tests.programs.compare import Program, Statement, attempt, world
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,11 +43,17 @@ class Grammar:
     """One random program in the making."""
 
     def __init__(
-        self, seed: int, sizes: Sizes, inexact: bool = False, rng: random.Random | None = None
+        self,
+        seed: int,
+        sizes: Sizes,
+        inexact: bool = False,
+        rng: random.Random | None = None,
+        wrong: bool = False,
     ) -> None:
         self.rng = rng or random.Random(seed)
         self.seed = seed
         self.inexact = inexact
+        self.wrong = wrong  # whether a third of the statements is to fail
         self.sizes = sizes
         count = self.rng.choice((1, 2, 2, 3))
         dtypes = DTYPES if self.rng.random() < 0.5 else COMMON
@@ -68,9 +75,9 @@ class Grammar:
         return tuple(self.rng.choice(self.lengths) for _ in range(rank))
 
     def inputs(self) -> dict[str, Any]:
-        """The program's real arrays, the same at each call."""
+        """The program's real arrays, the same at each call, and what its statements call."""
         rng = np.random.default_rng(self.seed)
-        return {
+        return (wrong_phrases.tools() if self.wrong else {}) | {
             f"R{position}": values(rng, shape, self.dtypes[position % len(self.dtypes)], tame)
             for position, (shape, tame) in enumerate(
                 zip(self.shapes, [self.inexact] * 3, strict=True)
@@ -139,6 +146,8 @@ class Grammar:
         if position < 2:
             return phrases.creation(self)
         table = tame_phrases.INEXACT if self.inexact else phrases.EXACT
+        if self.wrong:
+            table = wrong_phrases.among(table)
         weights = [weight for _, weight in table]
         for _ in range(20):
             phrase = self.rng.choices(table, weights)[0][0]
