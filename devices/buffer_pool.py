@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -87,6 +87,7 @@ class BufferPool:
         self._free: dict[int, deque[_Block]] = {}
         self._free_bytes = 0
         self._look = 0.0  # when to look for idle blocks next
+        self._holds: list[None] = []  # one for each reservation: no block is freed meanwhile
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A C-contiguous, uninitialised array of a plain dtype, aligned to cache lines if large."""
@@ -108,6 +109,60 @@ class BufferPool:
         lease._block = block
         lease._pool = self
         return np.ndarray(shape, dtype, lease)
+
+    @staticmethod
+    def classes(blocks: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """For `reserve`: of bytes and how many are taken, the classes that come from here."""
+        found: dict[int, int] = {}
+        for size, count in blocks:
+            if size >= SMALLEST:
+                size = size_class(size)
+                found[size] = found.get(size, 0) + count
+        return tuple(found.items())
+
+    def reserve(self, classes: Sequence[tuple[int, int]]) -> bool:
+        """Have so many blocks of each class ready until `release`; whether they are to be had.
+
+        For who must not be told halfway that there is no memory.
+        """
+        free = self._free
+        self._holds.append(None)  # atomic, as `pop` is
+        for size, count in classes:
+            if size not in free or len(free[size]) < count:
+                break
+        else:
+            return True
+        found = self._missing(classes)
+        if found is None:
+            self._drop_to(0)
+            found = self._missing(classes)
+            if found is None:
+                self._holds.pop()
+                return False
+        for block in found:
+            free.setdefault(block.size, deque()).append(block)
+            self._free_bytes += block.size
+        return True
+
+    def _missing(self, classes: Sequence[tuple[int, int]]) -> list[_Block] | None:
+        """New blocks for those that are not there; None: not to be had."""
+        made: list[_Block] = []
+        now = time.monotonic()
+        try:
+            for size, count in classes:
+                for _ in range(count - len(self._free.get(size, ()))):
+                    made.append(_Block(size))
+                    made[-1].since = now
+        except MemoryError:
+            return None
+        self.new += len(made)
+        return made
+
+    def release(self) -> None:
+        """What was reserved is free again."""
+        self._holds.pop()
+        if self._free_bytes > self.limit and not self._holds:
+            self._drop_to(self.limit)
 
     def clear(self) -> None:
         """Give every free block back to the system."""
@@ -171,6 +226,8 @@ class BufferPool:
 
     def _trim(self, now: float) -> None:
         """Keep to the limits on bytes and idleness."""
+        if self._holds:
+            return
         self._look = now + _LOOK
         self._drop_to(self.limit)
         for blocks in list(self._free.values()):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import vector_math
+from . import object_code, vector_math
 
 # Our files that decide what a text compiles to.
 _RUNTIME = (
@@ -32,7 +32,11 @@ SETTINGS = (
 
 @lru_cache(maxsize=1)
 def digest() -> str:
-    """A short name of this environment; loads llvmlite, to ask for the CPU."""
+    """A short name of this environment; loads llvmlite, to ask for the CPU.
+
+    `DeviceError` if that does not load, be it that its installation is damaged or memory is short.
+    """
+    object_code.linker()
     return hashlib.sha256("\0".join(facts()).encode()).hexdigest()[:24]
 
 

@@ -226,12 +226,17 @@ class _Crew:
         self.help = _Help(loaded[1].address)
         self.size = 0
 
-    def grow(self, size: int) -> None:
-        """Start helpers until there are so many."""
+    def grow(self, size: int) -> bool:
+        """Start helpers until there are so many; False: the system has no room for them."""
         while self.size < size:
+            name = f"lazyfuse-native-{self.size + 1}"
+            helper = threading.Thread(target=_work, args=(self,), name=name, daemon=True)
+            try:
+                helper.start()
+            except RuntimeError:
+                return False
             self.size += 1
-            name = f"lazyfuse-native-{self.size}"
-            threading.Thread(target=_work, args=(self,), name=name, daemon=True).start()
+        return True
 
     def dismiss(self) -> None:
         """Let the helpers end; whoever works finishes first."""
@@ -323,5 +328,4 @@ class NativeThreads:
                 except Exception:  # no code for this machine: Python's threads serve
                     self._failed = True
                     return None
-            self._crew.grow(helpers)
-            return self._crew
+            return self._crew if self._crew.grow(helpers) else None

@@ -33,10 +33,11 @@ def assembly(source: Source) -> str:
 
 def _build(source: Source) -> Any:
     try:
+        object_code.room(object_code.TO_COMPILE)
         with heavy("numba.core.compiler_lock").global_compiler_lock:
             _prepare()
             return _library(source)
-    except (KeyboardInterrupt, MemoryError):
+    except (KeyboardInterrupt, DeviceError):
         raise
     except Exception as error:  # numba raises nearly anything, from typing to LLVM's verifier
         raise DeviceError(f"[compile] {source.name}: {error}") from error

@@ -1,12 +1,15 @@
 """Object files: which symbols they need, and loading them with llvmlite alone (without numba).
 
 Owns the table of symbols that we supply to the linker. LLVM ends the process at an unknown symbol,
-so `load` reads the object's symbol table first and refuses politely.
+so `load` reads the object's symbol table first and refuses politely; and where it has no memory, so
+whoever gives it work asks for `room` first.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +17,8 @@ from . import vector_math
 from .base import DeviceError
 
 ENTRY = "lazyfuse_entry"  # what compiled programs export
+_TO_LOAD = 16 << 20  # bytes that LLVM finds free before it is given an object
+TO_COMPILE = 128 << 20  # and before it compiles a text
 
 
 class Loaded:
@@ -34,10 +39,23 @@ class Loaded:
         return Loaded(self._engine, address, self.size)
 
 
+def room(size: int) -> None:
+    """`DeviceError` where so many bytes are not to be had."""
+    try:
+        mmap.mmap(-1, size).close()
+    except (OSError, MemoryError, ValueError) as error:
+        raise DeviceError(f"[load] memory: LLVM needs {size >> 20} MiB; {error}") from error
+
+
 @lru_cache(maxsize=1)
 def linker() -> Any:
     """Llvmlite's binding module, with the native target and our symbols in place."""
-    import llvmlite.binding as llvm
+    if "llvmlite.binding" not in sys.modules:
+        room(TO_COMPILE)
+    try:
+        import llvmlite.binding as llvm
+    except Exception as error:  # its installation is damaged, or memory is short
+        raise DeviceError(f"[load] llvmlite does not load: {error}") from error
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -51,6 +69,7 @@ def linker() -> Any:
 def load(code: bytes, entry: str) -> Loaded:
     """Link an object file into this process; raises `DeviceError` where that is impossible."""
     llvm = linker()
+    room(_TO_LOAD)
     missing = unresolved(code)
     if missing:
         raise DeviceError(f"[load] object code: unknown symbols {', '.join(missing)}")
@@ -71,6 +90,7 @@ def load(code: bytes, entry: str) -> Loaded:
 def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> bytes:
     """Object code of LLVM text: for any CPU of this kind, or with the features of the named one."""
     llvm = linker()
+    room(TO_COMPILE)
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(
         cpu=cpu,

@@ -244,7 +244,10 @@ class ProgramPool:
             return True
         if not self._on_disk(source) or not self._may_be_on_disk(source):
             return False
-        return self.disk.holds(self._name(source))
+        try:
+            return self.disk.holds(self._name(source))
+        except DeviceError:  # what programs are named after is not to be had
+            return False
 
     def why_missed(self, source: Source) -> str:
         """Why `source` was last built: "first seen", "evicted", "cleared", "damaged",

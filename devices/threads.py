@@ -119,6 +119,7 @@ class ThreadPool:
             return
         if self._started < helpers:
             self._start()
+            helpers = min(helpers, self._started)
         job = _Job(assist, helpers)
         if self._jobs.qsize() < _BACKLOG * helpers:
             for _ in range(helpers):
@@ -145,7 +146,11 @@ class ThreadPool:
         with self._lock:
             while self._started < self.threads - 1:
                 name = f"lazyfuse-{self._started + 1}"
-                threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True).start()
+                helper = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+                try:
+                    helper.start()
+                except RuntimeError:  # the system has no room for one: those that are there serve
+                    return
                 self._started += 1
 
 

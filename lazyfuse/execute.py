@@ -60,6 +60,7 @@ class Run(Values):
                 chains.setdefault(each.first, []).append(each)
         steps, lasts = self.plan.steps, self.plan.lifetimes.last
         at = 0
+        reserved = self.reserve()
         try:
             while at < len(steps):
                 if critical.waiting and not self.spoilt:
@@ -90,6 +91,8 @@ class Run(Values):
             raise
         finally:
             self.commit(self.plan.outputs)
+            if reserved is not None:
+                reserved.release()
 
     def run_single(self, index: int) -> None:
         value = self.plan.graph.values[index]
@@ -258,7 +261,8 @@ class Run(Values):
             value = self.plan.graph.values[index]
             owners = 3  # the environment, the list of inputs, and ours
             if value.op is ops.LEAF:
-                if concurrency.current is not None:  # another thread may evaluate its reader, too
+                # another thread may evaluate its reader, too
+                if self.careful or concurrency.current is not None:
                     continue
                 edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
                 if references.of(self.nodes[value.origin]) > edges + 1:  # 1: the recording's list

@@ -7,6 +7,7 @@ Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -235,7 +236,7 @@ class Observed(Run):
     def keep(self) -> None:
         """Keep the run for its geometry."""
         kept: Kept | None = self.plan.replays
-        if kept is None or self.key is None:
+        if kept is None or self.key is None or self.careful:
             return
         if any(index in self.slides for index in self.plan.outputs):
             return
@@ -250,17 +251,33 @@ class Observed(Run):
         if len(kept.found) >= LIMIT:
             kept.found.clear()
         leaves = frozenset(range(self.known))
+        dead = _dead(self.events, {part.root for _, part in results})
         kept.found[self.key] = Replay(
             self.device,
             self.leaves,
             frozenset(stored & leaves),
             tuple([root for root in stored if self.gave(root)]),
             tuple(self.events),
-            _dead(self.events, {part.root for _, part in results}),
+            dead,
             tuple(results),
             tuple(self.updates),
             small=tuple([(each.step, each.lowered) for each in starts if _is_small(each)]),
+            blocks=self.taken(dead) if stored & leaves else (),
         )
+
+    def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
+        """Bytes of the blocks that a run takes at most at a time, and how many of each."""
+        now: Counter[int] = Counter()
+        most: Counter[int] = Counter()
+        for event, roots in zip(self.events, dead, strict=True):
+            if type(event) is Allocation:
+                size = self.extents[event.root][1]
+                now[size] += 1
+                most[size] = max(most[size], now[size])
+            for root in roots:
+                if root >= self.known and now[self.extents[root][1]]:
+                    now[self.extents[root][1]] -= 1
+        return tuple(sorted(most.items()))
 
     def gave(self, root: int) -> bool:
         """Whether a block that was written belongs to an operand that no update writes to: its

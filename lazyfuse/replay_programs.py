@@ -71,8 +71,15 @@ def run(plan: Plan, kept: Kept, recording: Recording, device: Device) -> Raised 
     begun = native.replay_begin(program, env)
     if begun is None:
         return None
+    buffers: Any = device.buffers if found.blocks else None  # type: ignore[attr-defined]
+    if buffers is not None and not buffers.reserve(found.blocks):
+        return None
     kept.learnt = 0
-    raised = _play(found, plan, recording, env, *begun)
+    try:
+        raised = _play(found, plan, recording, env, *begun)
+    finally:
+        if buffers is not None:
+            buffers.release()
     if recurring.is_due(found):
         recurring.compile_small(kept, found)
     return raised

@@ -104,6 +104,7 @@ class Replay:
     program: list[Any] = field(default_factory=list)  # once it is made: replay_programs.py
     small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that NumPy runs by blocks
     turns: list[int] = field(default_factory=lambda: [0])  # how many: recurring.py
+    blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: bytes, and how many of them
 
 
 class Kept:
@@ -197,8 +198,14 @@ def run_again(run: Run) -> bool:
     for root in found.given:
         if references.of(roots[root]) > _OWNERS or not is_alone(roots[root]):
             return False
+    if found.blocks and not found.device.buffers.reserve(found.blocks):  # type: ignore[attr-defined]
+        return False
     kept.learnt = 0
-    _play(found, run, roots)
+    try:
+        _play(found, run, roots)
+    finally:
+        if found.blocks:
+            found.device.buffers.release()  # type: ignore[attr-defined]
     if recurring.is_due(found):
         recurring.compile_small(kept, found)
     return True

@@ -8,6 +8,7 @@ cannot read is discrete.py's.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from lazyfuse.codegen.graph import Memory, Node, source_line
 from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
 from lazyfuse.codegen.plan import KernelStep, Plan
+from lazyfuse.codegen.shapes import size_of
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.windows import (
     around,
@@ -66,6 +68,7 @@ class Values:
 
     __slots__ = (
         "away",
+        "careful",
         "device",
         "env",
         "free",
@@ -96,6 +99,7 @@ class Values:
         self.spares: list[Array] = []  # blocks that changed places: see replacing.py
         self.overwrites = False  # whether the kernel at hand writes over what the run began with
         self.spoilt = False  # whether any kernel so far has written over it
+        self.careful = False  # whether none may: memory is short, and a run may end halfway
         self.env: list[Array | None] = [None] * len(plan.graph.values)
         same = recording.sizes == plan.sizes
         self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
@@ -190,6 +194,43 @@ class Values:
         """Memory that the present device can write."""
         return self.device.empty(shape, dtype)
 
+    def reserve(self) -> Any:
+        """Have the memory for all steps ready if one may write over what the run began with.
+
+        What it has written over cannot be had again: it must not end halfway for want of memory.
+        Gives who has to be told that the run is over; None if nobody.
+        """
+        plan = self.plan
+        buffers = None if self.away or len(plan.steps) < 2 else getattr(self.device, "buffers", None)
+        if buffers is None:
+            return None
+        blocks = plan.blocks if self.resized is None else None
+        if blocks is None:
+            blocks = self.blocks()
+            if self.resized is None:
+                plan.blocks = blocks
+        if blocks and not buffers.reserve(blocks):
+            self.careful = True
+            return None
+        return buffers if blocks else None
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Bytes of the blocks that the run takes at most at a time, and how many of each."""
+        values = self.plan.graph.values
+        now: Counter[int] = Counter()
+        most: Counter[int] = Counter()
+        taken: dict[int, int] = {}
+        for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True):
+            for index in step.writes:
+                size = size_of(self.shape(index)) * values[index].dtype.itemsize
+                taken[index] = size
+                now[size] += 1
+                most[size] = max(most[size], now[size])
+            for index in last:
+                if index in taken:
+                    now[taken[index]] -= 1
+        return sorted(most.items())
+
     def copied(self, target: Array, source: Array) -> None:
         """Told of what is copied beside a kernel, for whoever writes a run down (replays.py)."""
 
@@ -262,7 +303,7 @@ class Values:
             at = values[at].src[0]
         value = values[at]
         if value.op is ops.LEAF:
-            if value.origin not in self.free:
+            if value.origin not in self.free or self.careful:
                 return False
             self.overwrites = True
             self.take(self.nodes[value.origin])

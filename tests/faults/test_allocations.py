@@ -1,0 +1,163 @@
+"""Memory that cannot be had: MemoryError at the statement, everything as before, right afterwards."""
+
+from __future__ import annotations
+
+import gc
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+import pytest
+
+import lazyfuse
+from lazyfuse import hardware
+from lazyfuse.devices import buffer_pool
+from tests import campaign
+from tests.faults import statements
+from tests.faults.children import ROOT
+
+pytestmark = campaign.TIMEOUT
+
+
+class Allocator:
+    """Stands for `numpy` where buffers are made: some of its large arrays are not to be had.
+
+    Where a few bytes are not, the interpreter itself ends.
+    """
+
+    def __init__(self, draw: random.Random, part: float) -> None:
+        self.draw = draw
+        self.part = part
+        self.armed = False
+        self.failures = 0
+
+    def empty(self, *args: Any, **kwargs: Any) -> Any:
+        found = numpy.empty(*args, **kwargs)
+        if self.armed and found.nbytes >= buffer_pool.SMALLEST and self.draw.random() < self.part:
+            self.failures += 1
+            raise MemoryError("planned")
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(numpy, name)
+
+
+@contextmanager
+def failing(allocator: Allocator) -> Iterator[None]:
+    """Buffers come from it, and none is kept for later."""
+    buffers = hardware.cpu().buffers
+    limit = buffers.limit
+    buffers.set_limit(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buffer_pool, "np", allocator)
+        try:
+            yield
+        finally:
+            allocator.armed = False
+            buffers.set_limit(limit)
+
+
+def disturbed(seed: int, allocator: Allocator) -> int:
+    """How many statements had no memory; each was done or not, and none twice."""
+    ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
+    met = 0
+    for line in statements.program(seed):
+        before = statements.values(theirs)
+        exec(line, theirs)
+        try:
+            allocator.armed = True
+            exec(line, ours)
+        except MemoryError:
+            met += 1
+        else:
+            continue
+        finally:
+            allocator.armed = False
+        found = statements.values(ours)
+        if not statements.equal(found, statements.values(theirs)):
+            assert statements.equal(found, before), (seed, line)
+            theirs.update({name: before[at] for at, name in enumerate(statements.NAMES)})
+    assert statements.equal(statements.values(ours), statements.values(theirs)), seed
+    return met
+
+
+@campaign.rounds(20)
+@pytest.mark.parametrize("part", [0.2, 1.0])
+def test_statements_without_memory_are_done_or_not(seeds: range, part: float) -> None:
+    allocator = Allocator(random.Random(seeds.start), part)
+    with failing(allocator):
+        met = sum([disturbed(seed, allocator) for seed in seeds])
+        gc.collect()
+        assert hardware.cpu().buffers.info()["free_bytes"] == 0
+    assert allocator.failures >= met
+    assert met or part < 1
+
+
+def test_a_result_without_memory_is_computed_when_there_is_some() -> None:
+    allocator = Allocator(random.Random(0), 1.0)
+    x = lazyfuse.array(numpy.arange(100_000.0))
+    y = x * 2.0 + 1.0
+    total = (y - x).sum()
+    with failing(allocator):
+        for _ in range(3):
+            allocator.armed = True
+            with pytest.raises(MemoryError, match="planned"):
+                numpy.asarray(y)
+            allocator.armed = False
+    assert float(total) == (numpy.arange(100_000.0) + 1.0).sum()
+    numpy.testing.assert_array_equal(y, numpy.arange(100_000.0) * 2.0 + 1.0)
+
+
+LIMITED = """
+import gc, resource, sys
+import numpy, lazyfuse
+from tests.faults import statements
+
+def mapped():
+    with open("/proc/self/statm", encoding="utf-8") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+first, last, room = map(int, sys.argv[1:])
+statements.N = 1_000_000
+errors = 0
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+for seed in range(first, last):
+    statements.N = 1_000_000
+    ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
+    for line in statements.program(seed):
+        before = statements.values(theirs)
+        exec(line, theirs)
+        wanted = statements.values(theirs)
+        limit(mapped() + (room << 20))
+        try:
+            exec(line, ours)
+            continue
+        except MemoryError:
+            errors += 1
+        finally:
+            limit(resource.RLIM_INFINITY)
+        found = statements.values(ours)
+        if not statements.equal(found, wanted):
+            assert statements.equal(found, before), (seed, line)
+            theirs.update({name: before[at] for at, name in enumerate(statements.NAMES)})
+    assert statements.equal(statements.values(ours), statements.values(theirs)), seed
+print(errors)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits addresses, asks /proc")
+@campaign.rounds(2)
+def test_in_a_process_without_room(seeds: range) -> None:
+    """No room for a block, for two, for four: whatever asks for memory, be it numba or a thread."""
+    met = 0
+    for room in (1, 12):
+        arguments = [str(seeds.start), str(seeds.stop), str(room)]
+        command = [sys.executable, "-c", LIMITED, *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (room, done.stderr)
+        met += int(done.stdout)
+    assert met
