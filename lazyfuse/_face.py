@@ -102,7 +102,9 @@ class _Package(ModuleType):
 def _report(module: Any) -> str:
     """What ran so far, and which functions NumPy ran at once, as text."""
     places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
-    text: str = module.text(places, _module("evaluate").plan_cache_info(), _residents())
+    disk = _module("hardware").cpu().programs.disk.trouble
+    plans = _module("evaluate").plan_cache_info()
+    text: str = module.text(places, plans, _residents(), disk)
     return text
 
 

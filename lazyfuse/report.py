@@ -307,6 +307,7 @@ def text(
     fallback_counts: dict[Any, int] | None = None,
     plans: dict[str, int] | None = None,
     resident: Sequence[Resident] = (),
+    trouble: str = "",  # with the folder of programs
 ) -> str:
     """The report of `python -m lazyfuse --report`."""
     lines = [
@@ -332,6 +333,8 @@ def text(
     for name, count in totals.narrowed.items():
         lines.append(f"{'single precision':<17} {count} kernels on {name}: {precision.NARROWED}")
     lines += _cache_lines(plans or {})
+    if trouble:
+        lines.append(f"{'programs on disk':<17} {trouble}")
     lines += [f"{'copied':<17} {_copied_line(key)}" for key in totals.copies]
     lines += _resident_lines(resident)
     lines += _line_table()

@@ -201,7 +201,9 @@ class Values:
         Gives who has to be told that the run is over; None if nobody.
         """
         plan = self.plan
-        buffers = None if self.away or len(plan.steps) < 2 else getattr(self.device, "buffers", None)
+        buffers = (
+            None if self.away or len(plan.steps) < 2 else getattr(self.device, "buffers", None)
+        )
         if buffers is None:
             return None
         blocks = plan.blocks if self.resized is None else None

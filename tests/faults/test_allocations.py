@@ -1,4 +1,4 @@
-"""Memory that cannot be had: MemoryError at the statement, everything as before, right afterwards."""
+"""Memory that cannot be had: MemoryError at the statement, all as before, right afterwards."""
 
 from __future__ import annotations
 
@@ -161,3 +161,49 @@ def test_in_a_process_without_room(seeds: range) -> None:
         assert done.returncode == 0, (room, done.stderr)
         met += int(done.stdout)
     assert met
+
+
+WITHOUT = """
+import _testcapi, gc, sys
+import numpy, lazyfuse
+from tests.faults import statements
+first, last, most = map(int, sys.argv[1:])
+errors = 0
+for seed in range(first, last):
+    for number, line in enumerate(statements.program(seed)):
+        code = compile(line, "<statement>", "exec")
+        theirs = statements.arrays(numpy)
+        before = statements.values(theirs)
+        exec(code, theirs)
+        after = statements.values(theirs)
+        for at in range(number % 3, most, 3):
+            ours = statements.arrays(lazyfuse)
+            if at % 2:
+                statements.values(ours)
+            failed = True
+            gc.disable()
+            _testcapi.set_nomemory(at, at + 1)
+            try:
+                exec(code, ours)
+                failed = False
+            except Exception:
+                errors += 1
+            finally:
+                _testcapi.remove_mem_hooks()
+            gc.enable()
+            found = statements.values(ours)
+            fine = statements.equal(found, after) or failed and statements.equal(found, before)
+            assert fine, (line, at)
+print(errors)
+"""
+
+
+@campaign.rounds(1, 500)
+def test_where_one_small_allocation_fails(seeds: range) -> None:
+    """Be it in C or in the interpreter, which may make another error of it: no harm is done."""
+    pytest.importorskip("_testcapi", reason="no such hook in this interpreter")
+    command = [sys.executable, "-X", "faulthandler", "-c", WITHOUT]
+    command += [str(seeds.start), str(seeds.stop), "90"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert int(done.stdout)

@@ -1,4 +1,4 @@
-"""A folder of programs that somebody damages at random, while it is used: right values, only slower.
+"""A folder of programs that is damaged at random while it is used: right values, only slower.
 
 Files are cut, flipped, exchanged, replaced by folders, pipes and links, given to others; the folder
 goes, comes back, cannot be written, is full. What a device says of it is in its report.
@@ -184,6 +184,7 @@ sys.stdout = io.StringIO()
 endless_program.main(int(sys.argv[2]), "inside", 1)
 import lazyfuse
 disk = lazyfuse.cache_info()["programs"]["disk"]
+assert f"programs on disk  {disk['trouble']}" in lazyfuse.report(), lazyfuse.report()
 sys.stderr.write(f"{disk['failures']} {disk['stores']} {disk['trouble']}")
 """
 

@@ -107,7 +107,7 @@ def failing_compiler(draw: random.Random) -> Iterator[None]:
 def test_errors_among_failures_of_the_compiler(seeds: range) -> None:
     for seed in seeds:
         hardware.cpu().programs.clear()
-        with failing_compiler(random.Random(seed)):
-            with config.options(eager_below=0, compile_after=0):
-                check([seed], SMALL)
+        options = config.options(eager_below=0, compile_after=0)
+        with failing_compiler(random.Random(seed)), options:
+            check([seed], SMALL)
     hardware.cpu().programs.clear()

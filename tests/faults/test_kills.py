@@ -1,4 +1,4 @@
-"""Processes killed at random moments: who shares their cache computes what NumPy does, nothing stays.
+"""Processes killed at random moments: who shares their cache is right, and nothing stays behind.
 
 Children evaluate, compile in themselves or in their worker, load programs and write them to disk;
 each compares itself with NumPy all the time. After the last one no process, no temporary file and
@@ -32,7 +32,7 @@ TOGETHER = 2  # children at once, which share the cache
 SPAN = {"inside": 3.0, "ahead": 4.0, "numpy": 0.5}  # seconds in which it happens
 
 
-@campaign.rounds(8)
+@campaign.rounds(4)
 def test_killed_programs_leave_nothing(
     seeds: range, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,8 +54,9 @@ def test_killed_programs_leave_nothing(
             runs.run(PROGRAM, draw.randrange(40), "inside", 2)
     runs.run(PROGRAM, 3, "ahead", 4)
     runs.ended()
-    assert runs.left() == [] or all(path.endswith(".tmp") for path in runs.left())
-    say(capsys, f"{len(seeds)} kills, what they had started ended within {slowest:.2f} s; {found(runs)}")
+    assert all(path.endswith(".tmp") for path in runs.left())  # an hour later somebody removes them
+    assert len(runs.left()) <= len(seeds)
+    say(capsys, f"{len(seeds)} kills, what lived on ended within {slowest:.2f} s; {found(runs)}")
 
 
 def found(runs: Runs) -> str:
@@ -70,7 +71,7 @@ def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
         print(f"\n    {text}", end="")
 
 
-@campaign.rounds(3, 10**4)
+@campaign.rounds(1, 10**4)
 def test_a_killed_worker_costs_time_alone(seeds: range, tmp_path: Path) -> None:
     """The program goes on, whatever its compiler's process was doing when it ended."""
     runs = Runs(tmp_path)
@@ -98,7 +99,7 @@ def test_a_killed_worker_costs_time_alone(seeds: range, tmp_path: Path) -> None:
     assert runs.left() == []
 
 
-@campaign.rounds(3, 2 * 10**4)
+@campaign.rounds(2, 2 * 10**4)
 def test_a_killed_compiler_after_the_end_holds_nothing(seeds: range, tmp_path: Path) -> None:
     """Its lock is free at once, what it has written is whole, and the next one goes on."""
     runs = Runs(tmp_path)
@@ -114,6 +115,7 @@ def test_a_killed_compiler_after_the_end_holds_nothing(seeds: range, tmp_path: P
     found(runs)
 
 
+@pytest.mark.long
 def test_the_compiler_after_the_end_takes_ten_seconds_of_a_core_at_most(tmp_path: Path) -> None:
     """Whatever it was left; and it works where nobody has a use for the folder."""
     disk = DiskCache(str(tmp_path / "programs"), 1 << 24)
@@ -126,5 +128,3 @@ def test_the_compiler_after_the_end_takes_ten_seconds_of_a_core_at_most(tmp_path
     assert compile_afterwards.SECONDS - 1 < used < compile_afterwards.SECONDS + 1
     assert disk.names() == []
     assert compile_afterwards.leave([times(2)], disk) is not None, "the lock is free again"
-
-
