@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import threading
 import time
@@ -11,9 +12,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 
+import lazyfuse
 from lazyfuse.devices import critical, forking, registry
+from tests import campaign
+from tests.faults import statements
+from tests.faults.children import until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
 
@@ -146,3 +152,86 @@ def test_a_child_opens_devices_while_a_thread_of_its_parent_did() -> None:
     status = in_a_child(lambda: registry._opening.lock.acquire(timeout=1.0))
     thread.join()
     assert status == 0
+
+
+# ------------------------------------------------------------------------------- at random moments
+
+
+def goes_on(seed: int) -> bool:
+    """Whether a program does what it does in NumPy."""
+    ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
+    for line in statements.program(seed):
+        exec(line, ours)
+        exec(line, theirs)
+    return statements.equal(statements.values(ours), statements.values(theirs))
+
+
+class Busy(threading.Thread):
+    """Evaluates all the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = threading.Event()
+        self.wrong: list[int] = []
+
+    def run(self) -> None:
+        seed = 0
+        while not self.ended.is_set():
+            seed += 1
+            if not goes_on(seed % 50):
+                self.wrong.append(seed)
+
+
+def child_of(work: Callable[[], bool]) -> int:
+    """The status of a child, which is not waited for longer than a minute."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        status = 7
+        try:
+            status = 0 if work() else 8
+        finally:
+            os._exit(status)
+    found: list[int] = []
+
+    def ended() -> bool:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            found.append(os.waitstatus_to_exitcode(status))
+        return bool(done)
+
+    try:
+        until(ended, lambda: "the child hangs")
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    return found[0]
+
+
+@campaign.rounds(3)
+def test_children_at_random_moments(seeds: range) -> None:
+    """Arrays that are pending in the parent are the child's, too; threads of the parent are not."""
+    busy = Busy()
+    busy.start()
+    try:
+        for seed in seeds:
+            draw = random.Random(seed)
+            ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
+            lines = statements.program(seed)
+            for line in lines[: draw.randrange(len(lines))]:
+                exec(line, ours)
+                exec(line, theirs)
+
+            def work(ours: Any = ours, theirs: Any = theirs, seed: int = seed) -> bool:
+                same = statements.equal(statements.values(ours), statements.values(theirs))
+                return same and goes_on(seed + 1)
+
+            time.sleep(draw.random() * 0.02)
+            assert child_of(work) == 0, seed
+            assert work(), seed
+    finally:
+        busy.ended.set()
+        busy.join()
+    assert busy.wrong == []
