@@ -93,7 +93,7 @@ class Plan:
     dear: tuple[tuple[int, float], ...] = ()  # values that may better be computed again: additions
     vain: set[tuple[int, ...]] = field(default_factory=set)  # where nothing is made again
     cases: dict[Any, Any] = field(default_factory=dict)  # what need not be written, by sizes
-    blocks: list[tuple[int, int]] | None = None  # bytes and how many a run takes at `sizes`
+    blocks: Any = None  # what a run reserves at `sizes`: BufferPool.classes
     beyond: Plan | None = None  # its form for arrays that no cache holds, once one was asked for
 
     @property

@@ -266,7 +266,7 @@ class Observed(Run):
         )
 
     def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
-        """Bytes of the blocks that a run takes at most at a time, and how many of each."""
+        """What a run reserves: the blocks that it takes at most at a time, by class."""
         now: Counter[int] = Counter()
         most: Counter[int] = Counter()
         for event, roots in zip(self.events, dead, strict=True):
@@ -277,7 +277,9 @@ class Observed(Run):
             for root in roots:
                 if root >= self.known and now[self.extents[root][1]]:
                     now[self.extents[root][1]] -= 1
-        return tuple(sorted(most.items()))
+        buffers: Any = self.device
+        found: tuple[tuple[int, int], ...] = buffers.buffers.classes(most.items())
+        return found
 
     def gave(self, root: int) -> bool:
         """Whether a block that was written belongs to an operand that no update writes to: its

@@ -104,7 +104,7 @@ class Replay:
     program: list[Any] = field(default_factory=list)  # once it is made: replay_programs.py
     small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that NumPy runs by blocks
     turns: list[int] = field(default_factory=lambda: [0])  # how many: recurring.py
-    blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: bytes, and how many of them
+    blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: BufferPool.classes
 
 
 class Kept:

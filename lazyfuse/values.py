@@ -208,7 +208,7 @@ class Values:
             return None
         blocks = plan.blocks if self.resized is None else None
         if blocks is None:
-            blocks = self.blocks()
+            blocks = buffers.classes(self.blocks())
             if self.resized is None:
                 plan.blocks = blocks
         if blocks and not buffers.reserve(blocks):

@@ -31,6 +31,8 @@ class Runs:
         self.environment = plain | {
             "LAZYFUSE_CACHE_DIR": str(self.cache),
             "LAZYFUSE_OFFLOAD": "off",
+            # it may take minutes where the machine is busy; it has a test of its own
+            "LAZYFUSE_COMPILE_AFTER_EXIT": "off",
             "TMPDIR": str(self.temporary),
             "PYTHONPATH": str(ROOT),
             _MARK: self._mark,
