@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy
 import pytest
 
 from lazyfuse import config, hardware, programs
@@ -21,7 +22,8 @@ from lazyfuse.devices import disk_cache, numba_compiler
 from lazyfuse.devices.base import DeviceError
 from tests import campaign
 from tests.face.discrete_device import in_use
-from tests.programs.compare import complain, failure
+from tests.programs import wrong_phrases
+from tests.programs.compare import Pair, Program, Statement, complain, failure
 from tests.programs.grammar import LARGE, MIDDLE, SMALL, Grammar, Sizes
 
 pytestmark = campaign.TIMEOUT
@@ -111,3 +113,24 @@ def test_errors_among_failures_of_the_compiler(seeds: range) -> None:
         with failing_compiler(random.Random(seed)), options:
             check([seed], SMALL)
     hardware.cpu().programs.clear()
+
+
+# ------------------------------------------------------------------------------- what it has found
+
+FOUND = (
+    "a.sum(nonsense=3)", "a.max(1, 2, 3, 4, 5, 6, 7)", "np.concatenate([a, a], casting='nonsense')",
+    "np.stack([a, a], casting='nonsense')", "a[...] = [1, [2, 3]]", "a.max()[()][nowhere:]",
+    "a.reshape(-1)[:1].squeeze()[nowhere:]", "r = a.imag; r[broken] = 2", "a.imag[[nowhere]] = 2",
+    "assert a.squeeze() is a", "assert a.astype(a.dtype, copy=False) is a",
+    "b = a.squeeze(); b.flags.writeable = False; b.flags.writeable = True; b[0] = 2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("below", [0, 16384])
+@pytest.mark.parametrize("text", FOUND)
+def test_reduced(text: str, below: int) -> None:
+    with config.options(eager_below=below):
+        pair = Pair(Program(lambda: {"R0": numpy.arange(7.0), **wrong_phrases.tools()}))
+        for each in ("a = np.array(R0)", text):
+            pair.step(Statement(each))
+        pair.finish()
