@@ -163,8 +163,9 @@ def _catch_up() -> None:
 
 
 def keep(error: BaseException) -> None:
-    """Raise what a handler has raised in a finaliser of ours, which Python would only print, when the
-    next section ends.
+    """Raise what a handler has raised in a finaliser of ours when the next section ends.
+
+    Python would only print it.
     """
 
     def again(number: int, frame: Any) -> None:

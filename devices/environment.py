@@ -92,8 +92,8 @@ def runtime(names: str) -> str:
 
 
 def _text(name: str) -> bytes:
-    """The text of one of our files, which may lie in a zip; its code, where only that was installed."""
-    loader: Any = __loader__
+    """The text of one of our files, which may lie in a zip; its code, if that was installed."""
+    loader: Any = globals()["__loader__"]
     with suppress(OSError):
         text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name + ".py"))
         return text

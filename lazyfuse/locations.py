@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
-from lazyfuse import entrances
+from lazyfuse import entrances, versions
 from lazyfuse.subclassing import INSIDE
 
 _OURS = (f"{Path(__file__).parent}/", "<lazyfuse ")
@@ -43,7 +43,9 @@ def install() -> None:
         if name.partition(".")[0] == "lazyfuse":
             vars(module)["__warningregistry__"] = None
     shown = getattr(warnings, "_showwarnmsg", None)
-    if type(shown) is FunctionType and shown.__code__.co_argcount == 1:
+    if type(shown) is not FunctionType or versions.unknown_python():
+        return
+    if shown.__code__.co_argcount == 1:
         before = FunctionType(shown.__code__, shown.__globals__, shown.__name__)
         entrances.lead(shown, functools.partial(_show, before))
 

@@ -283,14 +283,14 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     held = references.of(self) > references.in_method or _is_exported(self)
     shape = real_arguments(shape)
 
-    def refit(value: Array) -> None:
+    def refit(value: Any) -> None:
         value[...].resize(*shape)  # which owns no memory: as many elements as before, or it raises
         value.resize(*shape)
 
     try:
         reform(self, refit)
     except ValueError:
-        if self.base is not None:
+        if self.base is not None:  # type: ignore[attr-defined]
             raise
     else:
         return

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 from typing import Any
 
-from lazyfuse import borders, entrances
+from lazyfuse import borders, entrances, versions
 from lazyfuse.array import OURS
 from lazyfuse.borders import outside
 from lazyfuse.errors import ConfigurationError, message
@@ -161,6 +161,7 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "scipy.sparse.linalg": _adapt_all,
     "scipy.spatial.distance": _functions_of("cdist", "pdist"),  # they write to `out`
     "skimage.transform._warps": _functions_of("warp"),  # the package loads it when it is used
+    "statistics": _adapt_all,
     "sklearn.model_selection": _classes_of("ParameterGrid", "ParameterSampler"),
     "sympy.core.expr": _classes_of("Expr", public=False),
     # shares memory; `tensor` and `as_tensor` take any array
@@ -316,7 +317,12 @@ class _Border:
 
 
 def watch() -> None:
-    """Make the entrances of libraries that are imported already, and of others when they are."""
+    """Make the entrances of libraries that are imported already, and of others when they are.
+
+    On an interpreter whose instructions are not known nothing is touched.
+    """
+    if versions.unknown_python():
+        return
     _waiting.update(ENTRANCES)
     _adapt_those_waiting()
     if not any(isinstance(finder, _Border) for finder in sys.meta_path):

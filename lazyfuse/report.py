@@ -324,6 +324,8 @@ def text(
         lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
     if versions.untested():
         lines.append(f"{'NumPy':<17} {versions.untested()}")
+    if versions.unknown_python():
+        lines.append(f"{'Python':<17} {versions.unknown_python()}")
     if references.trouble:
         lines.append(f"{'memory':<17} nothing is written over: {references.trouble}")
     if totals.apart:

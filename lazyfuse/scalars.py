@@ -33,7 +33,7 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
 
     def __new__(cls, value: Any = 0.0) -> Any:
         """A NumPy scalar: there is nothing to wait for. Of other numbers (fractions) a float64."""
-        found = np.asarray(value)[()]
+        found: Any = np.asarray(value)[()]
         return found if isinstance(found, np.generic) else np.float64(value)
 
     def __hash__(self) -> int:  # type: ignore[override]

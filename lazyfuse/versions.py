@@ -1,4 +1,4 @@
-"""The versions of NumPy that the tests have met, and what they do in different ways.
+"""The versions of Python and NumPy that the tests have met, and what NumPys do in different ways.
 
 NumPy's order of summation, its inner loops and the texts of its errors change now and then, and
 lazyfuse repeats them. What differs among the NumPys that are declared is found by trying, here. pip
@@ -8,11 +8,13 @@ refuses NumPys that are too old; newer ones are used, and named.
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
 
 OLDEST = "2.3"
 NEWEST = "2.5"
+PYTHONS = ((3, 11), (3, 14))
 
 
 def _series(version: str) -> tuple[int, ...]:
@@ -24,6 +26,14 @@ def untested(version: str = np.__version__) -> str:
     if _series(OLDEST) <= _series(version) <= _series(NEWEST):
         return ""
     return f"{version} is not among those that the tests have met, {OLDEST} to {NEWEST}"
+
+
+def unknown_python(version: tuple[int, ...] = sys.version_info[:2]) -> str:
+    """Why this interpreter's instructions are not known; empty where they are (entrances.py)."""
+    if sys.implementation.name == "cpython" and PYTHONS[0] <= version <= PYTHONS[1]:
+        return ""
+    first, last = (".".join(map(str, each)) for each in PYTHONS)
+    return f"not CPython {first} to {last}: other libraries' functions stay as they are"
 
 
 def _are_squared() -> bool:
