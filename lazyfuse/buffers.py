@@ -9,6 +9,7 @@ Where the record path is machine code, native/lent.c has the function.
 from __future__ import annotations
 
 import ctypes
+import dis
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,19 @@ _AS_BUFFER = 20 * ctypes.sizeof(ctypes.c_void_p)  # PyTypeObject.tp_as_buffer
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
 
 _kept: list[Any] = []  # callbacks that slots point at
+
+
+class Lost:
+    """What the last request for a buffer raised, and whose it was.
+
+    NumPy drops it and asks for something else, which has to raise it then (an interrupt, a warning
+    that is an error).
+    """
+
+    found: tuple[Any, BaseException] | None = None
+
+
+lost = Lost()
 
 
 def install(kind: type, memory_of: Callable[[Any], Any]) -> bool:
@@ -48,13 +62,34 @@ def _put(kind: type, memory_of: Callable[[Any], Any]) -> None:
 
     def get_buffer(instance: Any, view: int, flags: int) -> int:
         try:
-            return int(ask(memory_of(instance), view, flags))
-        except BaseException:  # ctypes cannot pass it on: whoever asked hears of a SystemError
+            return ask(memory_of(instance), view, flags)  # type: ignore[no-any-return]
+        except BufferError:  # ctypes cannot pass it on: whoever asked hears of a SystemError
+            return -1
+        except BaseException as error:  # no call here: a handler may raise behind each
+            lost.found = instance, error
             return -1
 
+    _begin_quietly(get_buffer)
     callback = _GetBuffer(get_buffer)
     _kept.append(callback)
     procs = ctypes.c_void_p.from_address(id(kind) + _AS_BUFFER).value
     if procs:
         slot = ctypes.c_void_p.from_address(procs)
         slot.value = ctypes.cast(callback, ctypes.c_void_p).value
+
+
+def _begin_quietly(function: Any) -> None:
+    """Let no signal handler run before the function's first line.
+
+    What it raises there, ctypes takes for success, and whoever asked for a buffer reads an address
+    that nobody has written. Python 3.11 asks for signals where `RESUME` begins a call, not where
+    it goes on with one that has waited.
+    """
+    code = function.__code__
+    begin = code.co_code
+    at = next(i for i in range(0, len(begin), 2) if begin[i] == dis.opmap["RESUME"])
+    goes_on = bytes((begin[at], _HAS_WAITED))
+    function.__code__ = code.replace(co_code=begin[:at] + goes_on + begin[at + 2 :])
+
+
+_HAS_WAITED = 2  # for `yield from`

@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import sys
 import types
-import weakref
 from typing import Any
 
 import numpy as np
@@ -136,27 +135,22 @@ def _buffer(self: ndarray) -> Any:
                 "[buffer] dtype: expected one that the format of a buffer can tell, "
                 f"got {dtype}; use numpy.asarray first"
             )
-    global _lost
+    lost = buffers.lost
     try:
         found = export(self)
-        _lost = None
+        lost.found = None
         return found
     except BaseException as error:
-        _lost = weakref.ref(self), error
+        lost.found = self, error
         raise
 
 
-_lost: tuple[weakref.ref[ndarray], BaseException] | None = None
-"""What the last request for a buffer raised, and whose it was: NumPy drops it and asks for
-something else, which has to raise it then (an interrupt, a warning that is an error)."""
-
-
 def _raise_lost(self: ndarray) -> None:
-    """Called for what NumPy asks for next."""
-    global _lost
-    lost, _lost = _lost, None
-    if lost is not None and lost[0]() is self:
-        raise lost[1]
+    """Called for what NumPy asks for after a buffer."""
+    lost = buffers.lost
+    found, lost.found = lost.found, None
+    if found is not None and found[0] is self:
+        raise found[1]
 
 
 def _array_struct(self: ndarray) -> Any:

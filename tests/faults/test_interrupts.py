@@ -81,9 +81,6 @@ def disturbed(seed: int, sender: Sender) -> int:
     return met
 
 
-# Python 3.11 without machine code asks for buffers by ctypes, which tells of what is raised before
-# the first line of a callback, and goes on
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @campaign.rounds(40)
 def test_statements_are_done_or_not(seeds: range) -> None:
     sender = Sender()
