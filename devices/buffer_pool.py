@@ -62,12 +62,13 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
     _block: _Block
 
     # at the end of the interpreter modules are empty: what is asked then is bound here
+    @critical.begin_quietly
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ends():
-            try:
+        try:
+            if not ends():
                 self._pool._take_back(self._block)
-            except BaseException as error:  # of a signal's handler: Python drops it here
-                critical.keep(error)
+        except BaseException as error:  # of a signal's handler: Python drops it here
+            critical.waiting.append((critical.raise_later, 0, error))
 
 
 _lease_at = _Lease.from_address

@@ -13,6 +13,7 @@ Python runs signal handlers in the main thread alone, so only there they are put
 from __future__ import annotations
 
 import _signal  # the module signal makes an enum of every handler: ten times the cost
+import dis
 import os
 import signal
 import threading
@@ -162,18 +163,31 @@ def _catch_up() -> None:
         raise
 
 
-def keep(error: BaseException) -> None:
-    """Raise what a handler has raised in a finaliser of ours when the next section ends.
-
-    Python would only print it.
+def raise_later(number: int, error: BaseException) -> None:
+    """Stands for a handler in `waiting`: what that has raised in a finaliser of ours, where Python
+    would only print it.
     """
+    raise error
 
-    def again(number: int, frame: Any) -> None:
-        raise error
 
-    if _identity() != _main:  # not a handler's
-        raise error
-    waiting.append((again, 0, None))
+def begin_quietly(function: Any) -> Any:
+    """The function, before whose first line no handler runs.
+
+    Callbacks of ctypes and finalisers cannot pass on what is raised there, and ctypes takes it for
+    success. The interpreter asks for signals where `RESUME` begins a call, not where it goes on
+    with one that has waited. A function that begins with `try` handles all that follows.
+    """
+    code = function.__code__
+    begin = code.co_code
+    at = next((i for i in range(0, len(begin), 2) if begin[i] == _RESUME), None)
+    if at is not None:
+        goes_on = bytes((begin[at], _HAS_WAITED))
+        function.__code__ = code.replace(co_code=begin[:at] + goes_on + begin[at + 2 :])
+    return function
+
+
+_RESUME = dis.opmap.get("RESUME")
+_HAS_WAITED = 2  # for `yield from`
 
 
 def give_way() -> None:

@@ -9,12 +9,12 @@ Where the record path is machine code, native/lent.c has the function.
 from __future__ import annotations
 
 import ctypes
-import dis
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from lazyfuse.core import COMPILED, NATIVE
+from lazyfuse.evaluate import begin_quietly
 
 _AS_BUFFER = 20 * ctypes.sizeof(ctypes.c_void_p)  # PyTypeObject.tp_as_buffer
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
@@ -69,27 +69,9 @@ def _put(kind: type, memory_of: Callable[[Any], Any]) -> None:
             lost.found = instance, error
             return -1
 
-    _begin_quietly(get_buffer)
-    callback = _GetBuffer(get_buffer)
+    callback = _GetBuffer(begin_quietly(get_buffer))
     _kept.append(callback)
     procs = ctypes.c_void_p.from_address(id(kind) + _AS_BUFFER).value
     if procs:
         slot = ctypes.c_void_p.from_address(procs)
         slot.value = ctypes.cast(callback, ctypes.c_void_p).value
-
-
-def _begin_quietly(function: Any) -> None:
-    """Let no signal handler run before the function's first line.
-
-    What it raises there, ctypes takes for success, and whoever asked for a buffer reads an address
-    that nobody has written. Python 3.11 asks for signals where `RESUME` begins a call, not where
-    it goes on with one that has waited.
-    """
-    code = function.__code__
-    begin = code.co_code
-    at = next(i for i in range(0, len(begin), 2) if begin[i] == dis.opmap["RESUME"])
-    goes_on = bytes((begin[at], _HAS_WAITED))
-    function.__code__ = code.replace(co_code=begin[:at] + goes_on + begin[at + 2 :])
-
-
-_HAS_WAITED = 2  # for `yield from`

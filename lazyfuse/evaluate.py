@@ -68,6 +68,7 @@ LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 concurrency.on_change(threads.share_out)
 lock = concurrency.lock
 quiet = critical.Section(lock)
+begin_quietly = critical.begin_quietly
 acquire, release = lock.acquire, lock.release  # for C, which runs nothing of the user's in between
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
