@@ -81,6 +81,8 @@ def disturbed(seed: int, sender: Sender) -> int:
     return met
 
 
+# the callbacks of the standard library's weak dictionaries are Python, which prints what is raised
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @campaign.rounds(40)
 def test_statements_are_done_or_not(seeds: range) -> None:
     sender = Sender()
