@@ -61,9 +61,14 @@ def _put(kind: type, memory_of: Callable[[Any], Any]) -> None:
     ask.restype = ctypes.c_int
 
     def get_buffer(instance: Any, view: int, flags: int) -> int:
+        real = None
         try:
-            return ask(memory_of(instance), view, flags)  # type: ignore[no-any-return]
-        except BufferError:  # ctypes cannot pass it on: whoever asked hears of a SystemError
+            real = memory_of(instance)
+            return ask(real, view, flags)  # type: ignore[no-any-return]
+        except (BufferError, ValueError) as error:  # a dtype that no format tells, as a rule
+            # ctypes cannot pass it on: whoever asked hears of a SystemError
+            if real is None and error.__class__ is not BufferError:
+                lost.found = instance, error
             return -1
         except BaseException as error:  # no call here: a handler may raise behind each
             lost.found = instance, error
