@@ -140,8 +140,8 @@ class BufferPool:
             if found is None:
                 self._holds.pop()
                 return False
-        for block in found:
-            free.setdefault(block.size, deque()).append(block)
+        for block in found:  # below those that were in use: its pages are not there yet
+            free.setdefault(block.size, deque()).appendleft(block)
             self._free_bytes += block.size
         return True
 
