@@ -72,3 +72,11 @@ def test_programs_are_compiled_by_what_lies_in_a_zip(tmp_path: Path) -> None:
         command, capture_output=True, text=True, cwd=tmp_path, env=variables, check=False
     )
     assert done.stdout.strip() == environment.runtime("cpu"), done.stderr
+
+
+def test_it_runs_without_docstrings_and_assertions() -> None:
+    program = "import lazyfuse as np; x = np.arange(50_000) * 2.0; print(float(x.sum()), np.sin)"
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("2499950000.0 "), done.stderr
