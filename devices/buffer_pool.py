@@ -58,14 +58,14 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
     A buffer over all that follows the block's address; NumPy makes an array over one in 0.3 us.
     """
 
-    _pool: BufferPool
+    _pool: BufferPool | None = None  # an interrupt may come before it has one
     _block: _Block
 
     # at the end of the interpreter modules are empty: what is asked then is bound here
     @critical.begin_quietly
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         try:
-            if not ends():
+            if self._pool is not None and not ends():
                 self._pool._take_back(self._block)
         except BaseException as error:  # of a signal's handler: Python drops it here
             critical.waiting.append((critical.raise_later, 0, error))
