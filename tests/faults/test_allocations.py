@@ -198,6 +198,9 @@ print(errors)
 """
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="Python itself crashes: tuple(x for x in y) without memory"
+)
 @campaign.rounds(1, 500)
 def test_where_one_small_allocation_fails(seeds: range) -> None:
     """Be it in C or in the interpreter, which may make another error of it: no harm is done."""
