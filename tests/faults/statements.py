@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy
 
+import lazyfuse
+
 N = 40_000
 NAMES = "abc"
 
@@ -65,6 +67,27 @@ def values(names: dict[str, Any]) -> list[Any]:
 def equal(ours: list[Any], theirs: list[Any]) -> bool:
     """Whether arrays are equal, element by element."""
     return all(map(numpy.array_equal, ours, theirs))
+
+
+def disturbed(seed: int, fails: Callable[[str, dict[str, Any]], bool]) -> int:
+    """How many statements of a program `fails` has seen fail, which it does one by one.
+
+    Each of them was done or not, and none twice.
+    """
+    ours, theirs = arrays(lazyfuse), arrays(numpy)
+    met = 0
+    for line in program(seed):
+        before = values(theirs)
+        exec(line, theirs)
+        if not fails(line, ours):
+            continue
+        met += 1
+        found = values(ours)
+        if not equal(found, values(theirs)):
+            assert equal(found, before), (seed, line)
+            theirs.update({name: before[at] for at, name in enumerate(NAMES)})
+    assert equal(values(ours), values(theirs)), seed
+    return met
 
 
 SENDER = """

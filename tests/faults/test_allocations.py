@@ -42,6 +42,17 @@ class Allocator:
             raise MemoryError("planned")
         return found
 
+    def refuses(self, line: str, names: dict[str, Any]) -> bool:
+        """Do a statement; whether it had no memory."""
+        try:
+            self.armed = True
+            exec(line, names)
+        except MemoryError:
+            return True
+        finally:
+            self.armed = False
+        return False
+
     def __getattr__(self, name: str) -> Any:
         return getattr(numpy, name)
 
@@ -61,36 +72,12 @@ def failing(allocator: Allocator) -> Iterator[None]:
             buffers.set_limit(limit)
 
 
-def disturbed(seed: int, allocator: Allocator) -> int:
-    """How many statements had no memory; each was done or not, and none twice."""
-    ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
-    met = 0
-    for line in statements.program(seed):
-        before = statements.values(theirs)
-        exec(line, theirs)
-        try:
-            allocator.armed = True
-            exec(line, ours)
-        except MemoryError:
-            met += 1
-        else:
-            continue
-        finally:
-            allocator.armed = False
-        found = statements.values(ours)
-        if not statements.equal(found, statements.values(theirs)):
-            assert statements.equal(found, before), (seed, line)
-            theirs.update({name: before[at] for at, name in enumerate(statements.NAMES)})
-    assert statements.equal(statements.values(ours), statements.values(theirs)), seed
-    return met
-
-
 @campaign.rounds(20)
 @pytest.mark.parametrize("part", [0.2, 1.0])
 def test_statements_without_memory_are_done_or_not(seeds: range, part: float) -> None:
     allocator = Allocator(random.Random(seeds.start), part)
     with failing(allocator):
-        met = sum([disturbed(seed, allocator) for seed in seeds])
+        met = sum([statements.disturbed(seed, allocator.refuses) for seed in seeds])
         gc.collect()
         assert hardware.cpu().buffers.info()["free_bytes"] == 0
     assert allocator.failures >= met

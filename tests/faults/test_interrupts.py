@@ -65,31 +65,13 @@ def interrupt(number: int, frame: Any) -> None:
     raise Interrupt
 
 
-def disturbed(seed: int, sender: Sender) -> int:
-    """How many interrupts a program met; each statement was done or not, and none twice."""
-    ours, theirs = statements.arrays(lazyfuse), statements.arrays(numpy)
-    met = 0
-    for line in statements.program(seed):
-        before = statements.values(theirs)
-        exec(line, theirs)
-        if not sender.interrupts(line, ours):
-            continue
-        met += 1
-        found = statements.values(ours)
-        if not statements.equal(found, statements.values(theirs)):
-            assert statements.equal(found, before), (seed, line)
-            theirs.update({name: before[at] for at, name in enumerate(statements.NAMES)})
-    assert statements.equal(statements.values(ours), statements.values(theirs)), seed
-    return met
-
-
 # the callbacks of the standard library's weak dictionaries are Python, which prints what is raised
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @campaign.rounds(40)
 def test_statements_are_done_or_not(seeds: range) -> None:
     sender = Sender()
     with statements.signals(sender, 1e-3):
-        met = sum([disturbed(seed, sender) for seed in seeds])
+        met = sum([statements.disturbed(seed, sender.interrupts) for seed in seeds])
     assert met
     assert is_free(evaluate.lock)
     assert gc.isenabled()

@@ -24,7 +24,7 @@ import lazyfuse
 from lazyfuse import config, evaluate
 from tests import campaign
 from tests.faults import statements
-from tests.faults.test_interrupts import Sender, disturbed, is_free
+from tests.faults.test_interrupts import Sender, is_free
 from tests.programs.compare import Difference, Pair
 from tests.programs.grammar import SMALL, Grammar
 
@@ -117,7 +117,7 @@ def test_threads_beside_an_interrupted_one(seeds: range) -> None:
             with statements.signals(sender, 2e-3):
                 met = 0
                 for seed in seeds:
-                    met += disturbed(seed, sender)
+                    met += statements.disturbed(seed, sender.interrupts)
                     common.renew(seed % 7)
                     common.look(seed)
         finally:
