@@ -253,7 +253,7 @@ def _set_shape(self: ndarray, shape: Any) -> None:
     reform(self, lambda view: setattr(view, "shape", shape))
 
 
-def reform(self: ndarray, change: Callable[[Array], None]) -> None:
+def reform(self: ndarray, change: Callable[[Any], object]) -> None:
     """Give an array the shape that `change` gives to a numpy array, in the memory that it has."""
     base_view(self)
     if self._small is not None and references.of(self._small) == 1:
@@ -268,11 +268,7 @@ def reform(self: ndarray, change: Callable[[Array], None]) -> None:
 def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
     """NumPy's own way past the warning that setting a shape is deprecated."""
     shape = real_operand(shape)
-
-    def change(view: Any) -> None:
-        view._set_shape(shape)
-
-    reform(self, change)
+    reform(self, lambda view: view._set_shape(shape))
 
 
 def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:

@@ -161,8 +161,8 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "scipy.sparse.linalg": _adapt_all,
     "scipy.spatial.distance": _functions_of("cdist", "pdist"),  # they write to `out`
     "skimage.transform._warps": _functions_of("warp"),  # the package loads it when it is used
-    "statistics": _adapt_all,
     "sklearn.model_selection": _classes_of("ParameterGrid", "ParameterSampler"),
+    "statistics": _adapt_all,
     "sympy.core.expr": _classes_of("Expr", public=False),
     # shares memory; `tensor` and `as_tensor` take any array
     "torch": lambda torch: adapt_compiled(torch, "from_numpy"),

@@ -7,7 +7,6 @@ Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from lazyfuse.replays import (
     kept_of,
     key_of,
 )
+from lazyfuse.values import at_most
 from lazyfuse.views import address
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -267,18 +267,16 @@ class Observed(Run):
 
     def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
         """What a run reserves: the blocks that it takes at most at a time, by class."""
-        now: Counter[int] = Counter()
-        most: Counter[int] = Counter()
-        for event, roots in zip(self.events, dead, strict=True):
-            if type(event) is Allocation:
-                size = self.extents[event.root][1]
-                now[size] += 1
-                most[size] = max(most[size], now[size])
-            for root in roots:
-                if root >= self.known and now[self.extents[root][1]]:
-                    now[self.extents[root][1]] -= 1
+        sizes = [size for _, size, _ in self.extents]
+        turns = (
+            (
+                [sizes[event.root]] if type(event) is Allocation else [],
+                [sizes[root] for root in roots if root >= self.known],
+            )
+            for event, roots in zip(self.events, dead, strict=True)
+        )
         buffers: Any = self.device
-        found: tuple[tuple[int, int], ...] = buffers.buffers.classes(most.items())
+        found: tuple[tuple[int, int], ...] = buffers.buffers.classes(at_most(turns).items())
         return found
 
     def gave(self, root: int) -> bool:

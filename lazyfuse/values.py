@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
@@ -57,6 +57,19 @@ class Waiting:
 
     later: Later
     step: KernelStep
+
+
+def at_most(turns: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Counter[int]:
+    """How many of each size exist at a time, if each turn takes some and then gives some back."""
+    now: Counter[int] = Counter()
+    most: Counter[int] = Counter()
+    for taken, given in turns:
+        for size in taken:
+            now[size] += 1
+            most[size] = max(most[size], now[size])
+        for size in given:
+            now[size] -= now[size] > 0
+    return most
 
 
 class Values:
@@ -219,19 +232,16 @@ class Values:
     def blocks(self) -> list[tuple[int, int]]:
         """Bytes of the blocks that the run takes at most at a time, and how many of each."""
         values = self.plan.graph.values
-        now: Counter[int] = Counter()
-        most: Counter[int] = Counter()
-        taken: dict[int, int] = {}
-        for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True):
-            for index in step.writes:
-                size = size_of(self.shape(index)) * values[index].dtype.itemsize
-                taken[index] = size
-                now[size] += 1
-                most[size] = max(most[size], now[size])
-            for index in last:
-                if index in taken:
-                    now[taken[index]] -= 1
-        return sorted(most.items())
+        taken = {
+            index: size_of(self.shape(index)) * values[index].dtype.itemsize
+            for step in self.plan.steps
+            for index in step.writes
+        }
+        turns = (
+            ([taken[index] for index in step.writes], [taken[i] for i in last if i in taken])
+            for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True)
+        )
+        return sorted(at_most(turns).items())
 
     def copied(self, target: Array, source: Array) -> None:
         """Told of what is copied beside a kernel, for whoever writes a run down (replays.py)."""

@@ -42,6 +42,7 @@ def test_classifiers_are_what_pip_lets_in(script: ModuleType) -> None:
     pythons = script.declared_pythons()
     oldest, newest = pythons[0][1], pythons[-1][1]
     assert pythons == tuple((3, minor) for minor in range(oldest, newest + 1))
+    assert (pythons[0], pythons[-1]) == versions.PYTHONS
     assert PROJECT["project"]["requires-python"] == f">=3.{oldest},<3.{newest + 1}"
 
 
