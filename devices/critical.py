@@ -17,7 +17,9 @@ import dis
 import os
 import signal
 import threading
+from collections.abc import Callable
 from gc import disable, enable, isenabled
+from types import ModuleType
 from typing import Any
 
 from . import forking
@@ -63,7 +65,6 @@ class Section:
         self.lock = lock
         self._inside: dict[int, int] = {}  # how often threads have entered: they lend the lock
         self._collects = False
-        forking.register(self)
 
     def acquire(self) -> None:
         """Enter."""
@@ -103,12 +104,29 @@ class Section:
                 enable()
 
 
+def section(lock: Any) -> Section:
+    """A section with that lock; in C where there is machine code."""
+    made: Section = (Section if _native is None else _native.Section)(lock)
+    forking.register(made)
+    return made
+
+
+_native: Any = None
+
+
+def use(native: ModuleType) -> None:
+    """Let the module that is machine code put handlers off, also for sections made before."""
+    global _native, _put_off, _bring_back
+    native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts)
+    _native, _put_off, _bring_back = native, native.put_off, native.bring_back
+
+
 _depth = 0  # how many sections the main thread is in
 _notes: list[tuple[int, _Note]] = []
-_NONE = (int, type(None))  # the default or ignored; not Python's
 
 
-def _put_off() -> None:
+def put_off() -> None:
+    """Handlers of signals wait; in the main thread."""
     global _depth, _notes
     if _depth:
         _depth += 1
@@ -116,7 +134,7 @@ def _put_off() -> None:
     notes: list[tuple[int, _Note]] = []
     try:
         for number, handler in zip(_NUMBERS, map(_finds, _NUMBERS), strict=True):
-            if handler.__class__ not in _NONE:
+            if callable(handler):  # not the default, ignored, or other than Python's
                 note = _Note(handler)
                 notes.append((number, note))
                 _puts(number, note)
@@ -127,7 +145,8 @@ def _put_off() -> None:
     _depth = 1
 
 
-def _bring_back() -> None:
+def bring_back() -> None:
+    """Handlers come back, after as many calls as of `put_off`; those whose signals came run."""
     global _depth, _notes
     _depth -= 1
     if not _depth:
@@ -136,6 +155,10 @@ def _bring_back() -> None:
             _restore(notes)
         finally:
             _catch_up()
+
+
+_put_off: Callable[[], None] = put_off
+_bring_back: Callable[[], None] = bring_back
 
 
 def _restore(notes: list[tuple[int, _Note]]) -> None:
@@ -206,6 +229,8 @@ def _after_fork() -> None:
         _main = _identity()
         _restore(_notes)
         _depth, _notes = 0, []
+        if _native is not None:
+            _native.new_main(_main)
         waiting.clear()
 
 

@@ -67,7 +67,11 @@ LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 
 concurrency.on_change(threads.share_out)
 lock = concurrency.lock
-quiet = critical.Section(lock)
+if references.trouble and not _source_tree.WHY_PYTHON:  # C counts references, too
+    _source_tree.WHY_PYTHON = references.trouble
+if (_code := _source_tree.machine_code()) is not None:
+    critical.use(_code)
+quiet = critical.section(lock)
 begin_quietly = critical.begin_quietly
 acquire, release = lock.acquire, lock.release  # for C, which runs nothing of the user's in between
 _plans: OrderedDict[Any, Plan] = OrderedDict()
@@ -187,8 +191,6 @@ def use_native(native: Any) -> None:
         note_recorded = native.notes(_recorded, _recorded.note, ops.UPDATE, *names, *rounds)
 
 
-if references.trouble and not _source_tree.WHY_PYTHON:  # C counts references, too
-    _source_tree.WHY_PYTHON = references.trouble
 if not _source_tree.WHY_PYTHON:  # machine code is there and up to date
     with suppress(ImportError):
         use_native(importlib.import_module("lazyfuse._walk"))

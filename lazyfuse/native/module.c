@@ -27,6 +27,9 @@ static PyMethodDef functions[] = {
     {"method", quick_method, METH_VARARGS, "A method: NumPy's on direct arrays, ours on the others."},
     {"new", array_new, METH_O, "An array without slots set."},
     {"operator", array_operator, METH_VARARGS, "Complete the operator of that name."},
+    {"bring_back", section_bring_back, METH_NOARGS, "Handlers come back, after so many calls as of put_off."},
+    {"new_main", section_new_main, METH_O, "The thread that runs handlers from now on."},
+    {"put_off", section_put_off, METH_NOARGS, "Handlers of signals wait."},
     {"replay_begin", (PyCFunction)(void (*)(void))replay_begin, METH_FASTCALL,
      "The blocks of a replay, and their addresses."},
     {"replay_bind", (PyCFunction)(void (*)(void))replay_bind, METH_FASTCALL,
@@ -37,6 +40,7 @@ static PyMethodDef functions[] = {
      "Go through the events of a replay."},
     {"replay_program", replay_program, METH_VARARGS, "A replay as numbers."},
     {"replay_setup", replay_setup, METH_VARARGS, "The classes that replays read."},
+    {"section_setup", section_setup, METH_VARARGS, "What sections call: critical.use."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -57,7 +61,8 @@ PyMODINIT_FUNC PyInit__native(void)
         return NULL;
     }
     if (loops_ready() < 0 || array_ready(module) < 0 || ufunc_ready(module) < 0 ||
-        functions_ready(module) < 0 || PyType_Ready(&ReplayProgramType) < 0) {
+        functions_ready(module) < 0 || section_ready(module) < 0 ||
+        PyType_Ready(&ReplayProgramType) < 0) {
         Py_DECREF(module);
         return NULL;
     }

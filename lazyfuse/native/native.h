@@ -228,4 +228,12 @@ PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x);
 /* A part, named by a basic key, becomes `value`, at once: as above. */
 int lent_write(Core *self, PyObject *key, PyObject *value);
 
+/* --------------------------------------------------------------------------------------- section */
+
+int section_ready(PyObject *module);
+PyObject *section_setup(PyObject *module, PyObject *args);
+PyObject *section_new_main(PyObject *module, PyObject *ident);
+PyObject *section_put_off(PyObject *module, PyObject *nothing);
+PyObject *section_bring_back(PyObject *module, PyObject *nothing);
+
 #endif

@@ -91,7 +91,7 @@ def handler(number: int, frame: Any) -> None: ...
 
 def test_a_child_that_is_forked_in_a_section_leaves_it() -> None:
     """A hook of the program's, such as `warnings.showwarning`, runs while the lock is held."""
-    section = critical.Section(threading.RLock())
+    section = critical.section(threading.RLock())
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with section, warnings.catch_warnings():
@@ -107,7 +107,7 @@ def test_a_child_that_is_forked_in_a_section_leaves_it() -> None:
 
 
 def test_a_child_of_another_thread_has_the_handlers_back() -> None:
-    section, inside, forked = critical.Section(Lent()), threading.Event(), threading.Event()
+    section, inside, forked = critical.section(Lent()), threading.Event(), threading.Event()
     before = signal.signal(signal.SIGUSR1, handler)
     found: list[int] = []
 

@@ -126,7 +126,8 @@ def test_by_the_interpreters_own_handler(seeds: range) -> None:
 # ---------------------------------------------------------------------------------- sections
 
 
-SECTION = critical.Section(threading.RLock())
+SECTION = critical.section(threading.RLock())
+OTHER = critical.Section(threading.RLock())  # in Python, also where there is machine code
 
 
 def test_handlers_wait_in_order_and_come_back() -> None:
@@ -138,7 +139,7 @@ def test_handlers_wait_in_order_and_come_back() -> None:
     with handled(signal.SIGUSR1, note), handled(signal.SIGUSR2, note):
         with SECTION:
             signal.raise_signal(signal.SIGUSR2)
-            with SECTION:
+            with OTHER, SECTION:
                 signal.raise_signal(signal.SIGUSR1)
             signal.raise_signal(signal.SIGUSR2)
             assert calls == []
@@ -148,7 +149,7 @@ def test_handlers_wait_in_order_and_come_back() -> None:
 
 
 def raise_both() -> None:
-    with SECTION:
+    with OTHER, SECTION:
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR2)
 
@@ -161,6 +162,27 @@ def test_a_handler_that_raises_does_not_silence_the_others() -> None:
             raise_both()
         assert calls == [1]
         assert critical.waiting == []
+
+
+def fail_inside() -> None:
+    with SECTION:
+        signal.raise_signal(signal.SIGUSR1)
+        raise ValueError("inside")
+
+
+def test_what_fails_inside_is_the_context_of_what_a_handler_raises() -> None:
+    with handled(signal.SIGUSR1, interrupt):
+        with pytest.raises(Interrupt) as found:
+            fail_inside()
+        assert isinstance(found.value.__context__, ValueError)
+        assert is_free(SECTION.lock)
+
+
+def test_a_thread_that_has_not_entered_cannot_leave() -> None:
+    with pytest.raises((RuntimeError, KeyError)):
+        SECTION.release()
+    assert gc.isenabled()
+    assert is_free(SECTION.lock)
 
 
 def test_a_handler_that_is_set_meanwhile_stays() -> None:

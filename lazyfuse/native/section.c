@@ -1,0 +1,437 @@
+/* Sections in which nothing of the user's runs: devices/critical.py in C, which says what they are for.
+
+   An evaluation enters one, so a section must cost little beside a lock: what is left is asking for ten
+   handlers, and putting a note in place of Ctrl-C's and back. */
+
+#include "native.h"
+
+#define SIGNALS 16
+#define TRIES 100 /* of putting a handler back, each of which may run handlers that raise */
+
+/* Stands for a handler, and notes its signals. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *handler;
+} Note;
+
+typedef struct {
+    PyObject *number; /* borrowed: put.numbers keep it */
+    Note *note;
+} Noted;
+
+static struct {
+    PyObject *waiting, *catch_up, *find, *put; /* critical.waiting and its functions; of _signal */
+    PyObject *numbers[SIGNALS];
+    Py_ssize_t count; /* of them; 0: nobody has called section_setup */
+    unsigned long main; /* the thread that runs handlers */
+    Py_ssize_t depth; /* how many sections it is in */
+    Noted noted[SIGNALS];
+    int puts;
+} state;
+
+/* ----------------------------------------------------------------------------------------- notes */
+
+static void note_dealloc(Note *self)
+{
+    Py_XDECREF(self->handler);
+    PyObject_Free(self);
+}
+
+static PyObject *note_call(Note *self, PyObject *args, PyObject *names)
+{
+    PyObject *number, *frame;
+    if (!PyArg_UnpackTuple(args, "note", 2, 2, &number, &frame)) {
+        return NULL;
+    }
+    PyObject *item = PyTuple_Pack(3, self->handler, number, frame);
+    int failed = item == NULL || PyList_Append(state.waiting, item) < 0;
+    Py_XDECREF(item);
+    if (failed) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMemberDef note_members[] = {
+    {"handler", T_OBJECT, offsetof(Note, handler), READONLY, "What is to be called later."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject NoteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Note",
+    .tp_basicsize = sizeof(Note),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Stands for a handler, and notes its signals.",
+    .tp_dealloc = (destructor)note_dealloc,
+    .tp_call = (ternaryfunc)note_call,
+    .tp_members = note_members,
+};
+
+/* ------------------------------------------------------------------------------- putting off, and back */
+
+/* An exception that is set aside; what comes later has it as its context. */
+typedef struct {
+    PyObject *kind, *value, *trace;
+} Aside;
+
+static void set_aside(Aside *error)
+{
+    Aside found;
+    PyErr_Fetch(&found.kind, &found.value, &found.trace);
+    if (found.kind == NULL) {
+        return;
+    }
+    PyErr_NormalizeException(&found.kind, &found.value, &found.trace);
+    if (found.trace != NULL) {
+        PyException_SetTraceback(found.value, found.trace);
+    }
+    if (error->kind != NULL) {
+        if (error->value != found.value) {
+            PyException_SetContext(found.value, error->value); /* steals */
+        } else {
+            Py_DECREF(error->value);
+        }
+        Py_DECREF(error->kind);
+        Py_XDECREF(error->trace);
+    }
+    *error = found;
+}
+
+/* -1 if there is one; then it is raised. */
+static int raise_aside(Aside *error)
+{
+    if (error->kind == NULL) {
+        return 0;
+    }
+    PyErr_Restore(error->kind, error->value, error->trace);
+    return -1;
+}
+
+/* Put handlers back, where nobody else has put another one meanwhile. */
+static void restore(Noted *noted, int count, Aside *error)
+{
+    for (int i = 0; i < count; i++) {
+        PyObject *there = PyObject_CallOneArg(state.find, noted[i].number);
+        int ours = there == (PyObject *)noted[i].note;
+        Py_XDECREF(there);
+        for (int tries = 0; ours && tries < TRIES; tries++) {
+            PyObject *args[] = {noted[i].number, noted[i].note->handler};
+            PyObject *done = PyObject_Vectorcall(state.put, args, 2, NULL);
+            Py_XDECREF(done);
+            if (done != NULL) {
+                break;
+            }
+            set_aside(error); /* of a handler that is back already: this one was not put yet */
+        }
+        if (PyErr_Occurred()) {
+            set_aside(error);
+        }
+        Py_DECREF(noted[i].note);
+    }
+}
+
+static int put_off(void)
+{
+    if (state.depth) {
+        state.depth++;
+        return 0;
+    }
+    Noted noted[SIGNALS]; /* `signal` runs handlers that are still there: they may enter sections */
+    int puts = 0;
+    Aside error = {NULL, NULL, NULL};
+    for (Py_ssize_t i = 0; i < state.count; i++) {
+        PyObject *handler = PyObject_CallOneArg(state.find, state.numbers[i]);
+        if (handler == NULL) {
+            goto failed;
+        }
+        if (!PyCallable_Check(handler)) { /* the default, ignored, or not Python's */
+            Py_DECREF(handler);
+            continue;
+        }
+        Note *note = PyObject_New(Note, &NoteType);
+        if (note == NULL) {
+            Py_DECREF(handler);
+            goto failed;
+        }
+        note->handler = handler;
+        noted[puts].number = state.numbers[i];
+        noted[puts++].note = note;
+        PyObject *args[] = {state.numbers[i], (PyObject *)note};
+        PyObject *done = PyObject_Vectorcall(state.put, args, 2, NULL);
+        if (done == NULL) {
+            goto failed;
+        }
+        Py_DECREF(done);
+    }
+    memcpy(state.noted, noted, sizeof noted[0] * puts);
+    state.puts = puts;
+    state.depth = 1;
+    return 0;
+failed:
+    set_aside(&error);
+    restore(noted, puts, &error);
+    return raise_aside(&error);
+}
+
+/* Handlers come back; those whose signals have come run. An exception that is set stays, or is the context
+   of one of theirs. */
+static int bring_back(void)
+{
+    if (--state.depth) {
+        return 0;
+    }
+    Noted noted[SIGNALS];
+    int puts = state.puts;
+    Aside error = {NULL, NULL, NULL};
+    set_aside(&error);
+    memcpy(noted, state.noted, sizeof noted[0] * puts);
+    state.puts = 0;
+    restore(noted, puts, &error);
+    if (PyList_GET_SIZE(state.waiting)) {
+        PyObject *done = PyObject_CallNoArgs(state.catch_up);
+        Py_XDECREF(done);
+        set_aside(&error);
+    }
+    return raise_aside(&error);
+}
+
+PyObject *section_put_off(PyObject *module, PyObject *nothing)
+{
+    return put_off() < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *section_bring_back(PyObject *module, PyObject *nothing)
+{
+    return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* section_setup(main, waiting, catch_up, numbers, find, put): see critical.use. */
+PyObject *section_setup(PyObject *module, PyObject *args)
+{
+    PyObject *waiting, *catch_up, *numbers, *find, *put;
+    unsigned long thread;
+    if (!PyArg_ParseTuple(args, "kO!OO!OO", &thread, &PyList_Type, &waiting, &catch_up, &PyTuple_Type,
+                          &numbers, &find, &put)) {
+        return NULL;
+    }
+    if (PyTuple_GET_SIZE(numbers) > SIGNALS) {
+        PyErr_SetString(PyExc_ValueError, "too many signals");
+        return NULL;
+    }
+    Py_XSETREF(state.waiting, Py_NewRef(waiting));
+    Py_XSETREF(state.catch_up, Py_NewRef(catch_up));
+    Py_XSETREF(state.find, Py_NewRef(find));
+    Py_XSETREF(state.put, Py_NewRef(put));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
+        Py_XSETREF(state.numbers[i], Py_NewRef(PyTuple_GET_ITEM(numbers, i)));
+    }
+    state.count = PyTuple_GET_SIZE(numbers);
+    state.main = thread;
+    Py_RETURN_NONE;
+}
+
+/* In a child that another thread than the main one has forked: that is the main one from now on. */
+PyObject *section_new_main(PyObject *module, PyObject *ident)
+{
+    unsigned long thread = PyLong_AsUnsignedLong(ident);
+    if (thread == (unsigned long)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    Aside error = {NULL, NULL, NULL};
+    int puts = state.puts;
+    state.main = thread;
+    state.depth = state.puts = 0;
+    restore(state.noted, puts, &error);
+    return raise_aside(&error) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* --------------------------------------------------------------------------------------- sections */
+
+typedef struct {
+    unsigned long thread;
+    Py_ssize_t times;
+} Inside;
+
+/* A lock, with nothing of the user's running while it is held. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *lock, *take, *give, *weak;
+    Inside *inside; /* how often threads have entered: they lend the lock */
+    Py_ssize_t count, room;
+    int collects;
+} Section;
+
+static PyObject *section_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *lock;
+    if (!PyArg_ParseTuple(args, "O", &lock)) {
+        return NULL;
+    }
+    if (!state.count) {
+        PyErr_SetString(PyExc_RuntimeError, "section_setup comes first");
+        return NULL;
+    }
+    Section *self = (Section *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->lock = Py_NewRef(lock);
+    self->take = PyObject_GetAttrString(lock, "acquire");
+    self->give = PyObject_GetAttrString(lock, "release");
+    if (self->take == NULL || self->give == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void section_dealloc(Section *self)
+{
+    if (self->weak != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    PyMem_Free(self->inside);
+    Py_XDECREF(self->lock);
+    Py_XDECREF(self->take);
+    Py_XDECREF(self->give);
+    Py_TYPE(self)->tp_free(self);
+}
+
+/* What a thread has entered; NULL: nothing. */
+static Inside *inside_of(Section *self, unsigned long thread)
+{
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        if (self->inside[i].thread == thread) {
+            return &self->inside[i];
+        }
+    }
+    return NULL;
+}
+
+/* Call a method of the lock; an exception that is set stays, or is the context of the method's. */
+static int of_lock(PyObject *method)
+{
+    Aside error = {NULL, NULL, NULL};
+    set_aside(&error);
+    PyObject *done = PyObject_CallNoArgs(method);
+    Py_XDECREF(done);
+    set_aside(&error);
+    return raise_aside(&error);
+}
+
+static PyObject *section_acquire(Section *self, PyObject *nothing)
+{
+    unsigned long me = PyThread_get_thread_ident();
+    int handles = me == state.main;
+    if (handles && put_off() < 0) {
+        return NULL;
+    }
+    if (of_lock(self->take) < 0) {
+        goto failed;
+    }
+    Inside *mine = inside_of(self, me);
+    if (mine == NULL) {
+        if (self->count == self->room) {
+            Inside *more = PyMem_Realloc(self->inside, (self->room + 8) * sizeof(Inside));
+            if (more == NULL) {
+                PyErr_NoMemory();
+                of_lock(self->give);
+                goto failed;
+            }
+            self->inside = more;
+            self->room += 8;
+        }
+        if (!self->count) {
+            self->collects = PyGC_Disable();
+        }
+        mine = &self->inside[self->count++];
+        mine->thread = me;
+        mine->times = 0;
+    }
+    mine->times++;
+    Py_RETURN_NONE;
+failed:
+    if (handles) {
+        bring_back();
+    }
+    return NULL;
+}
+
+static PyObject *section_release(Section *self, PyObject *nothing)
+{
+    unsigned long me = PyThread_get_thread_ident();
+    Inside *mine = inside_of(self, me);
+    if (mine == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this thread has not entered the section");
+        return NULL;
+    }
+    if (!--mine->times) {
+        *mine = self->inside[--self->count];
+        if (!self->count && self->collects) {
+            PyGC_Enable();
+        }
+    }
+    of_lock(self->give);
+    if (me == state.main) {
+        bring_back();
+    }
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *section_exit(Section *self, PyObject *const *exception, Py_ssize_t count)
+{
+    return section_release(self, NULL);
+}
+
+static PyObject *section_after_fork(Section *self, PyObject *nothing)
+{
+    if (self->count) {
+        Inside *mine = inside_of(self, PyThread_get_thread_ident());
+        if (mine != NULL) {
+            self->inside[0] = *mine;
+        }
+        self->count = mine != NULL;
+        if (mine == NULL && self->collects) {
+            PyGC_Enable();
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef section_methods[] = {
+    {"acquire", (PyCFunction)section_acquire, METH_NOARGS, "Enter."},
+    {"release", (PyCFunction)section_release, METH_NOARGS,
+     "Leave; handlers whose signals have come run now, if no other section is entered."},
+    {"__enter__", (PyCFunction)section_acquire, METH_NOARGS, "Enter."},
+    {"__exit__", (PyCFunction)(void (*)(void))section_exit, METH_FASTCALL, "Leave."},
+    {"after_fork", (PyCFunction)section_after_fork, METH_NOARGS,
+     "In the child the thread that forked is alone, and as deep inside as it was."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef section_members[] = {
+    {"lock", T_OBJECT, offsetof(Section, lock), READONLY, "The lock."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject SectionType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Section",
+    .tp_basicsize = sizeof(Section),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A lock, with nothing of the user's running while it is held: see devices/critical.py.",
+    .tp_new = section_new,
+    .tp_dealloc = (destructor)section_dealloc,
+    .tp_weaklistoffset = offsetof(Section, weak),
+    .tp_methods = section_methods,
+    .tp_members = section_members,
+};
+
+int section_ready(PyObject *module)
+{
+    if (PyType_Ready(&NoteType) < 0 || PyType_Ready(&SectionType) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "Section", (PyObject *)&SectionType);
+}
