@@ -59,7 +59,8 @@ class Run(Values):
             for each in (chain, *chain.parts):
                 chains.setdefault(each.first, []).append(each)
         steps, lasts = self.plan.steps, self.plan.lifetimes.last
-        at = 0
+        at = begin = 0
+        here: Sequence[Chain] = ()
         reserved = self.reserve()
         try:
             while at < len(steps):
@@ -87,7 +88,7 @@ class Run(Values):
         except BaseException:
             with suppress(Abandoned):
                 self.settle()
-            self.commit_updates()
+            self.commit_reached(range(begin, begin + max([1, *(len(each.steps) for each in here)])))
             raise
         finally:
             self.commit(self.plan.outputs)

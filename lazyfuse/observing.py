@@ -87,8 +87,9 @@ class Observed(Run):
         self.extents.append((address(array), array.nbytes, True))
 
     def run_single(self, index: int) -> None:
-        super().run_single(index)
         value = self.plan.graph.values[index]
+        reached = self.reached() if value.op is ops.HOST and self.spoilt else ()
+        super().run_single(index)
         result = self.array(index)
         if value.op is ops.VIEW and self.plan.replays.slides:
             if value.axes is not None:
@@ -108,8 +109,16 @@ class Observed(Run):
         parts = tuple([(at, part) for at, part in sources if type(part) is Part])
         if not all(self.is_flat(part.root) for _, part in parts):
             self.fit = False
-        self.events.append(Call(index, parts, len(self.extents)))
+        self.events.append(Call(index, parts, len(self.extents), reached))
         self.extents.append((address(result), result.nbytes, True))
+
+    def reached(self) -> tuple[tuple[int, Part], ...]:
+        """The values that the run has made and that somebody reads."""
+        made = [i for i, each in enumerate(self.env) if each is not None]
+        found = [(i, self.located(i)) for i in made if i not in self.plan.bound]
+        if not all(self.is_flat(part.root) for _, part in found):
+            self.fit = False
+        return tuple(found)
 
     def is_flat(self, root: int) -> bool:
         """Whether arrays can be made over a block: NumPy asks for C order."""

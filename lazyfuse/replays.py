@@ -67,6 +67,7 @@ class Call:
     index: int
     sources: tuple[tuple[int, Part], ...]  # those that the run does not begin with
     root: int
+    reached: tuple[tuple[int, Part], ...] = ()  # what there is, if operands were written over
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,13 @@ def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
     """Let NumPy do an operation."""
     for index, part in event.sources:
         run.env[index] = part.held(roots, addresses)
-    run.run_single(event.index)
+    try:
+        run.run_single(event.index)
+    except BaseException:
+        for index, part in event.reached:  # as Values.commit_reached
+            if roots[part.root] is not None:
+                commit(run.plan, run.nodes, index, part.held(roots, addresses))
+        raise
     block = roots[event.root] = run.array(event.index)
     addresses[event.root] = address(block)
 

@@ -474,6 +474,23 @@ class Values:
         values = self.plan.graph.values
         self.commit([i for i, value in enumerate(values) if value.op is ops.UPDATE])
 
+    def commit_reached(self, failed: range) -> None:
+        """After a failure of these steps: what is pending goes on from the values that are there.
+
+        What those were made from may have been written over, so nothing can be made again. Operands
+        that end here may be written over, too, where a step writes into them.
+        """
+        self.commit_updates()
+        if not self.spoilt:
+            return
+        steps, values = self.plan.steps, self.plan.graph.values
+        spent: set[int] = set()
+        for at in failed:
+            step = steps[at]
+            if isinstance(step, KernelStep) or values[step.index].op is ops.UPDATE:
+                spent.update(self.plan.lifetimes.last[at])
+        self.commit([index for index in range(len(self.env)) if index not in spent])
+
     def nodes_of(self, step: KernelStep) -> list[Node]:
         """The recorded operations that a kernel computes, in order."""
         values = self.plan.graph.values

@@ -25,6 +25,7 @@ STATEMENTS = (
     "{x} = np.minimum({y}, 1e6) - {x}.max()", "{x} = {y}[::-1] + {z}", "{x} = {y}.copy()",
     "{x} = np.concatenate([{x}[{i}:], {y}[:{i}]])", "{x} = abs({y}) + {x}.min()", "{x}[{i}] = 3.0",
     "{x} = np.sqrt(abs({x})) + {z}", "{x}[::3] = {y}[::3] * 2", "np.negative({x}, out={x})",
+    "{x} = np.sort({y}) - {z}", "{x}[{i}:] += np.cumsum({y}[{i}:]) * 1e-5",
 )  # fmt: skip
 LOOKS = (
     "float({x}[{i}])",

@@ -14,8 +14,12 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import hardware
+from lazyfuse import evaluate, hardware, matmul_tiles
+from lazyfuse.array import node_of
+from lazyfuse.codegen import ops
+from lazyfuse.codegen.op import Op
 from lazyfuse.devices import buffer_pool
+from lazyfuse.recording import host
 from tests import campaign
 from tests.faults import statements
 from tests.faults.children import ROOT
@@ -37,10 +41,15 @@ class Allocator:
 
     def empty(self, *args: Any, **kwargs: Any) -> Any:
         found = numpy.empty(*args, **kwargs)
-        if self.armed and found.nbytes >= buffer_pool.SMALLEST and self.draw.random() < self.part:
+        if found.nbytes >= buffer_pool.SMALLEST:
+            self.may_fail()
+        return found
+
+    def may_fail(self) -> None:
+        """The moment at which something may not be had."""
+        if self.armed and self.draw.random() < self.part:
             self.failures += 1
             raise MemoryError("planned")
-        return found
 
     def refuses(self, line: str, names: dict[str, Any]) -> bool:
         """Do a statement; whether it had no memory."""
@@ -82,6 +91,50 @@ def test_statements_without_memory_are_done_or_not(seeds: range, part: float) ->
         assert hardware.cpu().buffers.info()["free_bytes"] == 0
     assert allocator.failures >= met
     assert met or part < 1
+
+
+@campaign.rounds(60, 10**6)
+def test_calls_without_memory_are_done_or_not(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fail in the middle of an evaluation, whose operands may be written over by then."""
+    allocator = Allocator(random.Random(seeds.start), 0.3)
+    run_node = matmul_tiles.run_node
+
+    def run(op: Op, *args: Any) -> Any:
+        if op is ops.HOST:
+            allocator.may_fail()
+        return run_node(op, *args)
+
+    monkeypatch.setattr(matmul_tiles, "run_node", run)
+    assert sum([statements.disturbed(seed, allocator.refuses) for seed in seeds])
+
+
+@pytest.mark.parametrize("size", [30_000, 200_000])
+def test_what_was_written_over_before_a_failed_call_is_not_needed(size: int) -> None:
+    """Turn by turn: planned, observed, replayed."""
+    allocator = Allocator(random.Random(0), 1.0)
+
+    def call(x: Any) -> Any:
+        allocator.may_fail()
+        return x
+
+    expected = numpy.arange(size) * 2.0
+    for turn in range(6):
+        a = lazyfuse.arange(size) * 1.0
+        float(a[0])
+        b = a * 2.0  # goes where `a` lies
+        failing = host("call", call, (b,), b.shape, b.dtype)
+        late = (b + 1.0)[::-1] + b.cumsum()
+        nodes = [node_of(late), node_of(failing)]
+        del a, b
+        allocator.armed = bool(turn % 3)
+        if allocator.armed:
+            with pytest.raises(MemoryError, match="planned"):
+                evaluate.evaluate(nodes, "together")
+            allocator.armed = False
+        numpy.testing.assert_array_equal(late, (expected + 1.0)[::-1] + expected.cumsum())
+        numpy.testing.assert_array_equal(failing, expected)
 
 
 def test_a_result_without_memory_is_computed_when_there_is_some() -> None:
