@@ -55,9 +55,10 @@ def update_hazards(graph: Graph, steps: Sequence[Reader]) -> set[int]:
 
     Values over one block of memory form a class; a value's version is the number of updates below
     it. An update to version k is a hazard if a later step, or the user, reads a version below k.
-    A hazard gets memory of its own, which may clear those that follow it.
+    A hazard gets memory of its own, which may clear those that follow it. Of two updates of one
+    version, as of an array and of its copy that shares its memory, one gets memory of its own.
     """
-    hazards: set[int] = set()
+    hazards = _forks(graph, steps)
     for _ in range(_HAZARD_ROUNDS):
         root, version = _versions(graph, hazards)
         found = _scan(graph, steps, root, version) - hazards
@@ -96,6 +97,31 @@ def _scan(
             read(index)
             if graph.values[index].op is ops.UPDATE and index in step.writes:
                 read(graph.values[index].src[0])
+    return found
+
+
+def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
+    """Updates of a version that other updates change, too: all but one that comes after the others.
+
+    Whether that one is a hazard the others tell, which read the version to copy it.
+    """
+    root, _ = _versions(graph, set())
+    newest: list[Any] = []  # below each value: the last update, or the block
+    changing: dict[Any, list[int]] = {}
+    for index, value in enumerate(graph.values):
+        below = newest[value.src[0]] if value.op in (ops.VIEW, ops.UPDATE) else root[index]
+        if value.op is ops.UPDATE:
+            changing.setdefault(below, []).append(index)
+            below = index
+        newest.append(below)
+    found: set[int] = set()
+    for updates in changing.values():
+        if len(updates) > 1:
+            done = {index: at for at, step in enumerate(steps) for index in step.writes}
+            *others, last = sorted(updates, key=lambda index: done.get(index, -1))
+            found.update(others)
+            if done.get(others[-1], -1) == done.get(last, -1):
+                found.add(last)
     return found
 
 
@@ -140,6 +166,16 @@ _share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no numb
 # Steps that NumPy may take to find out whether two views of one block have an element in common,
 # which bounds alone do not tell of a column and the columns right of it; half a microsecond.
 _OVERLAP_WORK = 64
+
+
+def apart(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The source of an assignment; a copy where NumPy would read what it has just written.
+
+    Along one axis NumPy goes forwards or backwards, which is right for equal steps alone.
+    """
+    if target.ndim != 1 or source.ndim != 1 or target.strides == source.strides:
+        return source
+    return source.copy() if shares(target, source) else source
 
 
 def crosses_itself(array: np.ndarray[Any, Any]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.memory import apart
 from lazyfuse.codegen.shapes import crosses_itself
 from lazyfuse.views import Array, address
 
@@ -73,10 +74,11 @@ class Copy:
         """Copy them. Where the two meet, NumPy makes a copy first."""
         target, source = self.target, self.source
         if self.how and native is not None:
-            to = addresses[target.root] + target.offset
-            if native.copy(to, addresses[source.root] + source.offset, self.how):
+            start = addresses[target.root] + target.offset
+            if native.copy(start, addresses[source.root] + source.offset, self.how):
                 return
-        np.copyto(target.at(addresses), source.at(addresses))
+        to = target.at(addresses)
+        np.copyto(to, apart(to, source.at(addresses)))
 
 
 def copy_of(target: Part, source: Part) -> Copy:

@@ -30,7 +30,7 @@ from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
-from lazyfuse.codegen.memory import crosses_itself, overlap, shares
+from lazyfuse.codegen.memory import apart, crosses_itself, overlap, shares
 from lazyfuse.codegen.pipelines import Chain
 from lazyfuse.codegen.plan import KernelStep
 from lazyfuse.devices import critical
@@ -130,7 +130,7 @@ class Run(Values):
         """Write a value into a part of an array."""
         self.spoilt = True
         target, whole = self.target(index)
-        target[...] = self.array(self.plan.graph.values[index].src[1])
+        target[...] = apart(target, self.array(self.plan.graph.values[index].src[1]))
         self.env[index] = whole
 
     def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:
@@ -256,7 +256,8 @@ class Run(Values):
     ) -> dict[np.dtype[Any], list[Array]]:
         """Operands that nobody reads again: their buffers may take the kernel's results."""
         found: dict[np.dtype[Any], list[Array]] = {}
-        places = [index for index in step.inputs if index in last]
+        updated = self.updated_by(step) if step.targets else ()
+        places = [index for index in step.inputs if index in last and index not in updated]
         counts = references.of_each([self.array(index) for index in places])
         for index, count in zip(places, counts, strict=True):
             value = self.plan.graph.values[index]
@@ -277,6 +278,16 @@ class Run(Values):
                     self.overwrites = True
                     self.take(self.nodes[value.origin])
                 found.setdefault(array.dtype, []).append(array)
+        return found
+
+    def updated_by(self, step: KernelStep) -> set[int]:
+        """The values in whose memory a kernel's updates may be made, as far down as they go."""
+        values = self.plan.graph.values
+        found: set[int] = set()
+        for at in step.targets.values():
+            while values[at].op in (ops.VIEW, ops.UPDATE):
+                at = values[at].src[0]
+                found.add(at)
         return found
 
     def outputs(

@@ -1469,6 +1469,10 @@ static int write_given(Core *self, PyObject *key, PyObject *value)
         from.g.nd > g.nd || !broadcast(&g, &from.g, &shape) || !same_dims(&g, &shape)) {
         return 0;
     }
+    if (self->storage != NULL && ((Core *)value)->storage == self->storage && g.nd == 1 &&
+        from.g.nd == 1 && g.strides[0] != from.g.strides[0]) {
+        return 0; /* Python looks whether they meet: indexing._steps_over */
+    }
     PyObject *old = given.kind == PART ? storage_node(self) : self->node;
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)given.dtype);
     if (is_whole(&g, NODE(old, shape), itemsize) != 0) {

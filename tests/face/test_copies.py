@@ -45,7 +45,7 @@ def test_parts_are_copied_as_numpy_copies_them(dtype: str, rank: int) -> None:
             source = np.ndarray(shape, dtype, expected, start, source.strides)
         copy = copy_of(there, here)
         assert copy.how
-        np.copyto(view, source)
+        np.copyto(view, source.copy())  # NumPy reads what it has written, along one axis
         copy.play([address(each) for each in blocks])
         assert blocks[0].tobytes() == expected.tobytes()
 
