@@ -64,7 +64,7 @@ from lazyfuse.codegen.shapes import contiguous_strides, size_of
 from lazyfuse.evaluate import held
 from lazyfuse.keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.operators import PLAIN, dtype_of, real_operand, shape_of
-from lazyfuse.recording import may_write
+from lazyfuse.recording import may_write, steps_over
 from lazyfuse.standins import blank
 from lazyfuse.storage import is_evaluated, leaf
 from lazyfuse.views import ORIGIN, Array, address, ghost, keep_order
@@ -372,7 +372,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     del holder
     if _is_itself(self, region, value):
         return
-    if _steps_over(self, region, value):
+    if steps_over(self, region, value):
         write_now(self, key, value)
         return
     new_value = value_node(value, dtype, region.shape, () if element else ...)
@@ -381,18 +381,6 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     elif region.size:
         del node, view
         write_region(self, layout, new_value)
-
-
-def _steps_over(self: ndarray, region: Array, value: Any) -> bool:
-    """Whether a value lies in the memory it goes to, at other steps: NumPy then reads some of what
-    it has just written, in an order that only it knows.
-    """
-    if type(value) is not ndarray or self._storage is None or value._storage is not self._storage:
-        return False
-    part = geometry(value)
-    if not part.ndim == region.ndim == 1 or part.strides == region.strides:
-        return False
-    return part.strides[0] * region.strides[0] > 0 and np.may_share_memory(part, region)
 
 
 def _at_once(self: ndarray, region: Array, value: Any) -> bool:

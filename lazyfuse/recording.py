@@ -37,7 +37,7 @@ from lazyfuse.operators import (
     order_of,
 )
 from lazyfuse.storage import CANONICAL
-from lazyfuse.views import Perm
+from lazyfuse.views import Array, Perm
 
 _loops: dict[Any, dtypes.Loop | None] = core.LOOPS
 _POWER = TABLE["power"]
@@ -61,6 +61,19 @@ def may_write(x: ndarray) -> bool:
     if storage is None:
         return True
     return not storage.shared() and x._view.flags.writeable and not is_part_of_number(x)
+
+
+def steps_over(x: ndarray, region: Array, value: Any) -> bool:
+    """Whether a value lies in the memory of `x` where it goes to, at other steps.
+
+    NumPy then reads some of what it has just written, in an order that only it knows.
+    """
+    if type(value) is not ndarray or x._storage is None or value._storage is not x._storage:
+        return False
+    part = geometry(value)
+    if not part.ndim == region.ndim == 1 or part.strides == region.strides:
+        return False
+    return part.strides[0] * region.strides[0] > 0 and np.may_share_memory(part, region)
 
 
 def is_operand(x: Any) -> bool:

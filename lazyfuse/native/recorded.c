@@ -1471,7 +1471,7 @@ static int write_given(Core *self, PyObject *key, PyObject *value)
     }
     if (self->storage != NULL && ((Core *)value)->storage == self->storage && g.nd == 1 &&
         from.g.nd == 1 && g.strides[0] != from.g.strides[0]) {
-        return 0; /* Python looks whether they meet: indexing._steps_over */
+        return 0; /* Python looks whether they meet: recording.steps_over */
     }
     PyObject *old = given.kind == PART ? storage_node(self) : self->node;
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)given.dtype);

@@ -34,7 +34,9 @@ WHOLE = (
 )  # fmt: skip
 PARTS = (
     "{x}{w} = {y}{v} * 2", "{x}{w} += {y}{v}", "{x}{w} = 1.5", "{x}{w} *= -1.0",
-    "{x}{w} = {y}{v} + {z}{u} * 0.5", "{x}{w} = {z}{v}",
+    "{x}{w} = {y}{v} + {z}{u} * 0.5",
+    "np.add({y}{v}, {z}{u}, out={x}{w})",
+    "np.copyto({x}{w}, {y}{v}, where={z}{u} > 0)", "{x}{w} = {z}{v}",
 )  # fmt: skip
 
 
