@@ -21,7 +21,10 @@ from tests import campaign
 from tests.faults import statements
 from tests.faults.children import until
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+pytestmark = [
+    campaign.TIMEOUT,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks"),
+]
 
 
 def in_a_child(work: Callable[[], object]) -> int:

@@ -20,7 +20,10 @@ from lazyfuse.devices.buffer_pool import BufferPool
 from tests import campaign
 from tests.faults import statements
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signals")
+pytestmark = [
+    campaign.TIMEOUT,
+    pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signals"),
+]
 
 
 class Interrupt(BaseException):
