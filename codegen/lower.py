@@ -143,8 +143,15 @@ class Lowered:
 
     def finish(self, arrays: Sequence[Array]) -> None:
         """Combine partial results into the reduction outputs, in a fixed order, with NumPy."""
-        if self._combination is not None:
-            self._combination.run(arrays)
+        found = self._combination
+        if found is not None:
+            for each in found.results:
+                found.run(each, arrays)
+
+    def finishers(self) -> list[Callable[[Sequence[Array]], None]]:
+        """What `finish` does, for each reduction."""
+        found = self._combination
+        return [] if found is None else [partial(found.run, each) for each in found.results]
 
 
 def _print(kernel: Kernel, form: Form, language: str) -> Source:

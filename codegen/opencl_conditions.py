@@ -9,9 +9,11 @@ whether any value is not finite at all, and looks closer only then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lazyfuse.codegen import ops
+from lazyfuse.codegen.culprits import NOBODY
+from lazyfuse.codegen.opencl_culprits import tell
 from lazyfuse.codegen.opencl_helpers import resolve_types
 
 DIVIDE, OVER, INVALID = 1, 2, 8
@@ -41,13 +43,17 @@ _RANGES["u4"] = _RANGES["i8"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation as written: the texts of its result and of its operands, and their dtypes."""
+    """An operation as written: the texts of its result and of its operands, and their dtypes.
+
+    `slot`: where it tells its conditions (see culprits.py).
+    """
 
     op: str
     result: str
     out: str
     args: tuple[str, ...]
     ins: tuple[str, ...]
+    slot: int = NOBODY
 
     @property
     def bits(self) -> int:
@@ -62,7 +68,7 @@ Test = tuple[str, int]  # a mask in the types of templates, and the conditions i
 
 
 def flag_statements(operations: Sequence[Operation], vector: bool) -> list[str]:
-    """Statements that add to `int raised_here` the conditions of these operations."""
+    """Statements that add to `int raised_here[]` the conditions of these operations."""
     raising = [each for each in operations if each.bits and _can_fail(each)]
     floats = [each for each in raising if each.out[0] in "fc"]
     lines = []
@@ -70,14 +76,16 @@ def flag_statements(operations: Sequence[Operation], vector: bool) -> list[str]:
         masks = [_any(mask, vector) for mask in _suspicions(operations, floats)]
         lines.append(f"if ({' || '.join(masks)}) {{")
         parts = (part for each in floats for part in _real_operations(each))
-        lines += [_statement(test, vector, "    ") for x in parts for test in _float_tests(x)]
+        lines += [
+            _statement(test, x.slot, vector, "    ") for x in parts for test in _float_tests(x)
+        ]
         lines.append("}")
     for each in raising:
         if each.out[0] in "iu":
             if each.op == "cast":
                 lines += _cast_lines(each, vector)
             else:
-                lines += [_statement(test, vector) for test in _integer_tests(each)]
+                lines += [_statement(test, each.slot, vector) for test in _integer_tests(each)]
     return lines
 
 
@@ -86,9 +94,9 @@ def _any(mask: str, vector: bool) -> str:
     return f"ANY({text})" if vector else text
 
 
-def _statement(test: Test, vector: bool, indent: str = "") -> str:
+def _statement(test: Test, slot: int, vector: bool, indent: str = "") -> str:
     mask, bits = test
-    return f"{indent}if ({_any(mask, vector)}) raised_here |= {bits};"
+    return f"{indent}if ({_any(mask, vector)}) {tell(slot, bits)}"
 
 
 def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) -> list[str]:
@@ -143,7 +151,7 @@ def _real_operations(each: Operation) -> list[Operation]:
     x, y = _parts(each.result, each.out)
 
     def real(op: str, result: str, *args: str) -> Operation:
-        return Operation(op, result, kind, args, (kind, kind))
+        return replace(each, op=op, result=result, out=kind, args=args, ins=(kind, kind))
 
     if each.op in ("add", "subtract"):
         return [real(each.op, x, a, c), real(each.op, y, b, d)]
@@ -209,7 +217,8 @@ def _cast_lines(each: Operation, vector: bool) -> list[str]:
     whole = f"trunc({number})"
     large = f"!(fabs({number}) < ({kind})({low.removeprefix('-')}))"
     outside = f"!(({whole} >= ({kind})({low})) & ({whole} < ({kind})({high})))"
-    return [f"if ({_any(large, vector)})", _statement((outside, INVALID), vector, "    ")]
+    test = outside, INVALID
+    return [f"if ({_any(large, vector)})", _statement(test, each.slot, vector, "    ")]
 
 
 def _integer_tests(each: Operation) -> list[Test]:

@@ -9,6 +9,7 @@ and argmax, how far each loop moves the position.
 
 from __future__ import annotations
 
+from lazyfuse.codegen import opencl_culprits
 from lazyfuse.codegen.form import value_target
 from lazyfuse.codegen.kernel import Kernel, Reduce, is_argument
 from lazyfuse.codegen.opencl_grid_sizes import EXTRA
@@ -54,7 +55,8 @@ class ReductionPrinter(GridText):
         return self.kernel.reductions[r]
 
     def stepped(self, r: int, first: str, second: str) -> str:
-        return joined(self.reduction(r), first, second, "&raised_before")
+        raised = opencl_culprits.of_reduction(r)
+        return joined(self.reduction(r), first, second, f"&{raised}")
 
     def kind(self, r: int) -> str:
         return c_type(self.kernel.reductions[r].accumulator)

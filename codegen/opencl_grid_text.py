@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lazyfuse.codegen import opencl_joining, opencl_values
+from lazyfuse.codegen import opencl_culprits, opencl_joining, opencl_values
 from lazyfuse.codegen.form import program_arrays
 from lazyfuse.codegen.kernel import Kernel, is_exact, raises_flags
 from lazyfuse.codegen.languages import GRID
@@ -124,22 +124,20 @@ class GridText:
         scalars = [f"const {c_type(d)} x{k}" for k, d in enumerate(self.kernel.scalars)]
         outputs = [f"{c_type(s.dtype)} *y{k}" for k, s in enumerate(self.kernel.stores)]
         reduced = [f"{c_type(r.accumulator)} *q{k}" for k, r in enumerate(self.kernel.reductions)]
-        arguments = ", ".join((*inputs, *scalars, *outputs, *reduced, "int *raised_before"))
+        arguments = ", ".join((*inputs, *scalars, *outputs, *reduced, "int *raised_here"))
         lines = [*self.values.statements()]
         for k, store in enumerate(self.kernel.stores):
             lines.append(f"*y{k} = {self.values.cast(store.value, store.dtype)};")
         for k, each in enumerate(self.kernel.reductions):
             lines.append(f"*q{k} = {self.values.cast(each.value, each.accumulator)};")
-        found = self.values.flag_statements()
-        if found:
-            lines = ["int raised_here = 0;", *lines, *found, "*raised_before |= raised_here;"]
+        lines += self.values.flag_statements()
         body = "\n".join(f"    {line}" for line in lines)
         return f"static inline void element({arguments})\n{{\n{body}\n}}\n"
 
     def call_element(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Compute an element; `outputs`: variables for the stores, then for reduced values."""
         scalars = [f"x{k}" for k in range(len(self.kernel.scalars))]
-        arguments = (*inputs, *scalars, *(f"&{each}" for each in outputs), "&raised_before")
+        arguments = (*inputs, *scalars, *(f"&{each}" for each in outputs), "raised_here")
         self.line(f"element({', '.join(arguments)});")
 
     # Arguments
@@ -147,7 +145,8 @@ class GridText:
     def arguments(self, rank: int) -> None:
         """Strides and sizes, which are the same for every chunk."""
         count = len(self.arrays)
-        self.line("int raised_before = 0;")
+        for text in opencl_culprits.declared(self.kernel, opencl_culprits.ordered(self.kernel)):
+            self.line(text)
         for k in range(count):
             for at in range(self.form.loops):
                 if self.moves(k, at):
@@ -191,7 +190,9 @@ class GridText:
 
     def finish(self) -> None:
         if self.flags:
-            self.line("if (raised_before) atomic_or(raised, raised_before);")
+            ordered = opencl_culprits.ordered(self.kernel)
+            for text in opencl_culprits.reported(self.kernel, ordered):
+                self.line(text)
 
 
 def leaf_size(complex_values: bool) -> int:

@@ -18,9 +18,9 @@ _JOINED = """
 static inline {kind} joined_{op}_{dtype}(const {kind} first, const {kind} second, int *raised)
 {{
     const {kind} found = {found};
-    int raised_here = 0;
+    int raised_here[1] = {{0}};
     {statements}
-    *raised |= raised_here;
+    *raised |= raised_here[0];
     return found;
 }}
 """
@@ -33,11 +33,11 @@ def joined(reduction: Reduce, first: str, second: str, raised: str) -> str:
     return f"joined_{reduction.op}_{reduction.accumulator}({first}, {second}, {raised})"
 
 
-def step(reduction: Reduce, first: str, second: str, found: str) -> Operation:
+def step(reduction: Reduce, first: str, second: str, found: str, slot: int) -> Operation:
     """A step that has been written as `found`, to ask it for its conditions."""
     dtype = reduction.accumulator
     row = ops.TABLE[f"reduce:{reduction.op}"]
-    return Operation(row.combine, found, dtype, (first, second), (dtype, dtype))
+    return Operation(row.combine, found, dtype, (first, second), (dtype, dtype), slot)
 
 
 def not_finite(value: str, dtype: str) -> str:

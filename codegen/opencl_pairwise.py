@@ -114,9 +114,9 @@ def half(complex_values: bool) -> str:
     return "(count - (count & 7)) >> 1" if complex_values else "(count >> 1) & ~7L"
 
 
-def call(dtype: str, pointer: str, is_global: bool) -> str:
-    """The expression for the sum of `count` elements from a pointer on."""
-    return f"pairwise_{'global_' if is_global else ''}{dtype}({pointer}, count, &raised_here)"
+def call(dtype: str, pointer: str, is_global: bool, raised: str) -> str:
+    """The expression for the sum of `count` elements; `raised`: where conditions are added."""
+    return f"pairwise_{'global_' if is_global else ''}{dtype}({pointer}, count, &{raised})"
 
 
 def helpers(body: str) -> str:

@@ -6,7 +6,7 @@ other, or in any order, for which vector text has accumulators for each lane.
 
 from __future__ import annotations
 
-from lazyfuse.codegen import opencl_pairwise
+from lazyfuse.codegen import opencl_culprits, opencl_pairwise
 from lazyfuse.codegen.form import RUN_BLOCK, value_target
 from lazyfuse.codegen.kernel import Reduce, is_argument
 from lazyfuse.codegen.opencl_joining import joined, not_finite
@@ -102,7 +102,8 @@ class Rows(Text):
             self.close()
 
     def joined(self, r: int, first: str, second: str) -> str:
-        return joined(self.kernel.reductions[r], first, second, "&raised_here")
+        raised = opencl_culprits.of_reduction(r)
+        return joined(self.kernel.reductions[r], first, second, f"&{raised}")
 
     # Runs, block by block
 
@@ -300,7 +301,8 @@ class Rows(Text):
     def combine_tree(self, r: int) -> None:
         pointer = self.source_pointer(r)
         dtype = memory_code(self.kernel.reductions[r].accumulator)
-        total = opencl_pairwise.call(dtype, self.block_pointer(r), pointer is not None)
+        raised = opencl_culprits.of_reduction(r)
+        total = opencl_pairwise.call(dtype, self.block_pointer(r), pointer is not None, raised)
         self.line(f"acc{r} = {total};")
 
     def combine_chain(self, r: int) -> None:

@@ -2,8 +2,8 @@
 
 The arguments: a table of int64 (the strides in elements, then for each chunk the loop sizes and
 what else it needs, see chunks.py, and where each array begins), the number of chunks, each array as
-a block of memory and the byte offset of its first element, the scalars by value, and the word that
-gathers IEEE conditions. CPU-type devices get long chunks and explicit vectors this way; the loops
+a block of memory and the byte offset of its first element, the scalars by value, and the words that
+gather IEEE conditions. CPU-type devices get long chunks and explicit vectors this way; the loops
 and their order are those of language "numba". opencl_text.py lists the identifiers.
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from lazyfuse.codegen import opencl_joining, opencl_pairwise
+from lazyfuse.codegen import culprits, opencl_culprits, opencl_joining, opencl_pairwise
 from lazyfuse.codegen.form import Form, value_target
-from lazyfuse.codegen.kernel import Kernel, Reduce, is_argument, is_exact, is_ordered
+from lazyfuse.codegen.kernel import Kernel, is_argument, is_exact, is_ordered
 from lazyfuse.codegen.opencl_conditions import flag_statements
 from lazyfuse.codegen.opencl_joining import not_finite
 from lazyfuse.codegen.opencl_rows import Rows
@@ -68,7 +68,8 @@ class _Printer(Rows):
     def entry(self) -> None:
         self.arguments()
         if self.flags:
-            self.line("int raised_here = 0;")
+            for text in opencl_culprits.declared(self.kernel, self.told_by_functions()):
+                self.line(text)
         if self.runs_again():
             self.open("for (int again = 0; again < 2; again++)")
         if self.form.needs_start:
@@ -81,8 +82,12 @@ class _Printer(Rows):
             self.line("    break;")
             self.close()
         if self.flags:
-            self.line("if (raised_here)")
-            self.line("    atomic_or(raised, raised_here);")
+            for text in opencl_culprits.reported(self.kernel, self.told_by_functions()):
+                self.line(text)
+
+    def told_by_functions(self) -> list[int]:
+        """The reductions whose steps are functions' work."""
+        return opencl_culprits.ordered(self.kernel) if self.form.core == "row" else []
 
     def arguments(self) -> None:
         self.line("const long c = get_global_id(0);")
@@ -186,7 +191,7 @@ class _Printer(Rows):
                 after = combined(each, f"before{r}", value, self.vector)
                 self.line(f"const {kind} after{r} = {after};")
                 if is_ordered(each):
-                    self.tell_step(each, f"before{r}", value, f"after{r}")
+                    self.tell_step(r, f"before{r}", value, f"after{r}")
                 self.write(k, f"p{k}", f"after{r}")
             elif self.vector:
                 lane = self.lanes(f"lanes{r}", value, each.accumulator)
@@ -198,11 +203,13 @@ class _Printer(Rows):
                 self.improve(r, value, "i")
                 self.close()
 
-    def tell_step(self, each: Reduce, before: str, value: str, after: str) -> None:
+    def tell_step(self, r: int, before: str, value: str, after: str) -> None:
         """What one addition or multiplication raised."""
         if self.runs_again():
             self.open("if (again)")
-        for text in flag_statements([opencl_joining.step(each, before, value, after)], self.vector):
+        slot = culprits.slots(self.kernel)[r]
+        step = opencl_joining.step(self.kernel.reductions[r], before, value, after, slot)
+        for text in flag_statements([step], self.vector):
             self.line(text)
         if self.runs_again():
             self.close()

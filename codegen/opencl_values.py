@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lazyfuse.codegen import opencl_conditions, opencl_helpers, ops
+from lazyfuse.codegen import culprits, opencl_conditions, opencl_helpers, ops
 from lazyfuse.codegen.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
 from lazyfuse.codegen.opencl_conditions import Operation
 from lazyfuse.codegen.opencl_helpers import C_TYPES, resolve
@@ -270,13 +270,15 @@ class Values:
         return expression(each.op, each.ins, each.out, args, self.vector, self.kernel.single)
 
     def flag_statements(self) -> list[str]:
-        """Statements that add to `int raised_here` what instructions and casts of stores raised."""
+        """Statements that add what instructions and casts of stores raised to `raised_here`."""
         return opencl_conditions.flag_statements(list(self._operations()), self.vector)
 
     def _operations(self) -> Iterator[Operation]:
+        slots = culprits.slots(self.kernel)[len(self.kernel.reductions) :]
         for value, each in enumerate(self.kernel.body, self.first):
             args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
-            yield Operation(each.op, f"v{value}", each.out, args, each.ins)
+            slot = slots[value - self.first]
+            yield Operation(each.op, f"v{value}", each.out, args, each.ins, slot)
         for store in self.kernel.stores:
             source = self.dtypes[store.value]
             if source != store.dtype:

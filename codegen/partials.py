@@ -40,7 +40,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What `Lowered.finish` does.
+    """What `Lowered.finish` does, result by result.
 
     Partial results have shape (stretches, *loops). `lengths` and `blocks` describe the stretches of
     a pairwise sum; without them every partial result stands for a box, in any order.
@@ -52,25 +52,24 @@ class Combination:
     lengths: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
 
-    def run(self, arrays: Sequence[Array]) -> None:
-        """Write every result into the caller's output."""
+    def run(self, each: Result, arrays: Sequence[Array]) -> None:
+        """Write a result into the caller's output."""
         shape = tuple(n for n, flag in zip(self.sizes, self.reduced, strict=True) if not flag)
-        for each in self.results:
-            output = arrays[each.output]
-            if not shape and self.run_single(each, arrays[each.partial], output):
-                continue
-            strides = tuple(stride * output.itemsize for stride in each.strides)
-            target = as_strided(output, shape, strides)
-            partial = arrays[each.partial]
-            if is_argument(each.reduction):
-                rows, values = self.rows(partial), self.rows(arrays[each.value])
-                target[...] = _best(each.reduction, values, rows)
-            elif is_ordered(each.reduction):
-                complex_values = partial.dtype.kind == "c"
-                target[...] = _one_by_one(self.rows(self.joined(partial, complex_values)))
-            else:
-                row = ops.TABLE[f"reduce:{each.reduction.op}"]
-                target[...] = row.ufunc.reduce(self.rows(partial), axis=0, dtype=partial.dtype)
+        output = arrays[each.output]
+        if not shape and self.run_single(each, arrays[each.partial], output):
+            return
+        strides = tuple(stride * output.itemsize for stride in each.strides)
+        target = as_strided(output, shape, strides)
+        partial = arrays[each.partial]
+        if is_argument(each.reduction):
+            rows, values = self.rows(partial), self.rows(arrays[each.value])
+            target[...] = _best(each.reduction, values, rows)
+        elif is_ordered(each.reduction):
+            complex_values = partial.dtype.kind == "c"
+            target[...] = _one_by_one(self.rows(self.joined(partial, complex_values)))
+        else:
+            row = ops.TABLE[f"reduce:{each.reduction.op}"]
+            target[...] = row.ufunc.reduce(self.rows(partial), axis=0, dtype=partial.dtype)
 
     def run_single(self, each: Result, partial: Array, output: Array) -> bool:
         """Write the one result there is, without NumPy's views and scalars; False: not this way."""

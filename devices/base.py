@@ -13,6 +13,9 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+WORDS = 32
+"""Integers of 32 bits in which a launch of an asynchronous device tells of IEEE conditions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -76,7 +79,10 @@ class Later(Protocol):
     """The outcome of a launch that may still be under way."""
 
     def flags(self) -> int:
-        """Wait for it; its IEEE flags. `DeviceError` if it failed after all."""
+        """Wait for it; its IEEE flags. `DeviceError` if it failed after all.
+
+        They are the lowest four bits; those above are what the program says beside them.
+        """
 
 
 class Program(Protocol):

@@ -1,7 +1,7 @@
 """OpenCL programs: building text, keeping binaries, launching.
 
 Owns the order of a program's arguments: the table of chunks and their number, for each array its
-block and the byte where it starts, the scalars, the word for IEEE conditions.
+block and the byte where it starts, the scalars, the words for IEEE conditions.
 """
 
 from __future__ import annotations

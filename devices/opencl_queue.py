@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import forking, heavy
-from .base import Array, DeviceError, DeviceLost
+from .base import WORDS, Array, DeviceError, DeviceLost
 from .opencl_failures import Fault, faults, told
 
 _SLOTS = 128  # launches under way at most; the next one waits for the oldest
@@ -47,9 +47,10 @@ class Pending:
 
 
 class Words:
-    """Integers that programs OR their conditions into, one per launch under way.
+    """Integers that programs OR their conditions into, a row for each launch under way.
 
-    On a device that shares memory the host reads them where they lie; else `refresh` fetches them.
+    The first integer of a row is zero if no condition arose. On a device that shares memory the
+    host reads them where they lie; else `refresh` fetches them.
     """
 
     def __init__(self, queue: Any, context: Any, step: int, shared: bool) -> None:
@@ -71,14 +72,16 @@ class Words:
             heavy.module("pyopencl").enqueue_copy(self._queue, self.host, self._whole)
 
     def take_back(self, slot: int) -> int:
-        """The conditions of a finished launch; its word is free again."""
+        """The conditions of a finished launch, as one number; its words are free again."""
         bits = int(self.host[slot, 0])
         if bits:
-            self.host[slot, 0] = 0
+            row = self.host[slot, :WORDS]
+            bits = int.from_bytes(row.astype("<i4").tobytes(), "little")
+            row[:] = 0
             if not self._shared:
                 cl = heavy.module("pyopencl")
                 cl.enqueue_copy(
-                    self._queue, self._whole, self.host[slot, :1],
+                    self._queue, self._whole, row,
                     dst_offset=slot * self._step * self.host.itemsize,
                 )  # fmt: skip
         self.free.append(slot)
@@ -124,7 +127,7 @@ class Queue:
         """Make the words for conditions; before the first launch."""
         align = max(self.device.mem_base_addr_align // 8, 64)
         try:
-            self._words = Words(self.commands, self.context, align // 4, shared)
+            self._words = Words(self.commands, self.context, max(align // 4, WORDS), shared)
         except self.errors as error:
             raise self.failure(error, "open") from error
 
@@ -144,7 +147,7 @@ class Queue:
         program.build(options, [self.device], cache_dir=False)
 
     def word(self) -> tuple[int, Any]:
-        """A free word for the next launch and its buffer. Under the lock."""
+        """Free words for the next launch: their number and buffer. Under the lock."""
         words = self._words
         assert words is not None, "share_words comes first"
         if not words.free:

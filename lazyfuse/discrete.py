@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lazyfuse import config, floating, hardware, outcomes, precision, programs, report, residency
+from lazyfuse import config, hardware, outcomes, precision, programs, report, residency
 from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
@@ -234,7 +234,9 @@ class DiscreteRun(Run):
         waiting, self.waiting = self.waiting, []
         for each in waiting:
             if config.options.pipelining:
-                outcomes.add(self.home, each.later, self.operations(each.step))
+                outcomes.add(
+                    self.home, each.later, self.operations(each.step), self.slots(each.step)
+                )
             else:
                 self.tell(each.step, self.outcome(each.later), None)
 
@@ -268,11 +270,10 @@ class DiscreteRun(Run):
             residency.copied_back(array, self.home, "partial results")
             for array in arrays[temporaries:]
         ]
-        with floating.collecting() as found:
-            lowered.finish(hosts)
+        bits |= self.finished(lowered, hosts)
         results = hosts[inputs + len(step.stores) : temporaries]
         self.combined.update(zip(step.reductions, results, strict=True))
-        return bits | found.bits
+        return bits
 
     # -- results --------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from lazyfuse import (
     programs,
     report,
 )
-from lazyfuse.codegen import ops, references
+from lazyfuse.codegen import culprits, ops, references
 from lazyfuse.codegen.graph import source_line
 from lazyfuse.codegen.kernel import KernelError
 from lazyfuse.codegen.lower import Lowered
@@ -385,10 +385,21 @@ class Run(Values):
         self, step: KernelStep, lowered: Lowered, arrays: list[Array], flags: int | Later
     ) -> int:
         """Combine partial results with NumPy."""
-        bits = self.outcome(flags)
-        with floating.collecting() as found:
-            lowered.finish(arrays)
-        return bits | found.bits
+        return self.outcome(flags) | self.finished(lowered, arrays)
+
+    def finished(self, lowered: Lowered, arrays: list[Array]) -> int:
+        """Combine partial results with NumPy; the conditions, told as the programs tell theirs."""
+        if not self.works_out:
+            with floating.collecting() as found:
+                lowered.finish(arrays)
+            return found.bits
+        bits = 0
+        slots = culprits.slots(lowered.kernel)
+        for slot, finish in zip(slots, lowered.finishers(), strict=False):
+            with floating.collecting() as found:
+                finish(arrays)
+            bits |= culprits.in_slot(found.bits, slot)
+        return bits
 
     def outcome(self, flags: int | Later) -> int:
         """The conditions of a launch, once it has run."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import errstate
+from lazyfuse.codegen.culprits import of_slot
 from lazyfuse.codegen.dtypes import Loop
 from lazyfuse.codegen.graph import Node, Reduction, source_line
 from lazyfuse.codegen.op import Op
@@ -101,8 +102,8 @@ def is_ambiguous(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
 
 
 def attributed(
-    bits: int, operations: list[tuple[Op, Node]], known: Sequence[int]
-) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    bits: int, operations: list[tuple[Op, Any]], known: Sequence[int]
+) -> list[tuple[int, list[tuple[Op, Any]]]]:
     """A kernel's conditions, each with the operations that are `known` to raise it (if none: all).
 
     What one operation raises is told after what the operations before it raise, as in NumPy.
@@ -112,6 +113,14 @@ def attributed(
     for _, seen in pairs:
         bits &= ~seen
     return [*found, (bits, operations)] if bits else found
+
+
+def told(
+    bits: int, operations: list[tuple[Op, Any]], slots: Sequence[int]
+) -> list[tuple[int, list[tuple[Op, Any]]]]:
+    """The conditions that a program has told, which says in `slots` whose they are."""
+    known = [of_slot(bits, slot) for slot in slots]
+    return attributed(bits & ALL, operations, known)
 
 
 def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:

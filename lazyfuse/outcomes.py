@@ -30,17 +30,22 @@ class Mark:
 
 Told = tuple[int, Sequence[tuple[Op, Any]]]
 
-_waiting: dict[Device, deque[tuple[Later, list[tuple[Op, Mark]]]]] = {}
+_waiting: dict[Device, deque[tuple[Later, list[tuple[Op, Mark]], list[int]]]] = {}
 _early: dict[Device, list[Told]] = {}
 
 
-def add(device: Device, later: Later, operations: Sequence[tuple[Op, Node]]) -> None:
-    """Remember a launch."""
-    marks = [
-        (op, Mark(node.where, node.arg)) for op, node in operations if op.flags or op.integer_flags
+def add(
+    device: Device, later: Later, operations: Sequence[tuple[Op, Node]], slots: Sequence[int]
+) -> None:
+    """Remember a launch, whose program tells the conditions of its operations in `slots`."""
+    telling = [
+        (op, Mark(node.where, node.arg), slot)
+        for (op, node), slot in zip(operations, slots, strict=True)
+        if op.flags or op.integer_flags
     ]
     waiting = _waiting.setdefault(device, deque())
-    waiting.append((later, marks))
+    marks = [(op, mark) for op, mark, _ in telling]
+    waiting.append((later, marks, [slot for _, _, slot in telling]))
     if len(waiting) > LIMIT:
         _finish(device, 1)
 
@@ -61,13 +66,13 @@ def devices() -> list[Device]:
 def _finish(device: Device, count: int) -> None:
     waiting = _waiting[device]
     for _ in range(count):
-        later, marks = waiting.popleft()
+        later, marks, slots = waiting.popleft()
         try:
-            bits = later.flags() & floating.ALL
+            bits = later.flags()
         except DeviceError as error:
             # nobody knows what the launches after it have read
             hardware.lose(device, str(error))
             waiting.clear()
             return
         if bits and marks:
-            _early.setdefault(device, []).append((bits, marks))
+            _early.setdefault(device, []).extend(floating.told(bits, marks, slots))

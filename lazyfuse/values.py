@@ -20,6 +20,7 @@ import numpy as np
 
 from lazyfuse import floating, hardware, residency
 from lazyfuse.codegen import interpret, ops, references
+from lazyfuse.codegen.culprits import slots
 from lazyfuse.codegen.graph import Memory, Node, source_line
 from lazyfuse.codegen.linearize import Recording, Value
 from lazyfuse.codegen.op import Op
@@ -358,13 +359,17 @@ class Values:
         outputs: Sequence[Array] = (),
     ) -> None:
         """Note the conditions of a kernel that the user wants to hear of."""
-        if bits and floating.is_wanted(bits):
-            bits = self.confirmed(step, bits, sources, outputs)
-            self.raised += floating.attributed(bits, self.operations(step), self.culprits(step))
+        if not bits or not floating.is_wanted(bits):
+            return
+        if self.works_out:
+            self.raised += floating.told(bits, self.operations(step), self.slots(step))
+            return
+        bits = self.confirmed(step, bits, sources, outputs)
+        self.raised += floating.attributed(bits, self.operations(step), self.culprits(step))
 
     @property
     def works_out(self) -> bool:
-        """Whether programs work conditions out from values, so that nobody need be asked."""
+        """Whether programs work conditions out from values, and say whose they are."""
         return self.away and self.device is self.home
 
     def may_ask(self, step: KernelStep) -> bool:
@@ -387,10 +392,8 @@ class Values:
         Vector comparisons of NaN and the arms of selects raise flags of their own, which NumPy
         clears, and a kernel's flags are those of all its operations. Where a kernel has such
         operations, or several that may be meant, the oracle is asked, a few times per kernel.
-        Other devices have no such flags: their programs work conditions out from values.
+        Other devices have no such flags and need none of this.
         """
-        if self.works_out:
-            return flags
         operations = self.operations(step)
         believed = not any(floating.misreports(*each) for each in operations)
         asks = sources is not None and step.rechecks < RECHECKS
@@ -417,6 +420,11 @@ class Values:
         """The conditions that each operation of a kernel is known to have raised."""
         indices = sorted((*step.members, *step.reductions))
         return [step.culprits.get(index, 0) for index in indices]
+
+    def slots(self, step: KernelStep) -> list[int]:
+        """Where a device's program tells the conditions of each operation of a kernel."""
+        found = dict(zip((*step.reductions, *step.members), slots(step.kernel), strict=True))
+        return [found[index] for index in sorted(found)]
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
         """The operands of a kernel, if the oracle can be asked when it has run."""

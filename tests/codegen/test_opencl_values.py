@@ -18,6 +18,7 @@ from lazyfuse.codegen import ops
 from lazyfuse.codegen.dtypes import Loop, intern_loop, spell
 from lazyfuse.codegen.interpret import run_node
 from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.opencl_culprits import declared
 from lazyfuse.codegen.opencl_values import (
     WIDEST_VECTOR,
     Values,
@@ -91,13 +92,16 @@ def program_text(kernels: list[Kernel], vector: bool) -> str:
     row = 0
     for number, kernel in enumerate(kernels):
         values = Values(kernel, vector)
-        lines += ["{", "int raised_here = 0;", *values.statements(), *values.flag_statements()]
+        lines += ["{", *declared(kernel, ()), *values.statements(), *values.flag_statements()]
         for each in kernel.stores:
             pointer = f"((__global {c_type(each.dtype)} *)(out + {row * WIDEST} * n))"
             value = values.cast(each.value, each.dtype)
             lines.append(store(pointer, "i", value, each.dtype, vector))
             row += 1
-        lines += [f"raised[{number} * get_global_size(0) + get_global_id(0)] = raised_here;", "}"]
+        lines += [
+            f"raised[{number} * get_global_size(0) + get_global_id(0)] = raised_here[0] & 15;",
+            "}",
+        ]
     arguments = [f"__global const {c_type(dtype)} *p{k}" for k, dtype in enumerate(inputs)]
     arguments += ["__global uchar *out", "__global int *raised", "long n"]
     body = "\n    ".join(lines)
