@@ -60,7 +60,7 @@ def _builds_opencl() -> bool:
 if not _builds_opencl():
     sys.modules["pyopencl"] = None  # type: ignore[assignment]  # importing it fails from now on
 
-from lazyfuse import config  # noqa: E402  # reads the environment when it is imported
+from lazyfuse import config, hardware  # noqa: E402  # reads the environment when it is imported
 from tests import global_state, opencl_builds  # noqa: E402
 
 
@@ -69,6 +69,16 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """A test that asks for it runs on one thread, and on four however little there is to do."""
     with config.options(threads=request.param, threads_above=0):
         yield request.param
+
+
+@pytest.fixture
+def on_cpu() -> Iterator[None]:
+    """What a test says is true of the CPU alone: it runs there, whatever LAZYFUSE_DEVICE says."""
+    if hardware.is_host(hardware.current()):
+        yield  # as programs have it, where nobody named a device
+        return
+    with config.options(device="cpu"):
+        yield
 
 
 @pytest.fixture(autouse=True)

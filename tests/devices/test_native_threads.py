@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def work() -> Any:
     """How the CPU runs chunks, with two threads whatever the machine has."""
-    with lf.options(threads=3, threads_above=1000, native_threads=True):
+    with lf.options(device="cpu", threads=3, threads_above=1000, native_threads=True):
         device: Any = hardware.cpu()
         yield device.work
 

@@ -19,10 +19,15 @@ N = 60_011
 
 @pytest.fixture(autouse=True)
 def streaming() -> Iterator[None]:
-    """Every map of rows that are long enough."""
+    """Every map of rows that are long enough, on the CPU, the device that streams."""
     evaluate.clear_plans()
     with lf.options(
-        eager_below=0, compile_after=0, compile_ahead=False, stream_above=1, threads_above=1000
+        device="cpu",
+        eager_below=0,
+        compile_after=0,
+        compile_ahead=False,
+        stream_above=1,
+        threads_above=1000,
     ):
         yield
     evaluate.clear_plans()

@@ -62,6 +62,7 @@ def _combined(xp: Any, name: str, left: Any, right: Any) -> Any:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("on_cpu")
 def test_elimination_is_fused_though_its_sizes_change() -> None:
     def program(xp: Any, matrix: Any) -> Any:
         a = xp.array(matrix)
@@ -80,6 +81,7 @@ def test_elimination_is_fused_though_its_sizes_change() -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("on_cpu")
 def test_a_row_and_a_column_inside_the_part_are_read_as_they_were() -> None:
     def program(xp: Any, distances: Any) -> Any:
         d = xp.array(distances)
@@ -189,6 +191,7 @@ def test_a_product_that_is_kept_has_the_values_from_before_the_update() -> None:
         a = lazyfuse.array(np.asarray(a) % 3)
 
 
+@pytest.mark.usefixtures("on_cpu")  # where the update runs at once, and so within the block
 @pytest.mark.parametrize("value", [1e200, np.inf, np.nan])
 @pytest.mark.parametrize("turns", [1, 4])
 def test_conditions_are_told_once_with_numpy_s_words(value: float, turns: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, evaluate, flush, leftovers, remaking, report
+from lazyfuse import config, evaluate, flush, hardware, leftovers, remaking, report
 from tests import campaign
 
 SIDE = 40
@@ -79,7 +79,8 @@ def test_loops_leave_what_the_next_turn_binds_anew_F3(program: Any, threads: int
     with config.options(threads=threads, threads_above=1):
         for _ in range(3):
             same(program(lf), expected)
-    assert report.totals.remade > 0
+    if hardware.is_home():  # else nothing is left to be made again
+        assert report.totals.remade > 0
 
 
 def test_what_is_read_again_is_written_F3() -> None:

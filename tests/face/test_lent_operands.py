@@ -132,6 +132,7 @@ def test_later_writes_from_outside_are_not_seen(function: Callable[[Any], Any], 
         assert float(np.asarray(lf.asarray(x) + 0.0).sum()) == -SIZE
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_the_result_is_an_array_of_its_own_that_is_recorded_on() -> None:
     a = numbers("f8")
     result = lf.asarray(a) * 2.0
@@ -146,6 +147,7 @@ def test_the_result_is_an_array_of_its_own_that_is_recorded_on() -> None:
     np.testing.assert_array_equal(np.asarray(result), expected)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_what_stays_recorded() -> None:
     a = numbers("f8")
     x, own = lf.asarray(a), lf.ones(SIZE)
@@ -219,6 +221,7 @@ def test_error_states() -> None:
     assert len(heard) == 1
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_fallbacks_count_it() -> None:
     a = numbers("f8")
     x = lf.asarray(a)

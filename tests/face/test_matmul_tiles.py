@@ -319,6 +319,7 @@ def test_the_product_is_never_stored_as_a_whole_B3(either: Watch) -> None:
     assert "run tile by tile; 1 values are never stored as a whole" in text
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_a_product_that_is_numpys_leaves_the_rest_of_a_chain_B3(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

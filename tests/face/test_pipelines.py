@@ -27,8 +27,9 @@ SHAPES = [(1, 40), (7, 129), (64, 33), (130, 300)]
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    """Everything is recorded and compiled at once, tiles are tiny."""
+def watch(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    """Everything is recorded and compiled at once, tiles are tiny: those of the CPU, which alone
+    has any."""
     found = watching(monkeypatch)
     monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 1)
     monkeypatch.setattr(tiles, "SHORTEST", 16)

@@ -45,6 +45,7 @@ def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_later_runs_have_the_same_bits(name: str, hits: list[bool]) -> None:
     program = PROGRAMS[name]
@@ -108,6 +109,7 @@ def test_numbers_and_offsets_are_arguments(hits: list[bool]) -> None:
         np.testing.assert_array_equal(found, twice[k : k + N] * (k + 0.5) + 2.0 * k)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_the_switch_and_the_curious(hits: list[bool]) -> None:
     a, b = operands()
     x, y = lf.array(a), lf.array(b)
