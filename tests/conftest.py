@@ -81,6 +81,15 @@ def on_cpu() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def at_home() -> None:
+    """A skip where LAZYFUSE_DEVICE names a device. Where nobody does, plans run on the CPU without
+    being asked about: they are replayed, and those of several threads overlap.
+    """
+    if not hardware.is_home():
+        pytest.skip("runs are replayed, and overlap, where nobody has named a device")
+
+
 @pytest.fixture(autouse=True)
 def leaves_global_state_alone() -> Iterator[None]:
     """Name the test that changes what other tests find."""

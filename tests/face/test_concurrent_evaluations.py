@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import concurrency, evaluate, hardware, matmul_tiles, report
+from lazyfuse import concurrency, evaluate, matmul_tiles, report
 
 N = 40_000
 LONG = 10.0  # seconds: only a fault waits for so long
@@ -21,10 +21,8 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _always(at_home: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if threads had met each other all the time."""
-    if not hardware.is_host(hardware.current()):
-        pytest.skip("evaluations overlap on the CPU: those of other devices keep the lock")
     monkeypatch.setattr(concurrency, "_LONG", 0)
     monkeypatch.setattr(concurrency, "notice", lambda met: True)
     monkeypatch.setattr(concurrency, "share", 1.0)

@@ -13,7 +13,10 @@ from lazyfuse import config, core, evaluate, programs, recurring, replay_program
 from lazyfuse.copies import Copy
 from lazyfuse.execute import Run
 
-pytestmark = pytest.mark.skipif(not core.COMPILED, reason="the record path is pure Python")
+pytestmark = [
+    pytest.mark.skipif(not core.COMPILED, reason="the record path is pure Python"),
+    pytest.mark.usefixtures("at_home"),  # where runs are replayed
+]
 
 SIDE = 200
 

@@ -143,6 +143,7 @@ def test_joins(eager_below: int) -> None:
                 _same(one, np.asarray(other), seed, of_strides=False)
 
 
+@pytest.mark.usefixtures("on_cpu")  # joins on other devices are calls
 def test_a_join_is_no_call() -> None:
     """A few arrays are stored where they belong by what computes them; many are one call."""
     x = lazyfuse.array(np.arange(90_000.0).reshape(300, 300))
