@@ -8,7 +8,7 @@ each instruction that can raise conditions has one of the rest. opencl_culprits.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterable
 
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.kernel import Kernel, is_ordered
@@ -22,18 +22,25 @@ MOST = WORDS * OF_WORD - 1
 _ALL = (1 << WIDTH) - 1
 
 
-@lru_cache(maxsize=1024)
-def slots(kernel: Kernel) -> tuple[int, ...]:
+def slots(kernel: Kernel) -> list[int]:
     """The slots of the reductions, then of the instructions; kernels of equal operations agree."""
     rows = [ops.TABLE[each.op] for each in kernel.body]
-    raising = [is_ordered(each) for each in kernel.reductions]
-    raising += [bool(row.flags or row.integer_flags) for row in rows]
+    raising = [bool(row.flags or row.integer_flags) for row in rows]
+    return _numbered([*map(is_ordered, kernel.reductions), *raising])
+
+
+def of_reductions(kernel: Kernel) -> list[int]:
+    """The slots of the reductions alone."""
+    return _numbered(map(is_ordered, kernel.reductions))
+
+
+def _numbered(raising: Iterable[bool]) -> list[int]:
     found = []
     free = 0
     for each in raising:
         found.append(free if each and free < MOST else NOBODY)
         free += each
-    return tuple(found)
+    return found
 
 
 def of_slot(bits: int, slot: int) -> int:

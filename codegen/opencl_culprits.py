@@ -41,8 +41,9 @@ def ordered(kernel: Kernel) -> list[int]:
 def reported(kernel: Kernel, reductions: Iterable[int]) -> list[str]:
     """The statements at a program's end: variables to words, words to those of the launch."""
     lines = []
+    known = slots(kernel)
     for r in reductions:
-        name, slot = of_reduction(r), slots(kernel)[r]
+        name, slot = of_reduction(r), known[r]
         word, place = divmod(slot + 1, OF_WORD)
         lines.append(f"raised_here[0] |= {name};")
         if slot != NOBODY:

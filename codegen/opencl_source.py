@@ -207,7 +207,7 @@ class _Printer(Rows):
         """What one addition or multiplication raised."""
         if self.runs_again():
             self.open("if (again)")
-        slot = culprits.slots(self.kernel)[r]
+        slot = culprits.of_reductions(self.kernel)[r]
         step = opencl_joining.step(self.kernel.reductions[r], before, value, after, slot)
         for text in flag_statements([step], self.vector):
             self.line(text)

@@ -45,6 +45,7 @@ class KernelStep:
     rechecks: int = 0  # how often the oracle confirmed floating-point conditions
     seen: int = 0  # the conditions that it confirmed
     culprits: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
+    slots: list[int] = field(default_factory=list)  # of its operations, once asked for: culprits.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
     whole: int = 0  # elements of the largest domain of its chain, which decides on its tier
 

@@ -394,7 +394,7 @@ class Run(Values):
                 lowered.finish(arrays)
             return found.bits
         bits = 0
-        slots = culprits.slots(lowered.kernel)
+        slots = culprits.of_reductions(lowered.kernel)
         for slot, finish in zip(slots, lowered.finishers(), strict=False):
             with floating.collecting() as found:
                 finish(arrays)

@@ -423,8 +423,10 @@ class Values:
 
     def slots(self, step: KernelStep) -> list[int]:
         """Where a device's program tells the conditions of each operation of a kernel."""
-        found = dict(zip((*step.reductions, *step.members), slots(step.kernel), strict=True))
-        return [found[index] for index in sorted(found)]
+        if not step.slots:
+            found = dict(zip((*step.reductions, *step.members), slots(step.kernel), strict=True))
+            step.slots = [found[index] for index in sorted(found)]
+        return step.slots
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
         """The operands of a kernel, if the oracle can be asked when it has run."""
