@@ -26,6 +26,7 @@ def _answers(xp: Any, *arrays: Any) -> tuple[list[bytes], set[str]]:
     return values, {str(each.message) for each in told}
 
 
+@pytest.mark.usefixtures("at_home")
 def test_a_deviation_is_done_again() -> None:
     generator = np.random.default_rng(5)
     a = generator.normal(size=SIZE)

@@ -128,6 +128,7 @@ def loop(u: Any, steps: int, look: Any = None) -> list[Any]:
     return told
 
 
+@pytest.mark.usefixtures("at_home")
 def test_a_loop_in_place_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     told = replayed(monkeypatch)
     start = np.random.default_rng(0).normal(size=(400, 300))
