@@ -148,6 +148,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return shapes
 
 
+@pytest.mark.usefixtures("on_cpu")  # whose runs are observed
 def test_a_block_evaluated_between_the_reads_of_a_statement_is_not_copied(
     copied: list[tuple[int, ...]],
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
+from lazyfuse import hardware
 
 KEYS = [
     np.s_[1:, 2:], np.s_[:, 0], np.s_[0], np.s_[1:-1, 1:-1], np.s_[:, ::-1], np.s_[::2, 1::2],
@@ -72,7 +73,11 @@ def _program(xp: Any, seed: int) -> list[Any]:
 @pytest.mark.parametrize("eager_below", [0, 8, 30, 1000])
 @pytest.mark.parametrize("first", range(0, 240, 60))
 def test_random_updates(eager_below: int, first: int) -> None:
-    """Values, dtypes and refusals are NumPy's, however much runs at once."""
+    """Values, dtypes and refusals are NumPy's, however much runs at once.
+
+    Powers are inexact: other devices than the CPU compute few of them, too, by their own functions.
+    """
+    units = 0 if hardware.is_host(hardware.current()) else 16
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for seed in range(first, first + 60):
@@ -82,7 +87,8 @@ def test_random_updates(eager_below: int, first: int) -> None:
             assert wanted.pop() == found.pop(), seed
             for one, other in zip(wanted, found, strict=True):
                 assert one.dtype == other.dtype, seed
-                np.testing.assert_array_equal(one, other, err_msg=str(seed))
+                near = units * np.finfo(one.dtype).eps if one.dtype.kind in "fc" else 0
+                np.testing.assert_allclose(other, one, near, err_msg=str(seed), strict=True)
 
 
 def test_a_row_and_a_column_update_the_rest() -> None:

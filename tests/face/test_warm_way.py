@@ -47,6 +47,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.usefixtures("at_home")
 def test_what_ran_before_is_not_decided_again(warm: tuple[Any, Any, Any], slow: list[str]) -> None:
     a, b, wanted = warm
     before = dict(evaluate.counters)
@@ -93,6 +94,7 @@ def test_listeners_hear_of_kernels(warm: tuple[Any, Any, Any]) -> None:
     assert heard
 
 
+@pytest.mark.usefixtures("at_home")
 def test_a_device_that_runs_nothing_is_obeyed(warm: tuple[Any, Any, Any]) -> None:
     a, b, wanted = warm
     assert hardware.is_home()
