@@ -1,14 +1,17 @@
-"""`python -m lazyfuse script.py`: runs a program that was written for NumPy, unedited.
+"""`lazyfuse script.py`: runs a program that was written for NumPy, unedited.
 
-    python -m lazyfuse [--report] [--trace FILE] script.py [arguments]
-    python -m lazyfuse [--report] [--trace FILE] -m module [arguments]
-    python -m lazyfuse --options
-    python -m lazyfuse --version
-    python -m lazyfuse --calibrate
+    lazyfuse [--report] [--trace FILE] script.py [arguments]
+    lazyfuse [--report] [--trace FILE] -m module [arguments]
+    lazyfuse [--report] [--trace FILE] -c code [arguments]
+    lazyfuse --options
+    lazyfuse --version
+    lazyfuse --calibrate
 
-The program and its own modules (files below the script's folder, or below the current one for
-`-m`) get lazyfuse where they import numpy; installed packages keep the real one. Everything else
-is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
+`python -m lazyfuse` is the same command. `-` stands for a program that comes from the standard
+input; `--` ends the options. The program and its own modules (files below the script's folder, or
+below the current one for the others) get lazyfuse where they import numpy; installed packages keep
+the real one. Everything else is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit
+codes and tracebacks.
 `--report` prints what ran where when the program ends; `--trace` writes a timeline of it to FILE,
 for a browser's tracing page. `--calibrate` measures once what work costs on each device, from
 which the device of each plan follows, and prints it. `--version` says what runs here, and whether
@@ -37,7 +40,8 @@ from lazyfuse import (
     tracing,
 )
 
-_FRAMES = (__file__, import_hook.__file__, "<frozen runpy>")
+_frames = {__file__, import_hook.__file__, "<frozen runpy>"}
+"""The files of frames that stand above a program's own, and that its tracebacks leave out."""
 _USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
 
 
@@ -50,6 +54,8 @@ def main(arguments: Sequence[str]) -> None:
     rest = list(arguments)
     while rest and rest[0].startswith("--"):
         option = rest.pop(0)
+        if option == "--":
+            break
         name, given, file = option.partition("=")
         if name == "--trace" and (given or rest):
             _trace(file if given else rest.pop(0))
@@ -58,6 +64,12 @@ def main(arguments: Sequence[str]) -> None:
     if rest and rest[0] == "-m" and len(rest) > 1:
         code, module = _load_module(rest[1])
         sys.argv = [str(module.__file__), *rest[2:]]
+    elif rest and rest[0] == "-c" and len(rest) > 1:
+        code, module = _load_text(rest[1], "<string>")
+        sys.argv = ["-c", *rest[2:]]
+    elif rest and rest[0] == "-":
+        code, module = _load_text(sys.stdin.read(), "<stdin>")
+        sys.argv = rest
     elif rest and not rest[0].startswith("-"):
         code, module = _load_script(rest[0])
         sys.argv = rest
@@ -115,9 +127,19 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
     return import_hook.compile_rewritten(source, file), module
 
 
+def _load_text(source: str, name: str) -> tuple[CodeType, ModuleType]:
+    """The code of a program that is no file."""
+    import_hook.install(Path.cwd())
+    if not sys.flags.safe_path:
+        sys.path[0] = ""
+    return import_hook.compile_rewritten(source, name), ModuleType("__main__")
+
+
 def _load_module(name: str) -> tuple[CodeType, ModuleType]:
     """The code of a module found on `sys.path` (of its `__main__` if it is a package)."""
     import_hook.install(Path.cwd())
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path.cwd())
     spec = _find(name)
     if spec.submodule_search_locations is not None:
         spec = _find(f"{name}.__main__")
@@ -162,14 +184,22 @@ def _print_report() -> None:
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the program's first frame on."""
     rest = trace
-    while rest is not None and rest.tb_frame.f_code.co_filename in _FRAMES:
+    while rest is not None and rest.tb_frame.f_code.co_filename in _frames:
         rest = rest.tb_next
     return rest or trace
 
 
-if __name__ == "__main__":
+def command() -> int:
+    """The console script `lazyfuse`; the exit status of a command line that cannot be run."""
+    _frames.add(sys._getframe(1).f_code.co_filename)
     try:
         main(sys.argv[1:])
     except _Stop as stop:
         print(f"lazyfuse: {stop}", file=sys.stderr)
-        sys.exit(2)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    if status := command():
+        sys.exit(status)

@@ -290,7 +290,7 @@ class Options:
     report: bool = _option(
         False,
         "LAZYFUSE_REPORT",
-        "count what runs per source line; `python -m lazyfuse --report` prints it",
+        "count what runs per source line; `lazyfuse --report` prints it",
     )
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

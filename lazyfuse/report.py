@@ -309,7 +309,7 @@ def text(
     resident: Sequence[Resident] = (),
     trouble: str = "",  # with the folder of programs
 ) -> str:
-    """The report of `python -m lazyfuse --report`."""
+    """The report of `lazyfuse --report`."""
     lines = [
         f"kernels launched  {totals.kernels}, holding {totals.fused} operations",
         f"operations alone  {totals.singles}",

@@ -1,14 +1,19 @@
-"""`python -m lazyfuse`: unedited programs, as plain Python would run them."""
+"""`lazyfuse` and `python -m lazyfuse`: unedited programs, as plain Python would run them."""
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import lazyfuse.__main__
+
+ROOT = Path(__file__).parents[2]
 Result = subprocess.CompletedProcess[str]
 
 
@@ -28,12 +33,29 @@ def lazy(folder: Path, *arguments: str) -> Result:
     return run(folder, "-m", "lazyfuse", *arguments)
 
 
+def command(folder: Path, *arguments: str) -> Result:
+    """By the console script, as pip writes it."""
+    script = folder / "bin" / "lazyfuse"
+    write(folder, {"bin/lazyfuse": SCRIPT})
+    return run(folder, str(script), *arguments)
+
+
+SCRIPT = """
+    import sys
+    from lazyfuse.__main__ import command
+    if __name__ == "__main__":
+        sys.argv[0] = sys.argv[0].removesuffix(".exe")
+        sys.exit(command())
+"""
+
+
 def same(folder: Path, *arguments: str) -> Result:
     """Run under both and compare everything a shell can see."""
-    plain, ours = run(folder, *arguments), lazy(folder, *arguments)
-    assert ours.stdout == plain.stdout
-    assert ours.stderr == plain.stderr
-    assert ours.returncode == plain.returncode
+    plain, ours, script = (each(folder, *arguments) for each in (run, lazy, command))
+    for found in (ours, script):
+        assert found.stdout == plain.stdout
+        assert found.stderr == plain.stderr
+        assert found.returncode == plain.returncode
     return ours
 
 
@@ -203,10 +225,47 @@ def test_modules_and_packages_run_with_m(tmp_path: Path) -> None:
     assert lazy(tmp_path, "folder").stdout == "lazyfuse 5\n"
 
 
+def test_the_console_script_is_this_command() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    module, _, name = settings["project"]["scripts"]["lazyfuse"].partition(":")
+    assert getattr(importlib.import_module(module), name) is lazyfuse.__main__.command
+
+
+def test_programs_of_no_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "other.py": "import numpy\nx = 5\n",
+            "main.py": "import sys; print(sys.argv)\n",
+        },
+    )
+    text = "import numpy as np, other, sys; print(np.sum([1, 2]), other.x, sys.argv, __name__)"
+    same(tmp_path, "-c", text, "a", "--report", "-c")
+    same(tmp_path, "-c", f"{text}; print(repr(sys.path[0]))\nother.y")
+    same(tmp_path, "-c", "import numpy as np\n[][np.argmax(np.zeros(3))]")
+    assert command(tmp_path, "-c", "import numpy; print(numpy.__name__)").stdout == "lazyfuse\n"
+    assert lazy(tmp_path, "--", "main.py", "--report").stdout == "['main.py', '--report']\n"
+
+
+def test_a_program_from_the_standard_input(tmp_path: Path) -> None:
+    text = "import numpy, sys\nprint(numpy.__name__, sys.argv, __name__)\n"
+    call = [sys.executable, "-m", "lazyfuse", "-", "a"]
+    done = subprocess.run(
+        call, cwd=tmp_path, capture_output=True, text=True, input=text, timeout=99
+    )
+    assert done.stdout == "lazyfuse ['-', 'a'] __main__\n", done.stderr
+
+
+def test_the_command_finds_modules_where_it_is_called(tmp_path: Path) -> None:
+    write(tmp_path, {"single.py": "import numpy, sys; print(numpy.__name__, sys.path[0])\n"})
+    assert command(tmp_path, "-m", "single").stdout == f"lazyfuse {tmp_path}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         ([], "usage: "),
+        (["-c"], "usage: "),
         (["--nonsense", "x.py"], "unknown option --nonsense"),
         (["missing.py"], "can't open file 'missing.py'"),
         (["-m", "missing_module"], "no module named missing_module"),
