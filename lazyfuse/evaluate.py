@@ -307,7 +307,7 @@ def _replayed(
     kept = plan.replays
     if not isinstance(kept, replays.Kept) or not kept.found:
         return None
-    if replays.native is not None:
+    if prepared.native is not None:
         raised = replay_programs.run(plan, kept, recording, device)
         if raised is not None:
             report.flushed(reason, plan, recording)

@@ -99,6 +99,10 @@ for _name in ("validate", "debug", "report"):
     _watch(_name, False)
 
 
+native: Any = None
+"""The module lazyfuse._native, where replay_programs.py replays by it; None: Python does."""
+
+
 class Kept(dict[Any, "Prepared | pipelining.Again"]):
     """What is kept of a plan, by geometry, with what holds for all geometries."""
 
@@ -118,7 +122,7 @@ class Kept(dict[Any, "Prepared | pipelining.Again"]):
         self.results = tuple([(values[i].origin, i) for i in plan.outputs])
 
 
-def _bind(kept: Kept, recording: Recording) -> tuple[tuple[Any, ...], list[Any]] | None:
+def _bind(kept: Kept, recording: Recording) -> tuple[Any, list[Any]] | None:
     """Sizes and strides of what a run begins with, and its values.
 
     None where something does not lie in host memory, or where an operand dies in this run, so that
@@ -126,6 +130,11 @@ def _bind(kept: Kept, recording: Recording) -> tuple[tuple[Any, ...], list[Any]]
     """
     nodes = recording.nodes
     edges = recording.edges
+    if native is not None:
+        bound: tuple[Any, list[Any]] | None = native.replay_bind(
+            kept.size, kept.operands, (), False, None, nodes, edges, recording.sizes
+        )
+        return bound
     env: list[Any] = [None] * kept.size
     key: list[Any] = recording.sizes.copy()
     counts = references.of_each([nodes[origin] for origin, _, _ in kept.operands])
@@ -252,8 +261,12 @@ def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Arr
 # ------------------------------------------------------------------------------------ preparing
 
 
-def _key(kept: Kept, recording: Recording) -> tuple[Any, ...] | None:
-    """The key of `_bind`, whether operands die or not."""
+def _key(kept: Kept, recording: Recording) -> Any:
+    """The key of `_bind`, whether operands die or not; None as there."""
+    if native is not None:
+        nodes, sizes = recording.nodes, recording.sizes
+        bound = native.replay_bind(kept.size, kept.operands, (), False, None, nodes, {}, sizes)
+        return bound and bound[0]  # without edges, every reader looks like another owner
     found: list[Any] = recording.sizes.copy()
     for origin, _, _ in kept.operands:
         node = recording.nodes[origin]

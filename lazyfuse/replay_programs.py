@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import concurrency, recurring, replays, report
+from lazyfuse import concurrency, prepared, recurring, replays, report
 from lazyfuse.codegen import ops
 from lazyfuse.codegen.graph import Layout, Memory, Node
 from lazyfuse.codegen.linearize import Recording
@@ -34,7 +34,7 @@ MOST_PARTIAL = 256
 def use(native: Any) -> None:
     """Do replays by the module lazyfuse._native from now on; None: by the text of replays.py."""
     known = native is not None and native.replay_setup(Node, Memory, Layout, ops.LEAF)
-    replays.native = native if known else None
+    prepared.native = native if known else None
 
 
 class Again(Run):
@@ -57,7 +57,7 @@ class Again(Run):
 
 def run(plan: Plan, kept: Kept, recording: Recording, device: Device) -> Raised | None:
     """Do again what a run of this plan did at the same geometry; None if `Run` has to."""
-    native = replays.native
+    native = prepared.native
     bound = replays.bind(kept, recording, bool(plan.in_place))
     if bound is None:
         return None
@@ -94,7 +94,7 @@ def _play(
     addresses: list[int],
 ) -> Raised:
     program, launched, numbers = replay.program
-    native, nodes = replays.native, recording.nodes
+    native, nodes = prepared.native, recording.nodes
     empty = replay.device.empty
     again: Again | None = None
     at = 0
@@ -155,7 +155,7 @@ def _program(replay: Replay, plan: Plan) -> Any:
         ]
     )
     blocks = len(replay.leaves) + len(replay.events) + 1
-    made = replays.native.replay_program(
+    made = prepared.native.replay_program(
         blocks, replay.leaves, tuple(replay.written), replay.given, events, results
     )
     launched: Counter[str] = Counter()

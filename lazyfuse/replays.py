@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import concurrency, floating, recurring, report
+from lazyfuse import concurrency, floating, prepared, recurring, report
 from lazyfuse.codegen import ops, references
 from lazyfuse.codegen.graph import Node
 from lazyfuse.codegen.linearize import Recording
@@ -29,9 +29,6 @@ from lazyfuse.views import address
 from lazyfuse.windows import is_alone
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-native: Any = None
-"""The module lazyfuse._native, where replay_programs.py does replays by it; None: the text here."""
 
 # Geometries kept per plan, and how many may be learnt before one has come again: a loop over
 # windows that never come again is not worth observing.
@@ -151,7 +148,7 @@ def bind(kept: Kept, recording: Recording, free: set[int] | bool) -> Any:
     """By C: the key of a run and the values that it begins with; None if not all are in host
     memory. `free`: the nodes whose memory may be written over; True: look which.
     """
-    return native.replay_bind(
+    return prepared.native.replay_bind(
         kept.size, kept.operands, kept.places, kept.slides, free, recording.nodes,
         recording.edges, recording.sizes,
     )  # fmt: skip
@@ -159,7 +156,7 @@ def bind(kept: Kept, recording: Recording, free: set[int] | bool) -> Any:
 
 def key_of(run: Run) -> Any:
     """What decides how a run goes; None if not everything is in host memory."""
-    if native is not None:
+    if prepared.native is not None:
         bound = bind(run.plan.replays, run.recording, run.free)
         return None if bound is None else bound[0]
     values = run.plan.graph.values

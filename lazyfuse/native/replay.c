@@ -203,7 +203,8 @@ static PyObject *node_of(PyObject *operand, PyObject *nodes)
     return PyList_GET_ITEM(nodes, origin);
 }
 
-/* What decides about one operand: 0 where it does not lie in host memory. */
+/* What decides about one operand: 0 where it does not lie in host memory, or dies though nothing may be
+   written over. */
 static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *edges, PyObject *free)
 {
     PyObject *node = node_of(operand, nodes);
@@ -217,11 +218,11 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
         return 1;
     }
     PyArrayObject *array = (PyArrayObject *)SLOT(node, VALUE);
-    int is_written = 0;
+    int is_written = 0, rank = PyArray_NDIM(array);
     if (free == Py_True) {
         is_written = is_free(node, edges);
     }
-    else if (free != Py_False) {
+    else if (free != Py_False && free != Py_None) {
         is_written = PySet_Contains(free, PyTuple_GET_ITEM(operand, 0));
     }
     Py_ssize_t held = edges_of(edges, node);
@@ -229,16 +230,20 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
         return -1;
     }
     int dies = Py_REFCNT(node) <= (held < 0 ? 0 : held) + 1;
-    for (int axis = 0; axis < PyArray_NDIM(array); axis++) {
+    for (int axis = 0; axis < rank; axis++) {
         if (put(key, PyArray_STRIDES(array)[axis]) < 0) {
             return -1;
         }
+    }
+    if (free == Py_None) {
+        return !dies;
     }
     return put(key, dies + 2 * is_written + 4 * (PyArray_ISWRITEABLE(array) != 0)) < 0 ? -1 : 1;
 }
 
 /* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that a
-   run begins with, or None. `free`: the nodes whose memory may be written over; True: look. */
+   run begins with, or None. `free`: the nodes whose memory may be written over; True: look. None: that of
+   no operand, and none dies in this run. */
 PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     if (given != 8 || !PyLong_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, core, evaluate, programs, recurring, replay_programs, replays
+from lazyfuse import config, core, evaluate, prepared, programs, recurring, replay_programs, replays
 from lazyfuse.copies import Copy
 from lazyfuse.execute import Run
 
@@ -116,7 +116,7 @@ def test_the_bits_are_those_of_python_and_of_numpy(
         assert found.dtype == wanted.dtype
         assert found.tobytes() == wanted.tobytes()
         with monkeypatch.context() as without:
-            without.setattr(replays, "native", None)
+            without.setattr(prepared, "native", None)
             again = program(lazyfuse, start, 14).to_numpy()
         assert again.tobytes() == wanted.tobytes()
     assert any(told)
@@ -132,11 +132,11 @@ def test_the_keys_tell_apart_what_pythons_keys_do(
 
     def watched(plan: Any, kept: Any, recording: Any, device: Any) -> Any:
         nonlocal asked
-        native, replays.native = replays.native, None
+        native, prepared.native = prepared.native, None
         try:
             key = replays.key_of(Run(plan, recording, device))
         finally:
-            replays.native = native
+            prepared.native = native
         bound = native.replay_bind(
             kept.size, kept.operands, kept.places, kept.slides, bool(plan.in_place),
             recording.nodes, recording.edges, recording.sizes,
