@@ -2,7 +2,7 @@
 
 `pip install .` and wheels compile; an editable installation stays Python, so that edits count,
 unless LAZYFUSE_COMPILE=1 asks for machine code (which is then used only as long as the sources are
-those it was made from, see lazyfuse/_source_tree.py). LAZYFUSE_COMPILE=0 never compiles. A build
+those it was made from, see lazyfuse/bootstrap.py). LAZYFUSE_COMPILE=0 never compiles. A build
 that fails is told and leaves a complete, slower lazyfuse behind.
 """
 

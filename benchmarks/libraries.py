@@ -95,7 +95,7 @@ WAITED = 60.0  # seconds for programs that are being compiled in the background
 
 def compiled_ahead(call: Callable[[], Any]) -> None:
     """Call until every program that a call of ours asks for is there."""
-    device = sys.modules["lazyfuse.hardware"].cpu()
+    device = sys.modules["lazyfuse.runtime.placement.devices"].cpu()
     finish = getattr(device, "finish", None)
     for _ in range(8 if finish is not None else 0):
         finish(WAITED)

@@ -44,7 +44,7 @@ def bound(case: Case, size: int, library: libraries.Library) -> Callable[[], Any
 
 def device() -> Any:
     """The CPU device of lazyfuse, or None where lazyfuse is not loaded."""
-    hardware = sys.modules.get("lazyfuse.hardware")
+    hardware = sys.modules.get("lazyfuse.runtime.placement.devices")
     return hardware.cpu() if hardware else None
 
 

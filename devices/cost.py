@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from . import vector_math
 from .base import Array, Device, DeviceError, Launch, Program, Source, Traits
-from .disk_cache import DiskCache
-from .threads import available
+from .pools import vector_math
+from .pools.disk_cache import DiskCache
+from .thread_pool import available
 
 VERSION = 1  # of the file: another one is measured anew
 FILE_LIMIT = 1 << 20  # bytes of the folder: a few machines that share it, a kilobyte each

@@ -22,7 +22,7 @@ from gc import disable, enable, isenabled
 from types import ModuleType
 from typing import Any
 
-from . import forking
+from . import fork_safety
 
 # Signals for which programs have handlers; those of faults in the program are not waited for.
 _NAMES = (
@@ -107,7 +107,7 @@ class Section:
 def section(lock: Any) -> Section:
     """A section with that lock; in C where there is machine code."""
     made: Section = (Section if _native is None else _native.Section)(lock)
-    forking.register(made)
+    fork_safety.register(made)
     return made
 
 

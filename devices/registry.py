@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from . import critical, forking
+from . import critical, fork_safety
 from .base import Device, DeviceError, Traits
 
 
@@ -40,7 +40,7 @@ _FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
 _refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
 # Modules are imported: whoever interrupts that, and asks for the same device, finds half of one.
-_opening = critical.section(forking.settled)
+_opening = critical.section(fork_safety.settled)
 
 
 def device(name: str | None = None) -> Device:

@@ -15,25 +15,25 @@ from typing import Any
 
 import numpy as _numpy
 
-from lazyfuse import _source_tree  # noqa: F401  # first: completes the package in a checkout
+from lazyfuse import bootstrap  # noqa: F401  # first: completes the package in a checkout
 
 # isort: split
-from lazyfuse import _face
-from lazyfuse.array import ndarray as ndarray
+from lazyfuse.arrays.ndarray import ndarray as ndarray
 from lazyfuse.config import options as options
+from lazyfuse.namespace import assemble
 
-__all__ = [*_numpy.__all__, *_face.ADDED]  # NumPy's list is of strings
+__all__ = [*_numpy.__all__, *assemble.ADDED]  # NumPy's list is of strings
 
 __version__ = _numpy.__version__  # programs ask which NumPy they have; ours is lazyfuse_version
 __array_api_version__ = "2025.12"  # NumPy's may be older; docs/array_api.md says what differs
 
 
 def __getattr__(name: str) -> Any:
-    return _face.look_up(name)
+    return assemble.look_up(name)
 
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *globals(), *dir(_numpy)})
 
 
-_face.complete(globals())
+assemble.complete(globals())

@@ -29,16 +29,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
-from lazyfuse import (
-    _face,
-    building,
-    calibrate,
-    config,
-    import_hook,
-    neighbours,
-    report,
-    tracing,
-)
+from lazyfuse import config
+from lazyfuse.interop import import_hook, library_adapters
+from lazyfuse.namespace import assemble
+from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.placement import calibrate
+from lazyfuse.tools import build_info
 
 _frames = {__file__, import_hook.__file__, "<frozen runpy>"}
 """The files of frames that stand above a program's own, and that its tracebacks leave out."""
@@ -85,7 +81,7 @@ def _switch(option: str) -> None:
         print(config.options)
         raise SystemExit(0)
     elif option == "--version":
-        print(building.text())
+        print(build_info.text())
         raise SystemExit(0)
     elif option == "--calibrate":
         calibrate.calibrate(verbose=True)
@@ -164,7 +160,7 @@ def _find(name: str) -> importlib.machinery.ModuleSpec:
 def _run(code: CodeType, module: ModuleType) -> None:
     """Execute `code` as `__main__`; its exceptions pass through, without our frames on top."""
     sys.modules["__main__"] = module
-    neighbours.adapt("json")  # the program is to run as it is
+    library_adapters.adapt("json")  # the program is to run as it is
     shown = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -178,7 +174,7 @@ def _run(code: CodeType, module: ModuleType) -> None:
 
 
 def _print_report() -> None:
-    print(_face._report(report), file=sys.stderr)
+    print(assemble._report(counters), file=sys.stderr)
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:

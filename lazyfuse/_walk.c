@@ -1,5 +1,5 @@
-/* The warm way of one evaluation in C: the walk of codegen/linearize.py, the short way of
- * flush.Pending.note, and the launches of devices/prepared_launch.py.
+/* The warm way of one evaluation in C: the walk of codegen/graph/linearize.py, the short way of
+ * flush.Pending.note, and the launches of devices/cpu/bound_launch.py.
  *
  * `walk` orders a pending graph and makes its structural key: object for object what `linearize.walk`
  * gives (tests/face/test_walk.py), which is what runs where no C compiler was there. Reads the slots of `Node` where their descriptors say
@@ -765,7 +765,7 @@ static PyObject *frontier(PyObject *self, PyObject *args)
 
 /* ---------------------------------------------------------------------------------------- rows */
 
-/* Words shared by threads, a cache line of their own, lie in front of the rows: launching.py. */
+/* Words shared by threads, a cache line of their own, lie in front of the rows: launch.py. */
 enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16, FEW_ARRAYS = 32 };
 
 typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
@@ -774,7 +774,7 @@ typedef int32_t (*Loop)(Chunk, int64_t *rows, const char *scalars, int64_t *word
 typedef int32_t (*Share)(void *crew, int64_t helpers, Loop, Chunk, int64_t *rows,
                          const char *scalars, int64_t *words, int64_t count, int64_t bytes);
 
-/* A launch with nothing but addresses and scalars to fill in: devices/prepared_launch.py. */
+/* A launch with nothing but addresses and scalars to fill in: devices/cpu/bound_launch.py. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lazyfuse import namespaces
+from lazyfuse.namespace import numpy_modules
 
-__getattr__, __dir__ = namespaces.filler(__name__, "numpy.fft")
+__getattr__, __dir__ = numpy_modules.filler(__name__, "numpy.fft")

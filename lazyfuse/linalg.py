@@ -1,7 +1,7 @@
-"""As `numpy.linalg`: norms are followed (recipes.py), factorizations look at values at once."""
+"""As `numpy.linalg`: norms are followed (decompositions.py), factorizations look at values at once."""
 
 from __future__ import annotations
 
-from lazyfuse import namespaces
+from lazyfuse.namespace import numpy_modules
 
-__getattr__, __dir__ = namespaces.filler(__name__, "numpy.linalg")
+__getattr__, __dir__ = numpy_modules.filler(__name__, "numpy.linalg")

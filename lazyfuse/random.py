@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import fallback, namespaces, streams
-from lazyfuse.array import changing, ndarray, options, wrap, writable
+from lazyfuse.arrays.ndarray import changing, ndarray, options, wrap, writable
+from lazyfuse.interop import fallback
+from lazyfuse.kernels import pcg64
+from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import THEIRS, implements, pair
 
 IN_PLACE = {"shuffle": (0,)}
@@ -95,7 +97,7 @@ def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in ("random", "uniform"):
-    setattr(Generator, _name, _drawn(_name, getattr(streams, _name)))
+    setattr(Generator, _name, _drawn(_name, getattr(pcg64, _name)))
 
 
 def _unpickled(name: str, bit_generator: Any) -> Any:
@@ -148,7 +150,7 @@ def _seeded(theirs: type) -> type:
 for _name in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence"):
     globals()[_name] = _seeded(getattr(np.random, _name))
     pair(getattr(np.random, _name), globals()[_name])
-streams.register(globals()["PCG64"])
+pcg64.register(globals()["PCG64"])
 
 for _theirs, _ours in ((np.random.Generator, Generator), (np.random.RandomState, RandomState)):
     for _name, _function in _methods(_theirs).items():
@@ -179,4 +181,4 @@ def shuffle(x: Any) -> None:
     fallback.run_writing(np.random.shuffle, "random.shuffle", (x,), {}, (0,))
 
 
-__getattr__, __dir__ = namespaces.filler(__name__, "numpy.random")
+__getattr__, __dir__ = numpy_modules.filler(__name__, "numpy.random")

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.exactness import EXACT, INEXACT, NUMPY, class_of
-from lazyfuse.codegen.op import KERNEL_DTYPES, Op
-from lazyfuse.codegen.ops import ROWS, TABLE
+from lazyfuse.codegen.table.exactness import EXACT, INEXACT, NUMPY, class_of
+from lazyfuse.codegen.table.op import KERNEL_DTYPES, Op
+from lazyfuse.codegen.table.ops import ROWS, TABLE
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "exactness.md"

@@ -60,7 +60,8 @@ def _builds_opencl() -> bool:
 if not _builds_opencl():
     sys.modules["pyopencl"] = None  # type: ignore[assignment]  # importing it fails from now on
 
-from lazyfuse import config, hardware  # noqa: E402  # reads the environment when it is imported
+from lazyfuse import config  # noqa: E402  # reads the environment when it is imported
+from lazyfuse.runtime.placement import devices  # noqa: E402  # reads the environment when it is imported
 from tests import global_state, opencl_builds  # noqa: E402
 
 
@@ -74,7 +75,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.fixture
 def on_cpu() -> Iterator[None]:
     """What a test says is true of the CPU alone: it runs there, whatever LAZYFUSE_DEVICE says."""
-    if hardware.is_host(hardware.current()):
+    if devices.is_host(devices.current()):
         yield  # as programs have it, where nobody named a device
         return
     with config.options(device="cpu"):
@@ -86,7 +87,7 @@ def at_home() -> None:
     """A skip where LAZYFUSE_DEVICE names a device. Where nobody does, plans run on the CPU without
     being asked about: they are replayed, and those of several threads overlap.
     """
-    if not hardware.is_home():
+    if not devices.is_home():
         pytest.skip("runs are replayed, and overlap, where nobody has named a device")
 
 

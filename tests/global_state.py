@@ -18,7 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import composite, config, evaluate, hardware, tracing
+from lazyfuse import config
+from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import compound_calls, evaluate
 
 _error_state: Any = sys.modules["lazyfuse.errstate"]  # the package's name is NumPy's class
 _OPTIONS = [row.name for row in config.rows()]
@@ -38,8 +41,8 @@ def snapshot() -> dict[str, Any]:
         "buffer size": np.getbufsize(),
         "print options": np.get_printoptions(),
         "listeners": tracing.listeners,
-        "composite calls": composite.depth,
-        "device of the context": hardware._within.get(),
+        "composite calls": compound_calls.depth,
+        "device of the context": devices._within.get(),
         "folder": os.getcwd(),
         "environment": {
             name: value

@@ -14,13 +14,13 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-from lazyfuse.devices import opencl, opencl_library
+from lazyfuse.devices.opencl import device, library
 
 OPTIMISED = os.environ.get("LAZYFUSE_TEST_OPENCL") == "optimised"
 
 _OPTION = "-cl-opt-disable"
 _KERNELS = {"pyopencl.scan": "GenericScanKernel", "pyopencl.algorithm": "RadixSort"}
-_real = opencl_library._module
+_real = library._module
 
 
 def _module(name: str) -> Any:
@@ -34,5 +34,5 @@ def _module(name: str) -> Any:
 
 
 if not OPTIMISED:
-    opencl.BUILD_OPTIONS.append(_OPTION)
-    opencl_library._module = _module
+    device.BUILD_OPTIONS.append(_OPTION)
+    library._module = _module

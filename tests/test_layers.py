@@ -18,17 +18,17 @@ FLOORS = {"lazyfuse": "lazyfuse", "codegen": "lazyfuse.codegen", "devices": "laz
 CONTRACT = "lazyfuse.devices.base"
 
 SEES_DEVICES = {
-    "lazyfuse.calibrate",
-    "lazyfuse.calibrate_cpu",
-    "lazyfuse.evaluate",
-    "lazyfuse.execute",
-    "lazyfuse.hardware",
-    "lazyfuse.matmul_tiles",
-    "lazyfuse.offload",
-    "lazyfuse.pipelining",
-    "lazyfuse.explain",
-    "lazyfuse.report",
-    "lazyfuse.schedule",
+    "lazyfuse.runtime.placement.calibrate",
+    "lazyfuse.runtime.placement.calibrate_cpu",
+    "lazyfuse.runtime.scheduling.evaluate",
+    "lazyfuse.runtime.execution.executor",
+    "lazyfuse.runtime.placement.devices",
+    "lazyfuse.runtime.execution.matmul",
+    "lazyfuse.runtime.placement.offload",
+    "lazyfuse.runtime.execution.tiled_run",
+    "lazyfuse.tools.explain",
+    "lazyfuse.runtime.events.counters",
+    "lazyfuse.tools.describe_kernel",
 }
 """The only modules of the face that may import more of devices than its contract."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lazyfuse
 from lazyfuse import codegen, devices
-from lazyfuse.devices import environment
+from lazyfuse.devices.pools import environment
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,7 +53,7 @@ assert lf.__file__.startswith({!r}), lf.__file__
 with lf.options(compile_after=0):
     x = lf.arange(50_000) * 2.0
     assert float((x * x + 1.0).sum()) == float(((numpy.arange(50_000) * 2.0) ** 2 + 1.0).sum())
-from lazyfuse.devices import environment
+from lazyfuse.devices.pools import environment
 print(environment.runtime("cpu"))
 """
 

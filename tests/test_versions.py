@@ -12,7 +12,9 @@ from types import ModuleType
 
 import pytest
 
-from lazyfuse import building, report, versions
+from lazyfuse import versions
+from lazyfuse.runtime.events import counters
+from lazyfuse.tools import build_info
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -123,7 +125,7 @@ def test_these_numpys_are_not(version: str) -> None:
 
 
 def test_reports_name_a_numpy_that_is_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "not among" not in report.text() + building.text()
+    assert "not among" not in counters.text() + build_info.text()
     monkeypatch.setattr(versions, "untested", lambda: "9.9 is not among those")
-    assert "NumPy             9.9 is not among" in report.text()
-    assert "not tested   NumPy 9.9 is not among" in building.text()
+    assert "NumPy             9.9 is not among" in counters.text()
+    assert "not tested   NumPy 9.9 is not among" in build_info.text()

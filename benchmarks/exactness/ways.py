@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 import lazyfuse
-from lazyfuse import evaluate, hardware, programs, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Way = Callable[[str, list[Array]], Array]
@@ -34,7 +37,7 @@ def _recorded(languages: tuple[str, ...], **options: Any) -> Iterator[Way]:
     """Lazyfuse with everything recorded; who else computes than asked for is an error."""
 
     def call(name: str, arguments: list[Array]) -> Array:
-        report.reset()
+        counters.reset()
         with np.errstate(all="ignore"):
             operands = [lazyfuse.array(each) for each in arguments]
             result = getattr(lazyfuse, name)(*operands)
@@ -43,46 +46,46 @@ def _recorded(languages: tuple[str, ...], **options: Any) -> Iterator[Way]:
         if not found or any(each.language not in languages for each in found):
             ran = [each.language for each in found] or ["NumPy at once"]
             raise LookupError(f"{name} of {arguments[0].dtype} runs as {', '.join(ran)}")
-        if report.totals.fallbacks:
-            raise LookupError(f"{name} of {arguments[0].dtype}: {dict(report.totals.fallbacks)}")
+        if counters.totals.fallbacks:
+            raise LookupError(f"{name} of {arguments[0].dtype}: {dict(counters.totals.fallbacks)}")
         return np.asarray(value)
 
     direct = evaluate.DIRECT_ELEMENTS
     evaluate.DIRECT_ELEMENTS = 0
     with lazyfuse.options(eager_below=0, **options):
-        hardware.reopen()
+        devices.reopen()
         evaluate.clear_plans()
         try:
             yield call
         finally:
             evaluate.DIRECT_ELEMENTS = direct
             lazyfuse.synchronize()
-            hardware.reopen()
+            devices.reopen()
             evaluate.clear_plans()
 
 
 @contextmanager
 def blocked() -> Iterator[Way]:
     """Kernels as blocks of NumPy's calls."""
-    before = programs.COMPILE_ELEMENTS
-    programs.COMPILE_ELEMENTS = 1 << 62
+    before = program_tiers.COMPILE_ELEMENTS
+    program_tiers.COMPILE_ELEMENTS = 1 << 62
     try:
         with _recorded(("numpy",), device="cpu") as call:
             yield call
     finally:
-        programs.COMPILE_ELEMENTS = before
+        program_tiers.COMPILE_ELEMENTS = before
 
 
 @contextmanager
 def compiled() -> Iterator[Way]:
     """Kernels compiled by numba."""
-    before = programs.COMPILE_ELEMENTS
-    programs.COMPILE_ELEMENTS = 0
+    before = program_tiers.COMPILE_ELEMENTS
+    program_tiers.COMPILE_ELEMENTS = 0
     try:
         with _recorded(("numba",), device="cpu", compile_after=0) as call:
             yield call
     finally:
-        programs.COMPILE_ELEMENTS = before
+        program_tiers.COMPILE_ELEMENTS = before
 
 
 @contextmanager

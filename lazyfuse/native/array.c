@@ -1,6 +1,6 @@
 /* The array's base: its slots, how it is made and freed, and its operators and indexing where the
    array is direct; recorded.c has those of recorded ones. Everything else is the Python function's that
-   operators.py, indexing.py and methods.py put in. The same in Python: core.py, quick_geometry.py. */
+   operators.py, indexing.py and methods.py put in. The same in Python: base.py, eager_geometry.py. */
 
 #include "native.h"
 
@@ -859,7 +859,7 @@ static PySequenceMethods array_sequence = {
 PyTypeObject CoreType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "lazyfuse._native.Core",
-    .tp_doc = "The slots of an array (array.py says what they hold) and its quick methods.",
+    .tp_doc = "The slots of an array (ndarray.py says what they hold) and its quick methods.",
     .tp_basicsize = sizeof(Core),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_new = PyType_GenericNew,

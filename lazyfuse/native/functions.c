@@ -1,5 +1,5 @@
 /* Calls of NumPy's functions and methods that are quick: on direct arrays, plain values, and lists of
-   both. The same in Python: quick_functions.py, where views and other odd results are made ours. */
+   both. The same in Python: eager_functions.py, where views and other odd results are made ours. */
 
 #include "native.h"
 

@@ -1,8 +1,8 @@
 /* Memory that others see. Operations that NumPy does at once on values that are there: on small parts of
    blocks, and exact ones on such memory, which recorded work would have to copy. The same in Python:
-   lent.py, and the functions of operators.py, ufunc.py and indexing.py that ask it. What needs a
+   exported_memory.py, and the functions of operators.py, ufunc.py and indexing.py that ask it. What needs a
    closer look returns NULL (or 0) without an exception, and they decide. The buffer protocol, which
-   Python has for its classes from 3.12 on (buffers.py). */
+   Python has for its classes from 3.12 on (buffer_protocol.py). */
 
 #include "native.h"
 

@@ -1,7 +1,7 @@
 /* What the files of lazyfuse._native share: the array's layout, NumPy's inner loops, the bindings.
 
-   The module is the machine code of core.py, quick_calls.py and parts of quick_functions.py and
-   quick_geometry.py: one behaviour, and the suite runs on both. Whatever is unusual goes to NumPy or
+   The module is the machine code of base.py, eager_ufunc.py and parts of eager_functions.py and
+   eager_geometry.py: one behaviour, and the suite runs on both. Whatever is unusual goes to NumPy or
    to the Python functions that were put in; nothing here decides what an operation means. */
 
 #ifndef LAZYFUSE_NATIVE_H
@@ -24,7 +24,7 @@
 
 /* ---------------------------------------------------------------------------------------- array */
 
-/* The slots of an array; array.py says what they hold. NULL: not set. */
+/* The slots of an array; ndarray.py says what they hold. NULL: not set. */
 typedef struct {
     PyObject_HEAD
     PyObject *small, *node, *storage, *base, *thin, *view, *layout, *reals, *ticket, *picks, *deferred;
@@ -160,7 +160,7 @@ typedef struct {
     PyObject *node, *note, *caller, *constant, *inside;
     PyObject *storage, *layout, *tickets, *scalar; /* classes, and an iterator over numbers */
     PyObject *leaf_op, *full_op, *view_op, *update_op;
-    PyObject *constants; /* nodes of numbers: beside.py */
+    PyObject *constants; /* nodes of numbers: weak_scalars.py */
     PyObject *where_op, *value_node, *loops; /* of masked writes, and of rows of many operands */
     PyObject *place; /* errstate.Place */
     PyObject *copy_op, *square_op, *reductions, *reduced; /* rows by method; what reductions met before give */

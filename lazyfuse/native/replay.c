@@ -1,4 +1,4 @@
-/* A run that is done again, in C: what replays.py says in Python, which stays the twin.
+/* A run that is done again, in C: what replay.py says in Python, which stays the twin.
 
    `bind` gives what a run begins with, and the key under which replays are kept. `Program` is a
    replay as numbers: `begin` finds the blocks, `play` goes through the events up to the next one that

@@ -1,5 +1,5 @@
 /* Calls of ufuncs that are quick: on direct arrays and numbers, and as met before on recorded ones.
-   The base of `ufunc` (ufunc.py), which has all the rest. The same in Python: quick_calls.py. */
+   The base of `ufunc` (ufunc.py), which has all the rest. The same in Python: eager_ufunc.py. */
 
 #include "native.h"
 

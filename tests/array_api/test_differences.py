@@ -14,7 +14,7 @@ import pytest
 
 import lazyfuse
 import lazyfuse.array_api as xp
-from lazyfuse import places
+from lazyfuse.arrays import device_api
 
 INF, NAN = math.inf, math.nan
 BOTH = pytest.mark.parametrize("namespace", [xp, lazyfuse], ids=["array_api", "main"])
@@ -131,7 +131,7 @@ def test_clip_takes_its_bounds_by_name(namespace: Any) -> None:
 def test_information_tells_the_truth(namespace: Any) -> None:
     told = namespace.__array_namespace_info__()
     assert told.default_device() == "cpu" == namespace.ones(2).device
-    assert list(told.devices()) == places.names()
+    assert list(told.devices()) == device_api.names()
     assert told.default_dtypes()["real floating"] == namespace.ones(2).dtype
     assert told.default_dtypes()["indexing"] == namespace.argmax(namespace.ones(2)).dtype
     assert told.dtypes(kind="real floating") == {"float32": "f4", "float64": "f8"}

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.kernel import Kernel, verify
-from lazyfuse.codegen.opencl_grid import lower_grid
-from lazyfuse.codegen.opencl_grid_lowered import GridLowered
-from lazyfuse.codegen.opencl_grid_sizes import SIZES
+from lazyfuse.codegen.lowering.kernel import Kernel, verify
+from lazyfuse.codegen.opencl.grid_lowered import GridLowered
+from lazyfuse.codegen.opencl.grid_maps import lower_grid
+from lazyfuse.codegen.opencl.grid_sizes import SIZES
 from lazyfuse.devices.base import Source
 from tests.codegen import opencl_tools
 from tests.codegen.kernel_tools import (

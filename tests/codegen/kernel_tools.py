@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import ops
-from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, verify
-from lazyfuse.codegen.lower import Lowered, lower
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Reduce, Store, verify
+from lazyfuse.codegen.lowering.lower import Lowered, lower
+from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Program, Source
-from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.cpu.device import CPU
 from tests.campaign import TIMEOUT, drawn, rounds
 from tests.codegen import opencl_tools
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import opencl
 from lazyfuse.devices.base import WORDS, Launch, Source
+from lazyfuse.devices.opencl import device
 
 # Vectors of 8 doubles crash PoCL 3.0 on some machines, so 64 bytes are not tried here.
 WIDTHS = (8, 16, 32)
@@ -105,7 +105,7 @@ def prepare(sources: Iterable[Source], width: int = 32) -> None:
     if len(_programs) > MOST:
         _programs.clear()
     cl, context, _ = _context()
-    options = [*opencl.BUILD_OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt"]
+    options = [*device.BUILD_OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt"]
     options.append(f"-DLF_BYTES={width}")
     text = "\n".join(alone(each.text, number) for number, each in enumerate(missing))
     program = cl.Program(context, text).build(options, cache_dir=False)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen import dtypes, ops, shapes
-from lazyfuse.codegen.graph import Layout, Memory, Node, Reduction
-from lazyfuse.codegen.linearize import memory_strides
+from lazyfuse.codegen.graph import shapes
+from lazyfuse.codegen.graph.linearize import memory_strides
+from lazyfuse.codegen.graph.node import Layout, Memory, Node, Reduction
+from lazyfuse.codegen.table import ops, promotion
 
 SIZES = (1, 2, 3, 5)
 DTYPES = ("f8", "f4", "i8", "i4", "u1", "b1")
@@ -45,14 +46,14 @@ class Maker:
     def map(self, name: str, *src: Node) -> Node | None:
         op = ops.TABLE[name]
         try:
-            loop = dtypes.resolve(op, tuple(node.dtype for node in src))
+            loop = promotion.resolve(op, tuple(node.dtype for node in src))
             shape = shapes.broadcast_all([node.shape for node in src])
         except (TypeError, ValueError):
             return None
         return Node(op, src, loop, shape, loop.out, None, None)
 
     def cast(self, node: Node, dtype: np.dtype[Any]) -> Node:
-        loop = dtypes.cast_loop(node.dtype, dtype)
+        loop = promotion.cast_loop(node.dtype, dtype)
         return Node(ops.TABLE["cast"], (node,), loop, node.shape, dtype, None, None)
 
     def reduce(self, node: Node) -> Node | None:
@@ -61,7 +62,7 @@ class Maker:
         op = ops.TABLE["reduce:" + self.rng.choice(REDUCTIONS)]
         count = self.rng.randrange(1, len(node.shape) + 1)
         axes = tuple(sorted(self.rng.sample(range(len(node.shape)), count)))
-        accumulator, result = dtypes.resolve_reduce(op, node.dtype)
+        accumulator, result = promotion.resolve_reduce(op, node.dtype)
         keep = self.rng.random() < 0.5
         shape = shapes.reduced_shape(node.shape, axes, keep)
         return Node(op, (node,), Reduction(axes, keep, accumulator), shape, result, None, None)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import dtypes
-from lazyfuse.codegen.dtypes import LOOPS, cast_loop, resolve, resolve_reduce, scalar_value
-from lazyfuse.codegen.ops import KERNEL_DTYPES, TABLE
+from lazyfuse.codegen.table import promotion
+from lazyfuse.codegen.table.ops import KERNEL_DTYPES, TABLE
+from lazyfuse.codegen.table.promotion import LOOPS, cast_loop, resolve, resolve_reduce, scalar_value
 
 ALL = [np.dtype(spelled) for spelled in (*KERNEL_DTYPES, "f2", "g", "G")]
 WEAK = {int: 2, float: 2.0, complex: 2j}
@@ -126,10 +126,10 @@ def test_resolve_with_a_signature_and_a_casting_rule() -> None:
     op = TABLE["add"]
     short = np.dtype("i4")
     doubles = (np.dtype("f8"), np.dtype("f8"))
-    loop = dtypes.resolve_with(op, doubles, (short, short, short), "unsafe")
+    loop = promotion.resolve_with(op, doubles, (short, short, short), "unsafe")
     assert loop.out == short
     with pytest.raises(TypeError) as mine:
-        dtypes.resolve_with(op, doubles, (short, short, short))
+        promotion.resolve_with(op, doubles, (short, short, short))
     with pytest.raises(TypeError) as theirs:
         op.ufunc(np.ones(2), np.ones(2), signature=(short, short, short))
     assert str(mine.value) == str(theirs.value)
@@ -166,7 +166,7 @@ def test_comparisons_with_integers_out_of_reach(name: str) -> None:
     op = TABLE[name]
     for dtype in (np.dtype("i1"), np.dtype("u1"), np.dtype("i8"), np.dtype("u8")):
         for value in (-1, 0, 5, 300, 2**70, -(2**70)):
-            constant = dtypes.constant_comparison(op, dtype, value)
+            constant = promotion.constant_comparison(op, dtype, value)
             if constant is not None:
                 assert op.ufunc(np.zeros(1, dtype), value)[0] == constant
                 with pytest.raises(OverflowError):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.codegen import interleaving, numba_values
-from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.lowering import interleave
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.numba import expressions
 
 LENGTHS = (1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 95, 127, 129, 1000)
 DTYPES = ("b1", "i1", "u1", "i2", "u4", "i8", "u8", "f4", "f8", "c8", "c16")
@@ -37,11 +38,11 @@ def chain(length: int, inputs: int, dtype: str = "f8") -> Kernel:
 
 
 def test_long_bodies_are_interleaved_as_registers_allow() -> None:
-    assert interleaving.interleaved(chain(2, 2)) == 1
-    assert interleaving.interleaved(chain(40, 3)) == 4
-    assert interleaving.interleaved(chain(40, 12)) == 2
-    assert interleaving.interleaved(chain(40, 30)) == 1
-    assert interleaving.interleaved(chain(40, 6)) > interleaving.interleaved(chain(40, 12, "c16"))
+    assert interleave.interleaved(chain(2, 2)) == 1
+    assert interleave.interleaved(chain(40, 3)) == 4
+    assert interleave.interleaved(chain(40, 12)) == 2
+    assert interleave.interleaved(chain(40, 30)) == 1
+    assert interleave.interleaved(chain(40, 6)) > interleave.interleaved(chain(40, 12, "c16"))
 
 
 def test_masks_and_numbers_take_no_vector() -> None:
@@ -55,15 +56,15 @@ def test_masks_and_numbers_take_no_vector() -> None:
     kernel = Kernel(
         1, bare.inputs, ("f8",), (number, *shifted, last), (Store(len(shifted) + 4, "f8"),)
     )
-    assert interleaving.live(kernel) <= interleaving.live(bare) + 1
+    assert interleave.live(kernel) <= interleave.live(bare) + 1
 
 
 def test_choices_between_operands_are_selects() -> None:
-    where = numba_values.expression("where", ("b1", "f8", "f8"), "f8", ("v1", "v2", "v3"))
+    where = expressions.expression("where", ("b1", "f8", "f8"), "f8", ("v1", "v2", "v3"))
     assert where == "float64(select(v1, v2, v3))"
-    assert "select(" in numba_values.expression("maximum", ("f4", "f4"), "f4", ("v1", "v2"))
-    assert "select(" in numba_values.converted("v1", "b1", "f8")
-    assert "select(" not in numba_values.expression("left_shift", ("i8", "i8"), "i8", ("a", "b"))
+    assert "select(" in expressions.expression("maximum", ("f4", "f4"), "f4", ("v1", "v2"))
+    assert "select(" in expressions.converted("v1", "b1", "f8")
+    assert "select(" not in expressions.expression("left_shift", ("i8", "i8"), "i8", ("a", "b"))
 
 
 def special(dtype: str, length: int, seed: int) -> Any:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from lazyfuse.codegen import shapes
-from lazyfuse.codegen.dtypes import cast_loop, resolve, resolve_reduce
-from lazyfuse.codegen.graph import HostCall, Layout, Memory, Node, Reduction
-from lazyfuse.codegen.interpret import empty_in_order, interpret, run_node
-from lazyfuse.codegen.ops import CAST, FULL, HOST, LEAF, SCALAR, TABLE, UPDATE, VIEW
+from lazyfuse.codegen.graph import shapes
+from lazyfuse.codegen.graph.interpret import empty_in_order, interpret, run_node
+from lazyfuse.codegen.graph.node import HostCall, Layout, Memory, Node, Reduction
+from lazyfuse.codegen.table.ops import CAST, FULL, HOST, LEAF, SCALAR, TABLE, UPDATE, VIEW
+from lazyfuse.codegen.table.promotion import cast_loop, resolve, resolve_reduce
 
 Array = np.ndarray[Any, Any]
 Perm = tuple[int, ...] | None

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from lazyfuse.codegen.kernel import (
+from lazyfuse.codegen.lowering.kernel import (
     Instruction,
     Kernel,
     KernelError,

@@ -1,4 +1,4 @@
-"""Sums of computed values, leaf by leaf of NumPy's tree (codegen/numba_leaves.py): NumPy's bits."""
+"""Sums of computed values, leaf by leaf of NumPy's tree (codegen/numba/leaf_sums.py): NumPy's bits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import numba_leaves
-from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Reduce, Store
+from lazyfuse.codegen.numba import leaf_sums
 from tests.codegen import kernel_tools as tools
 
 SUM = Reduce("add", 3, "f8", "f8")
@@ -54,7 +54,7 @@ def values(shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
 def check(kernel: Kernel, *inputs: np.ndarray[Any, Any]) -> None:
     shape = np.broadcast_shapes(*[each.shape for each in inputs])
     form = tools.lowered(kernel, shape, inputs, tools.empty_outputs(kernel, shape)).form
-    assert numba_leaves.suits(kernel, form) or form.ragged or form.core != "row" or shape[1] < 8
+    assert leaf_sums.suits(kernel, form) or form.ragged or form.core != "row" or shape[1] < 8
     with np.errstate(all="ignore"):
         wanted = tools.expected(kernel, shape, inputs)
     for got, want in zip(tools.run(kernel, shape, inputs), wanted, strict=True):
@@ -115,8 +115,8 @@ def test_what_is_not_exact_or_not_of_doubles_keeps_its_buffers_B4() -> None:
     form = tools.lowered(
         STORING, (4, 300), [values((4, 300), 0)] * 2, tools.empty_outputs(STORING, (4, 300))
     ).form
-    assert numba_leaves.suits(STORING, form)
+    assert leaf_sums.suits(STORING, form)
     exp = Instruction("exp", (2,), ("f8",), "f8")
-    assert not numba_leaves.suits(dataclasses.replace(STORING, body=(*BODY, exp)), form)
+    assert not leaf_sums.suits(dataclasses.replace(STORING, body=(*BODY, exp)), form)
     floats = dataclasses.replace(STORING, inputs=("f4", "f8"))
-    assert not numba_leaves.suits(floats, form)
+    assert not leaf_sums.suits(floats, form)

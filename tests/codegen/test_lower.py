@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import chunks, lower
-from lazyfuse.codegen.kernel import Kernel, Reduce, Store
-from lazyfuse.codegen.lower import Lowered
-from lazyfuse.codegen.summation import leaves, left_half, summation
+from lazyfuse.codegen.lowering import chunks, lower
+from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, Store
+from lazyfuse.codegen.lowering.lower import Lowered
+from lazyfuse.codegen.lowering.summation import leaves, left_half, summation
 from tests.codegen.kernel_tools import (
     Array,
     Shape,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import opencl_grid_lowered
-from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.opencl import grid_lowered
 from tests.campaign import TIMEOUT
 from tests.codegen import opencl_tools
 from tests.codegen.grid_tools import (
@@ -75,7 +75,7 @@ def test_random_kernels_in_small_groups_and_many_stretches(seeds: Sequence[int])
 def test_random_kernels_with_indices_of_64_bits(
     seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opencl_grid_lowered, "NARROW", 1)
+    monkeypatch.setattr(grid_lowered, "NARROW", 1)
     check_cases(seeds)
 
 

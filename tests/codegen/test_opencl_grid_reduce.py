@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen.kernel import Kernel, Reduce, Store
+from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, Store
 from tests.codegen.grid_tools import SMALL, lowered, prepare, run, run_with_flags, sizes
 from tests.codegen.kernel_tools import (
     Array,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import chunks, lower
-from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store, is_exact
-from lazyfuse.codegen.lower import Lowered
+from lazyfuse.codegen.lowering import chunks, lower
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Reduce, Store, is_exact
+from lazyfuse.codegen.lowering.lower import Lowered
 from tests.campaign import TIMEOUT
 from tests.codegen import opencl_tools
 from tests.codegen.kernel_tools import (

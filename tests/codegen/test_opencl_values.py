@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import ops
-from lazyfuse.codegen.dtypes import Loop, intern_loop, spell
-from lazyfuse.codegen.interpret import run_node
-from lazyfuse.codegen.kernel import Instruction, Kernel, Store
-from lazyfuse.codegen.opencl_culprits import declared
-from lazyfuse.codegen.opencl_values import (
+from lazyfuse.codegen.graph.interpret import run_node
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.opencl.expressions import (
     WIDEST_VECTOR,
     Values,
     c_type,
@@ -29,7 +26,10 @@ from lazyfuse.codegen.opencl_values import (
     preamble,
     store,
 )
-from lazyfuse.devices import opencl
+from lazyfuse.codegen.opencl.raised_words import declared
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.promotion import Loop, intern_loop, spell
+from lazyfuse.devices.opencl import device as opencl
 from tests.codegen.kernel_tools import some_rounds
 from tests.codegen.opencl_tools import alone, batches
 from tests.codegen.test_ops import (

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import numba_helpers, ops
-from lazyfuse.codegen.dtypes import Loop, cast_loop, intern_loop, resolve, spell
-from lazyfuse.codegen.interpret import run_node
-from lazyfuse.codegen.ops import KERNEL_DTYPES, KERNEL_REDUCTIONS, MULTIPLE, ROWS, TABLE, Op
-from lazyfuse.devices import numba_runtime
+from lazyfuse.codegen.graph.interpret import run_node
+from lazyfuse.codegen.numba import helpers as numba_helpers
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.ops import KERNEL_DTYPES, KERNEL_REDUCTIONS, MULTIPLE, ROWS, TABLE, Op
+from lazyfuse.codegen.table.promotion import Loop, cast_loop, intern_loop, resolve, spell
+from lazyfuse.devices.cpu import numba_runtime
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Op, Loop]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lazyfuse.codegen import references
+from lazyfuse.codegen.graph import references
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,7 +101,7 @@ import sys
 real = sys.getrefcount
 sys.getrefcount = lambda *things: 1 + real(*things) % 2
 import numpy as np, lazyfuse as lf
-from lazyfuse.codegen import references
+from lazyfuse.codegen.graph import references
 sys.getrefcount = real
 assert references.of(7) == references.MANY and "cannot be counted" in references.trouble
 path = lf.build_info()["record path"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.exceptions import AxisError
 
-from lazyfuse.codegen import shapes
+from lazyfuse.codegen.graph import shapes
 
 SHAPES = [(), (1,), (3,), (0,), (2, 3), (2, 1), (1, 3), (4, 1, 3), (4, 2, 3), (1, 1), (5,)]
 AXES = [None, 0, 1, -1, -3, 2, 5, (0, 1), (1, -2), (0, 0), (0, 7), (), "a"]

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import ops
-from lazyfuse.codegen.dtypes import spell
-from lazyfuse.codegen.kernel import Instruction, Kernel, KernelError, Reduce, Store, verify
-from lazyfuse.codegen.lower import lower
-from lazyfuse.codegen.opencl_grid import lower_grid
-from lazyfuse.codegen.opencl_values import LANGUAGE, SINGLE, has_vector_form
-from lazyfuse.codegen.single import narrow, single
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, Store, verify
+from lazyfuse.codegen.lowering.lower import lower
+from lazyfuse.codegen.lowering.narrow import narrow, single
+from lazyfuse.codegen.opencl.expressions import LANGUAGE, SINGLE, has_vector_form
+from lazyfuse.codegen.opencl.grid_maps import lower_grid
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.promotion import spell
 from tests.codegen.test_ops import GROUPS, Case, left_out
 from tests.pairwise import pairwise
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from lazyfuse.codegen import lower
-from lazyfuse.codegen.kernel import Instruction, Kernel, Reduce, Store
-from lazyfuse.devices.cpu import CPU
+from lazyfuse.codegen.lowering import lower
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Reduce, Store
+from lazyfuse.devices.cpu.device import CPU
 from tests.campaign import TIMEOUT
 from tests.codegen.kernel_tools import (
     LANGUAGES,

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import hardware
-from lazyfuse.codegen import specialised
-from lazyfuse.codegen.kernel import Instruction, Kernel
-from lazyfuse.codegen.lower import lower
-from lazyfuse.codegen.specialised import OWN, register, registered, unregister, why_not
-from lazyfuse.codegen.trial import check
+from lazyfuse.codegen.lowering import registered_kernels
+from lazyfuse.codegen.lowering.acceptance import check
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel
+from lazyfuse.codegen.lowering.lower import lower
+from lazyfuse.codegen.lowering.registered_kernels import (
+    OWN,
+    register,
+    registered,
+    unregister,
+    why_not,
+)
+from lazyfuse.runtime.placement import devices
 from tests.codegen import kernel_tools
 from tests.codegen.kernel_tools import apply, cpu, store
 
@@ -215,7 +221,7 @@ def test_d5_texts_in_opencl_are_checked_on_their_device_D5(share: bool) -> None:
     mask = np.random.default_rng(4).random(300_000) < 0.7
     program = lazyfuse.freeze(lambda mask: mask.sum(), mask=mask)
     with lazyfuse.options(device="opencl", opencl_share=share):
-        if "opencl" not in hardware.current().traits.languages:
+        if "opencl" not in devices.current().traits.languages:
             pytest.skip("no OpenCL device for work in chunks is usable here")
         wrong = lazyfuse.register_kernel(program, COUNT.replace("FIRST", "1"), "opencl", "count")
         assert wrong.failure.startswith("output 0 differs from the general text's")
@@ -281,4 +287,4 @@ def test_d5_a_pattern_is_one_kernel_D5() -> None:
         lazyfuse.register_kernel(3, text("h0"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"\[register_kernel\] text: expected a program text"):
         lazyfuse.register_kernel(two)
-    assert specialised.registered() == []
+    assert registered_kernels.registered() == []

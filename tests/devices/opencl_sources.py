@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import opencl_platforms
 from lazyfuse.devices.base import Array, DeviceError, Later, Source
-from lazyfuse.devices.disk_cache import DiskCache
-from lazyfuse.devices.opencl import OpenCL
+from lazyfuse.devices.opencl import platforms
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests import opencl_builds  # noqa: F401  # child processes build as this suite does
 
 C_TYPES = {
@@ -53,14 +53,14 @@ def opencl_source(
     return Source(language, name, "\n".join(lines) + "\n", 1, arrays, scalars, group=group)
 
 
-def first_device() -> opencl_platforms.Found:
+def first_device() -> platforms.Found:
     """The first device of CPU type; skips the test where there is none."""
     try:
-        found = opencl_platforms.find()
+        found = platforms.find()
     except DeviceError as error:
         pytest.skip(str(error))
     for each in found:
-        if opencl_platforms.traits(each).kind == "cpu":
+        if platforms.traits(each).kind == "cpu":
             return each
     pytest.skip("no OpenCL device of CPU type")
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.devices.base import Array, Launch, Source
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools.disk_cache import DiskCache
 
 
 def map_source(

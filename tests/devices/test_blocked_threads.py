@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import launching
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.threads import ThreadPool
+from lazyfuse.devices.cpu import launch
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.thread_pool import ThreadPool
 from tests.devices.sources import launch_of, numpy_source
 
 SOURCE = numpy_source("np.divide(a0, a1, out=a2)\nnp.add(a2, a0, out=a2)", ("f8",) * 3)
@@ -41,17 +41,17 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_calls_decide_and_values_do_not(
     monkeypatch: pytest.MonkeyPatch, helped: list[int], seconds: float, expected: int, chunks: int
 ) -> None:
-    monkeypatch.setattr(launching, "_LONG_CALL", seconds)
+    monkeypatch.setattr(launch, "_LONG_CALL", seconds)
     program = CPU(threads=2, threads_above=1).compile(SOURCE)
     x, y = np.arange(20_000.0), np.arange(20_000.0) - 7.0
     with np.errstate(all="ignore"):
         right = x / y + x
-    for _ in range(launching._TRIES + 2):
+    for _ in range(launch._TRIES + 2):
         found = np.empty(20_000)
         flags = program.launch(launch_of((x, y, found), chunks=chunks))
         np.testing.assert_array_equal(found, right)
         assert flags == 1  # 7 / 0, perhaps in a chunk that was tried alone
-    assert helped == [expected] * (launching._TRIES + 2)
+    assert helped == [expected] * (launch._TRIES + 2)
 
 
 def test_the_first_launches_are_timed(helped: list[int]) -> None:
@@ -61,7 +61,7 @@ def test_the_first_launches_are_timed(helped: list[int]) -> None:
     made.launch(launch_of(arrays, chunks=4))
     assert made._pace < math.inf
     first = made._pace
-    for _ in range(launching._TRIES):
+    for _ in range(launch._TRIES):
         made.launch(launch_of(arrays, chunks=4))
     assert made._pace <= first
     assert made._tries == 0

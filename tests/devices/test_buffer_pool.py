@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from lazyfuse.devices import buffer_pool
 from lazyfuse.devices.base import Array, DeviceError
-from lazyfuse.devices.buffer_pool import ALIGNMENT, SMALLEST, BufferPool, size_class
+from lazyfuse.devices.pools import buffers
+from lazyfuse.devices.pools.buffers import ALIGNMENT, SMALLEST, BufferPool, size_class
 
 F8 = np.dtype("f8")
 LARGE = 100_000
@@ -136,7 +136,7 @@ def test_out_of_memory_empties_the_pool_before_it_gives_up(
     pool = BufferPool()
     freed = pool.empty((LARGE,), F8)
     del freed
-    genuine = buffer_pool._Block
+    genuine = buffers._Block
     tries: list[int] = []
 
     def block(size: int) -> object:
@@ -146,7 +146,7 @@ def test_out_of_memory_empties_the_pool_before_it_gives_up(
         return genuine(size)
 
     limit = 2
-    monkeypatch.setattr(buffer_pool, "_Block", block)
+    monkeypatch.setattr(buffers, "_Block", block)
     pool.empty((5 * LARGE,), F8)
     assert tries == [1, 0]
     limit = 100

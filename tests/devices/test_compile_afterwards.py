@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from lazyfuse.devices import compile_afterwards, compile_worker
 from lazyfuse.devices.base import Source
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu import compile_after_exit
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools import compile_worker
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.sources import map_source, times
 
 pytest.importorskip("fcntl", reason="locks of files are not to be had here")
@@ -38,7 +39,7 @@ def is_free(folder: Path) -> bool:
     """Whether no process is at work for a folder."""
     import fcntl
 
-    with open(folder / "programs" / compile_afterwards.LOCK, "ab") as file:
+    with open(folder / "programs" / compile_after_exit.LOCK, "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -48,7 +49,7 @@ def is_free(folder: Path) -> bool:
 
 def test_sources_are_on_disk_when_the_process_has_ended_F11(tmp_path: Path) -> None:
     wrong = map_source("a1[i] = nonsense(a0[i])", ("f8", "f8"), name="wrong")
-    process = compile_afterwards.leave([times(2), wrong, times(3)], disk_of(tmp_path))
+    process = compile_after_exit.leave([times(2), wrong, times(3)], disk_of(tmp_path))
     assert process is not None
     assert until(lambda: is_free(tmp_path))
     found = CPU(disk=disk_of(tmp_path), ahead=True)
@@ -58,9 +59,9 @@ def test_sources_are_on_disk_when_the_process_has_ended_F11(tmp_path: Path) -> N
 
 
 def test_one_process_for_a_folder(tmp_path: Path) -> None:
-    first = compile_afterwards.leave([times(4)], disk_of(tmp_path))
+    first = compile_after_exit.leave([times(4)], disk_of(tmp_path))
     assert first is not None
-    assert compile_afterwards.leave([times(5)], disk_of(tmp_path)) is None
+    assert compile_after_exit.leave([times(5)], disk_of(tmp_path)) is None
     assert until(lambda: is_free(tmp_path))
     device = CPU(disk=disk_of(tmp_path))
     assert device.cached(times(4))
@@ -69,9 +70,9 @@ def test_one_process_for_a_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_gone_stays_gone(tmp_path: Path) -> None:
     disk = disk_of(tmp_path)
-    assert compile_afterwards.leave([times(6)], disk) is not None
-    kept = os.open(tmp_path / "programs" / compile_afterwards.LOCK, os.O_RDWR)
-    (tmp_path / "programs" / compile_afterwards.LOCK).unlink()
+    assert compile_after_exit.leave([times(6)], disk) is not None
+    kept = os.open(tmp_path / "programs" / compile_after_exit.LOCK, os.O_RDWR)
+    (tmp_path / "programs" / compile_after_exit.LOCK).unlink()
     (tmp_path / "programs").rmdir()
 
     import fcntl
@@ -91,13 +92,13 @@ def test_a_folder_that_is_gone_stays_gone(tmp_path: Path) -> None:
 def test_nothing_is_started_where_nothing_can_be_kept_E2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert compile_afterwards.leave([], disk_of(tmp_path)) is None
-    assert compile_afterwards.leave([Source("numpy", "", "", 0, (), ())], disk_of(tmp_path)) is None
-    assert compile_afterwards.leave([times(2)], DiskCache("", 0, enabled=False)) is None
+    assert compile_after_exit.leave([], disk_of(tmp_path)) is None
+    assert compile_after_exit.leave([Source("numpy", "", "", 0, (), ())], disk_of(tmp_path)) is None
+    assert compile_after_exit.leave([times(2)], DiskCache("", 0, enabled=False)) is None
     (tmp_path / "file").write_text("")
-    assert compile_afterwards.leave([times(2)], DiskCache(str(tmp_path / "file"), 1)) is None
+    assert compile_after_exit.leave([times(2)], DiskCache(str(tmp_path / "file"), 1)) is None
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python-that-is-not-there"))
-    assert compile_afterwards.leave([times(2)], disk_of(tmp_path)) is None
+    assert compile_after_exit.leave([times(2)], disk_of(tmp_path)) is None
     assert is_free(tmp_path)
 
 
@@ -121,7 +122,7 @@ def test_programs_of_a_short_script_reach_the_disk_F11(tmp_path: Path, on: bool)
         env=environment, capture_output=True, text=True, check=False, timeout=100,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "15.0\n", "")
-    assert (tmp_path / "programs" / compile_afterwards.LOCK).exists() is on
+    assert (tmp_path / "programs" / compile_after_exit.LOCK).exists() is on
     if on:
         assert until(lambda: is_free(tmp_path))
         assert disk_of(tmp_path).names()

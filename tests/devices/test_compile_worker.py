@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import compile_worker
 from lazyfuse.devices.base import DeviceError, Source
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools import compile_worker
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.sources import launch_of, map_source, times
 
 LONG = 60.0  # seconds, on a busy machine
@@ -27,8 +27,8 @@ LONG = 60.0  # seconds, on a busy machine
 
 CHILD = """
 import os, sys
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.sources import times
 device = CPU(disk=DiskCache(sys.argv[1], 1 << 24), ahead=True)
 """
@@ -268,7 +268,7 @@ def test_it_ends_with_its_parent_E2(tmp_path: Path, how: str) -> None:
 
 STOPPED = """
 import fcntl, pickle, signal, termios, time
-from lazyfuse.devices import compile_worker
+from lazyfuse.devices.pools import compile_worker
 from tests.devices.sources import endless
 starts = compile_worker.start
 def start():

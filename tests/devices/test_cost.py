@@ -18,8 +18,8 @@ import pytest
 from lazyfuse.devices import cost
 from lazyfuse.devices.base import Array, DeviceError, Launch, Source, Traits
 from lazyfuse.devices.cost import CostFile, Costs, Link, Probe, Tier
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.sources import launch_of, map_source, numpy_source
 
 TIER = Tier(1e-6, 5e-6, ((1e3, 1e9), (1e5, 1e11)), ((1e3, 2e9),), 1e9, 5e8, 0.1, 0.01)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.devices import disk_cache
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools import disk_cache
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.sources import launch_of, map_source
 
 
@@ -259,7 +259,7 @@ def test_threads_may_share_a_directory(place: Path) -> None:
 def test_processes_may_share_a_directory(place: Path) -> None:
     script = """
 import sys
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.pools.disk_cache import DiskCache
 cache = DiskCache(sys.argv[1], 8_000)
 for turn in range(300):
     name = str(turn % 13)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lazyfuse.devices.base import Array, DeviceError, Launch, Source
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.launching import Scratch, address_of
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.cpu.launch import Scratch, address_of
 from tests.devices.sources import from_disk, launch_of, map_source, numpy_source
 
 DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from lazyfuse.devices import numba_compiler
 from lazyfuse.devices.base import Source
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.vector_math import machine
+from lazyfuse.devices.cpu import numba_compiler
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools.vector_math import machine
 from tests.devices.sources import launch_of, map_source
 
 x86_only = pytest.mark.skipif(machine() != "x86_64", reason="reads x86 assembly")

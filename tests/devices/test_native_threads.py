@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import hardware
-from lazyfuse.devices import native_threads
+from lazyfuse.devices.cpu import native_threads
+from lazyfuse.runtime.placement import devices
 
 N = 400_000
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 def work() -> Any:
     """How the CPU runs chunks, with two threads whatever the machine has."""
     with lf.options(device="cpu", threads=3, threads_above=1000, native_threads=True):
-        device: Any = hardware.cpu()
+        device: Any = devices.cpu()
         yield device.work
 
 
@@ -68,7 +68,7 @@ def test_another_number_of_threads(work: Any) -> None:
     for count in (1, 2, 4, 1, 3):
         with lf.options(threads=count):
             check(1, 5, wrong)
-            crew = hardware.cpu().work.native._crew  # type: ignore[attr-defined]
+            crew = devices.cpu().work.native._crew  # type: ignore[attr-defined]
             assert crew is None or crew.size == count - 1
             assert crew is None or crew is not before
             before = crew
@@ -79,7 +79,7 @@ def test_off(work: Any) -> None:
     wrong: list[int] = []
     with lf.options(native_threads=False):
         check(2, 5, wrong)
-        assert hardware.cpu().work.native._crew is None  # type: ignore[attr-defined]
+        assert devices.cpu().work.native._crew is None  # type: ignore[attr-defined]
     check(2, 5, wrong)
     assert not wrong
 

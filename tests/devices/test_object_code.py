@@ -6,8 +6,8 @@ import ctypes
 
 import pytest
 
-from lazyfuse.devices import object_code
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.devices.pools import object_code
 
 TEXT = """
 declare i32 @a_rather_long_name(i32)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lazyfuse.devices.base import DeviceError, Launch
-from lazyfuse.devices.opencl import OpenCL
+from lazyfuse.devices.opencl.device import OpenCL
 from tests.devices.opencl_sources import (
     flags_of,
     new_device,

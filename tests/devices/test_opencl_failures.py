@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lazyfuse.devices import opencl_selftest
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
-from lazyfuse.devices.opencl import OpenCL
-from lazyfuse.devices.opencl_failures import POINTS, Faults, faults
+from lazyfuse.devices.opencl import selftest
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.opencl.failures import POINTS, Faults, faults
 from tests.devices.opencl_sources import flags_of, new_device, opencl_source, ramp
 from tests.devices.sources import launch_of
 
@@ -179,7 +179,7 @@ def test_C12_a_device_that_cannot_be_opened_says_so() -> None:
 def test_C12_memory_that_is_not_seen_to_be_shared_is_not_taken_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opencl_selftest, "_shares", lambda *_: False)
+    monkeypatch.setattr(selftest, "_shares", lambda *_: False)
     device = new_device()
     assert not device.traits.shares_memory
     assert device.memory is not None

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import opencl
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.devices.opencl import OpenCL
-from lazyfuse.devices.opencl_failures import faults
-from lazyfuse.devices.opencl_keys import key_of
+from lazyfuse.devices.opencl import device as opencl
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.opencl.failures import faults
+from lazyfuse.devices.opencl.sort_keys import key_of
 from tests.devices.opencl_sources import new_device, to_device, to_host
 
 C_NAMES = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lazyfuse.devices.base import Array, DeviceError
-from lazyfuse.devices.opencl import OpenCL
-from lazyfuse.devices.opencl_memory import Blocks
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.opencl.memory import Blocks
 from tests.devices.opencl_sources import (
     flags_of,
     new_device,

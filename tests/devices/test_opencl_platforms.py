@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import opencl_platforms, opencl_probe, opencl_selftest, registry
+from lazyfuse.devices import registry
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.devices.disk_cache import DiskCache
-from lazyfuse.devices.opencl import OpenCL
-from lazyfuse.devices.opencl_failures import faults
+from lazyfuse.devices.opencl import platforms, probe, selftest
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.opencl.failures import faults
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.opencl_sources import child_environment, first_device, new_device
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(registry, "_refused", {})
     monkeypatch.delenv("LAZYFUSE_DEVICE", raising=False)
     monkeypatch.setenv("LAZYFUSE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(opencl_probe, "best_width", lambda index: 32)
+    monkeypatch.setattr(probe, "best_width", lambda index: 32)
 
 
 def test_names_mean_one_device() -> None:
@@ -86,17 +87,17 @@ def test_C12_a_lost_device_is_listed_with_its_reason() -> None:
 def test_C12_without_pyopencl_the_reason_is_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opencl_platforms, "missing", lambda: opencl_platforms.MISSING)
+    monkeypatch.setattr(platforms, "missing", lambda: platforms.MISSING)
     with pytest.raises(DeviceError, match=r"pip install lazyfuse\[opencl\]"):
         registry.device("opencl")
     entry = registry.devices()[-1]
     assert (entry.name, entry.available) == ("opencl", False)
-    assert entry.reason == opencl_platforms.MISSING
+    assert entry.reason == platforms.MISSING
 
 
 def test_C12_without_a_platform_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
-    monkeypatch.setattr(opencl_probe, "devices", list)
+    monkeypatch.setattr(probe, "devices", list)
     with pytest.raises(DeviceError, match="no OpenCL platform found"):
         registry.device("opencl")
     assert "no OpenCL platform found" in registry.devices()[-1].reason
@@ -108,7 +109,7 @@ def test_C12_a_broken_pyopencl_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> N
     def fail() -> list[Any]:
         raise ImportError("libOpenCL.so.1")
 
-    monkeypatch.setattr(opencl_probe, "devices", fail)
+    monkeypatch.setattr(probe, "devices", fail)
     with pytest.raises(DeviceError, match=r"cannot be imported: libOpenCL\.so\.1"):
         registry.device("opencl")
 
@@ -147,10 +148,10 @@ def test_gpus_come_before_accelerators_before_cpus() -> None:
 
     names = {"a cpu": types.CPU, "a gpu": types.GPU, "a card": types.ACCELERATOR}
     found = [
-        opencl_platforms.Found(index, Device(name, kind))
+        platforms.Found(index, Device(name, kind))
         for index, (name, kind) in enumerate(names.items())
     ]
-    choose = opencl_platforms.choose
+    choose = platforms.choose
     assert [each.device.name for each in choose("opencl", found)] == ["a gpu", "a card", "a cpu"]
     assert [each.device.name for each in choose("opencl:A C", found)] == ["a card", "a cpu"]
     assert [each.index for each in choose("opencl:1", found)] == [1]
@@ -163,7 +164,7 @@ import sys
 import lazyfuse.devices.registry as registry
 registry.device("cpu")
 assert "pyopencl" not in sys.modules
-assert not [name for name in sys.modules if name.startswith("lazyfuse.devices.opencl")]
+assert not [name for name in sys.modules if name.startswith("lazyfuse.devices.opencl.device")]
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT, timeout=100)
 
@@ -171,7 +172,7 @@ assert not [name for name in sys.modules if name.startswith("lazyfuse.devices.op
 def test_C12_widths_are_tried_in_a_process_of_their_own() -> None:
     """Whatever the widest vectors do to the child, an answer comes back."""
     found = first_device()
-    times = {width: opencl_probe._ask(found.index, width) for width in (32, 16)}
+    times = {width: probe._ask(found.index, width) for width in (32, 16)}
     assert times[16] is not None, "vectors of two doubles work everywhere"
     assert times[16] > 0
 
@@ -199,10 +200,10 @@ def test_a_child_that_goes_on_computing_may_take_its_time(
 ) -> None:
     path = tmp_path / "long.py"
     path.write_text(LONG)
-    monkeypatch.setattr(opencl_probe, "__file__", str(path))
-    monkeypatch.setattr(opencl_probe, "_PATIENCE", 0.6)
-    monkeypatch.setattr(opencl_probe, "_NOTHING", 1e-9)
-    assert opencl_probe._ask(0, 64) == 0.25
+    monkeypatch.setattr(probe, "__file__", str(path))
+    monkeypatch.setattr(probe, "_PATIENCE", 0.6)
+    monkeypatch.setattr(probe, "_NOTHING", 1e-9)
+    assert probe._ask(0, 64) == 0.25
 
 
 def test_C12_a_child_that_crashes_or_hangs_is_an_answer(
@@ -214,16 +215,16 @@ def test_C12_a_child_that_crashes_or_hangs_is_an_answer(
         "talk": "print('half a second')",
         "wrong": "raise AssertionError",
         "crash after all": "print(1.0, flush=True); import os; os.abort()",
-        "compute": ENDLESS.format(opencl_probe.__file__),
+        "compute": ENDLESS.format(probe.__file__),
     }
-    monkeypatch.setattr(opencl_probe, "_PATIENCE", 0.5)
+    monkeypatch.setattr(probe, "_PATIENCE", 0.5)
     for name, script in scripts.items():
         path = tmp_path / f"{name}.py"
         path.write_text(script)
-        monkeypatch.setattr(opencl_probe, "__file__", str(path))
-        assert opencl_probe._ask(0, 64) is None, name
-    monkeypatch.setattr(opencl_probe.sys, "executable", "")
-    assert opencl_probe._ask(0, 64) is None
+        monkeypatch.setattr(probe, "__file__", str(path))
+        assert probe._ask(0, 64) is None, name
+    monkeypatch.setattr(probe.sys, "executable", "")
+    assert probe._ask(0, 64) is None
 
 
 @pytest.mark.parametrize(
@@ -236,17 +237,17 @@ def test_the_fastest_width_that_survives_is_taken(
     monkeypatch: pytest.MonkeyPatch, times: dict[int, float], best: int
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(opencl_probe, "_ask", lambda index, width: times.get(width))
-    assert opencl_probe.best_width(0) == best
+    monkeypatch.setattr(probe, "_ask", lambda index, width: times.get(width))
+    assert probe.best_width(0) == best
 
 
 def test_E4_examinations_are_remembered_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[str] = []
-    genuine = opencl_selftest.examine
+    genuine = selftest.examine
 
-    def examine(*arguments: Any) -> opencl_selftest.Verdict:
+    def examine(*arguments: Any) -> selftest.Verdict:
         asked.append("self-test")
         return genuine(*arguments)
 
@@ -254,8 +255,8 @@ def test_E4_examinations_are_remembered_on_disk(
         asked.append("width")
         return 16
 
-    monkeypatch.setattr(opencl_selftest, "examine", examine)
-    monkeypatch.setattr(opencl_probe, "best_width", width)
+    monkeypatch.setattr(selftest, "examine", examine)
+    monkeypatch.setattr(probe, "best_width", width)
     disk = DiskCache(str(tmp_path), 1 << 20)
     for _ in range(3):
         assert new_device(disk=disk).width == 16
@@ -274,7 +275,7 @@ def test_E4_where_nothing_can_be_remembered_nothing_is_tried(
     def fail(index: int) -> int:
         raise AssertionError("a child was started")
 
-    monkeypatch.setattr(opencl_probe, "best_width", fail)
+    monkeypatch.setattr(probe, "best_width", fail)
     assert new_device().width in (16, 32)
     assert new_device(disk=DiskCache("/proc/no such folder", 1 << 20)).width in (16, 32)
 
@@ -309,16 +310,16 @@ assert one.info()["launches"] == two.info()["launches"] == 2
 def test_the_self_test_looks_at_every_kind_of_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each computation of the self-test, were it wrong, would be named."""
     device = new_device()
-    text = opencl_selftest._TEXT
+    text = selftest._TEXT
     spoilt = {
         "float32": ("/ 3.0f", "/ 3.5f"),
         "float64": ("(real)0.5", "(real)0.25"),
         "int64": (">> 33", ">> 32"),
     }
     for name, (right, wrong) in spoilt.items():
-        monkeypatch.setattr(opencl_selftest, "_TEXT", text.replace(right, wrong))
-        verdict = opencl_selftest.examine(device.queue, True, True)
+        monkeypatch.setattr(selftest, "_TEXT", text.replace(right, wrong))
+        verdict = selftest.examine(device.queue, True, True)
         assert verdict.reason == f"failed the self-test: wrong values of {name}"
-    monkeypatch.setattr(opencl_selftest, "_TEXT", text.replace("x[k] += 1;", "x[k] += 2;"))
-    assert opencl_selftest.examine(device.queue, True, True) == opencl_selftest.Verdict("", False)
+    monkeypatch.setattr(selftest, "_TEXT", text.replace("x[k] += 1;", "x[k] += 2;"))
+    assert selftest.examine(device.queue, True, True) == selftest.Verdict("", False)
     assert np.isfinite(device.width)

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lazyfuse.devices import opencl_platforms, opencl_programs
 from lazyfuse.devices.base import DeviceError, Source
-from lazyfuse.devices.disk_cache import DiskCache
-from lazyfuse.devices.opencl import OpenCL
-from lazyfuse.devices.opencl_failures import faults
+from lazyfuse.devices.opencl import platforms, programs
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.opencl.failures import faults
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.opencl_sources import (
     first_device,
     flags_of,
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Widths are tried out in a test of their own."""
-    monkeypatch.setattr("lazyfuse.devices.opencl_probe.best_width", lambda index: 32)
+    monkeypatch.setattr("lazyfuse.devices.opencl.probe.best_width", lambda index: 32)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_C8_another_process_finds_it_on_disk(disk: DiskCache) -> None:
     script = """
 import sys
 from tests.devices import opencl_sources, test_opencl_programs as here
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.pools.disk_cache import DiskCache
 device = opencl_sources.new_device(disk=DiskCache(sys.argv[1], 1 << 30))
 assert here.runs(device)
 info = device.info()["programs"]
@@ -122,7 +122,7 @@ def test_C8_other_options_are_other_binaries(
     disk: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runs(new_device(disk=disk))
-    monkeypatch.setattr("lazyfuse.devices.opencl_selftest.width", lambda *_: 16)
+    monkeypatch.setattr("lazyfuse.devices.opencl.selftest.width", lambda *_: 16)
     device = new_device(disk=disk)
     assert "-DLF_BYTES=16" in device.options
     assert not device.cached(TWICE)
@@ -132,14 +132,14 @@ def test_C8_other_options_are_other_binaries(
 
 def test_C8_another_driver_is_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     found = first_device()
-    before = opencl_platforms.digest(found)
-    assert before == opencl_platforms.digest(found)
-    assert before != opencl_platforms.digest(found, ["-DX"])
-    genuine = opencl_platforms.facts(found)
+    before = platforms.digest(found)
+    assert before == platforms.digest(found)
+    assert before != platforms.digest(found, ["-DX"])
+    genuine = platforms.facts(found)
     for text in (found.device.driver_version, found.device.name, found.device.platform.version):
         assert any(text in fact for fact in genuine)
-    monkeypatch.setattr(opencl_platforms, "facts", lambda _: [*genuine[:-1], "another"])
-    assert before != opencl_platforms.digest(found)
+    monkeypatch.setattr(platforms, "facts", lambda _: [*genuine[:-1], "another"])
+    assert before != platforms.digest(found)
 
 
 def test_C8_without_a_disk_nothing_is_written(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_C8_without_a_disk_nothing_is_written(tmp_path: Path) -> None:
 def test_C8_a_driver_without_binaries_still_runs(
     disk: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opencl_programs.OpenCLBuilder, "_binary", lambda *_: None)
+    monkeypatch.setattr(programs.OpenCLBuilder, "_binary", lambda *_: None)
     device = new_device(disk=disk)
     assert runs(device)
     assert not [name for name in disk.names() if not name.startswith("device")]
@@ -168,9 +168,9 @@ def test_C8_a_load_that_fails_is_a_build(disk: DiskCache) -> None:
 
 @pytest.mark.parametrize("binary", [b"\0" * 1000, os.urandom(1000), b"x"])
 def test_binaries_are_kept_small_and_come_back(binary: bytes) -> None:
-    kept = opencl_programs._packed(binary)
+    kept = programs._packed(binary)
     assert len(kept) <= len(binary) + 1
-    assert opencl_programs._unpacked(kept) == binary
+    assert programs._unpacked(kept) == binary
 
 
 def test_C8_warm_up_builds_ahead() -> None:

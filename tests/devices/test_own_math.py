@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.devices import numba_runtime, own_math
+from lazyfuse.devices.cpu import numba_runtime
+from lazyfuse.devices.pools import own_math
 
 pytestmark = pytest.mark.skipif(
     not own_math.serves("exp", 8, numba_runtime.target_features()), reason="no AVX-512"

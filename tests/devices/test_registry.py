@@ -11,10 +11,10 @@ import pytest
 
 from lazyfuse.devices import registry, settings
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.devices.buffer_pool import default_limit
-from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.null import Null
-from lazyfuse.devices.raising import EvaluationOff, Raise
+from lazyfuse.devices.pools.buffers import default_limit
+from lazyfuse.devices.raise_device import EvaluationOff, Raise
 from tests.devices.sources import launch_of, map_source
 
 
@@ -144,7 +144,7 @@ def test_importing_devices_loads_nothing_heavy() -> None:
     script = """
 import sys
 import lazyfuse.devices.registry as registry
-assert "lazyfuse.devices.cpu" not in sys.modules
+assert "lazyfuse.devices.cpu.device" not in sys.modules
 registry.device("cpu")
 assert not {"numba", "llvmlite"} & set(sys.modules)
 """

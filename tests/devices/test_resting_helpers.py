@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import hardware
-from lazyfuse.devices import native_threads
+from lazyfuse.devices.cpu import native_threads
+from lazyfuse.runtime.placement import devices
 
 pytestmark = pytest.mark.skipif(
     not native_threads.AVAILABLE, reason="no futex, or an unknown processor"
@@ -26,7 +26,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Helpers that would let others have the core, but look for work for minutes."""
     monkeypatch.setattr(native_threads, "SPINS", 0)
     monkeypatch.setattr(native_threads, "YIELDS", 1 << 40)
-    helpers: Any = hardware.cpu().work.native  # type: ignore[attr-defined]
+    helpers: Any = devices.cpu().work.native  # type: ignore[attr-defined]
     helpers.resize()
     with lf.options(threads=3, threads_above=1000, native_threads=True):
         yield helpers

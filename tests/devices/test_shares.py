@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import evaluate, hardware
-from lazyfuse.codegen import lower
-from lazyfuse.codegen.kernel import Instruction, Kernel, Store
-from lazyfuse.devices import launching
+from lazyfuse.codegen.lowering import lower
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
+from lazyfuse.devices.cpu import launch
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 
 SIZES = [8191, 8193, 32768, 65537, 131072, 262145]
 
@@ -21,7 +22,7 @@ SIZES = [8191, 8193, 32768, 65537, 131072, 262145]
 def work() -> Iterator[Any]:
     """How the CPU runs chunks, with two threads whatever the machine has."""
     with lf.options(threads=2, threads_above=100_000, native_threads=True):
-        device: Any = hardware.cpu()
+        device: Any = devices.cpu()
         yield device.work
 
 
@@ -45,9 +46,9 @@ def test_chunks_cover_every_element_once(size: int) -> None:
 
 def test_steps_and_slow_steps_weigh() -> None:
     light = "    v1 = float64((h0 + h0))\n"
-    assert launching.weight(light) < launching.weight(4 * light) < 2.0
-    assert launching.weight("    v1 = float64((h0 / h0))\n") >= 2.0
-    assert launching.weight("    v1 = float64(vm_exp(h0))\n") >= 2.0
+    assert launch.weight(light) < launch.weight(4 * light) < 2.0
+    assert launch.weight("    v1 = float64((h0 / h0))\n") >= 2.0
+    assert launch.weight("    v1 = float64(vm_exp(h0))\n") >= 2.0
 
 
 def test_helpers_that_look_for_work_join_sooner(work: Any, monkeypatch: Any) -> None:
@@ -68,7 +69,7 @@ def test_sleeping_helpers_are_woken_for_work_that_goes_on(work: Any, monkeypatch
 
     monkeypatch.setattr(work.native, "is_at_hand", is_at_hand)
     monkeypatch.setattr(work, "_asked", 0.0)
-    monkeypatch.setattr(launching.time, "perf_counter", iter([10.0, 10.00005, 11.0]).__next__)
+    monkeypatch.setattr(launch.time, "perf_counter", iter([10.0, 10.00005, 11.0]).__next__)
     assert [work.helpers(30_000, 4) for _ in range(3)] == [0, 1, 0]
     assert asked == [False, True, False]
 

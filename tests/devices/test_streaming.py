@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import evaluate
-from lazyfuse.codegen import lower
-from lazyfuse.codegen.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.lowering import lower
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
+from lazyfuse.runtime.scheduling import evaluate
 from tests.pairwise import first
 
 N = 60_011

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from lazyfuse.devices import threads
+from lazyfuse.devices import thread_pool as threads
 from lazyfuse.devices.base import Array
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.threads import ThreadPool, available
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.thread_pool import ThreadPool, available
 from tests.devices.sources import launch_of, map_source, numpy_source
 
 

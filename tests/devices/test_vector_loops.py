@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import numba_runtime, object_code, vector_loops, vector_math
 from lazyfuse.devices.base import Array, DeviceError, Source
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
-from lazyfuse.devices.launching import Scratch
+from lazyfuse.devices.cpu import numba_runtime, vector_loops
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.cpu.launch import Scratch
+from lazyfuse.devices.pools import object_code, vector_math
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests.devices.sources import launch_of, map_source
 
 SPECIAL = [

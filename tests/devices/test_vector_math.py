@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import numba_compiler, numba_runtime, vector_math
 from lazyfuse.devices.base import Array, Source
-from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.cpu import numba_compiler, numba_runtime
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools import vector_math
 from tests.devices.sources import launch_of, map_source
 from tests.pairwise import first
 

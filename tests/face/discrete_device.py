@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config, hardware, outcomes, report
+from lazyfuse import config
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import DeviceError, Launch, Program, Source, Traits
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices, pending_launches
 
 NAME = "faraway"
 _START = 1 << 61
@@ -148,7 +150,7 @@ class FarAway:
     def compile(self, source: Source) -> _Program:
         self.strike("build")
         self.programs_made += 1
-        return _Program(self, hardware.cpu().compile(source))
+        return _Program(self, devices.cpu().compile(source))
 
     def cached(self, source: Source) -> bool:
         return False
@@ -169,10 +171,10 @@ def in_use(shares: bool = False, name: str = NAME) -> Iterator[FarAway]:
     registry.MODULES[name] = registry._WHAT[name] = "made of the CPU, by a test"
     try:
         with config.options(device=name):
-            report.reset()
+            counters.reset()
             yield device
             device.faults.clear()
-            outcomes.settle(device)
+            pending_launches.settle(device)
     finally:
         del registry._made[name], registry.MODULES[name], registry._WHAT[name]
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 import lazyfuse as np
-from lazyfuse import hardware, outcomes, report
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.devices.opencl import OpenCL
-from lazyfuse.devices.opencl_failures import faults
+from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.devices.opencl.failures import faults
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices, pending_launches
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def in_use(share: bool, grid: bool = False) -> Iterator[OpenCL]:
     """
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     with np.options(device="opencl", opencl_share=share, opencl_grid=grid):
-        hardware.reopen()
+        devices.reopen()
         np.synchronize()  # what tests before have left under way elsewhere
         try:
             found = registry.device("opencl")
@@ -33,10 +34,10 @@ def in_use(share: bool, grid: bool = False) -> Iterator[OpenCL]:
         assert isinstance(found, OpenCL)
         if (found.memory is None) != share:
             pytest.skip(f"{found.traits.model} has memory of its own")
-        report.reset()
+        counters.reset()
         try:
             yield found
         finally:
             faults.clear()
-            outcomes.settle(found)
-            hardware.reopen()  # it may be lost
+            pending_launches.settle(found)
+            devices.reopen()  # it may be lost

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
-from lazyfuse.array import storage_of, wrap, wrap_shared
+from lazyfuse.arrays.ndarray import storage_of, wrap, wrap_shared
 
 Make = Callable[[Any], Any]
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from lazyfuse import config
-from lazyfuse.array import export, gather, ndarray, wrap, wrap_shared
+from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap, wrap_shared
 from tests import campaign
 from tests.face.states import recording_all
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import hardware
-from lazyfuse.array import export, gather, node_of, wrap, wrap_shared
+from lazyfuse.arrays.ndarray import export, gather, node_of, wrap, wrap_shared
+from lazyfuse.runtime.placement import devices
 from tests.face.states import STATES, Make, recording_all, state
 
 VALUES = {
@@ -67,7 +67,7 @@ def plain(result: Any) -> Any:
 
 def agree(function: Any, found: Any, wanted: Any) -> bool:
     """Whether two outcomes are equal; powers of floats may err by 4 units on other devices."""
-    if function not in (operator.pow, operator.ipow) or hardware.current() is hardware.cpu():
+    if function not in (operator.pow, operator.ipow) or devices.current() is devices.cpu():
         return bool(found == wanted)
     if found[0] != "array" or found[:3] != wanted[:3] or found[1][1] not in "fc":
         return bool(found == wanted)

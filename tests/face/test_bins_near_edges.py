@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import compaction
-from lazyfuse.codegen.summation import leaves
+from lazyfuse.codegen.lowering.summation import leaves
+from lazyfuse.kernels import compact
 from tests.pairwise import first
 
 SIZE = 80_000
@@ -65,12 +65,12 @@ def test_stretches_are_joined_as_numpy_adds(complex_values: bool) -> None:
         values = generator.normal(size=number) * 1e3
         if complex_values:
             values = values + 1j * generator.normal(size=number)
-        counts, lows, numbers, joins = compaction._stretches(number, complex_values)
-        limit = max(compaction.STRETCH, number // compaction.PIECES)
+        counts, lows, numbers, joins = compact._stretches(number, complex_values)
+        limit = max(compact.STRETCH, number // compact.PIECES)
         assert counts.tolist() == leaves(number, limit, complex_values)
         assert numbers.tolist() == list(range(len(counts)))
         sums = [np.add.reduce(values[low : low + n]) for low, n in zip(lows, counts, strict=True)]
-        found = compaction._joined([each.item() for each in sums], joins)
+        found = compact._joined([each.item() for each in sums], joins)
         assert found == np.add.reduce(values)
-    assert str(compaction._joined([-0.0], (0,))) == "0.0"
-    assert str(compaction._joined([complex(-0.0, -0.0)], (0,))) == "0j"
+    assert str(compact._joined([-0.0], (0,))) == "0.0"
+    assert str(compact._joined([complex(-0.0, -0.0)], (0,))) == "0j"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import lazyfuse
-from lazyfuse import _source_tree, core
+from lazyfuse import bootstrap
+from lazyfuse.arrays import base
 
 
 @pytest.fixture
@@ -22,13 +23,13 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("core.py", "native/array.c"):
         (tmp_path / name).write_text(f"the text of {name}\n")
         lines.append(f"{name} {zlib.crc32((tmp_path / name).read_bytes())}\n")
-    (tmp_path / _source_tree.RECORD).write_text("".join(lines))
+    (tmp_path / bootstrap.RECORD).write_text("".join(lines))
     return tmp_path
 
 
 def test_build_info_says_what_runs() -> None:
     found = lazyfuse.build_info()
-    assert found["record path"].startswith("compiled" if core.COMPILED else "pure Python (")
+    assert found["record path"].startswith("compiled" if base.COMPILED else "pure Python (")
     assert found["lazyfuse"] == lazyfuse.lazyfuse_version
 
 
@@ -40,34 +41,34 @@ def test_version_on_the_command_line() -> None:
 
 
 def test_machine_code_of_these_sources_is_used(built: Path) -> None:
-    assert _source_tree.why_not(built) == ""
+    assert bootstrap.why_not(built) == ""
 
 
 def test_machine_code_is_used_where_its_sources_are_not_installed(built: Path) -> None:
     (built / "native" / "array.c").unlink()
-    assert _source_tree.why_not(built) == ""
+    assert bootstrap.why_not(built) == ""
 
 
 @pytest.mark.parametrize("name", ["core.py", "native/array.c"])
 def test_machine_code_of_other_sources_is_not(built: Path, name: str) -> None:
     (built / name).write_text("newer text\n")
-    assert f"{name} has changed" in _source_tree.why_not(built)
+    assert f"{name} has changed" in bootstrap.why_not(built)
 
 
 def test_machine_code_of_unknown_sources_is_not(built: Path) -> None:
-    (built / _source_tree.RECORD).unlink()
-    assert _source_tree.why_not(built) == "installed without machine code"
+    (built / bootstrap.RECORD).unlink()
+    assert bootstrap.why_not(built) == "installed without machine code"
 
 
 def test_machine_code_can_be_switched_off(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAZYFUSE_COMPILED", "0")
-    assert _source_tree.why_not(built) == "LAZYFUSE_COMPILED=0"
+    assert bootstrap.why_not(built) == "LAZYFUSE_COMPILED=0"
 
 
 def test_machine_code_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_source_tree, "WHY_PYTHON", "")
-    assert _source_tree.machine_code("_nothing") is None
-    assert "_nothing" in _source_tree.WHY_PYTHON
+    monkeypatch.setattr(bootstrap, "WHY_PYTHON", "")
+    assert bootstrap.machine_code("_nothing") is None
+    assert "_nothing" in bootstrap.WHY_PYTHON
 
 
 def test_python_can_be_asked_for() -> None:

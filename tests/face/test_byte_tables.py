@@ -1,4 +1,4 @@
-"""Reads from tables of up to 256 bytes by indices of one byte (devices/byte_tables.py)."""
+"""Reads from tables of up to 256 bytes by indices of one byte (devices/cpu/intrinsics/byte_table.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.devices import byte_tables
+from lazyfuse.devices.cpu.intrinsics import byte_table
 
 SIZES = (1, 63, 64, 65, 1000, 131_072, 200_003)
 
@@ -54,7 +54,7 @@ def test_the_function_on_every_machine(wide: bool) -> None:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     module = ir.Module()
-    byte_tables._function(module, wide).linkage = "external"
+    byte_table._function(module, wide).linkage = "external"
     features = binding.get_host_cpu_features().flatten()
     machine = binding.Target.from_default_triple().create_target_machine(features=features)
     parsed = binding.parse_assembly(str(module))

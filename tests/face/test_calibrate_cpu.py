@@ -10,10 +10,10 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import calibrate, calibrate_cpu, hardware
-from lazyfuse.calibrate_cpu import File, figures, merged, threads_above
-from lazyfuse.devices import tuning
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices import cpu_figures
+from lazyfuse.devices.pools.disk_cache import DiskCache
+from lazyfuse.runtime.placement import calibrate, calibrate_cpu, devices
+from lazyfuse.runtime.placement.calibrate_cpu import File, figures, merged, threads_above
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def file(tmp_path: Path) -> File:
 @pytest.fixture
 def _kept() -> Iterator[None]:
     """The figures in use come back."""
-    before = tuning.tuning()
+    before = cpu_figures.tuning()
     yield
-    tuning.use(before)
+    cpu_figures.use(before)
 
 
 def times(**changes: Any) -> dict[str, Any]:
@@ -43,11 +43,11 @@ def times(**changes: Any) -> dict[str, Any]:
 
 
 def test_defaults_follow_from_the_caches() -> None:
-    found = tuning.defaults()
+    found = cpu_figures.defaults()
     assert 4 << 10 <= found.l1_bytes <= found.l2_bytes <= found.l3_bytes
     assert found.l1_bytes <= found.tile_bytes <= 1 << 20
     assert not found.measured
-    assert hardware.tuning() == tuning.tuning()
+    assert devices.tuning() == cpu_figures.tuning()
 
 
 def test_sizes_as_linux_writes_them(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_sizes_as_linux_writes_them(tmp_path: Path) -> None:
         folder.mkdir()
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (folder / name).write_text(f"{text}\n")
-    assert tuning._caches(str(tmp_path)) == {1: 48 << 10, 2: 2 << 20}
-    assert tuning._caches(str(tmp_path / "nowhere")) == {}
+    assert cpu_figures._caches(str(tmp_path)) == {1: 48 << 10, 2: 2 << 20}
+    assert cpu_figures._caches(str(tmp_path / "nowhere")) == {}
 
 
 def test_threads_pay_from_where_they_always_do() -> None:
@@ -77,7 +77,7 @@ def test_figures_of_times() -> None:
     assert found.launch_seconds == 2e-6
     assert found.copy_bandwidth == 2e10
     assert "threads from 65,536 additions" in calibrate_cpu.described(found)
-    assert figures({}) == tuning.defaults()
+    assert figures({}) == cpu_figures.defaults()
     assert "(not measured)" in calibrate_cpu.described(figures({}))
 
 
@@ -112,7 +112,7 @@ def test_the_file_comes_back_and_damage_is_nothing(file: File) -> None:
 @pytest.mark.usefixtures("_kept")
 def test_measuring_gives_times_for_every_size() -> None:
     pytest.importorskip("llvmlite")
-    device = hardware.cpu()
+    device = devices.cpu()
     before = device.work.threads_above  # type: ignore[attr-defined]
     found = calibrate_cpu.measure(device, 0.0, full=False)
     assert set(found["alone"]) == set(found["shared"]) == set(calibrate_cpu.SIZES)
@@ -122,7 +122,7 @@ def test_measuring_gives_times_for_every_size() -> None:
 
 def test_the_measured_addition_adds() -> None:
     pytest.importorskip("llvmlite")
-    device: Any = hardware.cpu()
+    device: Any = devices.cpu()
     source = calibrate_cpu.Source(
         "llvm", calibrate_cpu.ENTRY, calibrate_cpu.ADDITION, 1, ("f8",) * 3, ()
     )
@@ -146,8 +146,8 @@ def test_bits_do_not_depend_on_figures(above: int, tile: int) -> None:
         return [soft.to_numpy().tobytes(), float((a * a).sum()), float(a.std())]
 
     expected = compute()
-    found = tuning.defaults()
-    tuning.use(calibrate_cpu.replace(found, threads_above=above, tile_bytes=tile))
+    found = cpu_figures.defaults()
+    cpu_figures.use(calibrate_cpu.replace(found, threads_above=above, tile_bytes=tile))
     with np.options(threads=2, threads_above=above):
         assert compute() == expected
 
@@ -156,7 +156,7 @@ def test_small_programs_measure_nothing(file: File) -> None:
     registered: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calibrate_cpu.atexit, "register", registered.append)
-        calibrate_cpu.at_exit(hardware.cpu(), lambda: file, lambda: 3)
+        calibrate_cpu.at_exit(devices.cpu(), lambda: file, lambda: 3)
     registered[0]()
     assert file.read() == {}
 
@@ -167,13 +167,13 @@ def test_calibrating_prints_the_figures_of_the_processor(
     pytest.importorskip("llvmlite")
     monkeypatch.setattr(calibrate_cpu, "FULL", 0.0)
     monkeypatch.setattr(calibrate_cpu, "COPIED", 1 << 16)
-    before = tuning.tuning()
+    before = cpu_figures.tuning()
     try:
         with np.options(cache_dir=str(tmp_path)):
             found = calibrate.tune()
             assert figures(calibrate._tuning_file().read()) == found
     finally:
-        tuning.use(before)
+        cpu_figures.use(before)
     assert found.measured
     assert len(found.add_rates) == 4
 

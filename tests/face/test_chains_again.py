@@ -1,4 +1,4 @@
-"""Plans that are one chain of tiles, run again without deciding anything (pipelining.Again)."""
+"""Plans that are one chain of tiles, run again without deciding anything (tiled_run.Again)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import pipelining
+from lazyfuse.runtime.execution import tiled_run
 from tests.pairwise import first
 
 SHAPE = (900, 250)
@@ -43,14 +43,14 @@ PROGRAMS = (shares, transposed, running, normalised)
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each start of a kept chain ran."""
     found: list[bool] = []
-    start = pipelining.Again.start
+    start = tiled_run.Again.start
 
-    def watched(self: pipelining.Again, env: list[Any]) -> Any:
+    def watched(self: tiled_run.Again, env: list[Any]) -> Any:
         flags = start(self, env)
         found.append(flags is not None)
         return flags
 
-    monkeypatch.setattr(pipelining.Again, "start", watched)
+    monkeypatch.setattr(tiled_run.Again, "start", watched)
     return found
 
 

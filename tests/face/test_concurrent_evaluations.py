@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import concurrency, evaluate, matmul_tiles, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import concurrency, matmul
+from lazyfuse.runtime.scheduling import evaluate
 
 N = 40_000
 LONG = 10.0  # seconds: only a fault waits for so long
@@ -123,11 +125,11 @@ def test_calls_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency.Apart, "run", run)
     values = [signs(), -signs()]
     lazy = [call_of(recorded(each)) for each in values]
-    before = report.totals.apart
+    before = counters.totals.apart
     threads = [Running(each.to_numpy) for each in lazy]
     for thread, each in zip(threads, values, strict=True):
         np.testing.assert_array_equal(thread.result(), products(each))
-    assert report.totals.apart == before + 2
+    assert counters.totals.apart == before + 2
 
 
 def _element(x: Any) -> None:
@@ -247,8 +249,8 @@ def test_error_states_wait_for_what_came_before(gate: Gate) -> None:
 
 
 def test_the_report_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report.totals, "apart", 3)
-    assert "side by side      3 evaluations" in report.text()
+    monkeypatch.setattr(counters.totals, "apart", 3)
+    assert "side by side      3 evaluations" in counters.text()
 
 
 def test_work_on_other_arrays_goes_on(gate: Gate) -> None:
@@ -270,7 +272,7 @@ def test_errors_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
     y = call_of(recorded(signs()))
     with monkeypatch.context() as patch:
-        patch.setattr(matmul_tiles, "run_node", fail)
+        patch.setattr(matmul, "run_node", fail)
         assert isinstance(Running(y.to_numpy).result(), ValueError)
         with pytest.raises(ValueError, match="as NumPy would"):
             y.to_numpy()
@@ -286,7 +288,7 @@ def test_warnings_are_told_once() -> None:
 
 
 def test_off() -> None:
-    before = report.totals.apart
+    before = counters.totals.apart
     with lf.options(concurrent_evaluations=False):
         monitored = concurrency.notice
         concurrency.notice = REAL
@@ -294,7 +296,7 @@ def test_off() -> None:
             call_of(recorded(signs())).to_numpy()
         finally:
             concurrency.notice = monitored
-    assert report.totals.apart == before
+    assert counters.totals.apart == before
 
 
 REAL = concurrency.notice

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import copies
-from lazyfuse.copies import Part, copy_of
-from lazyfuse.views import address
+from lazyfuse.runtime.layout import copies
+from lazyfuse.runtime.layout.copies import Part, copy_of
+from lazyfuse.runtime.layout.meta_arrays import address
 
 
 def _part(generator: np.random.Generator, block: Any, shape: tuple[int, ...], root: int) -> Any:

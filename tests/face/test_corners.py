@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import core, scalars
+from lazyfuse.arrays import base, scalars
 from tests.global_state import settle_pending
 
 LARGE = 20_003
@@ -78,15 +78,15 @@ def test_a_class_that_cannot_be_hashed_leaves_no_exception_behind() -> None:
         assert (x + 1).tolist() == (numpy.arange(float(size)) + 1).tolist()
 
 
-@pytest.mark.skipif(not core.COMPILED, reason="the record path is pure Python")
+@pytest.mark.skipif(not base.COMPILED, reason="the record path is pure Python")
 def test_classes_on_the_compiled_one_keep_their_references() -> None:
-    class Slots(core.NATIVE.Core):  # type: ignore[misc,name-defined]
+    class Slots(base.NATIVE.Core):  # type: ignore[misc,name-defined]
         pass
 
     for kind in (scalars.scalar, Slots, type("More", (Slots,), {})):
         before = sys.getrefcount(kind)
         for _ in range(50):
-            core.NATIVE.new(kind)
+            base.NATIVE.new(kind)
         assert sys.getrefcount(kind) == before
         made = weakref.ref(kind)
     del kind, Slots

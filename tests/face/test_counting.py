@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, counting, report
+from lazyfuse import config
+from lazyfuse.functions import histograms
+from lazyfuse.runtime.events import counters
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -18,7 +20,7 @@ SIZE = 40_021
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of ours for fewer values than are worth it."""
-    monkeypatch.setattr(counting, "_WORTH", 1)
+    monkeypatch.setattr(histograms, "_WORTH", 1)
 
 
 # the text converts whole numbers to the dtype of the edges, whichever they are
@@ -132,7 +134,7 @@ def test_compiled_and_not(name: str) -> None:
         "digitize": lambda xp, a: xp.digitize(a, [3, 50, 100]),
     }
     for wanted in (True, False):
-        before = report.totals.languages["routine"]
+        before = counters.totals.languages["routine"]
         with config.options(routines=wanted):
             both(calls[name], values("u1"))
-        assert (report.totals.languages["routine"] > before) == wanted
+        assert (counters.totals.languages["routine"] > before) == wanted

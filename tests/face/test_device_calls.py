@@ -12,10 +12,11 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import hardware, report
-from lazyfuse.devices.opencl_failures import faults
+from lazyfuse.devices.opencl.failures import faults
 from lazyfuse.errors import ConfigurationError
-from lazyfuse.tracing import Single, collect
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events.tracing import Single, collect
+from lazyfuse.runtime.placement import devices
 
 N = 30_000
 VALUES = numpy.random.default_rng(1).normal(size=N)
@@ -36,19 +37,19 @@ def only(usual: str) -> pytest.MarkDecorator:
 def name(request: pytest.FixtureRequest) -> Iterator[str]:
     pytest.importorskip("mako", reason="pyopencl.scan needs it")
     with np.options(device="opencl", opencl_share=request.param == "shared", opencl_library="on"):
-        if hardware.current() is hardware.cpu():
+        if devices.current() is devices.cpu():
             pytest.skip("no OpenCL device builds programs here")
-        report.reset()
-        yield hardware.current().traits.name
+        counters.reset()
+        yield devices.current().traits.name
     faults.clear()
 
 
 def ran() -> int:
-    return report.totals.languages["library"]
+    return counters.totals.languages["library"]
 
 
 def gathered() -> int:
-    return sum(count for key, count in report.totals.copies.items() if key[0] == "gather")
+    return sum(count for key, count in counters.totals.copies.items() if key[0] == "gather")
 
 
 @only("shared")
@@ -85,7 +86,7 @@ def test_the_host_knows_the_length_alone_C8(name: str) -> None:
     x = np.array(VALUES) * 2
     y = x[x > 0.5]
     assert y.shape == ((VALUES > 0.25).sum(),)
-    purposes = [key[2] for key in report.totals.copies if key[0] == "gather"]
+    purposes = [key[2] for key in counters.totals.copies if key[0] == "gather"]
     assert purposes == ["length of the result"]
 
 
@@ -155,8 +156,8 @@ def test_what_a_library_cannot_do_numpy_does_C12(name: str, call: str) -> None:
     )
     assert ran() == 0
     # in memory that is shared the host has x and the mask already, and asks no library
-    asked = call == "sort" or hardware.memory_of(hardware.current()) is not None
-    assert bool(report.totals.fallbacks) is asked
+    asked = call == "sort" or devices.memory_of(devices.current()) is not None
+    assert bool(counters.totals.fallbacks) is asked
 
 
 def test_a_lost_device_is_made_up_for_C12() -> None:
@@ -164,7 +165,7 @@ def test_a_lost_device_is_made_up_for_C12() -> None:
     with np.options(device="opencl", opencl_share=False, opencl_library="on"):
         x = np.array(VALUES) * 2
         y = x[x > 0.5]
-        hardware.lose(hardware.current(), "a test says so")
+        devices.lose(devices.current(), "a test says so")
         numpy.testing.assert_array_equal(y.to_numpy(), (VALUES * 2)[VALUES * 2 > 0.5])
 
 
@@ -179,7 +180,7 @@ def test_without_the_libraries_products_and_transforms_are_numpys_C12(
     numpy.testing.assert_allclose((x @ (x + 1).T).to_numpy(), (a * 2) @ (a * 2 + 1).T, atol=1e-9)
     numpy.testing.assert_array_equal(np.fft.fft(x + 0).to_numpy(), numpy.fft.fft(a * 2))
     assert ran() == 0
-    assert any("pyvkfft" in reason for reason in report.totals.fallbacks)
+    assert any("pyvkfft" in reason for reason in counters.totals.fallbacks)
 
 
 def test_products_and_transforms(name: str) -> None:

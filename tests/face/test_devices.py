@@ -12,9 +12,10 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import hardware, report
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.errors import ConfigurationError
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 from tests.face.discrete_device import NAME, in_use
 
 N = 50_000
@@ -43,11 +44,11 @@ def test_a_block_is_of_one_thread_E5() -> None:
     with in_use() as device, np.options(device="cpu"):
         found: list[Any] = []
         with np.device(NAME):
-            thread = threading.Thread(target=lambda: found.append(hardware.current()))
+            thread = threading.Thread(target=lambda: found.append(devices.current()))
             thread.start()
             thread.join()
-            assert hardware.current() is device
-        assert found == [hardware.cpu()]
+            assert devices.current() is device
+        assert found == [devices.cpu()]
 
 
 def test_a_named_device_is_obeyed_for_small_work_C12() -> None:
@@ -61,9 +62,9 @@ def test_blocks_nest() -> None:
     with in_use() as first, in_use(name=OTHER) as second, np.options(device="cpu"):
         with np.device(NAME):
             with np.device(OTHER):
-                assert hardware.current() is second
-            assert hardware.current() is first
-        assert hardware.current() is hardware.cpu()
+                assert devices.current() is second
+            assert devices.current() is first
+        assert devices.current() is devices.cpu()
 
 
 def test_an_unknown_device_is_an_error_that_says_what_there_is() -> None:
@@ -157,4 +158,4 @@ def test_both_devices_keep_their_programs_E5() -> None:
                     numpy.testing.assert_array_equal((np.array(a) * 7.5).to_numpy(), a * 7.5)
         assert (first.programs_made, second.programs_made) == (1, 1)
         assert (first.launches, second.launches) == (3, 3)
-        assert report.totals.launches[NAME] == 3
+        assert counters.totals.launches[NAME] == 3

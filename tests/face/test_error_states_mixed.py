@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import deferred
+from lazyfuse.arrays import mask_selection
 
 
 def test_selections_are_deferred_again_once_the_outer_state_has_ended() -> None:
     x = lf.asarray(np.random.default_rng(0).normal(size=400_000)) * 2.0
     with np.errstate(all="ignore"), lf.errstate(divide="ignore"):
         pass
-    assert deferred.may_defer(x, x > 0)
+    assert mask_selection.may_defer(x, x > 0)
     assert float(x[x > 0].max()) == float(np.asarray(x).max())
 
 

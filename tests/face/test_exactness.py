@@ -20,9 +20,9 @@ import pytest
 
 import lazyfuse
 from benchmarks.exactness.ways import WAYS
-from lazyfuse import hardware
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.runtime.placement import devices
 
 Array = np.ndarray[Any, np.dtype[Any]]
 N = 20_000  # several leaves of NumPy's pairwise sums
@@ -352,7 +352,7 @@ def run(**options: Any) -> list[bytes]:
 def test_threads_caches_and_fusion_change_no_bit(device: str, tmp_path: Any) -> None:
     if device == "opencl":
         pytest.importorskip("pyopencl", reason="pyopencl is not installed")
-        hardware.named(device)  # examined before there is an empty folder
+        devices.named(device)  # examined before there is an empty folder
     folder = str(tmp_path)
     base = run(device=device, threads=1, compile_after=0, cache_dir=folder)
     assert run(device=device, threads=2, threads_above=0, compile_after=0, cache_dir=folder) == base

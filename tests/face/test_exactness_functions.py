@@ -14,9 +14,9 @@ import pytest
 
 import lazyfuse
 from benchmarks.exactness.ways import WAYS
-from lazyfuse.codegen.exactness import INEXACT, class_of, size_of_unit, units
-from lazyfuse.codegen.op import Op
-from lazyfuse.codegen.ops import ROWS, TABLE
+from lazyfuse.codegen.table.exactness import INEXACT, class_of, size_of_unit, units
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import ROWS, TABLE
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import DeviceError
 from scripts import write_exactness

@@ -15,11 +15,13 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import calibrate, evaluate, offload, report
-from lazyfuse.array import node_of
+from lazyfuse.arrays.ndarray import node_of
 from lazyfuse.devices import cost, registry
 from lazyfuse.devices.base import Traits
 from lazyfuse.devices.cost import SHARED, Costs, Tier
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import calibrate, offload
+from lazyfuse.runtime.scheduling import evaluate
 
 N = 500_000
 
@@ -31,9 +33,9 @@ def _fresh(tmp_path: Path) -> Iterator[None]:
         value(20_000).to_numpy()  # a look: or its line will have come round too often
         calibrate.forget()
         evaluate.clear_plans()
-        report.reset()
+        counters.reset()
         yield
-        assert report.totals.kernels == 0, "explaining launches nothing"
+        assert counters.totals.kernels == 0, "explaining launches nothing"
     calibrate.forget()
 
 

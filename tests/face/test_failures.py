@@ -13,9 +13,10 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import hardware, report
 from lazyfuse.devices.base import DeviceError, DeviceLost
 from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 from tests.face.discrete_device import NAME, FarAway, fails, in_use
 from tests.programs import test_random_graphs as graphs
 
@@ -40,7 +41,7 @@ def values(seed: int = 1) -> Any:
 
 
 def told() -> str:
-    return "\n".join(report.totals.fallbacks)
+    return "\n".join(counters.totals.fallbacks)
 
 
 @pytest.mark.parametrize("kind", [DeviceError, DeviceLost])
@@ -61,7 +62,7 @@ def test_a_failure_ends_in_the_right_values_and_a_reason_C12_E2(
     numpy.testing.assert_array_equal((z * 2.0 - x).to_numpy(), expected * 2.0 - a)
     if not device.faults[point]:
         assert "planned" in told()
-        assert hardware.is_lost(device) or kind is DeviceError or point == "gather"
+        assert devices.is_lost(device) or kind is DeviceError or point == "gather"
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -79,7 +80,7 @@ def test_a_lost_device_gives_its_place_to_the_cpu_C12(device: FarAway) -> None:
     x = np.array(a)
     device.faults["launch"] = fails(1, DeviceLost)
     numpy.testing.assert_array_equal((x * 2.0).to_numpy(), a * 2.0)
-    assert hardware.current() is hardware.cpu()
+    assert devices.current() is devices.cpu()
     launches = device.launches
     numpy.testing.assert_array_equal((x * 3.0).to_numpy(), a * 3.0)
     assert device.launches == launches

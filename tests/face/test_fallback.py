@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, fallback
-from lazyfuse.array import ndarray, wrap
+from lazyfuse import config
+from lazyfuse.arrays.ndarray import ndarray, wrap
+from lazyfuse.interop import fallback
 from tests.face.compare import MODES, both, mode
 
 Pair = namedtuple("Pair", "first second")

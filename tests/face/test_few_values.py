@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lazyfuse import ordering
+from lazyfuse.kernels import sort
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -15,8 +15,8 @@ COUNT = 20_107
 @pytest.fixture(autouse=True)
 def _shorter(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of 20,000 integers are worth the counting, in several chunks."""
-    monkeypatch.setattr(ordering, "_LONG", 1 << 12)
-    monkeypatch.setattr(ordering, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(sort, "_LONG", 1 << 12)
+    monkeypatch.setattr(sort, "_BLOCK", 1 << 12)
 
 
 # the text names the dtype: the narrowest, the widest, and those that are not counted

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import evaluate
 from lazyfuse.errors import EvaluationError, UnsupportedError
-from lazyfuse.execute import Run
-from lazyfuse.freeze import TEMPLATE_LIMIT
-from lazyfuse.values import Abandoned
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.execution.run_values import Abandoned
+from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.tools.freeze import TEMPLATE_LIMIT
 from tests.pairwise import first
 
 N = 20_000

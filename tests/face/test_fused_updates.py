@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, fused_updates, programs
+from lazyfuse import config
+from lazyfuse.arrays import fused_updates
+from lazyfuse.runtime.execution import program_tiers
 from tests import campaign
 
 COMBINE = {
@@ -35,7 +37,7 @@ needs_compiler = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Programs from the first use on, of blocks that tests can afford."""
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 1024)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 1024)
     before = config.options.compile_after, config.options.eager_below
     config.options(compile_after=0, eager_below=4096)
     fused_updates.forget()

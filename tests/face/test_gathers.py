@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, gathers, report
+from lazyfuse import config
+from lazyfuse.kernels import gather
+from lazyfuse.runtime.events import counters
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -18,8 +20,8 @@ COUNT = 40_021
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of ours for fewer indices than are worth it, whatever their dtype."""
-    monkeypatch.setattr(gathers, "_WORTH", 1)
-    monkeypatch.setattr(gathers, "_FEWEST", COUNT // 2)
+    monkeypatch.setattr(gather, "_WORTH", 1)
+    monkeypatch.setattr(gather, "_FEWEST", COUNT // 2)
 
 
 def values(dtype: str, size: int) -> Any:
@@ -156,7 +158,7 @@ def test_memory_is_its_own() -> None:
 
 def test_compiled_and_not() -> None:
     for wanted in (True, False):
-        before = report.totals.languages["routine"]
+        before = counters.totals.languages["routine"]
         with config.options(routines=wanted, threads=2):
             both(lambda xp, a, i: a[i], values("f8", 300), indices("i8", 300))
-        assert (report.totals.languages["routine"] > before) == wanted
+        assert (counters.totals.languages["routine"] > before) == wanted

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import guides
+from lazyfuse.kernels import search_index
 from tests.pairwise import first
 
 N = 1 << 16
@@ -17,9 +17,9 @@ N = 1 << 16
 
 @pytest.fixture(autouse=True)
 def _none_kept() -> Iterator[None]:
-    guides.kept.clear()
+    search_index.kept.clear()
     yield
-    guides.kept.clear()
+    search_index.kept.clear()
 
 
 def table(dtype: str = "f8", size: int = 1 << 13) -> Any:
@@ -99,7 +99,7 @@ def test_interpolation_keeps_its_table_too_D3() -> None:
 def test_the_oldest_go_where_there_is_no_room() -> None:
     v = values()
     tables = [table() + each for each in range(4)]
-    size = guides.Guide(tables[0]).nbytes
+    size = search_index.Guide(tables[0]).nbytes
     with np.options(guide_limit=2 * size):
         for a in tables:
             search(a, v)

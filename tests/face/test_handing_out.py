@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import hardware, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 
 N = 90_000
 x = np.linspace(0.5, 2.0, N)
@@ -20,13 +21,13 @@ Array = Any
 def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Bytes of each copy that is made of a value."""
     found: list[int] = []
-    real = hardware.copied
+    real = devices.copied
 
     def copied(value: Array) -> Array:
         found.append(value.nbytes)
         return real(value)
 
-    monkeypatch.setattr(hardware, "copied", copied)
+    monkeypatch.setattr(devices, "copied", copied)
     with lf.options(eager_below=1024):
         yield found
 
@@ -79,13 +80,13 @@ def test_what_reads_a_value_is_evaluated_with_it_B2(copies: list[int]) -> None:
         return first, first - shared * data
 
     first, second = both(lf, lf.array(x))
-    report.reset()
+    counters.reset()
     given = first.to_numpy()
-    assert report.totals.kernels == 1
+    assert counters.totals.kernels == 1
     np.testing.assert_array_equal(given, both(np, x)[0])
     given[:] = 0.0  # whoever was given the memory may write to it
     np.testing.assert_array_equal(np.asarray(second), both(np, x)[1])
-    assert report.totals.kernels == 1
+    assert counters.totals.kernels == 1
     assert copies == []
     np.testing.assert_array_equal(np.asarray(first), np.zeros(N))
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.array import gather, node_of, wrap
-from lazyfuse.codegen import ops
+from lazyfuse.arrays.ndarray import gather, node_of, wrap
+from lazyfuse.codegen.table import ops
 from tests.face.states import STATES, Make, recording_all, state
 from tests.face.test_array import outcome, plain
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import hardware, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -68,7 +69,7 @@ def test_tables_that_are_left_to_numpy() -> None:
 def test_it_is_compiled() -> None:
     """Where the CPU's compiler is there."""
 
-    before = report.totals.languages["routine"]
+    before = counters.totals.languages["routine"]
     np.asarray(lazyfuse.interp(lazyfuse.array(_points()), np.arange(5.0), np.ones(5)))
-    ready = "numba" in hardware.cpu().traits.languages
-    assert (report.totals.languages["routine"] > before) == ready
+    ready = "numba" in devices.cpu().traits.languages
+    assert (counters.totals.languages["routine"] > before) == ready

@@ -1,4 +1,4 @@
-"""Parts of one block that one kernel stores (codegen/plan.py, lazyfuse/replacing.py)."""
+"""Parts of one block that one kernel stores (codegen/plan/plan.py, lazyfuse/runtime/execution/update_hazards.py)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, observing
-from lazyfuse.execute import Run
-from lazyfuse.values import Values
+from lazyfuse import config
+from lazyfuse.runtime.capture import capture
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.execution.run_values import Values
 from tests import campaign
 
 SHAPE = (14, 23)
@@ -29,15 +30,15 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of what is copied beside kernels."""
     found: list[tuple[int, ...]] = []
 
-    copied = observing.Observed.copied
+    copied = capture.Observed.copied
 
     def note(run: Any, target: Any, source: Any) -> None:
         found.append(target.shape)
-        if isinstance(run, observing.Observed):
+        if isinstance(run, capture.Observed):
             copied(run, target, source)
 
     monkeypatch.setattr(Values, "copied", note)
-    monkeypatch.setattr(observing.Observed, "copied", note)
+    monkeypatch.setattr(capture.Observed, "copied", note)
     update, move = Run.update, Run.move
 
     def count_update(run: Any, index: int) -> None:

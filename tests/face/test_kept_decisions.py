@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, remaking, report
+from lazyfuse import config
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.scheduling import rematerialise
 from tests.pairwise import first
 
 SIZE = 40_021
@@ -56,16 +58,16 @@ def test_nothing_to_make_again_at_one_size_says_nothing_of_another_F3(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same structure: a small result is written, a large one of small operands is not."""
-    monkeypatch.setattr(remaking, "LARGE", 1 << 12)
+    monkeypatch.setattr(rematerialise, "LARGE", 1 << 12)
     generator = np.random.default_rng(2)
     with config.options(eager_below=0, fusion=True):
         for count, left in [(50, 0), (50, 0), (50, 0), (300, 1), (50, 0), (300, 1), (300, 1)]:
             row, column = generator.normal(size=(2, count))
-            report.reset()
+            counters.reset()
             x, y = lf.array(row), lf.array(column)
             outer = x[:, None] * y[None, :]
             total = (outer * outer).sum(axis=1)
             expected = row[:, None] * column[None, :]
             same([total], [(expected * expected).sum(axis=1)])
-            assert report.totals.remade == left
+            assert counters.totals.remade == left
             same([outer], [expected])

@@ -1,4 +1,4 @@
-"""What names hold of a turn that is over need not be written (lazyfuse/leftovers.py)."""
+"""What names hold of a turn that is over need not be written (lazyfuse/runtime/scheduling/loop_elision.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, evaluate, flush, hardware, leftovers, remaking, report
+from lazyfuse import config
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate, flush, loop_elision, rematerialise
 from tests import campaign
 
 SIDE = 40
@@ -19,14 +22,14 @@ SIDE = 40
 
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(remaking, "LARGE", 16)
+    monkeypatch.setattr(rematerialise, "LARGE", 16)
     monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)
     monkeypatch.setattr(evaluate, "DIRECT_NODES", 0)
-    leftovers.forget()
+    loop_elision.forget()
     with config.options(eager_below=0):
-        report.reset()
+        counters.reset()
         yield
-    leftovers.forget()
+    loop_elision.forget()
 
 
 def plate(xp: Any) -> Any:
@@ -79,8 +82,8 @@ def test_loops_leave_what_the_next_turn_binds_anew_F3(program: Any, threads: int
     with config.options(threads=threads, threads_above=1):
         for _ in range(3):
             same(program(lf), expected)
-    if hardware.is_home():  # else nothing is left to be made again
-        assert report.totals.remade > 0
+    if devices.is_home():  # else nothing is left to be made again
+        assert counters.totals.remade > 0
 
 
 def test_what_is_read_again_is_written_F3() -> None:
@@ -94,7 +97,7 @@ def test_what_is_read_again_is_written_F3() -> None:
         u = double * 0.25  # needs `double` in the next evaluation
         expected = double_there * 0.25
         same([u], [expected])
-    assert report.totals.remade <= 1
+    assert counters.totals.remade <= 1
 
 
 def test_small_updates_do_not_copy_their_block_F3() -> None:
@@ -120,7 +123,7 @@ def test_the_option_switches_it_off_F3() -> None:
     with config.options(remake=False):
         for _ in range(3):
             same(heat(lf), heat(np))
-    assert report.totals.remade == 0
+    assert counters.totals.remade == 0
 
 
 @pytest.mark.parametrize("action", ["warn", "ignore"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.array import ndarray
+from lazyfuse.arrays.ndarray import ndarray
 
 SIZE = 40_000
 SIGNS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "ge", "eq", "ne")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import evaluate, indexing, listed
-from lazyfuse.array import node_of
-from lazyfuse.codegen.linearize import walk
+from lazyfuse.arrays import index_ranges, indexing
+from lazyfuse.arrays.ndarray import node_of
+from lazyfuse.codegen.graph.linearize import walk
+from lazyfuse.runtime.scheduling import evaluate
 from tests.global_state import recording_all_settled
 
 SHAPES = [(5,), (4, 6), (3, 4, 5), (2, 3, 4, 3), (1, 5), (3, 1, 4)]
@@ -120,7 +121,7 @@ def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
         key = a_key(generator, shape)
         x = lf.array(generator.integers(0, 9, shape).astype("f8")) + 1.0
         x[..., :1]  # on a storage from here on
-        theirs = listed.read(x, key)
+        theirs = index_ranges.read(x, key)
         if theirs is None:
             continue
         met += 1

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import compaction, config
+from lazyfuse import config
+from lazyfuse.kernels import compact
 from tests.pairwise import first
 
 from .compare import both
@@ -133,5 +134,5 @@ def test_a_selection_writes_nothing_behind_itself(size: int) -> None:
         for share in (0.0, 0.01, 0.5, 0.99, 1.0):
             mask = generator.random(count) < share
             mask.view("u1")[mask] = generator.integers(1, 256, mask.sum())  # any byte but 0 is true
-            assert np.array_equal(compaction.select(values, mask), values[mask])
-            assert compaction.kept(mask).number == np.count_nonzero(mask)
+            assert np.array_equal(compact.select(values, mask), values[mask])
+            assert compact.kept(mask).number == np.count_nonzero(mask)

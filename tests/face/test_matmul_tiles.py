@@ -15,9 +15,10 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, matmul_tiles
-from lazyfuse.devices import blas, matmul_packing
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.devices.cpu import matmul_blas, matmul_packing
+from lazyfuse.runtime.execution import matmul
+from lazyfuse.runtime.scheduling import evaluate
 from tests.face.tile_watch import Watch, watching
 from tests.pairwise import first as usual
 
@@ -28,12 +29,12 @@ Array = Any
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Small products are done by our loops, too; everything is recorded and compiled at once."""
     found = watching(monkeypatch)
-    monkeypatch.setattr(matmul_tiles, "WORTH", 1)
-    monkeypatch.setattr(matmul_tiles, "LARGE", 1)
-    monkeypatch.setattr(matmul_tiles, "NARROWEST", (1, 1, 1))
+    monkeypatch.setattr(matmul, "WORTH", 1)
+    monkeypatch.setattr(matmul, "LARGE", 1)
+    monkeypatch.setattr(matmul, "NARROWEST", (1, 1, 1))
     evaluate.clear_plans()
     with np.options(eager_below=0, compile_after=0, threads_above=1, matrix_products="loops"):
-        if matmul_tiles._products.get("f8") is None:
+        if matmul._products.get("f8") is None:
             pytest.skip("this processor has no loops of ours")
         yield found
     evaluate.clear_plans()
@@ -43,7 +44,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 def either(request: pytest.FixtureRequest, watch: Watch) -> Iterator[Watch]:
     """As `watch`, and with NumPy's BLAS."""
     with np.options(matrix_products=request.param):
-        if matmul_tiles._products.get("f8") is None:
+        if matmul._products.get("f8") is None:
             pytest.skip("NumPy has another BLAS here")
         yield watch
 
@@ -88,7 +89,7 @@ def test_layouts_and_sizes_give_the_same_elements_B6_D2(
     orders = ["C", "F", "gaps", "back", "one"]
     for seed, (left, right) in enumerate(zip(orders, orders[2:] + orders[:2], strict=True)):
         first, second = made((m, k), code, left, seed), made((k, n), code, right, seed + 99)
-        found = matmul_tiles.product(first, second)
+        found = matmul.product(first, second)
         assert found is not None
         assert found.dtype == first.dtype
         if code[0] == "i":
@@ -96,12 +97,12 @@ def test_layouts_and_sizes_give_the_same_elements_B6_D2(
             continue
         assert within(found, first, second)
         packed = [numpy.array(x, order="C") for x in (first, second)]
-        assert numpy.array_equal(found, matmul_tiles.product(*packed))
+        assert numpy.array_equal(found, matmul.product(*packed))
         for row in {0, m // 2, m - 1}:  # a row alone has the bits that it has among others
-            alone = matmul_tiles.product(first[row : row + 1], second)
+            alone = matmul.product(first[row : row + 1], second)
             assert numpy.array_equal(found[row : row + 1], alone)
         for column in {0, n // 2, n - 1}:
-            alone = matmul_tiles.product(first, second[:, column : column + 1])
+            alone = matmul.product(first, second[:, column : column + 1])
             assert numpy.array_equal(found[:, column : column + 1], alone)
 
 
@@ -119,7 +120,7 @@ def test_an_element_is_a_chain_of_fused_steps_in_stretches_D2(watch: Watch, dept
         for k in range(at, at + size):
             part = float(Fraction(first[2, k]) * Fraction(second[k, 3]) + Fraction(part))
         total, at = total + part, at + size
-    found = matmul_tiles.product(first, second)
+    found = matmul.product(first, second)
     assert found is not None
     assert found[2, 3] == total
 
@@ -153,16 +154,16 @@ def test_stacks_are_the_products_of_their_items_B6(
     turned = [x.swapaxes(-1, -2).copy().swapaxes(-1, -2) for x in pair]
     theirs = pair[0] @ pair[1]
     for first, second in (pair, turned):
-        found = matmul_tiles.product(first, second)
+        found = matmul.product(first, second)
         assert found is not None
         assert found.shape == theirs.shape
         assert numpy.allclose(found, theirs)
         wide = [numpy.broadcast_to(x, (*theirs.shape[:-2], *x.shape[-2:])) for x in (first, second)]
         for at in numpy.ndindex(theirs.shape[:-2]):
-            alone = matmul_tiles.product(wide[0][at], wide[1][at])
+            alone = matmul.product(wide[0][at], wide[1][at])
             assert numpy.array_equal(found[at], alone)
         with np.options(threads=1):
-            assert numpy.array_equal(found, matmul_tiles.product(first, second))
+            assert numpy.array_equal(found, matmul.product(first, second))
         assert numpy.array_equal(found, numpy.asarray(np.array(first) @ np.array(second)))
 
 
@@ -186,18 +187,18 @@ def test_stacks_in_chains_B3(either: Watch, heads: int) -> None:
 
 def test_sizes_alone_decide_B6() -> None:
     double, single = numpy.dtype("f8"), numpy.dtype("f4")
-    assert matmul_tiles.is_ours((512, 512), (512, 512), (double, double))
-    assert not matmul_tiles.is_ours((512, 512), (512, 512), (double, single))
-    assert not matmul_tiles.is_ours((512, 512), (512, 512), (double.newbyteorder(),) * 2)
-    assert not matmul_tiles.is_ours((512, 512), (512, 512), (numpy.dtype("c16"),) * 2)
-    assert not matmul_tiles.is_ours((128, 128), (128, 128), (double, double))
-    assert not matmul_tiles.is_ours((181, 181), (181, 181), (double, double))  # never recorded
-    assert not matmul_tiles.is_ours((100000, 512), (512, 1), (double, double))
-    assert not matmul_tiles.is_ours((512,), (512, 512), (double, double))
-    assert matmul_tiles.is_ours((64, 64, 64), (64, 64, 64), (double, double))
-    assert not matmul_tiles.is_ours((1, 512, 512), (3, 512, 512), (double, double))
+    assert matmul.is_ours((512, 512), (512, 512), (double, double))
+    assert not matmul.is_ours((512, 512), (512, 512), (double, single))
+    assert not matmul.is_ours((512, 512), (512, 512), (double.newbyteorder(),) * 2)
+    assert not matmul.is_ours((512, 512), (512, 512), (numpy.dtype("c16"),) * 2)
+    assert not matmul.is_ours((128, 128), (128, 128), (double, double))
+    assert not matmul.is_ours((181, 181), (181, 181), (double, double))  # never recorded
+    assert not matmul.is_ours((100000, 512), (512, 1), (double, double))
+    assert not matmul.is_ours((512,), (512, 512), (double, double))
+    assert matmul.is_ours((64, 64, 64), (64, 64, 64), (double, double))
+    assert not matmul.is_ours((1, 512, 512), (3, 512, 512), (double, double))
     with np.options(matrix_products="off"):
-        assert not matmul_tiles.is_ours((512, 512), (512, 512), (double, double))
+        assert not matmul.is_ours((512, 512), (512, 512), (double, double))
 
 
 def test_without_the_option_products_are_numpys_B10(watch: Watch) -> None:
@@ -323,7 +324,7 @@ def test_the_product_is_never_stored_as_a_whole_B3(either: Watch) -> None:
 def test_a_product_that_is_numpys_leaves_the_rest_of_a_chain_B3(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matmul_tiles, "WORTH", 1 << 40)
+    monkeypatch.setattr(matmul, "WORTH", 1 << 40)
     x, w = made((3000, 8), "f8", "C", 1), made((8, 60), "f8", "C", 2)
     b = made((1, 60), "f8", "C", 3)[0]
     found = results(scores(np, np.array(x), np.array(w), np.array(b)))
@@ -416,7 +417,7 @@ def test_a_choice_that_there_is_not_is_refused_B10() -> None:
 
 def test_numpys_threads_are_as_before_B6(watch: Watch) -> None:
     try:
-        library = blas.library()
+        library = matmul_blas.library()
     except DeviceError:
         pytest.skip("NumPy has another BLAS here")
     before = library.scipy_openblas_get_num_threads64_()

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import namespaces
-from lazyfuse.array import ndarray
+from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import OURS, THEIRS
 
-MODULES = ["", "linalg", "fft", "random", *namespaces.MODULES]
+MODULES = ["", "linalg", "fft", "random", *numpy_modules.MODULES]
 
 
 def run(code: str) -> str:
@@ -39,7 +39,7 @@ def public(module: Any) -> list[str]:
 @pytest.mark.parametrize("path", MODULES)
 def test_every_public_name(path: str) -> None:
     ours = importlib.import_module(f"lazyfuse.{path}".rstrip("."))
-    theirs = importlib.import_module(namespaces.their_path(path))
+    theirs = importlib.import_module(numpy_modules.their_path(path))
     for name in public(theirs):
         found = getattr(ours, name)
         if isinstance(getattr(theirs, name), type) and issubclass(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, recording
+from lazyfuse import config
+from lazyfuse.arrays import recording
 
 N = 400
 RNG = np.random.default_rng(1)

@@ -16,13 +16,16 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import __main__, calibrate, config, evaluate, hardware, offload, report
-from lazyfuse.array import node_of
-from lazyfuse.codegen.linearize import Recording, linearize
-from lazyfuse.codegen.plan import Plan
+from lazyfuse import __main__, config
+from lazyfuse.arrays.ndarray import node_of
+from lazyfuse.codegen.graph.linearize import Recording, linearize
+from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices import cost, registry
 from lazyfuse.devices.base import DeviceError, Source, Traits
 from lazyfuse.devices.cost import SHARED, Costs, Link, Tier
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import calibrate, devices, offload
+from lazyfuse.runtime.scheduling import evaluate
 from tests.pairwise import first
 
 N = 1_000_000
@@ -369,7 +372,7 @@ def test_steps_are_estimated_by_bytes_elements_and_work_A7() -> None:
                  {"numba": tier(1e9, arithmetic=1e9, functions=1e8, launch=3e-6)})  # fmt: skip
     figures(made)
     plan, recording = planned(chain())
-    found = offload.estimate(plan, recording, hardware.named("cpu"))
+    found = offload.estimate(plan, recording, devices.named("cpu"))
     (step,) = found.steps
     assert (step.elements, step.bytes_in, step.bytes_out) == (N, 8 * N, 8 * N)
     additions, functions = offload.work(plan.kernels[0].kernel)
@@ -385,7 +388,7 @@ def test_steps_are_estimated_by_bytes_elements_and_work_A7() -> None:
 
 def test_devices_that_were_not_measured_are_estimated_by_defaults_C11() -> None:
     plan, recording = planned(chain())
-    found = offload.estimate(plan, recording, hardware.named("cpu"))
+    found = offload.estimate(plan, recording, devices.named("cpu"))
     assert not found.measured
     assert found.seconds > 0
     assert "not measured" in str(found)
@@ -487,17 +490,17 @@ def test_plans_move_to_a_device_that_is_faster_C11_F2(monkeypatch: pytest.Monkey
     name = _opencl()
     if not name:
         pytest.skip("there is no OpenCL device here")
-    monkeypatch.setattr(offload, "_opener", hardware.named)
-    traits = hardware.named(name).traits
+    monkeypatch.setattr(offload, "_opener", devices.named)
+    traits = devices.named(name).traits
     made = away(1e15, name, opening=1e-9, tiers={traits.languages[0]: free(1e15)})
     figures(home(1e9), replace(made, environment=cost.environment(traits)))
-    report.reset()
+    counters.reset()
     x = numpy.linspace(0, 1, N)
     for _ in range(4):
         numpy.testing.assert_array_equal(
             ((np.array(x) + 1.0) * x - 2.0).to_numpy(), (x + 1) * x - 2
         )
-    languages = report.totals.languages
+    languages = counters.totals.languages
     assert languages[traits.languages[0]] >= 2
     assert sum(languages.values()) == 4
     y = (np.array(x) + 1.0) * x - 3.0  # not in the assertion, which would hold its parts

@@ -13,9 +13,11 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import config, hardware, report
-from lazyfuse.devices.opencl import OpenCL, faults
+from lazyfuse import config
+from lazyfuse.devices.opencl.device import OpenCL, faults
 from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 from tests.face.opencl_device import in_use
 from tests.pairwise import pairwise
 
@@ -41,7 +43,7 @@ def values(seed: int = 1) -> Any:
 
 
 def told() -> str:
-    return "\n".join(report.totals.fallbacks)
+    return "\n".join(counters.totals.fallbacks)
 
 
 def is_struck(point: str) -> bool:
@@ -79,7 +81,7 @@ def test_a_failure_ends_in_the_right_values_and_a_reason_C12_E2(
     numpy.testing.assert_array_equal(z.to_numpy(), expected)
     if is_struck(point):
         assert status in told() + device.programs.disk.trouble  # what does not load is built
-        assert hardware.is_lost(device) or status != LOST or point in ("build", "load")
+        assert devices.is_lost(device) or status != LOST or point in ("build", "load")
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
@@ -106,7 +108,7 @@ def test_a_lost_device_leaves_what_can_be_computed_again_E2(
             np.synchronize()
         numpy.testing.assert_array_equal(chain.to_numpy(), a * 2.0 + a)
         numpy.testing.assert_array_equal(held.to_numpy(), a * 2.0)
-        assert hardware.is_lost(discrete)
+        assert devices.is_lost(discrete)
         assert status in told()
         if limit:
             numpy.testing.assert_array_equal(free.to_numpy(), a * 3.0)

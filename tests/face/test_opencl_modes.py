@@ -15,7 +15,7 @@ import pytest
 
 import lazyfuse as np
 from lazyfuse import config
-from lazyfuse.devices.opencl import OpenCL
+from lazyfuse.devices.opencl.device import OpenCL
 from tests import campaign
 from tests.face import test_aliasing as aliasing
 from tests.face.opencl_device import in_use

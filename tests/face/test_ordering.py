@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, ordering, report
+from lazyfuse import config
+from lazyfuse.kernels import sort
+from lazyfuse.runtime.events import counters
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -20,10 +22,10 @@ KINDS: tuple[dict[str, Any], ...] = (
 @pytest.fixture(autouse=True)
 def _shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of 20,000 elements are cut as those of 140,000 are."""
-    monkeypatch.setattr(ordering, "_LONG", 1 << 12)
-    monkeypatch.setattr(ordering, "_MANY", 1 << 12)
-    monkeypatch.setattr(ordering, "_BLOCK", 1 << 12)
-    monkeypatch.setattr(ordering, "_SHORTEST", SIZE // 2)
+    monkeypatch.setattr(sort, "_LONG", 1 << 12)
+    monkeypatch.setattr(sort, "_MANY", 1 << 12)
+    monkeypatch.setattr(sort, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(sort, "_SHORTEST", SIZE // 2)
 
 
 def row(dtype: str, special: str) -> Any:
@@ -147,7 +149,7 @@ def test_several_keys(asked: tuple[tuple[str, ...], str], threads: int) -> None:
 @pytest.mark.smoke
 def test_compiled_and_not() -> None:
     for wanted in (True, False):
-        before = report.totals.languages["routine"]
+        before = counters.totals.languages["routine"]
         with config.options(routines=wanted, threads=2):
             both(lambda xp, a: xp.argsort(a), row("f8", ""))
-        assert (report.totals.languages["routine"] > before) == wanted
+        assert (counters.totals.languages["routine"] > before) == wanted

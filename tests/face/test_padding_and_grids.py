@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import hardware
+from lazyfuse.runtime.placement import devices
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "linear_ramp", "maximum", "mean")
 WIDTHS: tuple[Any, ...] = (2, (1, 3), ((0, 4), (2, 0)), 0)
@@ -96,7 +96,7 @@ def test_large_new_memory_may_be_used_memory(dtype: str) -> None:
 
 
 def test_a_block_serves_what_is_a_little_smaller() -> None:
-    pool = hardware.cpu().buffers
+    pool = devices.cpu().buffers
     pool.clear()
     block = pool.empty((520, 512), numpy.dtype("f8"))
     place = block.__array_interface__["data"][0]

@@ -16,9 +16,12 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, hardware, pipelining, programs, recording, tiles
-from lazyfuse.codegen import pipelines
-from lazyfuse.devices import tuning
+from lazyfuse.arrays import recording
+from lazyfuse.codegen.plan import chains
+from lazyfuse.devices import cpu_figures
+from lazyfuse.runtime.execution import program_tiers, tiled_run, tiles
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
 from tests.face.tile_watch import Watch, watching
 from tests.pairwise import first
@@ -31,14 +34,14 @@ def watch(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Everything is recorded and compiled at once, tiles are tiny: those of the CPU, which alone
     has any."""
     found = watching(monkeypatch)
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 1)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 1)
     monkeypatch.setattr(tiles, "SHORTEST", 16)
-    usual = tuning.tuning()
-    tuning.use(dataclasses.replace(usual, tile_bytes=4096))
+    usual = cpu_figures.tuning()
+    cpu_figures.use(dataclasses.replace(usual, tile_bytes=4096))
     evaluate.clear_plans()
     with np.options(eager_below=0, compile_after=0, threads_above=1):
         yield found
-    tuning.use(usual)
+    cpu_figures.use(usual)
     evaluate.clear_plans()
 
 
@@ -183,7 +186,7 @@ def test_what_dies_inside_a_chain_is_never_stored_as_a_whole_B6_B7(
     x = np.array(numpy.random.default_rng(9).normal(size=(400, 100)))
     softmax(np, x, 1).to_numpy()
     taken = []
-    device = hardware.cpu()
+    device = devices.cpu()
     empty = device.empty
 
     def noted(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -264,13 +267,13 @@ def test_a_host_call_may_stand_in_a_chain_B7(watch: Watch, monkeypatch: pytest.M
     def rule(sources: Any, result: Any, places: Any) -> int | None:
         return 0 if places == (0,) else None
 
-    def make(call: Any, sources: Any, result: Any) -> pipelining.Part:
+    def make(call: Any, sources: Any, result: Any) -> tiled_run.Part:
         entry = ctypes.cast(doubled, ctypes.c_void_p).value
         assert entry is not None
-        return pipelining.Part(entry, result.shape)
+        return tiled_run.Part(entry, result.shape)
 
-    monkeypatch.setitem(pipelines.TILED, "test doubled", rule)
-    monkeypatch.setitem(pipelining.MAKERS, "test doubled", make)
+    monkeypatch.setitem(chains.TILED, "test doubled", rule)
+    monkeypatch.setitem(tiled_run.MAKERS, "test doubled", make)
     x = numpy.random.default_rng(13).normal(size=(70, 11))
     ours = np.array(x)
     y = ours - ours.max(axis=1, keepdims=True)
@@ -345,8 +348,8 @@ def test_warming_up_compiles_the_tiles_too_C10(watch: Watch) -> None:
         return (x * 1.25 - x.mean(axis=1, keepdims=True)) * 0.5
 
     assert np.warm_up(program)
-    before = hardware.cpu().info()["programs"]["built"]
+    before = devices.cpu().info()["programs"]["built"]
     with np.options(compile_after=99):
         program().to_numpy()
-    assert hardware.cpu().info()["programs"]["built"] == before
+    assert devices.cpu().info()["programs"]["built"] == before
     assert watch.tiles

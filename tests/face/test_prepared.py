@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import evaluate, prepared
+from lazyfuse.runtime.capture import bound_launches
+from lazyfuse.runtime.scheduling import evaluate
 
 N = 50_000
 PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -34,14 +35,14 @@ def operands(seed: int = 0) -> tuple[Any, Any]:
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each run of a plan that could be prepared was."""
     found: list[bool] = []
-    run = prepared.run
+    run = bound_launches.run
 
     def watched(*args: Any) -> Any:
         result = run(*args)
         found.append(result is not None)
         return result
 
-    monkeypatch.setattr(prepared, "run", watched)
+    monkeypatch.setattr(bound_launches, "run", watched)
     return found
 
 
@@ -134,7 +135,7 @@ def test_the_switch_and_the_curious(hits: list[bool]) -> None:
 
 
 def test_few_geometries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "LIMIT", 3)
+    monkeypatch.setattr(bound_launches, "LIMIT", 3)
     before = set(map(id, evaluate._plans.values()))
     for extra in range(12):
         x = lf.array(np.arange(40_000.0 + extra))

@@ -10,7 +10,8 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import contractions, matmul_tiles
+from lazyfuse.functions import einsum
+from lazyfuse.runtime.execution import matmul
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +84,11 @@ def test_pairs_are_within_the_bound_of_products(
 
 
 def test_a_large_pair_is_one_of_our_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    if contractions._by_pairs()[0] is None:
+    if einsum._by_pairs()[0] is None:
         pytest.skip("this NumPy multiplies pairs by tensordot")
     asked = []
-    product = matmul_tiles.matmul
-    monkeypatch.setattr(
-        matmul_tiles, "matmul", lambda *given: asked.append(given) or product(*given)
-    )
+    product = matmul.matmul
+    monkeypatch.setattr(matmul, "matmul", lambda *given: asked.append(given) or product(*given))
     a = np.ones((8, 128, 128)) + 1.0
     assert float(np.einsum("bij,bjk->bik", a, a).sum()) == 4.0 * 128 * 8 * 128 * 128
     assert len(asked) == 1

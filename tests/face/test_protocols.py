@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.array import ndarray
-from lazyfuse.scalars import scalar
+from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.arrays.scalars import scalar
 from tests.face.compare import MODES, both, mode
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import hardware, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -81,7 +82,7 @@ def test_other_calls() -> None:
 
 def test_they_are_compiled() -> None:
     """Where the CPU's compiler is there."""
-    before = report.totals.languages["routine"]
+    before = counters.totals.languages["routine"]
     assert lazyfuse.median(lazyfuse.array(_elements("normal"))) == np.median(_elements("normal"))
-    ready = "numba" in hardware.cpu().traits.languages
-    assert (report.totals.languages["routine"] > before) == ready
+    ready = "numba" in devices.cpu().traits.languages
+    assert (counters.totals.languages["routine"] > before) == ready

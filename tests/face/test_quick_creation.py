@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.array import ndarray
+from lazyfuse.arrays.ndarray import ndarray
 
 MADE: list[Callable[[Any], Any]] = [
     lambda xp: xp.zeros(3),

@@ -10,8 +10,9 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, hardware
-from lazyfuse.devices import tuning
+from lazyfuse.devices import cpu_figures
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 
 N = 1 << 17
 
@@ -44,17 +45,19 @@ def twice(xp: Any, x: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _figures() -> Iterator[None]:
     """No plans from elsewhere, and the figures in use come back."""
-    hardware.cpu()  # and with it the figures that were measured
-    before = tuning.tuning()
+    devices.cpu()  # and with it the figures that were measured
+    before = cpu_figures.tuning()
     evaluate.clear_plans()
     yield
-    tuning.use(before)
+    cpu_figures.use(before)
     evaluate.clear_plans()
 
 
 def use(l3: int, rate: float = 10e9, work: float = 1e-10) -> None:
     """A machine with such a cache, memory and arithmetic."""
-    tuning.use(replace(tuning.defaults(), l3_bytes=l3, add_rates=(rate,), work_seconds=work))
+    cpu_figures.use(
+        replace(cpu_figures.defaults(), l3_bytes=l3, add_rates=(rate,), work_seconds=work)
+    )
     evaluate.clear_plans()
 
 
@@ -91,12 +94,12 @@ def test_the_limit_follows_from_what_was_measured() -> None:
     (line,) = explained(dear, x)
     assert "is stored, not computed again: 11 additions, up to" in line
     assert "cost less than memory" in line
-    slow = replace(tuning.defaults(), add_rates=(10e9,), work_seconds=1e-10)
+    slow = replace(cpu_figures.defaults(), add_rates=(10e9,), work_seconds=1e-10)
     fast = replace(slow, work_seconds=1e-11)
     assert fast.recompute_limit(2) > slow.recompute_limit(2)
     assert slow.recompute_limit(2) > slow.recompute_limit(1)
     unknown = replace(slow, work_seconds=0.0)
-    assert unknown.recompute_limit(2) == tuning.RECOMPUTE
+    assert unknown.recompute_limit(2) == cpu_figures.RECOMPUTE
 
 
 @pytest.mark.parametrize("program", [dearer, inexact])

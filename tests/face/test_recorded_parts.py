@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, core, flush
-from lazyfuse.array import node_of
-from lazyfuse.codegen.linearize import walk
-from lazyfuse.storage import Storage
+from lazyfuse import config
+from lazyfuse.arrays import base
+from lazyfuse.arrays.ndarray import node_of
+from lazyfuse.arrays.storage import Storage
+from lazyfuse.codegen.graph.linearize import walk
+from lazyfuse.runtime.scheduling import flush
 from tests import campaign
 from tests.global_state import settle_pending
 
@@ -38,14 +40,14 @@ def _recorded() -> Iterator[None]:
 @contextmanager
 def in_python() -> Iterator[None]:
     """Parts of blocks are recorded by the Python text: where that is not so already."""
-    if not core.COMPILED:
+    if not base.COMPILED:
         yield
         return
-    core.NATIVE.bind("storage", int)
+    base.NATIVE.bind("storage", int)
     try:
         yield
     finally:
-        core.NATIVE.bind("storage", Storage)
+        base.NATIVE.bind("storage", Storage)
 
 
 def a_key(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:

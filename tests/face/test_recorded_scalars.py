@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import operators, reductions
-from lazyfuse.array import node_of
-from lazyfuse.codegen.graph import Node
-from lazyfuse.operators import SPECS
+from lazyfuse.arrays import operators
+from lazyfuse.arrays.ndarray import node_of
+from lazyfuse.arrays.operators import SPECS
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.functions import reductions
 from tests import campaign
 from tests.global_state import recording_all_settled
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.scalars import scalar
+from lazyfuse.arrays.scalars import scalar
 from tests.face.compare import both
 from tests.pairwise import first
 

@@ -1,4 +1,4 @@
-"""Values that an evaluation leaves unwritten although a name holds them (lazyfuse/remaking.py)."""
+"""Values that an evaluation leaves unwritten although a name holds them (lazyfuse/runtime/scheduling/rematerialise.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, remaking, report
+from lazyfuse import config
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.scheduling import rematerialise
 from tests import campaign
 from tests.pairwise import first
 
@@ -20,9 +22,9 @@ SIDE = 300
 
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(remaking, "LARGE", 1 << 10)
+    monkeypatch.setattr(rematerialise, "LARGE", 1 << 10)
     with config.options(eager_below=0):
-        report.reset()
+        counters.reset()
         yield
 
 
@@ -50,20 +52,20 @@ def test_what_a_sink_passes_by_is_left_and_made_again_when_wanted_F3() -> None:
     expected = pulls(np, position, mass)
     found = pulls(lf, lf.array(position), lf.array(mass))
     same(found[3], expected[3])
-    assert report.totals.remade == 3
+    assert counters.totals.remade == 3
     assert [each._node is not None and each._node.value is None for each in found[:3]] == [True] * 3
     for mine, theirs in zip(found, expected, strict=True):
         same(mine, theirs)
-    assert "left unwritten" in report.text()
+    assert "left unwritten" in counters.text()
 
 
 def test_explain_says_so_and_leaves_nothing_F3() -> None:
     position, mass = stars()
     found = pulls(lf, lf.array(position), lf.array(mass))
     assert "left unwritten: 3 values" in str(lf.explain(found[3]))
-    assert report.totals.remade == 0
+    assert counters.totals.remade == 0
     np.asarray(found[3])
-    assert report.totals.remade == 3
+    assert counters.totals.remade == 3
 
 
 def test_it_is_left_once_F3() -> None:
@@ -80,7 +82,7 @@ def test_what_is_as_large_as_its_operands_is_written_F3() -> None:
     x = lf.array(values)
     y = x * 2.0
     np.asarray(y.sum(axis=1))
-    assert report.totals.remade == 0
+    assert counters.totals.remade == 0
 
 
 def test_the_option_switches_it_off_F3() -> None:
@@ -88,7 +90,7 @@ def test_the_option_switches_it_off_F3() -> None:
     with config.options(remake=False):
         found = pulls(lf, lf.array(position), lf.array(mass))
         np.asarray(found[3])
-    assert report.totals.remade == 0
+    assert counters.totals.remade == 0
     assert all(each._node.value is not None for each in found[:3])
 
 

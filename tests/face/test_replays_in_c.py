@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, core, evaluate, prepared, programs, recurring, replay_programs, replays
-from lazyfuse.copies import Copy
-from lazyfuse.execute import Run
+from lazyfuse import config
+from lazyfuse.arrays import base
+from lazyfuse.runtime.capture import bound_launches, native_replay, replay, tier_up
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.layout.copies import Copy
+from lazyfuse.runtime.scheduling import evaluate
 
 pytestmark = [
-    pytest.mark.skipif(not core.COMPILED, reason="the record path is pure Python"),
+    pytest.mark.skipif(not base.COMPILED, reason="the record path is pure Python"),
     pytest.mark.usefixtures("at_home"),  # where runs are replayed
 ]
 
@@ -93,14 +97,14 @@ PROGRAMS = [heat, gradients, extremes, kinds, octets, many, sliding]
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each asked replay was one."""
     told: list[bool] = []
-    again = replay_programs.run
+    again = native_replay.run
 
     def watched(*given: Any) -> Any:
         raised = again(*given)
         told.append(raised is not None)
         return raised
 
-    monkeypatch.setattr(replay_programs, "run", watched)
+    monkeypatch.setattr(native_replay, "run", watched)
     return told
 
 
@@ -116,7 +120,7 @@ def test_the_bits_are_those_of_python_and_of_numpy(
         assert found.dtype == wanted.dtype
         assert found.tobytes() == wanted.tobytes()
         with monkeypatch.context() as without:
-            without.setattr(prepared, "native", None)
+            without.setattr(bound_launches, "native", None)
             again = program(lazyfuse, start, 14).to_numpy()
         assert again.tobytes() == wanted.tobytes()
     assert any(told)
@@ -128,15 +132,15 @@ def test_the_keys_tell_apart_what_pythons_keys_do(
 ) -> None:
     pairs: dict[int, dict[Any, Any]] = {}
     asked = 0
-    again = replay_programs.run
+    again = native_replay.run
 
     def watched(plan: Any, kept: Any, recording: Any, device: Any) -> Any:
         nonlocal asked
-        native, prepared.native = prepared.native, None
+        native, bound_launches.native = bound_launches.native, None
         try:
-            key = replays.key_of(Run(plan, recording, device))
+            key = replay.key_of(Run(plan, recording, device))
         finally:
-            prepared.native = native
+            bound_launches.native = native
         bound = native.replay_bind(
             kept.size, kept.operands, kept.places, kept.slides, bool(plan.in_place),
             recording.nodes, recording.edges, recording.sizes,
@@ -150,7 +154,7 @@ def test_the_keys_tell_apart_what_pythons_keys_do(
         del bound
         return again(plan, kept, recording, device)
 
-    monkeypatch.setattr(replay_programs, "run", watched)
+    monkeypatch.setattr(native_replay, "run", watched)
     for seed in range(2):
         start = np.random.default_rng(seed).normal(size=(SIDE, SIDE))
         kept = [program(lazyfuse, start, 8 + seed)]
@@ -232,13 +236,13 @@ def test_results_that_are_parts_of_blocks(monkeypatch: pytest.MonkeyPatch) -> No
 def test_borders_of_one_block_are_copied_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their extents meet, their elements do not."""
     asked = []
-    by_python = replay_programs._by_python
+    by_python = native_replay._by_python
 
     def watched(event: Any, *rest: Any) -> int:
         asked.append(event)
         return by_python(event, *rest)
 
-    monkeypatch.setattr(replay_programs, "_by_python", watched)
+    monkeypatch.setattr(native_replay, "_by_python", watched)
     told = counted(monkeypatch)
     start = np.random.default_rng(0).normal(size=(3, 120, 120))
     ours, theirs = lazyfuse.array(start), start.copy()
@@ -271,16 +275,18 @@ def test_small_kernels_that_recur_are_compiled_with_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wanted = []
-    monkeypatch.setattr(recurring, "TURNS", 4)
+    monkeypatch.setattr(tier_up, "TURNS", 4)
     monkeypatch.setattr(config.options, "compile_after", 0)
 
     def watched(step: Any, lowered: Any, device: Any) -> bool:
         wanted.append(step)
-        programs.compiled(step, lowered.source("numba"), device)  # as if the worker had been here
+        program_tiers.compiled(
+            step, lowered.source("numba"), device
+        )  # as if the worker had been here
         step.ready.clear()
         return True
 
-    monkeypatch.setattr(programs, "grown", watched)
+    monkeypatch.setattr(program_tiers, "grown", watched)
     start = np.random.default_rng(0).normal(size=(200, 200))
     ours, theirs = lazyfuse.array(start), start.copy()
     for turn in range(40):

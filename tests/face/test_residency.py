@@ -13,7 +13,8 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import config, report
+from lazyfuse import config
+from lazyfuse.runtime.events import counters
 from tests import campaign
 from tests.face import test_aliasing as aliasing
 from tests.face.discrete_device import NAME, FarAway, Memory, in_use
@@ -136,7 +137,7 @@ def test_parts_are_written_on_the_device_in_place_E3(memory: Memory) -> None:
         np.evaluate(x)
         expected[start : start + 20_000] = b[:20_000] + 1.0
     assert (memory.uploads, memory.gathers) == (2, 0)
-    assert report.totals.copies["copy", NAME, "update"] == 0
+    assert counters.totals.copies["copy", NAME, "update"] == 0
     numpy.testing.assert_array_equal(x.to_numpy(), expected)
 
 
@@ -184,7 +185,10 @@ def test_an_element_is_gathered_alone_C8(memory: Memory) -> None:
     y = np.array(a) * 2.0
     np.evaluate(y)
     assert float(y[11]) == a[11] * 2.0
-    assert sum(report.totals.copied[key] for key in report.totals.copied if key[0] == "gather") == 8
+    assert (
+        sum(counters.totals.copied[key] for key in counters.totals.copied if key[0] == "gather")
+        == 8
+    )
 
 
 def test_what_lies_where_is_listed_D6(device: FarAway) -> None:

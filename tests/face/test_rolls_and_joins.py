@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import evaluate
-from lazyfuse.shaping import PIECES, rolled
+from lazyfuse.functions.joining import PIECES, rolled
+from lazyfuse.runtime.scheduling import evaluate
 from tests.pairwise import first
 
 DTYPES = ["u1", "f8", "i4", "f4", "c16"]

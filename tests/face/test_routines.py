@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, report, routines
-from lazyfuse.codegen.graph import HostCall
+from lazyfuse import config
+from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.routines import Routine
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import routine
+from lazyfuse.runtime.execution.routine import Routine
 
 COUNT = Routine(
     "count_bytes",
@@ -45,7 +47,7 @@ SCALED = Routine(
 @pytest.mark.parametrize("threads", [1, 4])
 def test_chunks_on_threads(threads: int) -> None:
     data = np.random.default_rng(0).integers(0, 256, 300_007).astype("u1")
-    starts, lengths = routines.spread(data.size, 1 << 15)
+    starts, lengths = routine.spread(data.size, 1 << 15)
     assert lengths.sum() == data.size
     assert starts[0] == 0
     rows = np.arange(len(starts))
@@ -70,38 +72,38 @@ def test_strides_scalars_and_conditions() -> None:
 def test_the_switch() -> None:
     with config.options(routines=False):
         assert COUNT.ready() is None
-        assert not routines.verdict(HostCall("sort", functools.partial(np.sort, axis=0)))
-    found = routines.verdict(HostCall("sort", functools.partial(np.sort, axis=0)))
+        assert not routine.verdict(HostCall("sort", functools.partial(np.sort, axis=0)))
+    found = routine.verdict(HostCall("sort", functools.partial(np.sort, axis=0)))
     assert found
     assert "compiled loops" in found.why
-    assert not routines.verdict(HostCall("cross", np.cross))
+    assert not routine.verdict(HostCall("cross", np.cross))
 
 
 def test_a_text_that_is_refused_leaves_it_to_numpy() -> None:
     wrong = Routine("wrong", ("count",), {"data": "f8"}, "data[0] = no_such_name")
-    before = sum(report.totals.fallbacks.values())
+    before = sum(counters.totals.fallbacks.values())
     assert wrong.ready() is None
     assert wrong.ready() is None
-    assert sum(report.totals.fallbacks.values()) == before + 1
+    assert sum(counters.totals.fallbacks.values()) == before + 1
 
 
 def test_a_launch_that_fails_leaves_it_to_numpy() -> None:
     def failing(values: Any) -> Any:
         raise DeviceError("[launch] for the test")
 
-    before = report.totals.fallbacks["[launch] for the test"]
-    assert routines.either(failing, np.sort, [3, 1]).tolist() == [1, 3]
-    assert routines.attempt(failing, [3, 1]) is None
-    assert report.totals.fallbacks["[launch] for the test"] == before + 2
+    before = counters.totals.fallbacks["[launch] for the test"]
+    assert routine.either(failing, np.sort, [3, 1]).tolist() == [1, 3]
+    assert routine.attempt(failing, [3, 1]) is None
+    assert counters.totals.fallbacks["[launch] for the test"] == before + 2
 
 
 def test_calls_together() -> None:
     done: list[int] = []
     with config.options(threads=4):
-        routines.together([functools.partial(done.append, k) for k in range(50)])
+        routine.together([functools.partial(done.append, k) for k in range(50)])
         assert sorted(done) == list(range(50))
         with pytest.raises(ZeroDivisionError):
-            routines.together([functools.partial(divmod, 1, k % 2) for k in range(9)])
+            routine.together([functools.partial(divmod, 1, k % 2) for k in range(9)])
 
 
 def test_an_explanation_names_them() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
-from lazyfuse.codegen.graph import Reduction
-from lazyfuse.codegen.ops import TABLE
-from lazyfuse.floating import raises
+from lazyfuse.codegen.graph.node import Reduction
+from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.runtime.numerics.fp_flags import raises
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "-max": lambda xp, b: -b.max(),

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.array import gather, node_of, wrap
-from lazyfuse.scalars import scalar
+from lazyfuse.arrays.ndarray import gather, node_of, wrap
+from lazyfuse.arrays.scalars import scalar
 from tests.face.states import recording_all
 from tests.face.test_array import outcome
 

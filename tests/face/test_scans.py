@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, report
+from lazyfuse import config
+from lazyfuse.runtime.events import counters
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -122,7 +123,7 @@ def test_in_chains(chain: tuple[tuple[int, ...], str], threads: int) -> None:
 
 def test_compiled_and_not() -> None:
     for wanted in (True, False):
-        before = report.totals.languages["routine"]
+        before = counters.totals.languages["routine"]
         with config.options(routines=wanted):
             both(lambda xp, a: xp.cumsum(a), values("f8", (50_000,)))
-        assert (report.totals.languages["routine"] > before) == wanted
+        assert (counters.totals.languages["routine"] > before) == wanted

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import gathers
+from lazyfuse.kernels import gather
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -17,7 +17,7 @@ COUNT = 40_013
 
 @pytest.fixture(autouse=True)
 def _by_routines(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathers, "_WORTH", 1)
+    monkeypatch.setattr(gather, "_WORTH", 1)
 
 
 def values(dtype: str, size: int) -> Any:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import deferred, observing
-from lazyfuse.codegen import pipelines
-from lazyfuse.devices import tuning
+from lazyfuse.arrays import mask_selection
+from lazyfuse.codegen.plan import chains
+from lazyfuse.devices import cpu_figures
+from lazyfuse.runtime.capture import capture
 
 N = 60_000
 Program = Callable[[Any, Any], Any]
@@ -100,7 +101,7 @@ def same(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "WORTH", 0)
+    monkeypatch.setattr(mask_selection, "WORTH", 0)
     program = PROGRAMS[name]
     wanted, found = program(np, numbers()), program(lf, lf.array(numbers()))
     same(found, wanted)
@@ -148,7 +149,7 @@ def test_stacks_of_few_products(count: int) -> None:
 
 def test_more_geometries_than_replays_are_kept_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """One structure at many sizes; replays are let go of together when they are many."""
-    monkeypatch.setattr(observing, "LIMIT", 2)
+    monkeypatch.setattr(capture, "LIMIT", 2)
     with lf.options(eager_below=0):
         for size in (60, 61, 62, 63, 60, 64):
             a = np.random.default_rng(size).uniform(size=(size, size))
@@ -168,8 +169,8 @@ def test_products_of_few_rows_are_not_tiled() -> None:
 
 
 def test_a_chain_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipelines, "LONGEST", 2)
-    monkeypatch.setattr(pipelines, "SKIPPED", 0)
+    monkeypatch.setattr(chains, "LONGEST", 2)
+    monkeypatch.setattr(chains, "SKIPPED", 0)
     for size in (300, 301):
         a = np.random.default_rng(0).uniform(size=(size, size))
         x = lf.array(a)
@@ -212,9 +213,9 @@ def test_reductions_on_opencl(name: str, dtype: str, grid: bool) -> None:
 
 
 def test_figures_that_are_forgotten_are_looked_up_again() -> None:
-    before = tuning.tuning()
-    tuning.use(None)
+    before = cpu_figures.tuning()
+    cpu_figures.use(None)
     try:
-        assert tuning.tuning() == tuning.defaults()
+        assert cpu_figures.tuning() == cpu_figures.defaults()
     finally:
-        tuning.use(before)
+        cpu_figures.use(before)

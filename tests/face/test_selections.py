@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import compaction, config, deferred, report
+from lazyfuse import config
+from lazyfuse.arrays import mask_selection
+from lazyfuse.kernels import compact
+from lazyfuse.runtime.events import counters
 from tests import campaign
 from tests.pairwise import first
 
@@ -25,7 +28,7 @@ DTYPES = ("f8", "f4", "i8", "u1", "?", "c16", "g")
 @pytest.fixture(autouse=True)
 def _deferring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let selections of few elements, too, stay deferred."""
-    monkeypatch.setattr(deferred, "WORTH", 0)
+    monkeypatch.setattr(mask_selection, "WORTH", 0)
     with config.options(compile_after=0, eager_below=16384):
         yield
 
@@ -114,32 +117,32 @@ def test_sums_follow_numpys_tree(size: int) -> None:
         x = _data(dtype, size)
         for share in (0.03, 0.5, 0.97):
             m = np.random.default_rng(1).random(size) < share
-            assert np.asarray(compaction.total(x, m)).tobytes() == x[m].sum().tobytes()
+            assert np.asarray(compact.total(x, m)).tobytes() == x[m].sum().tobytes()
             both(lambda xp, x, m: x[m].sum(), x, m)
 
 
 def test_nothing_is_made_for_a_reduction() -> None:
     x = lf.array(_data("f8"))
     y = x[x > 0]
-    assert deferred.of(y) is not None
+    assert mask_selection.of(y) is not None
     for result in (y.sum(), (y * 2 + 1).max(), y[y > 1].sum(), y.mean(), (y > 1).any(), len(y)):
         assert np.isfinite(float(result))
-    found = deferred.of(y)
+    found = mask_selection.of(y)
     assert found is not None
     assert found.made is None
     assert float((y * 2 + 1).sum()) > 0  # work that is summed is done on the values
     assert found.made is not None
     assert float(y[0]) > 0
-    assert deferred.of(y) is None
+    assert mask_selection.of(y) is None
 
 
 def test_the_option_makes_selections_at_once() -> None:
     x = lf.array(_data("f8"))
     with config.options(deferred_sizes=False):
         y = x[x > 0]
-        assert deferred.of(y) is None
-        assert not deferred.may_defer(x, x > 0)
-    assert deferred.may_defer(x, x > 0)
+        assert mask_selection.of(y) is None
+        assert not mask_selection.may_defer(x, x > 0)
+    assert mask_selection.may_defer(x, x > 0)
     same(y, _data("f8")[_data("f8") > 0])
 
 
@@ -310,13 +313,13 @@ def test_explain_and_report_tell_of_selections() -> None:
     x = lf.array(_data("f8"))
     y = x[x > 0]
     assert "its size is not known" in str(lf.explain(y))
-    assert deferred.of(y) is not None
+    assert mask_selection.of(y) is not None
     assert "compiled loops" in str(lf.explain(y.sum()))
-    report.reset()
-    assert deferred.of(x[x > 1]) is not None
+    counters.reset()
+    assert mask_selection.of(x[x > 1]) is not None
     with config.options(deferred_sizes=False):
         assert len(x[x > 1])
-    text = report.text()
+    text = counters.text()
     assert "1 deferred" in text
     assert "made at once: switched off" in text
 
@@ -373,9 +376,9 @@ def test_ways_out() -> None:
 def test_many_selections_do_not_keep_what_they_came_from() -> None:
     x = lf.array(_data("f8"))
     kept = [(x + step)[x > step] for step in range(40)]
-    assert sum(deferred.of(each) is not None for each in kept) <= deferred.LIMIT
+    assert sum(mask_selection.of(each) is not None for each in kept) <= mask_selection.LIMIT
     with config.options(flush_bytes=1 << 20):
         kept += [(x - step)[x > step] for step in range(20)]
-        assert sum(deferred.of(each) is not None for each in kept) <= 8
+        assert sum(mask_selection.of(each) is not None for each in kept) <= 8
     for step, each in enumerate(kept[:40]):
         assert float(each.sum()) == float((_data("f8") + step)[_data("f8") > step].sum())

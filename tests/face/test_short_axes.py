@@ -12,7 +12,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
-from lazyfuse.codegen.unroll import ONE_BY_ONE
+from lazyfuse.codegen.rewrite.unroll_reductions import ONE_BY_ONE
 from tests.face.discrete_device import in_use
 from tests.pairwise import first
 

@@ -161,7 +161,7 @@ LOOKS = """
 import inspect
 import numpy as np
 import lazyfuse as lf
-from lazyfuse import shortcuts
+from lazyfuse.namespace import eager_table as shortcuts
 names = {*shortcuts.BY_METHOD, *shortcuts.ARRAYS, *shortcuts.CREATED, *shortcuts.SPREAD}
 for name in sorted(names):
     theirs, ours = getattr(np, name), getattr(lf, name)

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import report
-from lazyfuse.array import node_of
+from lazyfuse.arrays.ndarray import node_of
+from lazyfuse.runtime.events import counters
 
 SIDE = 300
 
@@ -42,11 +42,11 @@ def test_sums_that_share_are_numpys_bits_in_any_order_asked(threads: int, fusion
 def test_one_look_computes_what_shares_large_values() -> None:
     with np.options(eager_below=0):
         found = pulls(np, np.array(matrix(2)[0]))
-        report.reset()
+        counters.reset()
         found[0].to_numpy()
         assert node_of(found[1]).value is not None
         found[1].to_numpy()
-        assert report.totals.flushes.total() == 1
+        assert counters.totals.flushes.total() == 1
 
 
 def test_large_results_wait_until_somebody_asks() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import evaluate
+from lazyfuse.runtime.scheduling import evaluate
 
 SIZE = 40_000
 

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, streams
+from lazyfuse import config
+from lazyfuse.kernels import pcg64
 
 SIZES = [
-    streams.FEWEST,
-    streams.CHUNK,
-    streams.CHUNK + 1,
-    2 * streams.CHUNK + streams.LANES - 1,
-    3 * streams.CHUNK - 1,
+    pcg64.FEWEST,
+    pcg64.CHUNK,
+    pcg64.CHUNK + 1,
+    2 * pcg64.CHUNK + pcg64.LANES - 1,
+    3 * pcg64.CHUNK - 1,
     (130, 257),
     (3, 0, 5),
     (),

@@ -14,8 +14,10 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, hardware, report, tracing
-from lazyfuse.tracing import Compile, KernelEnd
+from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events.tracing import Compile, KernelEnd
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 from tests.pairwise import first
 
 N = 50_000
@@ -23,7 +25,7 @@ N = 50_000
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    report.reset()
+    counters.reset()
     np.cache_clear()
     yield
     np.cache_clear()
@@ -127,7 +129,7 @@ def test_without_fusion_every_operation_is_a_kernel_A9_B10() -> None:
         y = a * 2.0 + 1.0 - 3.0  # so cheap that it would be computed again rather than stored
         assert kernels(y) == [["multiply"], ["add"], ["subtract"]]
         numpy.testing.assert_array_equal(y.to_numpy(), real * 2.0 + 1.0 - 3.0)
-    assert report.totals.kernels == 3
+    assert counters.totals.kernels == 3
 
 
 def test_the_longest_kernel_is_as_long_as_the_option_says_A2_A9() -> None:
@@ -189,7 +191,7 @@ def test_programs_can_be_forgotten_at_once_C10_C11() -> None:
                     found, where = programs_of(expression(a, b))
                     numpy.testing.assert_array_equal(found, expected)
                     seen.append(where)
-                held = hardware.current().programs.info()["programs"]  # type: ignore[attr-defined]
+                held = devices.current().programs.info()["programs"]  # type: ignore[attr-defined]
             assert seen == wanted
             assert (held == 0) == (limit == 0)
 
@@ -228,7 +230,7 @@ def test_buffers_can_be_given_back_at_once() -> None:
     a, b = np.array(real), np.array(other)
     for limit in ("64MB", 0):
         with np.options(pool_limit=limit):
-            pool = hardware.current().buffers  # type: ignore[attr-defined]
+            pool = devices.current().buffers  # type: ignore[attr-defined]
             pool.clear()
             before = pool.info()["reused"]
             for _ in range(3):
@@ -269,7 +271,7 @@ class Asynchronous:
     memory = None
 
     def __init__(self) -> None:
-        self.cpu = hardware.named("cpu")
+        self.cpu = devices.named("cpu")
         self.empty, self.cached = self.cpu.empty, self.cpu.cached
         self.traits = replace(self.cpu.traits, name="other", kind="gpu", languages=("numba",))
         self.log: list[str] = []
@@ -285,7 +287,7 @@ def test_without_pipelining_every_launch_is_waited_for_B10_C11(monkeypatch: Any)
     real, other = operands()
     a, b = np.array(real), np.array(other)
     device = Asynchronous()
-    monkeypatch.setattr(hardware, "pinned", lambda: device)
+    monkeypatch.setattr(devices, "pinned", lambda: device)
     logs = {}
     for pipelining in (True, False):
         device.log.clear()
@@ -296,7 +298,7 @@ def test_without_pipelining_every_launch_is_waited_for_B10_C11(monkeypatch: Any)
         assert [(event.device, event.under_way) for event in events] == [("other", True)] * 2
     assert logs[True] == ["launch", "launch", "wait", "wait"]
     assert logs[False] == ["launch", "wait", "launch", "wait"]
-    assert report.totals.launches == {"other": 4}
+    assert counters.totals.launches == {"other": 4}
 
 
 OFF: dict[str, Any] = {
@@ -340,7 +342,7 @@ def test_warming_up_compiles_what_a_call_needs_and_runs_nothing_C10() -> None:
     with np.options(cache=False):
         names = np.warm_up(function, a, y=b)
         assert names
-        assert report.totals.kernels == 0
+        assert counters.totals.kernels == 0
         found = function(a, b)
         with tracing.collect(Compile, KernelEnd) as events:
             np.evaluate(found["map"], found["sum"][0])
@@ -365,9 +367,9 @@ def test_warming_up_takes_arrays_and_skips_what_needs_no_program_C10() -> None:
 def opencl() -> Any:
     """The OpenCL device in use, or a skip where there is none."""
     pytest.importorskip("pyopencl")
-    device = hardware.named("opencl")
+    device = devices.named("opencl")
     if not device.traits.name.startswith("opencl"):
-        pytest.skip(f"no OpenCL device: {dict(report.totals.fallbacks)}")
+        pytest.skip(f"no OpenCL device: {dict(counters.totals.fallbacks)}")
     return device
 
 
@@ -392,7 +394,7 @@ def test_switches_of_opencl_devices_open_them_anew_C7_C8_C11(name: str, looks: A
         with np.options(**{name: value}):
             device = opencl()
             assert looks(device) == value
-            assert device is hardware.current()
+            assert device is devices.current()
             assert device is not before
             found = (kept + a * 2.0).to_numpy()  # what lies on the one is known to the other
             numpy.testing.assert_array_equal(found, expression(real, other) + real * 2.0)

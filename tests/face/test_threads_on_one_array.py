@@ -17,9 +17,10 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import attributes, evaluate, indexing
-from lazyfuse.array import gather
-from lazyfuse.storage import Storage
+from lazyfuse.arrays import attributes, indexing
+from lazyfuse.arrays.ndarray import gather
+from lazyfuse.arrays.storage import Storage
+from lazyfuse.runtime.scheduling import evaluate
 
 PATIENCE = 0.1  # seconds that a second thread is given to get in
 

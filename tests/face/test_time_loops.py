@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import evaluate, flush, replay_programs, replays
-from lazyfuse.codegen.graph import Layout
-from lazyfuse.codegen.memory import overlap
-from lazyfuse.windows import around
+from lazyfuse.codegen.graph.node import Layout
+from lazyfuse.codegen.plan.lifetimes import overlap
+from lazyfuse.runtime.capture import native_replay, replay
+from lazyfuse.runtime.layout.strides import around
+from lazyfuse.runtime.scheduling import evaluate, flush
 from tests.pairwise import spread
 
 SIDE = 60
@@ -102,7 +103,7 @@ def stencil(u: Any) -> None:
 
 def replayed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     told: list[bool] = []
-    again, native = replays.run_again, replay_programs.run
+    again, native = replay.run_again, native_replay.run
 
     def watched(given: Any) -> bool:
         told.append(again(given))
@@ -113,8 +114,8 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         told.append(raised is not None)
         return raised
 
-    monkeypatch.setattr(replays, "run_again", watched)
-    monkeypatch.setattr(replay_programs, "run", watched_in_c)
+    monkeypatch.setattr(replay, "run_again", watched)
+    monkeypatch.setattr(native_replay, "run", watched_in_c)
     return told
 
 

@@ -19,10 +19,10 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, execute, flush, hardware, report, tracing
-from lazyfuse.codegen import interpret
+from lazyfuse.codegen.graph import interpret
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.tracing import (
+from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events.tracing import (
     Compile,
     Copy,
     Event,
@@ -36,13 +36,16 @@ from lazyfuse.tracing import (
     StageTimes,
     collect,
 )
+from lazyfuse.runtime.execution import executor
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate, flush
 
 N = 50_000
 
 
 @pytest.fixture(autouse=True)
 def _nobody_listens_afterwards() -> Iterator[None]:
-    report.reset()
+    counters.reset()
     yield
     assert tracing.listeners == ()
 
@@ -87,7 +90,7 @@ def test_kernels_tell_their_original_operations_and_stages_A8_A10_A7() -> None:
         assert {each.file for each in event.operations} == {__file__}
         assert event.stages == 3
         assert event.elements == N
-        assert event.device == hardware.current().traits.name
+        assert event.device == devices.current().traits.name
         assert event.cost > 3, "a square root costs more than an addition"
     assert begin.program == end.program
     assert begin.time <= end.time
@@ -171,21 +174,21 @@ def test_operations_alone_are_told() -> None:
 
 def test_copies_are_told_and_counted_C8_D6() -> None:
     with collect(Copy) as events:
-        report.copied("upload", 800, "opencl:0", "operand of multiply", 0.5)
-        report.copied("upload", 200, "opencl:0", "operand of multiply")
+        counters.copied("upload", 800, "opencl:0", "operand of multiply", 0.5)
+        counters.copied("upload", 200, "opencl:0", "operand of multiply")
     assert [(event.direction, event.bytes, event.seconds) for event in events] == [
         ("upload", 800, 0.5),
         ("upload", 200, 0.0),
     ]
     key = ("upload", "opencl:0", "operand of multiply")
-    assert (report.totals.copies[key], report.totals.copied[key]) == (2, 1000)
+    assert (counters.totals.copies[key], counters.totals.copied[key]) == (2, 1000)
     assert "2 upload opencl:0, 0.0 MB: operand of multiply" in np.report()
 
 
 def test_the_report_says_how_much_lies_where_C8_D6() -> None:
     there = SimpleNamespace(traits=SimpleNamespace(name="opencl:0"))
     resident = SimpleNamespace(device=there, array=numpy.empty(250_000))
-    text = report.text(resident=[resident, resident])  # type: ignore[list-item]
+    text = counters.text(resident=[resident, resident])  # type: ignore[list-item]
     assert "2 arrays on opencl:0, 4.0 MB" in text
 
 
@@ -196,7 +199,7 @@ def refuse(*_: Any) -> Any:
 def test_fallbacks_tell_tiers_reason_and_operations_C12_D6(monkeypatch: Any) -> None:
     real, a, b = operands()
     evaluate.clear_plans()
-    monkeypatch.setattr(report, "compiled", refuse)
+    monkeypatch.setattr(counters, "compiled", refuse)
     with collect() as events:
         value = (a * 7.0 - b).to_numpy()
     numpy.testing.assert_array_equal(value, real * 7.0 - (real + 1))
@@ -246,16 +249,16 @@ def test_nobody_pays_while_nobody_listens_F2(monkeypatch: Any) -> None:
 
     for name in ("emit", "recorded", "operation_of", "Watched"):
         monkeypatch.setattr(tracing, name, unwanted)
-    monkeypatch.setattr(report, "operation_of", unwanted)
+    monkeypatch.setattr(counters, "operation_of", unwanted)
     monkeypatch.setattr(Event, "__init__", unwanted)
     _, a, b = operands()
     evaluate.clear_plans()
     (a * b - np.exp(a)).to_numpy()
     np.cumsum(a).to_numpy()
-    monkeypatch.setattr(report, "compiled", refuse)
+    monkeypatch.setattr(counters, "compiled", refuse)
     evaluate.clear_plans()
     (a * b - np.exp(a)).to_numpy()
-    report.copied("upload", 1, "nowhere")
+    counters.copied("upload", 1, "nowhere")
 
 
 def test_listeners_come_and_go() -> None:
@@ -290,14 +293,14 @@ def test_limits_of_recorded_work_hold_while_somebody_listens_F6() -> None:
     _, a, _ = operands()
     counts = []
     for listening in (False, True):
-        report.reset()
+        counters.reset()
         with np.options(flush_nodes=20):
             (a + 5.0).to_numpy()  # the limits are looked at anew
             listener = np.tracing(lambda event: None) if listening else None
             kept = [(a + 1.0, a - 1.0, a * 2.0, a / 2.0) for _ in range(6)]
             if listener:
                 listener.remove()
-        counts.append(dict(report.totals.flushes))
+        counts.append(dict(counters.totals.flushes))
         assert len(kept) == 6
     assert counts[0] == counts[1]
     assert counts[0][flush.NODES] == 1
@@ -321,7 +324,7 @@ def test_a_callback_that_raises_is_dropped_and_nothing_is_lost() -> None:
 
 def test_a_failing_evaluation_still_tells_what_happened(monkeypatch: Any) -> None:
     _, a, b = operands()
-    monkeypatch.setattr(execute.Run, "commit", lambda self, indices: 1 / 0)
+    monkeypatch.setattr(executor.Run, "commit", lambda self, indices: 1 / 0)
     y = a * b - 4.0
     with (
         np.options(device="cpu"),
@@ -425,8 +428,8 @@ def test_every_event_fits_into_a_timeline(tmp_path: Path) -> None:
     with np.options(device="cpu"), tracing.chrome(tmp_path / "trace.json", stages=True):
         (a * b - np.sqrt(a)).to_numpy()
         np.cumsum(a).to_numpy()
-        report.copied("gather", 8, "opencl:0", seconds=0.25)
-        report.fell_back(None, [], "lost", "opencl:0", "cpu")
+        counters.copied("gather", 8, "opencl:0", seconds=0.25)
+        counters.fell_back(None, [], "lost", "opencl:0", "cpu")
     rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {"StageTimes", "Single", "Copy", "Fallback"} <= {row["cat"] for row in rows}
     copy = next(row for row in rows if row["cat"] == "Copy")
@@ -454,7 +457,7 @@ def test_errors_name_stage_and_operation_also_after_a_fallback_A11(monkeypatch: 
     y = np.sqrt(y)
     y = y - 1.0
     with monkeypatch.context() as patch:
-        patch.setattr(report, "compiled", refuse)
+        patch.setattr(counters, "compiled", refuse)
         patch.setattr(interpret, "run_node", failing_on("sqrt"))
         with pytest.raises(ValueError, match="no such") as caught:
             y.to_numpy()

@@ -8,7 +8,8 @@ import numpy
 import pytest
 
 import lazyfuse as np
-from lazyfuse import evaluate, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.scheduling import evaluate
 
 N = 200_000
 
@@ -34,31 +35,31 @@ def test_turns_have_numpys_values(turns: int) -> None:
 
 def test_elementwise_turns_share_an_evaluation() -> None:
     a = np.array(numpy.linspace(0.0, 1.0, N))
-    report.reset()
+    counters.reset()
     for _ in range(200):
         a = (a * 0.5 + 1.0) * 0.5 - a * 0.25
     a.to_numpy()
-    assert 4 <= report.totals.flushes.total() <= 6
+    assert 4 <= counters.totals.flushes.total() <= 6
 
 
 def test_long_turns_do_not_pile_up() -> None:
     a = np.array(numpy.linspace(0.0, 1.0, N))
-    report.reset()
+    counters.reset()
     evaluate.clear_plans()
     for _ in range(30):
         for _ in range(40):
             a = a * 0.5 + 1.0
         a = a * 0.25
     a.to_numpy()
-    assert report.totals.flushes.total() >= 10
+    assert counters.totals.flushes.total() >= 10
 
 
 def test_turns_that_write_run_one_by_one() -> None:
     u = np.array(numpy.linspace(0.0, 1.0, N))
     expected = numpy.linspace(0.0, 1.0, N)
-    report.reset()
+    counters.reset()
     for _ in range(24):
         u[1:-1] = 0.5 * (u[:-2] + u[2:])
         expected[1:-1] = 0.5 * (expected[:-2] + expected[2:])
     assert u.to_numpy().tobytes() == expected.tobytes()
-    assert report.totals.flushes.total() > 12
+    assert counters.totals.flushes.total() > 12

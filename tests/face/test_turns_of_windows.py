@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import config, flush, observing, replacing
+from lazyfuse import config
+from lazyfuse.runtime.capture import capture
+from lazyfuse.runtime.execution import update_hazards
+from lazyfuse.runtime.scheduling import flush
 from tests import campaign
 
 State = dict[str, Any]
@@ -23,7 +26,7 @@ State = dict[str, Any]
 def every_turn_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small blocks, that are recorded, change places and run at every turn."""
     monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)
-    monkeypatch.setattr(replacing, "SWAP_BYTES", 1)
+    monkeypatch.setattr(update_hazards, "SWAP_BYTES", 1)
     before = config.options.eager_below
     config.options(eager_below=0)
     yield
@@ -137,14 +140,14 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of what runs copy while they are observed."""
     shapes: list[tuple[int, ...]] = []
 
-    class Counting(observing.Observed):
+    class Counting(capture.Observed):
         __slots__ = ()
 
         def copied(self, target: Any, source: Any) -> None:
             shapes.append(target.shape)
             super().copied(target, source)
 
-    monkeypatch.setattr(observing, "Observed", Counting)
+    monkeypatch.setattr(capture, "Observed", Counting)
     return shapes
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import flush, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.scheduling import flush
 
 SIZE = 60_000
 
@@ -22,7 +23,7 @@ def clean() -> Iterator[None]:
 
 
 def flushes() -> int:
-    return report.totals.flushes[flush.LOOP]
+    return counters.totals.flushes[flush.LOOP]
 
 
 def several(xp: Any, x: Any, turns: int) -> Any:

@@ -11,8 +11,8 @@ import pytest
 
 import lazyfuse
 from lazyfuse import config
-from lazyfuse.array import ndarray
-from lazyfuse.codegen.ops import BY_UFUNC
+from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.codegen.table.ops import BY_UFUNC
 from tests.face.compare import both
 
 UFUNCS = sorted({name for name in dir(np) if isinstance(getattr(np, name), np.ufunc)})

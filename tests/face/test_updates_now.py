@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import hardware
+from lazyfuse.runtime.placement import devices
 
 KEYS = [
     np.s_[1:, 2:], np.s_[:, 0], np.s_[0], np.s_[1:-1, 1:-1], np.s_[:, ::-1], np.s_[::2, 1::2],
@@ -77,7 +77,7 @@ def test_random_updates(eager_below: int, first: int) -> None:
 
     Powers are inexact: other devices than the CPU compute few of them, too, by their own functions.
     """
-    units = 0 if hardware.is_host(hardware.current()) else 16
+    units = 0 if devices.is_host(devices.current()) else 16
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for seed in range(first, first + 60):

@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import composite, config, evaluate, flush
-from lazyfuse.codegen import linearize, ops
-from lazyfuse.codegen.graph import Layout, Node
-from lazyfuse.devices import prepared_launch
+from lazyfuse import config
+from lazyfuse.codegen.graph import linearize
+from lazyfuse.codegen.graph.node import Layout, Node
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.cpu import bound_launch
+from lazyfuse.runtime.scheduling import compound_calls, evaluate, flush
 from tests.codegen.random_graphs import random_graph
 
 SOURCE = Path(__file__).parents[2] / "lazyfuse" / "_walk.c"
@@ -156,7 +158,7 @@ class Twins:
     def __init__(self, native: Any) -> None:
         self.runs: list[list[tuple[int, str]]] = [[], []]
         self.pendings = [flush.Pending(self.evaluate(at)) for at in range(2)]
-        names = vars(flush.warnings), vars(composite)
+        names = vars(flush.warnings), vars(compound_calls)
         second = self.pendings[1]
         limits = flush.ROUNDS, flush.REDUCING, flush.TOGETHER
         noted = native.notes(second, second.note, ops.UPDATE, *names, *limits)
@@ -213,12 +215,12 @@ def test_notes_agree_where_somebody_has_to_look(native: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         twins.note(kept[1])
-    composite.depth += 1
+    compound_calls.depth += 1
     try:
         twins.note(kept[2])
         twins.note(kept[3])
     finally:
-        composite.depth -= 1
+        compound_calls.depth -= 1
 
 
 def test_an_error_of_the_slow_way_comes_through(native: Any) -> None:
@@ -227,7 +229,7 @@ def test_an_error_of_the_slow_way_comes_through(native: Any) -> None:
     def refuse(node: Node) -> None:
         raise KeyError("refused")
 
-    names = vars(flush.warnings), vars(composite)
+    names = vars(flush.warnings), vars(compound_calls)
     noted = native.notes(twins.pendings[1], refuse, ops.UPDATE, *names, 0, 0, 0)
     noted(_node((5,), (where := _line())))
     with pytest.raises(KeyError, match="refused"):
@@ -379,7 +381,7 @@ def test_what_does_not_fit_is_refused(native: Any) -> None:
 
 
 def test_prepared_launches_by_the_module(native: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_launch, "native", native)
+    monkeypatch.setattr(bound_launch, "native", native)
     generator = np.random.default_rng(3)
     for size in (40_000, 900_000):
         a, b = generator.random(size), generator.random(size)

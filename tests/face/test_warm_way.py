@@ -12,8 +12,13 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import config, evaluate, flush, hardware, offload, prepared, report, storage
+from lazyfuse import config
+from lazyfuse.arrays import storage
 from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.capture import bound_launches
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices, offload
+from lazyfuse.runtime.scheduling import evaluate, flush
 
 N = 50_000
 
@@ -76,10 +81,10 @@ def test_whoever_wants_to_look_gets_the_long_way(
 ) -> None:
     a, b, wanted = warm
     with config.options(**options):
-        assert not prepared.is_usual()
+        assert not bound_launches.is_usual()
         assert np.array_equal(chain(a, b).to_numpy(), wanted)
     assert len(slow) == 1
-    assert prepared.is_usual()
+    assert bound_launches.is_usual()
     assert np.array_equal(chain(a, b).to_numpy(), wanted)
 
 
@@ -97,9 +102,9 @@ def test_listeners_hear_of_kernels(warm: tuple[Any, Any, Any]) -> None:
 @pytest.mark.usefixtures("at_home")
 def test_a_device_that_runs_nothing_is_obeyed(warm: tuple[Any, Any, Any]) -> None:
     a, b, wanted = warm
-    assert hardware.is_home()
+    assert devices.is_home()
     with lf.device("raise"):
-        assert not hardware.is_home()
+        assert not devices.is_home()
     with config.options(device="raise"), pytest.raises(EvaluationError):
         chain(a, b).to_numpy()
     assert np.array_equal(chain(a, b).to_numpy(), wanted)
@@ -107,9 +112,9 @@ def test_a_device_that_runs_nothing_is_obeyed(warm: tuple[Any, Any, Any]) -> Non
 
 def test_where_devices_can_be_chosen_the_choice_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "_state", offload._State(None))
-    assert not hardware.is_home()
+    assert not devices.is_home()
     monkeypatch.setattr(offload, "_state", offload._State(offload.Choice("opencl", "")))
-    assert not hardware.is_home()
+    assert not devices.is_home()
 
 
 def test_conditions_of_a_warm_run_are_told() -> None:
@@ -167,11 +172,11 @@ def test_threads_evaluate_at_once(warm: tuple[Any, Any, Any]) -> None:
 def test_turns_that_reduce_run_after_fewer(reducing: bool) -> None:
     real = np.random.default_rng(2).random(300_000)
     x = lf.array(real)
-    before = report.totals.flushes[flush.LOOP]
+    before = counters.totals.flushes[flush.LOOP]
     for _ in range(2 * flush.REDUCING):
         x = x - ((x * x).sum() if reducing else 3.0) * 1e-9
         real = real - ((real * real).sum() if reducing else 3.0) * 1e-9
-    assert (report.totals.flushes[flush.LOOP] > before) is reducing
+    assert (counters.totals.flushes[flush.LOOP] > before) is reducing
     assert np.array_equal(x.to_numpy(), real)
 
 

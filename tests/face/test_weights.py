@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import hardware, report
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import devices
 from tests.face.compare import both
 from tests.pairwise import first
 
@@ -109,8 +110,8 @@ def test_several_dimensions(density: bool) -> None:
 
 def test_they_are_compiled() -> None:
     """Where the CPU's compiler is there."""
-    before = report.totals.languages["routine"]
+    before = counters.totals.languages["routine"]
     values, weights = lazyfuse.array(_values()), lazyfuse.array(_weights("f8"))
     np.asarray(lazyfuse.histogram(values, 20, (-1, 1), weights=weights)[0])
-    ready = "numba" in hardware.cpu().traits.languages
-    assert (report.totals.languages["routine"] > before) == ready
+    ready = "numba" in devices.cpu().traits.languages
+    assert (counters.totals.languages["routine"] > before) == ready

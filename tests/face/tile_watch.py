@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lazyfuse.devices import tiling
+from lazyfuse.devices.cpu import tile_loop
 
 
 class Watch:
@@ -19,11 +19,11 @@ class Watch:
 def watching(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """What is filled from now on, until `monkeypatch` is undone."""
     found = Watch()
-    run = tiling.Batch.run
+    run = tile_loop.Batch.run
 
-    def noted(batch: tiling.Batch, *arguments: Any) -> list[int]:
+    def noted(batch: tile_loop.Batch, *arguments: Any) -> list[int]:
         found.tiles.append(batch.tiles)
         return run(batch, *arguments)
 
-    monkeypatch.setattr(tiling.Batch, "run", noted)
+    monkeypatch.setattr(tile_loop.Batch, "run", noted)
     return found

@@ -15,13 +15,14 @@ import sys
 import numpy
 
 import lazyfuse
-from lazyfuse import hardware, programs
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.placement import devices
 from tests.faults import statements
 
 
 def main(seed: int, how: str, count: int) -> None:
     """Print a line for each program."""
-    programs.COMPILE_ELEMENTS = 0
+    program_tiers.COMPILE_ELEMENTS = 0
     lazyfuse.options.compile_ahead = how == "ahead"
     lazyfuse.options.compile_after = 0 if how != "numpy" else 1 << 40
     print("ready", flush=True)
@@ -36,7 +37,7 @@ def main(seed: int, how: str, count: int) -> None:
         if not statements.equal(statements.values(ours), statements.values(theirs)):
             print("wrong", seed + turn, flush=True)
             sys.exit(9)
-        worker = getattr(getattr(hardware.cpu(), "_worker", None), "_process", None)
+        worker = getattr(getattr(devices.cpu(), "_worker", None), "_process", None)
         print("done", turn, worker.pid if worker else 0, flush=True)
 
 

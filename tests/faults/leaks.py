@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 import lazyfuse
-from lazyfuse import hardware
+from lazyfuse.runtime.placement import devices
 from tests.faults import statements
 
 TENTHS = 10
@@ -31,7 +31,7 @@ def held() -> tuple[float, float]:
     """Megabytes of this process, and of free buffers."""
     with open("/proc/self/statm", encoding="utf-8") as file:
         pages = int(file.read().split()[1])
-    buffers: Any = hardware.cpu()
+    buffers: Any = devices.cpu()
     free = buffers.buffers.info()["free_bytes"]
     return pages * resource.getpagesize() / 1e6, free / 1e6
 

@@ -14,12 +14,14 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import evaluate, hardware, matmul_tiles
-from lazyfuse.array import node_of
-from lazyfuse.codegen import ops
-from lazyfuse.codegen.op import Op
-from lazyfuse.devices import buffer_pool
-from lazyfuse.recording import host
+from lazyfuse.arrays.ndarray import node_of
+from lazyfuse.arrays.recording import host
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.devices.pools import buffers as buffer_pool
+from lazyfuse.runtime.execution import matmul
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
 from tests.faults import statements
 from tests.faults.children import ROOT
@@ -69,7 +71,7 @@ class Allocator:
 @contextmanager
 def failing(allocator: Allocator) -> Iterator[None]:
     """Buffers come from it, and none is kept for later."""
-    buffers = hardware.cpu().buffers
+    buffers = devices.cpu().buffers
     limit = buffers.limit
     buffers.set_limit(0)
     with pytest.MonkeyPatch.context() as patch:
@@ -88,7 +90,7 @@ def test_statements_without_memory_are_done_or_not(seeds: range, part: float) ->
     with failing(allocator):
         met = sum([statements.disturbed(seed, allocator.refuses) for seed in seeds])
         gc.collect()
-        assert hardware.cpu().buffers.info()["free_bytes"] == 0
+        assert devices.cpu().buffers.info()["free_bytes"] == 0
     assert allocator.failures >= met
     assert met or part < 1
 
@@ -99,14 +101,14 @@ def test_calls_without_memory_are_done_or_not(
 ) -> None:
     """They fail in the middle of an evaluation, whose operands may be written over by then."""
     allocator = Allocator(random.Random(seeds.start), 0.3)
-    run_node = matmul_tiles.run_node
+    run_node = matmul.run_node
 
     def run(op: Op, *args: Any) -> Any:
         if op is ops.HOST:
             allocator.may_fail()
         return run_node(op, *args)
 
-    monkeypatch.setattr(matmul_tiles, "run_node", run)
+    monkeypatch.setattr(matmul, "run_node", run)
     assert sum([statements.disturbed(seed, allocator.refuses) for seed in seeds])
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from lazyfuse.devices.cpu import CPU
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests import campaign
 from tests.devices.sources import launch_of, times
 from tests.faults.children import Runs

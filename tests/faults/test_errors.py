@@ -17,9 +17,12 @@ from typing import Any
 import numpy
 import pytest
 
-from lazyfuse import config, hardware, programs
-from lazyfuse.devices import disk_cache, numba_compiler
+from lazyfuse import config
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.devices.cpu import numba_compiler
+from lazyfuse.devices.pools import disk_cache
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.placement import devices
 from tests import campaign
 from tests.face.discrete_device import in_use
 from tests.programs import wrong_phrases
@@ -96,7 +99,7 @@ def test_errors_among_failures_of_a_device(seeds: range, shares: bool) -> None:
 def failing_compiler(draw: random.Random) -> Iterator[None]:
     """The compiler refuses texts, and the folder does not give or take programs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "COMPILE_ELEMENTS", 0)
+        patch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
         compiles = sometimes(numba_compiler.compile_source, draw, DeviceError)
         patch.setattr(numba_compiler, "compile_source", compiles)
         for name in ("_write", "_content"):
@@ -108,11 +111,11 @@ def failing_compiler(draw: random.Random) -> Iterator[None]:
 @campaign.rounds(6, 14**7)
 def test_errors_among_failures_of_the_compiler(seeds: range) -> None:
     for seed in seeds:
-        hardware.cpu().programs.clear()
+        devices.cpu().programs.clear()
         options = config.options(eager_below=0, compile_after=0)
         with failing_compiler(random.Random(seed)), options:
             check([seed], SMALL)
-    hardware.cpu().programs.clear()
+    devices.cpu().programs.clear()
 
 
 # ------------------------------------------------------------------------------- what it has found

@@ -16,7 +16,7 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse.devices import critical, forking, registry
+from lazyfuse.devices import critical, fork_safety, registry
 from tests import campaign
 from tests.faults import statements
 from tests.faults.children import until
@@ -46,7 +46,7 @@ def test_a_fork_waits_for_threads_that_hold_other_peoples_locks() -> None:
     lock, holding = threading.Lock(), threading.Event()
 
     def work() -> None:
-        with forking.settled, lock:
+        with fork_safety.settled, lock:
             holding.set()
             time.sleep(0.3)
 
@@ -57,16 +57,16 @@ def test_a_fork_waits_for_threads_that_hold_other_peoples_locks() -> None:
         assert holding.wait(10)
         assert child_says(lock) == 0
         thread.join()
-    with forking.settled:  # the parent's is free again, and the forking thread may hold it
+    with fork_safety.settled:  # the parent's is free again, and the forking thread may hold it
         assert child_says(lock) == 0
 
 
 def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "PATIENCE", 0.05)
+    monkeypatch.setattr(fork_safety, "PATIENCE", 0.05)
     ended, lock, holding = threading.Event(), threading.Lock(), threading.Event()
 
     def work() -> None:
-        with forking.settled:
+        with fork_safety.settled:
             holding.set()
             ended.wait(30)
 
@@ -76,7 +76,7 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child_says(lock) == 0
     ended.set()
     thread.join()
-    with forking.settled:
+    with fork_safety.settled:
         assert child_says(lock) == 0
 
 

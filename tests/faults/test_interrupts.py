@@ -14,9 +14,9 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import evaluate
 from lazyfuse.devices import critical
-from lazyfuse.devices.buffer_pool import BufferPool
+from lazyfuse.devices.pools.buffers import BufferPool
+from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
 from tests.faults import statements
 

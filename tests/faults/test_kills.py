@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lazyfuse.devices import compile_afterwards
-from lazyfuse.devices.disk_cache import DiskCache
+from lazyfuse.devices.cpu import compile_after_exit
+from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests import campaign
 from tests.devices.sources import endless, times
 from tests.faults.children import PATIENCE, Runs, until
@@ -107,7 +107,7 @@ def test_a_killed_compiler_after_the_end_holds_nothing(seeds: range, tmp_path: P
     for seed in seeds:
         draw = random.Random(seed)
         sources = [times(each) for each in draw.sample(range(2, 10_000), 8)]
-        process = compile_afterwards.leave(sources, disk)
+        process = compile_after_exit.leave(sources, disk)
         assert process is not None, "the lock of one that was killed is held"
         time.sleep(draw.random() * 1.5)
         os.kill(process.pid, signal.SIGKILL)
@@ -119,12 +119,12 @@ def test_a_killed_compiler_after_the_end_holds_nothing(seeds: range, tmp_path: P
 def test_the_compiler_after_the_end_takes_ten_seconds_of_a_core_at_most(tmp_path: Path) -> None:
     """Whatever it was left; and it works where nobody has a use for the folder."""
     disk = DiskCache(str(tmp_path / "programs"), 1 << 24)
-    process = compile_afterwards.leave([endless()], disk)
+    process = compile_after_exit.leave([endless()], disk)
     assert process is not None
     until(lambda: os.readlink(f"/proc/{process.pid}/cwd") == os.path.abspath(os.sep))
     _, status, usage = os.wait4(process.pid, 0)
     assert os.waitstatus_to_exitcode(status) != 0
     used = usage.ru_utime + usage.ru_stime
-    assert compile_afterwards.SECONDS - 1 < used < compile_afterwards.SECONDS + 1
+    assert compile_after_exit.SECONDS - 1 < used < compile_after_exit.SECONDS + 1
     assert disk.names() == []
-    assert compile_afterwards.leave([times(2)], disk) is not None, "the lock is free again"
+    assert compile_after_exit.leave([times(2)], disk) is not None, "the lock is free again"

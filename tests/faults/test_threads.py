@@ -21,7 +21,8 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import config, evaluate
+from lazyfuse import config
+from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
 from tests.faults import statements
 from tests.faults.test_interrupts import Sender, is_free

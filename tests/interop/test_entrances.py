@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lazyfuse import entrances
+from lazyfuse.interop import entrance_code
 
 
 class Ours:
@@ -43,7 +43,7 @@ def any_of(values: Any) -> bool:
     return any(isinstance(value, (Ours, Unhashable)) for value in values)
 
 
-SUSPECTS = entrances.Suspects(
+SUSPECTS = entrance_code.Suspects(
     frozenset((Ours, Shown)),
     convert,
     any_of,
@@ -54,7 +54,7 @@ SUSPECTS = entrances.Suspects(
 
 
 def entered(function: Any, skipped: int = 0) -> Any:
-    entrances.add(function, SUSPECTS, skipped)
+    entrance_code.add(function, SUSPECTS, skipped)
     return function
 
 
@@ -148,7 +148,7 @@ def test_what_a_conversion_raises_is_raised_once() -> None:
         finally:
             calls.append("body")
 
-    entrances.add(function, SUSPECTS._replace(convert=fail))  # type: ignore[arg-type]
+    entrance_code.add(function, SUSPECTS._replace(convert=fail))  # type: ignore[arg-type]
     x = Ours()
     with pytest.raises(KeyboardInterrupt) as told:
         function(x)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.array import ndarray
+from lazyfuse.arrays.ndarray import ndarray
 from tests.face.compare import MODES, mode
 
 OPERATORS = [

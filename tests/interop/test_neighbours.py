@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse import neighbours
 from lazyfuse.errors import ConfigurationError
+from lazyfuse.interop import library_adapters
 
 
 def said(code: str, *command: str) -> str:
@@ -162,10 +162,10 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     )
     (tmp_path / name / "resource.txt").write_text("resource")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(neighbours.ENTRANCES, name, neighbours._adapt_all)
+    monkeypatch.setitem(library_adapters.ENTRANCES, name, library_adapters._adapt_all)
     yield name
     sys.modules.pop(name, None)
-    neighbours._waiting.discard(name)
+    library_adapters._waiting.discard(name)
 
 
 def works(module: Any) -> bool:
@@ -223,7 +223,7 @@ def test_other_finders_see_the_module(
     module = importlib.import_module(library)
     assert hook.seen == 1
     if place == 0 and not delegates:  # ours is not asked: the next import tells us
-        neighbours._waiting.add(library)
+        library_adapters._waiting.add(library)
         assert importlib.util.find_spec("a_module_that_nobody_has") is None
     assert works(module)
 

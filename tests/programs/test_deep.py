@@ -18,7 +18,8 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import config, programs
+from lazyfuse import config
+from lazyfuse.runtime.execution import program_tiers
 from tests import campaign
 from tests.campaign import rounds
 from tests.programs import deep
@@ -75,7 +76,7 @@ def test_inexact_functions_A6(seeds: range) -> None:
 
 @rounds(5)
 def test_compiled_at_once_A6(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
     explore(Kind(longest=15), seeds, eager_below=0, compile_after=0)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from lazyfuse import config, programs
+from lazyfuse import config
+from lazyfuse.runtime.execution import program_tiers
 from tests import campaign
 from tests.campaign import rounds
 from tests.programs.compare import complain, failure
@@ -84,6 +85,6 @@ def test_validated_A6(seeds: range) -> None:
 @rounds(3, 6 * 10**6)
 @pytest.mark.parametrize("inexact", [False, True])
 def test_compiled_A6(seeds: range, inexact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
     with config.options(eager_below=0, compile_after=0):
         check(seeds, SMALL, inexact)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse import report
-from lazyfuse.codegen import ops
+from lazyfuse.codegen.table import ops
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Source
-from lazyfuse.devices.cpu import CPU
+from lazyfuse.devices.cpu.device import CPU
+from lazyfuse.runtime.events import counters
 from tests.pairwise import first
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -74,9 +74,11 @@ def same(ours: Array, theirs: Array) -> None:
 
 
 def languages(run: Callable[[], Any]) -> tuple[Any, set[str]]:
-    before = report.totals.languages.copy()
+    before = counters.totals.languages.copy()
     found = run()
-    return found, {name for name, count in report.totals.languages.items() if count > before[name]}
+    return found, {
+        name for name, count in counters.totals.languages.items() if count > before[name]
+    }
 
 
 def results(nodes: list[Any]) -> list[Array]:
@@ -259,5 +261,5 @@ def test_a_worker_that_is_lost_is_in_the_report_E2(
         found, used = languages(program)
     assert used == {"numba"}
     same(found, expected)
-    assert report.totals.fallbacks[why] == 1
+    assert counters.totals.fallbacks[why] == 1
     assert why in lf.report()

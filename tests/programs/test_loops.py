@@ -12,8 +12,10 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import config, evaluate, flush, report
+from lazyfuse import config
 from lazyfuse.devices import registry
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.scheduling import evaluate, flush
 from tests import campaign
 
 # A million in a campaign; the memory of the loop must not depend on it.
@@ -22,7 +24,7 @@ OPERATIONS = campaign.count(24_000)
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    report.reset()
+    counters.reset()
 
 
 class Made:
@@ -125,8 +127,8 @@ def test_a_long_loop_keeps_memory_flat_U6() -> None:
             start = resident()
     assert resident() - start < 64 << 20
     numpy.testing.assert_allclose(x, 2.0, rtol=1e-15)
-    assert sum(report.totals.flushes.values()) > 1
-    assert set(report.totals.flushes) - {"gather", "export"} <= {
+    assert sum(counters.totals.flushes.values()) > 1
+    assert set(counters.totals.flushes) - {"gather", "export"} <= {
         flush.LOOP,
         flush.NODES,
         flush.BYTES,
@@ -151,7 +153,7 @@ def test_a_loop_of_dead_results_runs_nothing_U6() -> None:
     with config.options(flush_nodes=500):
         for _ in range(2000):
             x * 2.0 + 1.0
-    assert report.totals.kernels <= 4
+    assert counters.totals.kernels <= 4
     assert float(x[0]) == real(20_000)[0]
 
 
@@ -184,13 +186,13 @@ def test_flushes_are_logged_with_their_reasons_U6() -> None:
     for _ in range(400):
         y = y * 1.5
     del y
-    assert report.totals.flushes[flush.LOOP] >= 1
+    assert counters.totals.flushes[flush.LOOP] >= 1
     with config.options(flush_nodes=64):
         z = lazyfuse.array(real(20_000))
         kept = [z + float(k) for k in range(3)]
         for _ in range(200):
             z = z + 1.0
-    assert report.totals.flushes[flush.NODES] + report.totals.flushes[flush.LOOP] > 1
+    assert counters.totals.flushes[flush.NODES] + counters.totals.flushes[flush.LOOP] > 1
     assert float(kept[2][0]) == real(20_000)[0] + 2.0
 
 
@@ -200,7 +202,7 @@ def test_held_inputs_are_flushed_by_bytes_U6() -> None:
         total = lazyfuse.zeros(40_000)
         for k in range(300):
             total = total + lazyfuse.array(numpy.full(40_000, float(k)))
-    assert report.totals.flushes[flush.BYTES] >= 1
+    assert counters.totals.flushes[flush.BYTES] >= 1
     assert float(total[7]) == sum(range(300))
 
 

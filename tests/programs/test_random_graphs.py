@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config, evaluate, execute, programs
-from lazyfuse.codegen import interpret, ops
-from lazyfuse.codegen.graph import Node, topological
+from lazyfuse import config
+from lazyfuse.codegen.graph import interpret
+from lazyfuse.codegen.graph.node import Node, topological
+from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.runtime.execution import executor, program_tiers
+from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
 from tests.campaign import rounds
 from tests.codegen.random_graphs import random_graph
@@ -70,7 +73,7 @@ def test_random_graphs_equal_the_oracle_when_every_kernel_fails_E2(
     def fail(*_: Any) -> int:
         raise DeviceError("injected")
 
-    monkeypatch.setattr(execute.Run, "launch", fail)
+    monkeypatch.setattr(executor.Run, "launch", fail)
     for seed in seeds:
         check(seed, keep)
 
@@ -79,7 +82,7 @@ def test_random_graphs_equal_the_oracle_when_every_kernel_fails_E2(
 def test_random_graphs_equal_the_oracle_compiled(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
     with config.options(compile_after=0):
         for seed in seeds:
             check(seed, seed % 2 == 0)

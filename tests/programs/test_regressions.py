@@ -8,7 +8,8 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse import config, programs
+from lazyfuse import config
+from lazyfuse.runtime.execution import program_tiers
 from tests.programs.compare import Program, Statement, run
 
 CASES = {
@@ -96,7 +97,7 @@ def test_regressions_A6(case: str, below: int) -> None:
 
 
 def test_clip_compiled_keeps_the_sign_of_a_zero_A6(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
     lines = ["x = np.array(R0) * -0.0", "a = x.clip(0.0, 3.0)", "b = np.clip(x, x * -1.0, 3.0)"]
     with config.options(eager_below=0, compile_after=0):
         run(Program(inputs, [Statement(line) for line in lines]))
@@ -121,7 +122,7 @@ def test_windows_that_meet_are_written_in_numpys_order_A6(size: int) -> None:
 def test_compiled_integer_division_by_zero_warns_A6(
     function: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
     with config.options(eager_below=0, compile_after=0):
         x = lazyfuse.arange(300_000).astype(dtype)
         found = getattr(lazyfuse, function)(x * 2 + 1, x) + 1

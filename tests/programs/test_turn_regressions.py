@@ -7,7 +7,8 @@ from typing import Any
 import numpy
 import pytest
 
-from lazyfuse import config, flush
+from lazyfuse import config
+from lazyfuse.runtime.scheduling import flush
 from tests.programs.compare import Statement
 from tests.programs.deep import DeepProgram, observe
 

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from lazyfuse import config, flush, programs, tracing
+from lazyfuse import config
+from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.scheduling import flush
 from tests import campaign
 from tests.campaign import rounds
 from tests.programs.deep import difference, reduced
@@ -67,7 +70,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machine code from the first use on."""
-    monkeypatch.setattr(programs, "COMPILE_ELEMENTS", 0)
+    monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
 
 
 @pytest.fixture

@@ -1,0 +1,300 @@
+"""From recorded nodes to a canonical list of values: the structural key and its bindings.
+
+The key holds ops, dtypes, ranks, the pattern of equal sizes, equal layouts and shared memories; no
+size, stride, offset or scalar value. Two recordings with the same key share one plan. Owns `Graph`
+and `Value`, which the passes rewrite. Imports nothing of users or devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.node import HostCall, Layout, Memory, Node, Shape
+from lazyfuse.codegen.graph.shapes import crosses_itself
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.ops import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a graph. `src` are indices of earlier values.
+
+    `origin` is the index of the recorded node that the value stands for (for bindings, source
+    lines and traces). `output` marks values that must exist after the run. Shapes and layouts are
+    those of one recording; passes may only compare them for equality (and with one), which the key
+    covers.
+    """
+
+    op: Op
+    src: tuple[int, ...]
+    arg: Any
+    shape: Shape
+    dtype: np.dtype[Any]
+    perm: tuple[int, ...] | None
+    origin: int
+    output: bool = False
+    axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
+    even: bool = False  # of a view: without gaps but for a constant step, and forwards
+    picks: tuple[int, ...] = ()  # of a view, before: per source axis the one place seen, or -1: all
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Values in topological order."""
+
+    values: tuple[Value, ...]
+
+    def replaced(self, values: Sequence[Value]) -> Graph:
+        return replace(self, values=tuple(values))
+
+    def consumers(self) -> list[list[int]]:
+        """For each value, the values that read it (once per use)."""
+        users: list[list[int]] = [[] for _ in self.values]
+        for index, value in enumerate(self.values):
+            for source in value.src:
+                users[source].append(index)
+        return users
+
+
+@dataclass(slots=True)
+class Recording:
+    """What `linearize` found: the nodes in order, their key, and which of them outlive the run."""
+
+    nodes: list[Node]
+    key: tuple[Any, ...]
+    held: list[bool]
+    edges: dict[int, int]
+    sizes: list[int]  # distinct sizes in the order of their numbers in the key
+    graph_cache: Graph | None = None
+
+    def graph(self) -> Graph:
+        """The recorded nodes as a `Graph` (built only when the key is new)."""
+        if self.graph_cache is None:
+            self.graph_cache = _graph(self)
+        return self.graph_cache
+
+    def references_to(self, node: Node) -> int:
+        """How many references to a node are ours: the list's, the graph's edges, a plain block's,
+        which keeps its leaves.
+        """
+        return 1 + self.edges.get(id(node), 0) + (type(node.arg) is Memory)
+
+
+def memory_strides(shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Element strides of a dense buffer whose axes lie in memory order `perm`."""
+    strides = [0] * len(shape)
+    step = 1
+    for axis in reversed(range(len(shape)) if perm is None else perm):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+_AXES: dict[tuple[Layout, Shape, tuple[int, ...] | None], tuple[int, ...] | None] = {}
+_AXES_LIMIT = 4096
+
+
+def view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Which source axis each axis of a view is, if the view only permutes, adds or repeats."""
+    key = (layout, shape, perm)
+    try:
+        return _AXES[key]
+    except KeyError:
+        pass
+    found = _view_axes(layout, shape, perm)
+    if len(_AXES) >= _AXES_LIMIT:
+        _AXES.clear()
+    _AXES[key] = found
+    return found
+
+
+def _view_axes(
+    layout: Layout, shape: Shape, perm: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    if layout.offset != 0 or 0 in shape:
+        return None
+    strides = memory_strides(shape, perm)
+    free = {axis: (shape[axis], strides[axis]) for axis in range(len(shape)) if shape[axis] > 1}
+    axes: list[int] = []
+    for size, stride in zip(layout.shape, layout.strides, strict=True):
+        if size == 1 or stride == 0:
+            axes.append(-1)
+            continue
+        match = next((a for a, pair in free.items() if pair == (size, stride)), None)
+        if match is None:
+            return None
+        del free[match]
+        axes.append(match)
+    return None if free else tuple(axes)
+
+
+def is_even(shape: Shape, strides: Shape) -> bool:
+    """Whether sums walk a view as they walk an array without gaps in the same memory order."""
+    expected = 0
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size != 1:
+            if stride <= 0 or expected not in (0, stride):
+                return False
+            expected = stride * size
+    return True
+
+
+Walked = tuple[list[Node], tuple[Any, ...], list[bool], dict[int, int], list[int]]
+"""The fields of a `Recording`, in order."""
+
+
+def linearize(roots: Sequence[Node]) -> Recording:
+    """Order the pending graph below `roots` and derive its structural key.
+
+    A node is `held` when it is a root or something outside the graph still refers to it.
+    """
+    return Recording(*_walk(roots))
+
+
+def walk(roots: Sequence[Node]) -> Walked:
+    """What a `Recording` of the graph below `roots` holds."""
+    nodes, index, edges = _order(roots)
+    sizes: dict[int, int] = {0: -1, 1: 0}
+    shapes: dict[Shape, tuple[int, ...]] = {}
+    layouts: dict[Layout, int] = {}
+    memories: dict[int, int] = {}
+    roots_ids = {id(root) for root in roots}
+    key: list[Any] = []
+    held: list[bool] = []
+    # whatever is beyond the list of nodes and the graph's own edges is a holder outside
+    for node, count in zip(nodes, references.of_each(nodes), strict=True):
+        identity = id(node)
+        shape = node.shape
+        ids = shapes.get(shape)
+        if ids is None:
+            ids = shapes[shape] = tuple(sizes.setdefault(size, len(sizes)) for size in shape)
+        if node.value is not None or node.resident is not None:
+            if node.op is ops.SCALAR:
+                key.append((0, node.dtype.char))
+            else:
+                memory = id(node.arg) if isinstance(node.arg, Memory) else identity
+                place = memories.setdefault(memory, len(memories))
+                key.append((1, node.dtype.char, ids, node.perm, place))
+            held.append(False)
+            continue
+        op = node.op
+        # a constant array that somebody holds is cheaper to make again than to write now
+        keep = identity in roots_ids or (count > 1 + edges.get(identity, 0) and op is not ops.FULL)
+        held.append(keep)
+        src = tuple([index[id(source)] for source in node.src])
+        arg = node.arg
+        if type(arg) is Layout:
+            arg = (
+                layouts.setdefault(arg, len(layouts)),
+                shapes.get(arg.shape) or _shape_ids(arg.shape, shapes, sizes),
+                _arrangement(node),
+            )
+        elif type(arg) is HostCall:
+            arg = arg.name
+        key.append((op.number, src, ids, node.dtype.char, arg, node.perm, keep))
+    return nodes, tuple(key), held, edges, list(sizes)
+
+
+_walk: Callable[[Sequence[Node]], Walked] = walk
+
+
+def use(native: Any) -> None:
+    """Let a C module with the functions of lazyfuse/_walk.c walk; None: the text above."""
+    global _walk
+    if native is not None:
+        introduce(native)
+    _walk = walk if native is None else native.walk
+
+
+def introduce(native: Any) -> None:
+    """Tell the C module where it finds what it reads."""
+    native.setup(Node, Memory, Layout, HostCall, ops.SCALAR, ops.FULL, _arrangement)
+
+
+def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int, int]]:
+    """Nodes below `roots`, sources first; their positions; how often pending ones refer to each.
+
+    As `graph.topological`, with the counts made on the way. A function of its own: names left over
+    from its loops would count as holders of a node.
+    """
+    order: list[Node] = []
+    index: dict[int, int] = {}
+    edges: dict[int, int] = {}
+    stack = list(roots)
+    while stack:
+        node = stack[-1]
+        key = id(node)
+        if key in index:
+            stack.pop()
+            continue
+        if node.value is None and node.resident is None:
+            waiting = False
+            for source in node.src:
+                if id(source) not in index:
+                    if source.value is None and source.resident is None:
+                        stack.append(source)
+                        waiting = True
+                    else:
+                        index[id(source)] = len(order)
+                        order.append(source)
+            if waiting:
+                continue
+            for source in node.src:
+                edges[id(source)] = edges.get(id(source), 0) + 1
+        index[key] = len(order)
+        order.append(node)
+        stack.pop()
+    return order, index, edges
+
+
+def _arrangement(node: Node) -> object:
+    """What a plan must know of the layout of a view or an update."""
+    base = node.src[0]
+    if node.op is ops.VIEW:
+        return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:])
+    if crosses_itself(node.arg.shape, node.arg.strides):
+        return None
+    return _covers(node.arg, base)
+
+
+def _shape_ids(
+    shape: Shape, shapes: dict[Shape, tuple[int, ...]], sizes: dict[int, int]
+) -> tuple[int, ...]:
+    ids = shapes[shape] = tuple(sizes.setdefault(size, len(sizes)) for size in shape)
+    return ids
+
+
+def _covers(layout: Layout, base: Node) -> bool:
+    """Whether an update overwrites the whole of its old value, element for element."""
+    return layout == Layout(0, base.shape, memory_strides(base.shape, base.perm))
+
+
+def _graph(recording: Recording) -> Graph:
+    index = {id(node): position for position, node in enumerate(recording.nodes)}
+    values = []
+    for position, node in enumerate(recording.nodes):
+        done = node.value is not None or node.resident is not None
+        op = (ops.SCALAR if node.op is ops.SCALAR else ops.LEAF) if done else node.op
+        axes = None
+        if op is ops.VIEW:
+            axes = view_axes(node.arg, node.src[0].shape, node.src[0].perm)
+        values.append(
+            Value(
+                op,
+                () if done else tuple(index[id(source)] for source in node.src),
+                node.arg,
+                node.shape,
+                node.dtype,
+                node.perm,
+                position,
+                recording.held[position],
+                axes,
+                op is ops.VIEW and is_even(*node.arg[1:]),
+            )
+        )
+    return Graph(tuple(values))

@@ -1,0 +1,53 @@
+"""Whose IEEE conditions are: what programs without a flag register say of them in their words.
+
+The lowest four bits of the first word are the conditions of all operations together, in NumPy's
+numbers. The next four are those of slot 0, and so on through the words. A kernel's ordered
+reductions have the first slots, so that the second pass over partial results has the same ones;
+each instruction that can raise conditions has one of the rest. raised_words.py has the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lazyfuse.codegen.lowering.kernel import Kernel, is_ordered
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.base import WORDS
+
+NOBODY = -1
+"""In the place of a slot: the conditions are told, and not whose they are."""
+WIDTH = 4
+OF_WORD = 32 // WIDTH
+MOST = WORDS * OF_WORD - 1
+_ALL = (1 << WIDTH) - 1
+
+
+def slots(kernel: Kernel) -> list[int]:
+    """The slots of the reductions, then of the instructions; kernels of equal operations agree."""
+    rows = [ops.TABLE[each.op] for each in kernel.body]
+    raising = [bool(row.flags or row.integer_flags) for row in rows]
+    return _numbered([*map(is_ordered, kernel.reductions), *raising])
+
+
+def of_reductions(kernel: Kernel) -> list[int]:
+    """The slots of the reductions alone."""
+    return _numbered(map(is_ordered, kernel.reductions))
+
+
+def _numbered(raising: Iterable[bool]) -> list[int]:
+    found = []
+    free = 0
+    for each in raising:
+        found.append(free if each and free < MOST else NOBODY)
+        free += each
+    return found
+
+
+def of_slot(bits: int, slot: int) -> int:
+    """The conditions of one slot in what a launch has told."""
+    return bits >> WIDTH * (slot + 1) & _ALL if slot != NOBODY else 0
+
+
+def in_slot(conditions: int, slot: int) -> int:
+    """What a launch tells if these are the conditions of a slot."""
+    return conditions | (conditions << WIDTH * (slot + 1) if slot != NOBODY else 0)

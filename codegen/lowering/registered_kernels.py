@@ -1,0 +1,232 @@
+"""Program texts made for one kernel, in the place of the general printers', with the same ABI.
+
+Owns the register and the texts that come with lazyfuse. The general printer remains the judge: a
+text is used only for forms in which it has given the same results (see acceptance.py). Knows kernels,
+forms and text; runs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, verify
+from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.devices.base import Source
+
+Builder = Callable[[Kernel, Form], str | None]
+"""Gives the text for a form, with `NAME` for the entry point; None for a form it does not serve."""
+
+LANGUAGES = ("numba", "numpy", "opencl")
+
+UNCHECKED = "it was not checked against the general text"
+
+
+@dataclass(slots=True, eq=False)
+class Specialisation:
+    """A text for the kernels that compute what `kernel` does, over any number of axes."""
+
+    name: str
+    language: str
+    kernel: Kernel
+    build: Builder
+    passed: set[Form] = field(default_factory=set)  # where it gave the general text's results
+    failure: str = UNCHECKED  # why it is not used at all; empty once a check has passed
+
+    @property
+    def ok(self) -> bool:
+        """Whether it passed its check."""
+        return not self.failure
+
+    def source(self, general: Source, form: Form) -> Source | None:
+        """The program in the place of `general`, which has the ABI; None where there is no text."""
+        text = self.build(self.kernel, form)
+        if text is None:
+            return None
+        text = text.strip() + "\n"
+        name = f"{self.name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return replace(general, name=name, text=text.replace("NAME", name))
+
+    def __str__(self) -> str:
+        state = f"not used: {self.failure}" if self.failure else f"used in {len(self.passed)} forms"
+        return f"{self.name} [{self.language}] {state}"
+
+
+_REGISTER: dict[tuple[Kernel, str], Specialisation] = {}
+
+
+def register(
+    kernel: Kernel, build: str | Builder, language: str = "numba", name: str = "special"
+) -> Specialisation:
+    """Offer a text for a kernel. It takes the place of an earlier one for the same kernel.
+
+    A plain text serves one loop over dense operands; one for other forms needs a builder.
+    """
+    verify(kernel)
+    if language not in LANGUAGES:
+        expected = f"expected one of {LANGUAGES}, got {language!r}"
+        raise ValueError(f"[register_kernel] language: {expected}")
+    if not name.isidentifier():
+        raise ValueError(f"[register_kernel] name: expected an identifier, got {name!r}")
+    builder = build if callable(build) else _constant(build)
+    made = Specialisation(name, language, kernel, builder)
+    _REGISTER[_pattern(kernel), language] = made
+    return made
+
+
+def unregister(specialisation: Specialisation) -> None:
+    """Take a specialisation back; the general text serves again."""
+    key = _pattern(specialisation.kernel), specialisation.language
+    if _REGISTER.get(key) is specialisation:
+        del _REGISTER[key]
+
+
+def registered() -> list[Specialisation]:
+    """Every specialisation offered, used or not."""
+    return list(_REGISTER.values())
+
+
+def choose(kernel: Kernel, form: Form, general: Source) -> Source:
+    """The specialised program for a kernel in a form, if there is one that may be used."""
+    found = _find(kernel, general.language)
+    if found is None or form not in found.passed:
+        return general
+    return found.source(general, form) or general
+
+
+def why_not(kernel: Kernel, form: Form, language: str) -> str:
+    """Why a specialisation for this kernel is not used in a form; empty if none is left out."""
+    found = _find(kernel, language)
+    if found is None or form in found.passed:
+        return ""
+    return f"specialised kernel {found.name}: {found.failure or 'this form was not checked'}"
+
+
+def _find(kernel: Kernel, language: str) -> Specialisation | None:
+    return _REGISTER.get((_pattern(kernel), language)) if _REGISTER else None
+
+
+def _pattern(kernel: Kernel) -> Kernel:
+    """A kernel without its axes: what they are is the form's business."""
+    return replace(kernel, rank=0, reduced=())
+
+
+def _constant(text: str) -> Builder:
+    return lambda kernel, form: text if _is_dense(form) else None
+
+
+def _is_dense(form: Form) -> bool:
+    return not form.outer and form.run == 1 and set(form.classes) <= {"0", "1"}
+
+
+# ------------------------------------------------------------------------ those of lazyfuse's own
+
+# A dense row, reduced as a whole: what sums and extremes of whole arrays come down to.
+_DENSE_ROW = ("row", (), 1, "10")
+
+
+def _is_dense_row(form: Form) -> bool:
+    return (form.core, form.outer, form.run, form.classes) == _DENSE_ROW
+
+
+def _count_true(kernel: Kernel, form: Form) -> str | None:
+    """The number of true elements: bytes are added up as bytes, as long as they cannot overflow.
+
+    The general text widens each element to eight bytes before it adds: this takes 0.4 of its time.
+    """
+    return _COUNT_TRUE if _is_dense_row(form) else None
+
+
+_COUNT_TRUE = """
+def NAME(meta, scalars):
+    n0 = meta[0]
+    a0 = meta[1]
+    p1 = pointer_i8(meta[3])
+    lanes = local_u1(128)
+    total = int64(0)
+    low = 0
+    while low + 128 <= n0:
+        rows = min(255, (n0 - low) // 128)
+        for i in range(128):
+            lanes[i] = uint8(0)
+        for row in range(rows):
+            p0 = pointer_u1(a0 + low + row * 128)
+            for i in range(128):
+                independent()
+                h0 = p0[i]
+                lanes[i] = uint8(lanes[i] + (h0 != 0))
+        for i in range(128):
+            total += int64(lanes[i])
+        low += rows * 128
+    p0 = pointer_u1(a0 + low)
+    for i in range(n0 - low):
+        total += int64(p0[i] != 0)
+    p1[0] = total
+    return int32(0)
+"""
+
+
+def _extreme(kernel: Kernel, form: Form) -> str | None:
+    """The largest or smallest of floats, in 64 lanes that go along the row.
+
+    The general text copies blocks and halves them: this takes 0.65 of its time in the cache.
+    """
+    if not _is_dense_row(form):
+        return None
+    each = kernel.reductions[0]
+    larger = each.op == "maximum"
+    words = {
+        "DTYPE": each.dtype,
+        "TYPE": {"f4": "float32", "f8": "float64"}[each.dtype],
+        "BYTES": str(64 * int(each.dtype[1:])),
+        "WORST": "-np.inf" if larger else "np.inf",
+        "BEATS": ">" if larger else "<",
+    }
+    text = _EXTREME
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    return text
+
+
+_EXTREME = """
+def NAME(meta, scalars):
+    n0 = meta[0]
+    a0 = meta[1]
+    p1 = pointer_DTYPE(meta[3])
+    lanes = local_DTYPE(64)
+    for i in range(64):
+        lanes[i] = TYPE(WORST)
+    rows = n0 // 64
+    for row in range(rows):
+        p0 = pointer_DTYPE(a0 + row * BYTES)
+        for i in range(64):
+            independent()
+            h0 = p0[i]
+            best = lanes[i]
+            lanes[i] = best if (best BEATS h0) | (best != best) else h0
+    acc = TYPE(WORST)
+    p0 = pointer_DTYPE(a0 + rows * BYTES)
+    for i in range(n0 - rows * 64):
+        h0 = p0[i]
+        acc = acc if (acc BEATS h0) | (acc != acc) else h0
+    for i in range(64):
+        h0 = lanes[i]
+        acc = acc if (acc BEATS h0) | (acc != acc) else h0
+    p1[0] = acc
+    return int32(0)
+"""
+
+
+def _whole(op: str, dtype: str, result: str) -> Kernel:
+    return Kernel(1, (dtype,), (), (), (), (Reduce(op, 0, result, result),), (True,))
+
+
+OWN: dict[str, tuple[Kernel, Builder]] = {
+    "count_true": (_whole("add", "b1", "i8"), _count_true),
+    "largest_f4": (_whole("maximum", "f4", "f4"), _extreme),
+    "largest_f8": (_whole("maximum", "f8", "f8"), _extreme),
+    "smallest_f4": (_whole("minimum", "f4", "f4"), _extreme),
+    "smallest_f8": (_whole("minimum", "f8", "f8"), _extreme),
+}
+"""The texts for numba that come with lazyfuse: they are used once they have been registered."""

@@ -1,0 +1,174 @@
+"""Scalar values in text of language "numba": loads, casts, the op table's expressions.
+
+Owns the spelling of one element's arithmetic; knows no loops.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
+from lazyfuse.codegen.table import ops
+
+LANGUAGE = "numba"
+_TYPES = {
+    "b1": "bool",
+    "i1": "int8",
+    "i2": "int16",
+    "i4": "int32",
+    "i8": "int64",
+    "u1": "uint8",
+    "u2": "uint16",
+    "u4": "uint32",
+    "u8": "uint64",
+    "f4": "float32",
+    "f8": "float64",
+    "c8": "complex64",
+    "c16": "complex128",
+}
+_CHOICE = re.compile(r"\((\{\d\}|1\.0) if (.*) else (\{\d\}|0\.0)\)")
+_LAST_POSITION = "int64(9223372036854775807)"
+
+
+def typed(text: str, dtype: str) -> str:
+    """An expression whose value has exactly this dtype; numba widens integers on its own."""
+    return f"{_TYPES[dtype]}({text})"
+
+
+def load(pointer: str, place: str, dtype: str) -> str:
+    """One element; truth values lie in memory as bytes."""
+    text = f"{pointer}[{place}]"
+    return f"({text} != 0)" if dtype == "b1" else text
+
+
+def stored(text: str, dtype: str) -> str:
+    """What to assign to an element."""
+    return f"uint8({text})" if dtype == "b1" else text
+
+
+def expression(op: str, ins: tuple[str, ...], out: str, args: tuple[str, ...]) -> str:
+    """The op table's expression, cast to its result dtype."""
+    template = ops.TABLE[op].expression(LANGUAGE, ins, out)
+    if template is None:
+        raise KernelError(f"[print] {op}: no {LANGUAGE} expression for {','.join(ins)}>{out}")
+    return typed(_straight(template, ins, out).format(*args), out)
+
+
+def _straight(template: str, ins: tuple[str, ...], out: str) -> str:
+    """A choice between operands as `select`: of branches, LLVM moves work into their arms."""
+    choice = _CHOICE.fullmatch(template)
+    if choice is None or any(ins[int(choice[k][1])] != out for k in (1, 3) if choice[k][0] == "{"):
+        return template
+    return f"select({choice[2]}, {choice[1]}, {choice[3]})"
+
+
+def converted(text: str, source: str, target: str) -> str:
+    """A cast as NumPy's `astype`."""
+    return text if source == target else expression("cast", (source,), target, (text,))
+
+
+def combined(reduction: Reduce, first: str, second: str) -> str:
+    """Two partial results joined."""
+    row = ops.TABLE[f"reduce:{reduction.op}"]
+    dtype = reduction.accumulator
+    return expression(row.combine, (dtype, dtype), dtype, (first, second))
+
+
+def number(text: str, reduction: Reduce) -> str:
+    """The value that argmin and argmax compare: truth values as numbers."""
+    return f"uint8({text})" if reduction.accumulator == "b1" else text
+
+
+def best(reduction: Reduce, value: str, place: str, best_value: str, best_place: str) -> str:
+    """Whether a value (at a position) beats the best so far; NaN wins, then the lowest position."""
+    better, kind = _better(reduction, value, best_value)
+    same = f"({value} == {best_value})"
+    if kind in "fc":
+        nan, best_nan = f"({value} != {value})", f"({best_value} != {best_value})"
+        better = f"(({better} & ({best_value} == {best_value})) | ({nan} & (not {best_nan})))"
+        same = f"({same} | ({nan} & {best_nan}))"
+    return f"({better} | ({same} & ({place} < {best_place})))"
+
+
+def better(reduction: Reduce, value: str, best_value: str) -> str:
+    """Whether a real value beats the best so far, wherever they are; the first NaN wins."""
+    found, kind = _better(reduction, value, best_value)
+    if kind != "f":
+        return found
+    return f"({found} | (({value} != {value}) & ({best_value} == {best_value})))"
+
+
+def _better(reduction: Reduce, value: str, best_value: str) -> tuple[str, str]:
+    sign = "<" if reduction.op == "argmin" else ">"
+    kind = reduction.accumulator[0]
+    if kind != "c":
+        return f"({value} {sign} {best_value})", kind
+    real = f"({value}.real {sign} {best_value}.real)"
+    imag = f"({value}.imag {sign} {best_value}.imag)"
+    return f"({real} | (({value}.real == {best_value}.real) & {imag}))", kind
+
+
+def identity(reduction: Reduce, of_value: bool = False) -> str:
+    """What accumulators start from. Of argmin and argmax: the position, or `of_value` the value."""
+    op, dtype = reduction.op, reduction.accumulator
+    if op in ("argmin", "argmax") and not of_value:
+        return _LAST_POSITION
+    if dtype == "b1" and op in ("argmin", "argmax"):
+        dtype = "u1"
+    return typed(_identity(op, dtype), dtype)
+
+
+def _identity(op: str, dtype: str) -> str:
+    kind = dtype[0]
+    if op in ("multiply", "logical_and"):
+        return "1"
+    if op in ("add", "logical_or", "bitwise_or", "bitwise_xor"):  # -0.0 + 0 is 0.0, in NumPy too
+        return "0"
+    if op == "bitwise_and":
+        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
+    if op in ("fmin", "fmax") and kind in "fc":  # NaN gives way to any other value
+        return "np.nan" if kind == "f" else "complex(np.nan, np.nan)"
+    return _greatest(dtype) if "min" in op else _least(dtype)
+
+
+def _greatest(dtype: str) -> str:
+    kind, bits = dtype[0], 8 * int(dtype[1:])
+    if kind in "iu":
+        return str(2 ** (bits - (kind == "i")) - 1)
+    return {"b": "1", "f": "np.inf"}.get(kind, "complex(np.inf, np.inf)")
+
+
+def _least(dtype: str) -> str:
+    kind, bits = dtype[0], 8 * int(dtype[1:])
+    if kind == "i":
+        return f"-{2 ** (bits - 1) - 1} - 1"
+    return {"b": "0", "u": "0", "f": "-np.inf"}.get(kind, "complex(-np.inf, -np.inf)")
+
+
+class Values:
+    """The numbered values of a kernel: inputs h, scalars x, instructions v."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.dtypes = value_dtypes(kernel)
+        self.scalars = len(kernel.inputs)
+        self.first = self.scalars + len(kernel.scalars)
+
+    def name(self, value: int) -> str:
+        if value < self.scalars:
+            return f"h{value}"
+        return f"x{value - self.scalars}" if value < self.first else f"v{value}"
+
+    def cast(self, value: int, dtype: str) -> str:
+        """A value as another dtype."""
+        return converted(self.name(value), self.dtypes[value], dtype)
+
+    def statements(self) -> Iterator[str]:
+        """One assignment per instruction."""
+        for value, each in enumerate(self.kernel.body, self.first):
+            yield f"v{value} = {self.instruction(each)}"
+
+    def instruction(self, each: Instruction) -> str:
+        args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
+        return expression(each.op, each.ins, each.out, args)

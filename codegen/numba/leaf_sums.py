@@ -1,0 +1,126 @@
+"""Sums of computed values without a buffer: text of language "numba" for one leaf of NumPy's tree.
+
+NumPy adds up to 128 floats in eight accumulators, which then are joined in pairs. Here they are one
+vector that values are added to as they are computed, so that additions run beside divisions and
+square roots instead of after them, and nothing is stored on the way. Other reductions of the same
+kernel have eight lanes each, too. Owns that text and the choice; printer.py walks the tree.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, value_dtypes
+from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.numba.expressions import Values, combined, identity, load, stored
+
+LEAF = 128  # elements that NumPy's accumulators sum
+LANES = 8
+
+
+class Printer(Protocol):
+    """What this module needs of the printer."""
+
+    kernel: Kernel
+    form: Form
+    values: Values
+
+    def line(self, text: str) -> None: ...
+
+    def open(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+    def compute(self) -> None: ...
+
+
+def suits(kernel: Kernel, form: Form) -> bool:
+    """Whether a row's sums are taken leaf by leaf.
+
+    Of doubles alone, whose leaves are whole vectors; exact, since what stands for a function may
+    depend on how many elements a vector has.
+    """
+    if form.core != "row" or form.ragged or "tree" not in form.methods:
+        return False
+    dtypes = {*value_dtypes(kernel), *(each.accumulator for each in kernel.reductions)}
+    wide = dtypes <= {"f8", "b1"} and "chain" not in form.methods
+    return wide and is_exact(kernel) and not any(map(is_argument, kernel.reductions))
+
+
+def sides(printer: Printer) -> int:
+    """Vectors of lanes that take turns where something is not a sum: their steps take longer."""
+    return 1 if set(printer.form.methods) == {"tree"} else 2
+
+
+def buffers(printer: Printer) -> None:
+    """Memory of the lanes."""
+    for r, each in enumerate(printer.kernel.reductions):
+        number = 1 if printer.form.methods[r] == "tree" else sides(printer)
+        printer.line(f"t{r} = local_{each.accumulator}({number * LANES})")
+
+
+def start_row(printer: Printer) -> None:
+    """Lanes of what is not a sum go through the whole row."""
+    _each_lane(printer, [r for r, m in enumerate(printer.form.methods) if m != "tree"])
+
+
+def end_row(printer: Printer) -> None:
+    """Join those lanes."""
+    for r, each in enumerate(printer.kernel.reductions):
+        if printer.form.methods[r] != "tree":
+            for lane in range(LANES * sides(printer)):
+                value = load(f"t{r}", str(lane), each.accumulator)
+                printer.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
+
+
+def leaf(printer: Printer) -> None:
+    """Compute `count` elements from where the pointers stand; their sums are `acc`."""
+    trees = [r for r, method in enumerate(printer.form.methods) if method == "tree"]
+    _each_lane(printer, trees)
+    printer.line(f"whole = count & ~{LANES - 1}")
+    if sides(printer) == 1:
+        _vectors(printer, trees, "0", "whole", 1)
+    else:
+        printer.line(f"even = count & ~{2 * LANES - 1}")
+        _vectors(printer, trees, "0", "even", 2)
+        _vectors(printer, trees, "even", "whole", 1)
+    for r in trees:
+        pairs = [f"(t{r}[{at}] + t{r}[{at + 1}])" for at in range(0, LANES, 2)]
+        printer.line(f"acc{r} = ({pairs[0]} + {pairs[1]}) + ({pairs[2]} + {pairs[3]})")
+    printer.open("for i in range(whole, count):")
+    printer.compute()
+    for r, each in enumerate(printer.kernel.reductions):
+        value = printer.values.cast(each.value, each.accumulator)
+        if r in trees:
+            printer.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
+        else:
+            total = combined(each, load(f"t{r}", "0", each.accumulator), value)
+            printer.line(f"t{r}[0] = {stored(total, each.accumulator)}")
+    printer.close()
+
+
+def _vectors(printer: Printer, trees: list[int], start: str, stop: str, number: int) -> None:
+    """Combine the elements from `start` on, so many vectors at each turn."""
+    printer.open(f"for first in range({start}, {stop}, {number * LANES}):")
+    for side in range(number):
+        printer.open(f"for lane in range({LANES}):")
+        printer.line("one_vector()")
+        printer.line("i = first + lane" + f" + {side * LANES}" * bool(side))
+        printer.compute()
+        for r, each in enumerate(printer.kernel.reductions):
+            value = printer.values.cast(each.value, each.accumulator)
+            lane = f"lane + {side * LANES}" if side and r not in trees else "lane"
+            total = combined(each, load(f"t{r}", lane, each.accumulator), value)
+            printer.line(f"t{r}[{lane}] = {stored(total, each.accumulator)}")
+        printer.close()
+    printer.close()
+
+
+def _each_lane(printer: Printer, reductions: list[int]) -> None:
+    """Give lanes what they start from; of sums -0.0, which changes no number that is added."""
+    for r in reductions:
+        each = printer.kernel.reductions[r]
+        tree = printer.form.methods[r] == "tree"
+        start = "-0.0" if tree else identity(each)
+        for lane in range(LANES if tree else LANES * sides(printer)):
+            printer.line(f"t{r}[{lane}] = {stored(start, each.accumulator)}")

@@ -1,0 +1,608 @@
+"""The printer of language "numba": a kernel and a form as one function of machine types.
+
+`def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and what else a chunk needs (see
+chunks.py), then for each array its byte address and its strides in elements. The names that the
+text may use come from the device (devices/cpu/numba_runtime.py). Identifiers: a array address,
+p pointer, s stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from lazyfuse.codegen.lowering import interleave
+from lazyfuse.codegen.lowering.kernel import (
+    Kernel,
+    cost,
+    is_argument,
+    is_exact,
+    raises_flags,
+    value_dtypes,
+)
+from lazyfuse.codegen.lowering.variant import RUN_BLOCK, Form, program_arrays, value_target
+from lazyfuse.codegen.numba import helpers as numba_helpers
+from lazyfuse.codegen.numba import leaf_sums
+from lazyfuse.codegen.numba.expressions import (
+    Values,
+    best,
+    better,
+    combined,
+    identity,
+    load,
+    number,
+    stored,
+)
+from lazyfuse.devices.base import Source
+
+# Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. So
+# many partial results ("lanes") are combined side by side, and with each other at the run's end.
+LANES = 256
+# Elements of a streamed map that are computed at once: they lie in a buffer in the first cache.
+STREAMED = 512
+# Strided inputs of so dear a body are copied into buffers first, up to so many of them.
+GATHER_COST = 3.0
+GATHERED = 8
+# What the innermost loop may be told: its iterations do not touch each other's memory.
+_INDEPENDENT = "independent()"
+
+
+def print_source(kernel: Kernel, form: Form) -> Source:
+    """The program text of a kernel in a form."""
+    printer = _Printer(kernel, form)
+    printer.entry()
+    body = "\n".join(printer.lines)
+    helpers = numba_helpers.source(numba_helpers.names_in(body))
+    text = f"{helpers}\n\ndef NAME(meta, scalars):\n{body}\n".lstrip()
+    name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Source(
+        "numba",
+        name,
+        text.replace("def NAME(", f"def {name}("),
+        printer.rank,
+        printer.arrays,
+        kernel.scalars,
+        is_exact(kernel),
+    )
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel, form: Form) -> None:
+        self.kernel = kernel
+        self.form = form
+        self.arrays = program_arrays(kernel)
+        self.values = Values(kernel)
+        self.independent = interleave.statement(kernel)
+        self.dtypes = value_dtypes(kernel)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.outer = len(form.outer)
+        self.has_index = any(is_argument(each) for each in kernel.reductions)
+        ragged = 1 + form.run if form.ragged else 0
+        self.position = form.loops + ragged  # column of the position's base
+        self.rank = self.position + (1 + form.loops if self.has_index else 0)
+        self.first_store = len(kernel.inputs)
+        self.first_target = self.first_store + len(kernel.stores)
+        self.last = form.loops - 1
+        self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
+        lanes_alone = not {"tree", "chain"} & set(form.methods)
+        self.leafwise = leaf_sums.suits(kernel, form) and not self.only_pointers()
+        self.block = LANES if lanes_alone else leaf_sums.LEAF if self.leafwise else RUN_BLOCK
+        stores = range(self.first_store, self.first_target) if form.stream else range(0)
+        self.streamed = [k for k in stores if form.classes[k] == "1"]
+        self.gathered = self.strided() if form.core in ("map", "row") and not form.ragged else []
+
+    # Text
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def open(self, text: str) -> None:
+        self.line(text)
+        self.depth += 1
+
+    def close(self) -> None:
+        self.depth -= 1
+
+    def itemsize(self, array: int) -> int:
+        return int(self.arrays[array][1:])
+
+    # The parts of a program
+
+    def entry(self) -> None:
+        self.arguments()
+        flags = raises_flags(self.kernel)
+        if flags:
+            self.line("clear_flags()")
+        if self.form.needs_start:
+            self.start_targets()
+        self.loops(0)
+        if self.streamed:
+            self.line("settle_streams()")
+        self.line(f"return {'test_flags()' if flags else 'int32(0)'}")
+
+    def arguments(self) -> None:
+        for at in range(self.form.loops):
+            self.line(f"n{at} = meta[{at}]")
+        if self.form.ragged:
+            self.line(f"length = meta[{self.form.loops}]")
+            for at in range(self.form.run):
+                self.line(f"start{at} = meta[{self.form.loops + 1 + at}]")
+        if self.has_index:
+            self.line(f"where_0 = meta[{self.position}]")
+            for at in range(self.form.loops):
+                self.line(f"sw_{at} = meta[{self.position + 1 + at}]")
+        for k in range(len(self.arrays)):
+            self.array_arguments(k)
+        for k, dtype in enumerate(self.kernel.scalars):
+            self.line(f"x{k} = scalar_{dtype}(scalars, {k})")
+        if self.form.core == "row":
+            self.buffers()
+        for k in self.streamed:
+            self.line(f"t{k} = local_{self.arrays[k]}({STREAMED})")
+        for k in self.gathered:
+            self.line(f"g{k} = local_{self.arrays[k]}({max(self.block, STREAMED)})")
+
+    def array_arguments(self, k: int) -> None:
+        first = self.rank + k * (1 + self.rank)
+        self.line(f"a{k}_0 = meta[{first}]")
+        for at in range(self.form.loops):
+            if self.moves(k, at):
+                self.line(f"s{k}_{at} = meta[{first + 1 + at}] * {self.itemsize(k)}")
+        if self.form.classes[k] == "s":
+            self.line(f"e{k} = meta[{first + 1 + self.last}]")
+
+    def moves(self, k: int, at: int) -> bool:
+        """Whether an array may have a stride other than 0 on a loop."""
+        reduced_loop = at >= self.outer if self.form.core == "row" else False
+        if at < self.outer:
+            reduced_loop = self.form.outer[at]
+        elif at == self.last and self.form.classes[k] == "0":
+            return False
+        return not (k >= self.first_target and reduced_loop)
+
+    def loops(self, at: int) -> None:
+        """The loops around the core, from number `at` inwards, and the core."""
+        if self.form.core == "row" and at == self.form.suffix:
+            self.start_row()
+        if at < self.outer:
+            self.open(f"for i{at} in range(n{at}):")
+            self.advance(at, range(len(self.arrays)))
+            self.loops(at + 1)
+            self.close()
+        else:
+            {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
+        if self.form.core == "row" and at == self.form.suffix:
+            self.end_row()
+
+    def advance(self, at: int, arrays: range) -> None:
+        for k in arrays:
+            step = f" + i{at} * s{k}_{at}" if self.moves(k, at) else ""
+            self.line(f"a{k}_{at + 1} = a{k}_{at}{step}")
+        if self.has_index:
+            self.line(f"where_{at + 1} = where_{at} + i{at} * sw_{at}")
+
+    # Targets that accumulate in memory
+
+    def start_targets(self) -> None:
+        depth = self.depth
+        targets = range(self.first_target, len(self.arrays))
+        for at in range(self.outer):
+            if self.form.outer[at]:
+                for k in targets:
+                    self.line(f"a{k}_{at + 1} = a{k}_{at}")
+            else:
+                self.open(f"for i{at} in range(n{at}):")
+                for k in targets:
+                    self.line(f"a{k}_{at + 1} = a{k}_{at} + i{at} * s{k}_{at}")
+        for k in targets:
+            self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer})")
+        place = dict.fromkeys(targets, "0")
+        if self.form.core == "column":
+            self.open(f"for i in range(n{self.last}):")
+            self.line(_INDEPENDENT)
+            place = {k: self.place(k) for k in targets}
+        for r, each in enumerate(self.kernel.reductions):
+            k = self.first_target + r
+            self.line(f"p{k}[{place[k]}] = {stored(identity(each), each.dtype)}")
+            if is_argument(each):
+                k = value_target(self.kernel, r)
+                self.line(f"p{k}[{place[k]}] = " + stored(identity(each, True), each.accumulator))
+        self.depth = depth
+
+    # The innermost loop
+
+    def place(self, k: int) -> str:
+        return {"0": "0", "1": "i", "-": "-i", "s": f"i * e{k}"}[self.form.classes[k]]
+
+    def pointers(self, arrays: range, shift: dict[int, str]) -> None:
+        for k in arrays:
+            self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer}{shift.get(k, '')})")
+        for k in range(self.first_store):
+            if self.form.classes[k] == "0":
+                self.line(f"h{k} = {load(f'p{k}', '0', self.arrays[k])}")
+
+    def compute(self) -> None:
+        """All values of one iteration, and the stores."""
+        for k in range(self.first_store):
+            if self.form.classes[k] != "0":
+                pointer, place = (
+                    (f"p{k}", self.place(k)) if k not in self.gathered else (f"g{k}", "i")
+                )
+                self.line(f"h{k} = {load(pointer, place, self.arrays[k])}")
+        for text in self.values.statements():
+            self.line(text)
+        for k, store in enumerate(self.kernel.stores, self.first_store):
+            value = self.values.cast(store.value, store.dtype)
+            target = f"t{k}[i]" if k in self.streamed else f"p{k}[{self.place(k)}]"
+            self.line(f"{target} = {stored(value, store.dtype)}")
+
+    def streams(self) -> None:
+        """A map whose dense stores go past the caches, a buffer at a time."""
+        self.open(f"for low in range(0, n{self.last}, {STREAMED}):")
+        self.line(f"count = min({STREAMED}, n{self.last} - low)")
+        every = range(len(self.arrays))
+        self.pointers(every, {k: f" + low * s{k}_{self.last}" for k in every if self.along(k)})
+        self.gather()
+        self.open("for i in range(count):")
+        self.line(self.independent)
+        self.compute()
+        self.close()
+        for k in self.streamed:
+            size = self.itemsize(k)
+            self.line(f"stream(a{k}_{self.outer} + low * {size}, t{k}, count * {size})")
+        self.close()
+
+    def strided(self) -> list[int]:
+        """Inputs that are taken together before they are computed with.
+
+        Compilers do not vectorise loops over such inputs where the processor gathers slowly.
+        """
+        found = [k for k in range(self.first_store) if self.form.classes[k] == "s"]
+        return found if len(found) <= GATHERED and cost(self.kernel) >= GATHER_COST else []
+
+    def gather(self) -> None:
+        """Copy `count` elements of each strided input into its buffer."""
+        for k in self.gathered:
+            self.open("for i in range(count):")
+            self.line(_INDEPENDENT)
+            self.line(f"g{k}[i] = p{k}[{self.place(k)}]")
+            self.close()
+
+    def along(self, k: int) -> bool:
+        """Whether an array moves on the innermost loop."""
+        return self.moves(k, self.last)
+
+    def flat(self) -> None:
+        """A map, or reductions into one target per iteration."""
+        if self.streamed or (self.gathered and self.form.core == "map"):
+            self.streams()
+            return
+        self.pointers(range(len(self.arrays)), {})
+        self.open(f"for i in range(n{self.last}):")
+        self.line(self.independent)
+        self.compute()
+        for r, each in enumerate(self.kernel.reductions):
+            k = self.first_target + r
+            place = self.place(k)
+            value = self.values.cast(each.value, each.accumulator)
+            if is_argument(each):
+                v = value_target(self.kernel, r)
+                self.line(f"w{r} = where_{self.outer} + i * sw_{self.last}")
+                self.line(f"c{r} = {number(value, each)}")
+                self.line(f"b{r} = {load(f'p{v}', self.place(v), self.number_dtype(r))}")
+                self.line(f"j{r} = p{k}[{place}]")
+                self.line(f"take{r} = {best(each, f'c{r}', f'w{r}', f'b{r}', f'j{r}')}")
+                self.line(f"p{v}[{self.place(v)}] = c{r} if take{r} else b{r}")
+                self.line(f"p{k}[{place}] = w{r} if take{r} else j{r}")
+            else:
+                before = load(f"p{k}", place, each.dtype)
+                self.line(f"p{k}[{place}] = {stored(combined(each, before, value), each.dtype)}")
+        self.close()
+
+    def number_dtype(self, r: int) -> str:
+        """The dtype by which an argmin or argmax compares: truth values as numbers."""
+        dtype = self.kernel.reductions[r].accumulator
+        return "u1" if dtype == "b1" else dtype
+
+    # Rows
+
+    def buffers(self) -> None:
+        if self.leafwise:
+            leaf_sums.buffers(self)
+        for r, each in enumerate(self.kernel.reductions):
+            if self.leafwise:
+                pass
+            elif self.form.methods[r] != "scalar" and self.source_pointer(r) is None:
+                dtype = self.number_dtype(r) if is_argument(each) else each.accumulator
+                self.line(f"t{r} = local_{dtype}({self.block})")
+            if is_argument(each):
+                self.line(f"u{r} = local_i8({self.block})")
+            if self.form.methods[r] == "tree" and (self.form.long or self.leafwise):
+                self.line(f"left{r} = local_{each.accumulator}(64)")
+        if self.form.long or self.leafwise:
+            self.line("right = local_i8(64)")
+            self.line("side = local_i8(64)")
+
+    def source_pointer(self, r: int) -> str | None:
+        """The input that a pairwise sum may read directly: nothing is computed on the way.
+
+        A kernel with stores buffers it: a store may be to the input's own memory.
+        """
+        each = self.kernel.reductions[r]
+        direct = (
+            self.form.methods[r] == "tree"
+            and not self.kernel.stores
+            and not self.form.ragged
+            and each.value < self.first_store
+            and self.form.classes[each.value] == "1"
+            and self.arrays[each.value] == each.accumulator
+        )
+        return f"p{each.value}" if direct else None
+
+    def start_row(self) -> None:
+        for r, each in enumerate(self.kernel.reductions):
+            if self.form.methods[r] == "tree":
+                continue
+            k = self.first_target + r
+            if self.form.methods[r] == "chain" and self.form.needs_start:
+                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.form.suffix})")
+                self.line(f"acc{r} = {load(f'p{k}', '0', each.dtype)}")
+            elif is_argument(each):
+                self.line(f"acc{r} = {identity(each, True)}")
+                self.line(f"pos{r} = {identity(each)}")
+            else:
+                self.line(f"acc{r} = {identity(each)}")
+
+    def end_row(self) -> None:
+        for r, each in enumerate(self.kernel.reductions):
+            k = self.first_target + r
+            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.form.suffix})")
+            if is_argument(each):
+                self.end_argument(r, k)
+                continue
+            value = f"acc{r}"
+            if self.form.methods[r] == "tree":
+                value = combined(each, identity(each), value)
+            elif self.form.needs_start and self.form.methods[r] != "chain":
+                value = combined(each, load(f"p{k}", "0", each.dtype), value)
+            self.line(f"p{k}[0] = {stored(value, each.dtype)}")
+
+    def end_argument(self, r: int, k: int) -> None:
+        each = self.kernel.reductions[r]
+        v = value_target(self.kernel, r)
+        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.form.suffix})")
+        if self.form.needs_start:
+            self.line(f"take{r} = {best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}")
+            self.open(f"if take{r}:")
+        self.line(f"p{v}[0] = acc{r}")
+        self.line(f"p{k}[0] = pos{r}")
+        if self.form.needs_start:
+            self.close()
+
+    def row(self) -> None:
+        """Runs of the innermost loops, block by block, into the accumulators."""
+        if self.form.ragged:
+            for at in range(self.form.run):
+                self.line(f"c{at} = start{at}")
+        total = "length" if self.form.ragged else f"n{self.last}"
+        if self.leafwise:
+            leaf_sums.start_row(self)
+            self.walk_tree(total)
+            leaf_sums.end_row(self)
+            return
+        if self.folds:
+            self.line("lanes = 0")
+        if self.form.long and not self.only_pointers():
+            self.walk_tree(total)
+        elif "tree" in self.form.methods:
+            self.line("low = 0")
+            self.line(f"count = {total}")
+            self.fill()
+            self.combine_block()
+        else:
+            self.open(f"for low in range(0, {total}, {self.block}):")
+            self.line(f"count = min({self.block}, {total} - low)")
+            self.fill()
+            self.combine_block()
+            if self.may_stop():
+                self.open(f"if {' and '.join(self.settled())}:")
+                self.line("break")
+                self.close()
+            self.close()
+        if self.folds:
+            self.line("width = lanes")
+            self.fold()
+
+    def may_stop(self) -> bool:
+        """Whether the rest of a row may be left out once the results are settled."""
+        ops = {each.op for each in self.kernel.reductions}
+        return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
+
+    def settled(self) -> list[str]:
+        """For each `all` and `any`, the condition that nothing can change it any more."""
+        reductions = enumerate(self.kernel.reductions)
+        return [f"acc{r}" if x.op == "logical_or" else f"not acc{r}" for r, x in reductions]
+
+    def only_pointers(self) -> bool:
+        """Whether every reduction sums an input as it lies in memory."""
+        direct = all(self.source_pointer(r) for r in range(len(self.kernel.reductions)))
+        return direct and not self.kernel.stores
+
+    def walk_tree(self, total: str) -> None:
+        """NumPy's pairwise tree above blocks, left to right, with a stack."""
+        complex_values = any(
+            each.accumulator[0] == "c" and self.form.methods[r] == "tree"
+            for r, each in enumerate(self.kernel.reductions)
+        )
+        half = "(count - (count & 7)) >> 1" if complex_values else "(count >> 1) & ~7"
+        trees = [r for r, method in enumerate(self.form.methods) if method == "tree"]
+        self.line("top = 0")
+        self.line("low = 0")
+        self.line(f"count = {total}")
+        self.open("while True:")
+        self.open(f"while count > {self.block}:")
+        self.line(f"half = {half}")
+        self.line("right[top] = count - half")
+        self.line("side[top] = 0")
+        self.line("top += 1")
+        self.line("count = half")
+        self.close()
+        self.fill()
+        self.combine_block()
+        self.line("low += count")
+        self.open("while top > 0 and side[top - 1] == 1:")
+        self.line("top -= 1")
+        for r in trees:
+            self.line(f"acc{r} = left{r}[top] + acc{r}")
+        self.close()
+        self.open("if top == 0:")
+        self.line("break")
+        self.close()
+        for r in trees:
+            self.line(f"left{r}[top - 1] = acc{r}")
+        self.line("side[top - 1] = 1")
+        self.line("count = right[top - 1]")
+        self.close()
+
+    def fill(self) -> None:
+        """Evaluate elements [low, low + count) of the run into buffers; store the stores."""
+        if not self.leafwise:
+            self.start_lanes()
+        moved = range(self.first_target)
+        if not self.form.ragged:
+            shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
+            self.pointers(moved, shift)
+            self.gather()
+            if self.leafwise:
+                leaf_sums.leaf(self)
+            elif not self.only_pointers():
+                self.fill_loop("count", "i", "low + i")
+            return
+        last = self.form.run - 1
+        self.line("done = 0")
+        self.open("while done < count:")
+        self.line(f"piece = min(n{self.last} - c{last}, count - done)")
+        shift = {
+            k: "".join(
+                f" + c{at} * s{k}_{self.outer + at}"
+                for at in range(self.form.run)
+                if self.moves(k, self.outer + at)
+            )
+            for k in moved
+        }
+        self.pointers(moved, shift)
+        if self.has_index:
+            terms = "".join(f" + c{at} * sw_{self.outer + at}" for at in range(self.form.run))
+            self.line(f"here = where_{self.outer}{terms}")
+        self.fill_loop("piece", "done + i", "")
+        self.line("done += piece")
+        self.line(f"c{last} += piece")
+        for at in range(last, 0, -1):
+            self.open(f"if c{at} == n{self.outer + at}:")
+            self.line(f"c{at} = 0")
+            self.line(f"c{at - 1} += 1")
+        self.depth -= last
+        self.close()
+
+    def fill_loop(self, count: str, slot: str, along: str) -> None:
+        self.open(f"for i in range({count}):")
+        self.line(self.independent)
+        self.compute()
+        for r, each in enumerate(self.kernel.reductions):
+            value = self.values.cast(each.value, each.accumulator)
+            if self.form.methods[r] == "scalar":
+                self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
+                continue
+            if is_argument(each):
+                here = f"where_{self.outer} + ({along}) * sw_{self.last}"
+                if not along:
+                    here = f"here + i * sw_{self.last}"
+                lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
+                self.line(f"w{r}, c{r} = {here}, {number(value, each)}")
+                beats = best(each, f"c{r}", f"w{r}", *lane)
+                if self.in_order(r):  # a later place never wins a tie
+                    beats = better(each, f"c{r}", lane[0])
+                self.line(f"take{r} = {beats}")
+                self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
+                self.line(f"{lane[1]} = w{r} if take{r} else {lane[1]}")
+                continue
+            if self.form.methods[r] == "fold":
+                before = load(f"t{r}", slot, each.accumulator)
+                self.line(
+                    f"t{r}[{slot}] = {stored(combined(each, before, value), each.accumulator)}"
+                )
+                continue
+            if self.source_pointer(r) is None:
+                self.line(f"t{r}[{slot}] = {stored(value, each.accumulator)}")
+        self.close()
+
+    def combine_block(self) -> None:
+        if self.leafwise:
+            return
+        combine = {"tree": self.combine_tree, "chain": self.combine_chain}
+        for r, method in enumerate(self.form.methods):
+            if method in combine:  # the others are combined while the values are computed
+                combine[method](r)
+
+    def combine_tree(self, r: int) -> None:
+        dtype = self.kernel.reductions[r].accumulator
+        self.line(f"acc{r} = pairwise_{dtype}({self.source_pointer(r) or f't{r}'}, count)")
+
+    def combine_chain(self, r: int) -> None:
+        each = self.kernel.reductions[r]
+        self.open("for i in range(count):")
+        self.line(f"acc{r} = {combined(each, f'acc{r}', load(f't{r}', 'i', each.accumulator))}")
+        self.close()
+
+    def in_order(self, r: int) -> bool:
+        """Whether a lane meets real numbers in the order of their places, the first one's known."""
+        return not self.form.ragged and self.kernel.reductions[r].accumulator[0] != "c"
+
+    def start_lanes(self) -> None:
+        """Lanes that are used for the first time in this run."""
+        if not self.folds:
+            return
+        self.open("for i in range(lanes, count):")
+        self.line(_INDEPENDENT)
+        for r in self.folds:
+            each = self.kernel.reductions[r]
+            if is_argument(each):
+                self.line(f"t{r}[i] = {identity(each, True)}")
+                first = f"where_{self.outer} + (low + i) * sw_{self.last}"
+                self.line(f"u{r}[i] = {first if self.in_order(r) else identity(each)}")
+            else:
+                self.line(f"t{r}[i] = {stored(identity(each), each.accumulator)}")
+        self.close()
+        self.line("lanes = max(lanes, count)")
+
+    def fold(self) -> None:
+        """Halve the lanes until one is left: every step is a map, and so vectorises."""
+        self.open("while width > 1:")
+        self.line("half = width >> 1")
+        self.line("rest = width - half")
+        self.open("for i in range(half):")
+        self.line(_INDEPENDENT)
+        for r in self.folds:
+            each = self.kernel.reductions[r]
+            if is_argument(each):
+                self.line(f"b{r}, j{r} = t{r}[rest + i], u{r}[rest + i]")
+                self.line(f"take{r} = {best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}")
+                self.line(f"t{r}[i] = b{r} if take{r} else t{r}[i]")
+                self.line(f"u{r}[i] = j{r} if take{r} else u{r}[i]")
+                continue
+            first = load(f"t{r}", "i", each.accumulator)
+            second = load(f"t{r}", "rest + i", each.accumulator)
+            self.line(f"t{r}[i] = {stored(combined(each, first, second), each.accumulator)}")
+        self.close()
+        self.line("width = rest")
+        self.close()
+        for r in self.folds:
+            each = self.kernel.reductions[r]
+            if is_argument(each):
+                self.open(f"if {best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:")
+                self.line(f"acc{r} = t{r}[0]")
+                self.line(f"pos{r} = u{r}[0]")
+                self.close()
+            else:
+                last = load(f"t{r}", "0", each.accumulator)
+                self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")

@@ -1,0 +1,315 @@
+"""One element's (or one vector's) arithmetic in text of language "opencl".
+
+Owns the spelling of values, loads, casts and the op table's expressions in OpenCL C; knows no
+loops. Values are named h (inputs), x (scalar arguments) and v (instructions).
+
+In scalar text a value has its C type; truth values are `uchar` 0 or 1, complex numbers `double2`
+and `float2`. In vector text it has `W` lanes of the type `VF8`, `VF4`, `VI1` ... `VU8` (macros of
+the preamble, the C types themselves where `W` is 1); truth values are masks, `VI1` of 0 and -1, as
+comparisons give them: LLVM sees through their changes of width. Where `W` is 1 masks are 0 and 1,
+so text never reads more of a mask than whether it is zero, or its last bit. Complex numbers have no
+vector form. Scalar arguments stay scalar variables and are spread at each use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lazyfuse.codegen.lowering import flag_slots
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
+from lazyfuse.codegen.opencl import fp_flags
+from lazyfuse.codegen.opencl import helpers as opencl_helpers
+from lazyfuse.codegen.opencl.fp_flags import Operation
+from lazyfuse.codegen.opencl.helpers import C_TYPES, resolve
+from lazyfuse.codegen.table import ops
+
+LANGUAGE = "opencl"
+SINGLE = "opencl-single"  # the op table's name for what devices without doubles read
+# Bytes. Of PoCL 3.0's functions on wider vectors fmod does not return, and pow is wrong at poles.
+WIDEST_VECTOR = 32
+_LAST_POSITION = "9223372036854775807L"
+
+_WIDTHS = """
+#ifndef LF_BYTES
+#define LF_BYTES 16
+#endif
+"""
+_GENERAL = """
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#if W == 1
+#define LANES(t) t
+#define CONVERT(t, v, x) ((t)(x))
+#define VLOAD(p) (*(p))
+#define VSTORE(v, p) (*(p) = (v))
+#define ANY(m) ((m) != 0)
+#define ONE(x) (x)
+#else
+#define LANES(t) CAT(t, W)
+#ifdef __has_builtin
+#if __has_builtin(__builtin_convertvector)
+#define CONVERT(t, v, x) __builtin_convertvector(x, v)
+#endif
+#endif
+#ifndef CONVERT
+#define CONVERT(t, v, x) CAT(CAT(convert_, t), W)(x)
+#endif
+#define VLOAD(p) CAT(vload, W)(0, p)
+#define VSTORE(v, p) CAT(vstore, W)(v, 0, p)
+#define ANY(m) any(m)
+#define ONE(x) (x).s0
+#endif
+"""
+
+
+def c_type(dtype: str, vector: bool = False) -> str:
+    """The type of a variable; in scalar text also that of an element in memory."""
+    if vector:
+        return "VI1" if dtype == "b1" else f"V{dtype.upper()}"
+    return C_TYPES[dtype]
+
+
+def typed(text: str, dtype: str, vector: bool = False) -> str:
+    """An expression whose value has exactly this dtype; C widens small integers on its own."""
+    return f"TO_{c_type(dtype, True)}({text})" if vector else f"({C_TYPES[dtype]})({text})"
+
+
+def spread(text: str, dtype: str) -> str:
+    """A scalar value in every lane of a vector."""
+    if dtype == "b1":
+        return f"TO_VI1((VI1)({text}) != (VI1)(0))"
+    return f"(({c_type(dtype, True)})({text}))"
+
+
+def load(pointer: str, place: str, dtype: str, vector: bool = False) -> str:
+    """One element, or a vector of neighbours; truth values lie in memory as bytes."""
+    if not vector:
+        text = f"{pointer}[{place}]"
+        return f"(uchar)({text} != 0)" if dtype == "b1" else text
+    text = f"VLOAD({pointer} + ({place}))"
+    return f"TO_VI1({text} != (VU1)(0))" if dtype == "b1" else text
+
+
+def stored(text: str, dtype: str, vector: bool = False) -> str:
+    """The value to be written to memory."""
+    return f"(AS_VU1({text}) & (VU1)(1))" if vector and dtype == "b1" else text
+
+
+def store(pointer: str, place: str, text: str, dtype: str, vector: bool = False) -> str:
+    """The statement that writes one element, or a vector of neighbours."""
+    value = stored(text, dtype, vector)
+    if vector:
+        return f"VSTORE({value}, {pointer} + ({place}));"
+    return f"{pointer}[{place}] = {value};"
+
+
+def template(op: str, ins: tuple[str, ...], out: str, vector: bool, single: bool = False) -> str:
+    """The op table's expression over `{0} {1} {2}` with its types spelled out."""
+    text = ops.TABLE[op].expression(SINGLE if single else LANGUAGE, ins, out)
+    if text is None:
+        raise KernelError(f"[print] {op}: no {LANGUAGE} expression for {','.join(ins)}>{out}")
+    return resolve(text, ins[0], out, vector)
+
+
+def expression(
+    op: str,
+    ins: tuple[str, ...],
+    out: str,
+    args: tuple[str, ...],
+    vector: bool = False,
+    single: bool = False,
+) -> str:
+    """The op table's expression, cast to its result dtype."""
+    return typed(template(op, ins, out, vector, single).format(*args), out, vector)
+
+
+def converted(text: str, source: str, target: str, vector: bool = False) -> str:
+    """A cast as NumPy's `astype`."""
+    if source == target:
+        return text
+    return expression("cast", (source,), target, (text,), vector)
+
+
+def combined(reduction: Reduce, first: str, second: str, vector: bool = False) -> str:
+    """Two partial results (or vectors of them) joined."""
+    row = ops.TABLE[f"reduce:{reduction.op}"]
+    dtype = reduction.accumulator
+    return expression(row.combine, (dtype, dtype), dtype, (first, second), vector)
+
+
+def best(reduction: Reduce, value: str, place: str, best_value: str, best_place: str) -> str:
+    """Whether a value (at a position) beats the best so far; NaN wins, then the lowest position."""
+    better, kind = _better(reduction, value, best_value)
+    same = f"({value} == {best_value})"
+    if kind == "c":
+        same = f"(({value}.x == {best_value}.x) & ({value}.y == {best_value}.y))"
+    if kind in "fc":
+        nan, best_nan = _is_nan(value, kind), _is_nan(best_value, kind)
+        better = f"(({better} & !{best_nan}) | ({nan} & !{best_nan}))"
+        same = f"({same} | ({nan} & {best_nan}))"
+    return f"({better} | ({same} & ({place} < {best_place})))"
+
+
+def _is_nan(value: str, kind: str) -> str:
+    if kind == "f":
+        return f"({value} != {value})"
+    return f"(({value}.x != {value}.x) | ({value}.y != {value}.y))"
+
+
+def _better(reduction: Reduce, value: str, best_value: str) -> tuple[str, str]:
+    sign = "<" if reduction.op == "argmin" else ">"
+    kind = reduction.accumulator[0]
+    if kind != "c":
+        return f"({value} {sign} {best_value})", kind
+    real = f"({value}.x {sign} {best_value}.x)"
+    imag = f"({value}.y {sign} {best_value}.y)"
+    return f"({real} | (({value}.x == {best_value}.x) & {imag}))", kind
+
+
+def identity(reduction: Reduce, of_value: bool = False, vector: bool = False) -> str:
+    """What accumulators start from. Of argmin and argmax: the position, or `of_value` the value."""
+    op, dtype = reduction.op, reduction.accumulator
+    if op in ("argmin", "argmax") and not of_value:
+        return _LAST_POSITION
+    text = _identity(op, dtype)
+    return spread(text, dtype) if vector else f"(({C_TYPES[dtype]})({text}))"
+
+
+def _identity(op: str, dtype: str) -> str:
+    kind = dtype[0]
+    if op in ("multiply", "logical_and"):
+        return "1.0f, 0.0f" if dtype == "c8" else "1.0, 0.0" if kind == "c" else "1"
+    if op in ("add", "logical_or", "bitwise_or", "bitwise_xor"):  # -0.0 + 0 is 0.0, in NumPy too
+        return "0"
+    if op == "bitwise_and":
+        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
+    if op in ("fmin", "fmax") and kind in "fc":  # NaN gives way to any other value
+        return "NAN"
+    return _greatest(dtype) if "min" in op else _least(dtype)
+
+
+def _greatest(dtype: str) -> str:
+    kind, bits = dtype[0], 8 * int(dtype[1:])
+    if kind in "iu":
+        return f"{2 ** (bits - (kind == 'i')) - 1}{'UL' if kind == 'u' else 'L'}"
+    return "1" if kind == "b" else "INFINITY"
+
+
+def _least(dtype: str) -> str:
+    kind, bits = dtype[0], 8 * int(dtype[1:])
+    if kind == "i":
+        return f"-{2 ** (bits - 1) - 1}L - 1"
+    return "0" if kind in "bu" else "-INFINITY"
+
+
+def has_vector_form(op: str, ins: tuple[str, ...], out: str, single: bool = False) -> bool:
+    """Whether an operation, its implicit casts apart, can be written for vectors."""
+    if any(dtype[0] == "c" for dtype in (*ins, out)):
+        return False
+    return opencl_helpers.are_vectors(template(op, ins, out, True, single))
+
+
+def vectorisable(kernel: Kernel) -> bool:
+    """Whether every instruction and cast of the kernel's maps has a vector form."""
+    return all(has_vector_form(*each, kernel.single) for each in _operations(kernel))
+
+
+def itemsize(kernel: Kernel) -> int:
+    """The largest element, in bytes, that vector code of the kernel works with."""
+    sizes = [int(dtype[1:]) for dtype in (*kernel.inputs, *kernel.scalars)]
+    sizes += [int(store.dtype[1:]) for store in kernel.stores]
+    sizes += [int(each.accumulator[1:]) for each in kernel.reductions]
+    for op, ins, out in _operations(kernel):
+        sizes += [int(dtype[1:]) for dtype in (*ins, out)]
+        if out[0] != "c" and ins[0][0] != "c":
+            text = template(op, ins, out, True, kernel.single)
+            sizes.append(opencl_helpers.largest_item(text))
+    return max(sizes)
+
+
+def _operations(kernel: Kernel) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The operations of the body and the casts of values that instructions and outputs need."""
+    dtypes = value_dtypes(kernel)
+    uses = [pair for each in kernel.body for pair in zip(each.args, each.ins, strict=True)]
+    uses += [(each.value, each.dtype) for each in kernel.stores]
+    uses += [(each.value, each.accumulator) for each in kernel.reductions]
+    for value, dtype in uses:
+        if dtypes[value] != dtype or dtype[0] == "c":
+            yield "cast", (dtypes[value],), dtype
+    for each in kernel.body:
+        yield each.op, each.ins, each.out
+
+
+class Values:
+    """The numbered values of a kernel: inputs h, scalars x, instructions v."""
+
+    def __init__(self, kernel: Kernel, vector: bool = False) -> None:
+        self.kernel = kernel
+        self.vector = vector
+        self.dtypes = value_dtypes(kernel)
+        self.scalars = len(kernel.inputs)
+        self.first = self.scalars + len(kernel.scalars)
+
+    def name(self, value: int) -> str:
+        """The text of a value; in vector text that of a vector."""
+        if value < self.scalars:
+            return f"h{value}"
+        if value >= self.first:
+            return f"v{value}"
+        text = f"x{value - self.scalars}"
+        return spread(text, self.dtypes[value]) if self.vector else text
+
+    def cast(self, value: int, dtype: str) -> str:
+        """A value as another dtype."""
+        return converted(self.name(value), self.dtypes[value], dtype, self.vector)
+
+    def statements(self) -> Iterator[str]:
+        """One declaration per instruction."""
+        for value, each in enumerate(self.kernel.body, self.first):
+            yield f"{c_type(each.out, self.vector)} v{value} = {self.instruction(each)};"
+
+    def instruction(self, each: Instruction) -> str:
+        args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
+        return expression(each.op, each.ins, each.out, args, self.vector, self.kernel.single)
+
+    def flag_statements(self) -> list[str]:
+        """Statements that add what instructions and casts of stores raised to `raised_here`."""
+        return fp_flags.flag_statements(list(self._operations()), self.vector)
+
+    def _operations(self) -> Iterator[Operation]:
+        slots = flag_slots.slots(self.kernel)[len(self.kernel.reductions) :]
+        for value, each in enumerate(self.kernel.body, self.first):
+            args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
+            slot = slots[value - self.first]
+            yield Operation(each.op, f"v{value}", each.out, args, each.ins, slot)
+        for store in self.kernel.stores:
+            source = self.dtypes[store.value]
+            if source != store.dtype:
+                text = self.cast(store.value, store.dtype)
+                yield Operation("cast", text, store.dtype, (self.name(store.value),), (source,))
+
+
+def preamble(body: str, itemsize: int) -> str:
+    """What must stand above `body`: settings, `W`, and the types and helpers that it names."""
+    helpers = opencl_helpers.source(body)
+    whole = body + helpers
+    lines = ["#pragma OPENCL FP_CONTRACT OFF"]
+    if "double" in whole or "VF8" in whole:
+        lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+    lines += [_WIDTHS.strip(), *_width(itemsize), _GENERAL.strip()]
+    for dtype in opencl_helpers.vector_types(whole):
+        name, kind = f"V{dtype.upper()}", C_TYPES[dtype]
+        lines.append(f"#define {name} LANES({kind})")
+        lines.append(f"#define TO_{name}(x) CONVERT({kind}, {name}, x)")
+        lines.append(f"#define AS_{name}(x) CAT(as_, {name})(x)")
+    return "\n".join(lines) + f"\n{helpers}"
+
+
+def _width(itemsize: int) -> list[str]:
+    """The lanes of a vector, as a number: macros join it to the names of types."""
+    lines: list[str] = []
+    for lanes in (16, 8, 4, 2):
+        if lanes * itemsize <= WIDEST_VECTOR:
+            word = "#elif" if lines else "#if"
+            lines += [f"{word} LF_BYTES >= {lanes * itemsize}", f"#define W {lanes}"]
+    return [*lines, "#else", "#define W 1", "#endif"] if lines else ["#define W 1"]

@@ -1,0 +1,234 @@
+"""IEEE conditions that a kernel's values tell of, in text of language "opencl".
+
+OpenCL has no flag register. What NumPy would have reported follows from an operation's operands and
+its result: "invalid" is a NaN of operands that are none, "divide" an infinity at a pole, "over" any
+other infinity of finite operands. So that it costs next to nothing, each iteration first asks
+whether any value is not finite at all, and looks closer only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lazyfuse.codegen.lowering.flag_slots import NOBODY
+from lazyfuse.codegen.opencl.helpers import resolve_types
+from lazyfuse.codegen.opencl.raised_words import tell
+from lazyfuse.codegen.table import ops
+
+DIVIDE, OVER, INVALID = 1, 2, 8
+_BITS = {"divide": DIVIDE, "over": OVER, "invalid": INVALID}
+
+# The operand whose zero is the pole. Of other rows that can divide, every infinity is one.
+_POLES = {"divide": 1, "floor_divide": 1, "reciprocal": 0, "power": 0, "float_power": 0}
+
+# NumPy compares their operands with a signalling comparison, to which each NaN is invalid.
+_COMPARING = ("logaddexp", "logaddexp2")
+
+# An operand that is not finite makes their result not finite: asking after the result is enough.
+_PASSING = frozenset(
+    "add subtract multiply negative positive absolute fabs conjugate square sqrt cbrt floor ceil "
+    "trunc rint copy degrees radians rad2deg deg2rad spacing sinh log1p".split()
+)
+
+# What casts of floats can hold on their way to an integer, by target (lowest, and what lies above
+# the greatest); small ones go through "i4".
+_RANGES = {
+    "i4": ("-2147483648.0", "2147483648.0"),
+    "i8": ("-9223372036854775808.0", "9223372036854775808.0"),
+    "u8": ("-9223372036854775808.0", "18446744073709551616.0"),
+}
+_RANGES["u4"] = _RANGES["i8"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation as written: the texts of its result and of its operands, and their dtypes.
+
+    `slot`: where it tells its conditions (see flag_slots.py).
+    """
+
+    op: str
+    result: str
+    out: str
+    args: tuple[str, ...]
+    ins: tuple[str, ...]
+    slot: int = NOBODY
+
+    @property
+    def bits(self) -> int:
+        """The conditions that it can raise, "under" apart."""
+        row = ops.TABLE[self.op]
+        kinds = self.ins[0][0]
+        flags = row.flags if kinds in "fc" else row.integer_flags if kinds in "iu" else ()
+        return sum(_BITS.get(flag, 0) for flag in flags)
+
+
+Test = tuple[str, int]  # a mask in the types of templates, and the conditions it stands for
+
+
+def flag_statements(operations: Sequence[Operation], vector: bool) -> list[str]:
+    """Statements that add to `int raised_here[]` the conditions of these operations."""
+    raising = [each for each in operations if each.bits and _can_fail(each)]
+    floats = [each for each in raising if each.out[0] in "fc"]
+    lines = []
+    if floats:
+        masks = [_any(mask, vector) for mask in _suspicions(operations, floats)]
+        lines.append(f"if ({' || '.join(masks)}) {{")
+        parts = (part for each in floats for part in _real_operations(each))
+        lines += [
+            _statement(test, x.slot, vector, "    ") for x in parts for test in _float_tests(x)
+        ]
+        lines.append("}")
+    for each in raising:
+        if each.out[0] in "iu":
+            if each.op == "cast":
+                lines += _cast_lines(each, vector)
+            else:
+                lines += [_statement(test, each.slot, vector) for test in _integer_tests(each)]
+    return lines
+
+
+def _any(mask: str, vector: bool) -> str:
+    text = resolve_types(mask, vector)
+    return f"ANY({text})" if vector else text
+
+
+def _statement(test: Test, slot: int, vector: bool, indent: str = "") -> str:
+    mask, bits = test
+    return f"{indent}if ({_any(mask, vector)}) {tell(slot, bits)}"
+
+
+def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) -> list[str]:
+    """Whether any result is not finite: the difference of such a number from itself is NaN."""
+    sums: dict[str, list[str]] = {}
+    for each in floats:
+        if not _passed_on(each, operations, floats):
+            texts = [f"({part} - {part})" for part in _parts(each.result, each.out)]
+            if each.op in _COMPARING:
+                gap = f"({each.args[0]} - {each.args[1]})"
+                texts.append(f"({gap} - {gap})")
+            sums.setdefault(_part_type(each.out), []).extend(texts)
+    return [f"{' + '.join(texts)} != ({kind})(0)" for kind, texts in sums.items()]
+
+
+def _passed_on(
+    each: Operation, operations: Sequence[Operation], floats: Sequence[Operation]
+) -> bool:
+    """Whether a later result cannot be finite unless this one is."""
+    return any(
+        each.result in other.args
+        and other.op in _PASSING
+        and (other in floats or _passed_on(other, operations, floats))
+        for other in operations
+    )
+
+
+def _can_fail(each: Operation) -> bool:
+    """Whether a cast can fail: widening ones cannot."""
+    if each.op != "cast":
+        return True
+    if each.out == "b1" or each.ins[0][0] not in "fc":
+        return False
+    return each.out[0] in "iu" or _part_type(each.out) < _part_type(each.ins[0])
+
+
+def _part_type(dtype: str) -> str:
+    """The template type of a number or of the parts of a complex one."""
+    return f"F{int(dtype[1:]) // 2}" if dtype[0] == "c" else dtype.upper()
+
+
+def _parts(text: str, dtype: str) -> list[str]:
+    return [f"{text}.x", f"{text}.y"] if dtype[0] == "c" else [text]
+
+
+def _real_operations(each: Operation) -> list[Operation]:
+    """Complex sums and products as operations on their parts; the others as they are."""
+    if each.out[0] != "c" or each.op not in ("add", "subtract", "multiply", "square"):
+        return [each]
+    kind = _part_type(each.out).lower()
+    (a, b), (c, d) = _parts(each.args[0], each.out), _parts(each.args[-1], each.out)
+    x, y = _parts(each.result, each.out)
+
+    def real(op: str, result: str, *args: str) -> Operation:
+        return replace(each, op=op, result=result, out=kind, args=args, ins=(kind, kind))
+
+    if each.op in ("add", "subtract"):
+        return [real(each.op, x, a, c), real(each.op, y, b, d)]
+    pairs = ((a, c), (b, d), (a, d), (b, c))
+    products = [real("multiply", f"({first} * {second})", first, second) for first, second in pairs]
+    ac, bd, ad, bc = (each.result for each in products)
+    return [*products, real("subtract", x, ac, bd), real("add", y, ad, bc)]
+
+
+def _float_tests(each: Operation) -> list[Test]:
+    """What exactly an operation with a result that is not finite raised."""
+    kind = _part_type(each.ins[0])
+    floating = [pair for pair in zip(each.args, each.ins, strict=True) if pair[1][0] in "fc"]
+    operands = [part for text, dtype in floating for part in _parts(text, dtype)]
+    widen = each.op == "cast"  # masks are as wide as the numbers compared
+    results = [f"to_{kind}({x})" if widen else x for x in _parts(each.result, each.out)]
+    infinite = " | ".join(f"(fabs({x}) == ({kind})(INFINITY))" for x in results)
+    finite = " & ".join(f"(fabs({x}) < ({kind})(INFINITY))" for x in operands)
+    if each.op == "nextafter":  # the neighbour of a number is infinite on the way to infinity only
+        finite = f"(fabs({operands[0]}) < ({kind})(INFINITY))"
+    unbounded = f"({infinite}) & {finite}"
+    if each.op in _COMPARING:
+        gap = f"(fabs({operands[0]} - {operands[1]}) == ({kind})(INFINITY))"
+        unbounded = f"({infinite} | {gap}) & {finite}"
+    tests = [(_is_invalid(each, results, operands), INVALID)] if each.bits & INVALID else []
+    if not each.bits & DIVIDE:
+        return [*tests, (unbounded, OVER)] if each.bits & OVER else tests
+    if each.op not in _POLES:
+        return [*tests, (unbounded, DIVIDE)]
+    divisor = _POLES[each.op]
+    zeros = [f"({x} == ({kind})(0))" for x in _parts(each.args[divisor], each.ins[divisor])]
+    pole = " & ".join(zeros)
+    # NumPy's power, not float_power, calls an infinite exponent a pole as well
+    at_pole = f"({infinite if each.op == 'power' else unbounded}) & {pole}"
+    if each.op == "divide" and each.out[0] == "c":  # part by part
+        finite = " | ".join(f"(isfinite({x}) & ({x} != 0))" for x in operands[:2])
+        at_pole = f"({finite}) & {pole}"
+    # NumPy's floor_divide subtracts an infinite quotient from itself
+    over = OVER | INVALID if each.op == "floor_divide" else OVER
+    return [*tests, (at_pole, DIVIDE), (f"{unbounded} & !({pole})", over)]
+
+
+def _is_invalid(each: Operation, results: list[str], operands: list[str]) -> str:
+    """Whether a result is NaN where no operand is, or where a NaN itself is invalid."""
+    nan = " | ".join(f"({x} != {x})" for x in results)
+    if each.op in _COMPARING:
+        return f"({nan})"
+    known = " & ".join(f"({x} == {x})" for x in operands)
+    if each.out[0] == "c" and each.op in ("divide", "reciprocal"):
+        x, y = operands[-2:]
+        strange = [f"isinf({part})" for part in operands] + [f"({x} != {x})", f"({y} != {y})"]
+        known = f"(({known}) | {' | '.join(strange)} | (({x} == 0) & ({y} == 0)))"
+    return f"({nan}) & {known}"
+
+
+def _cast_lines(each: Operation, vector: bool) -> list[str]:
+    """Whether a number to be truncated is out of range: first roughly, then exactly."""
+    low, high = _RANGES.get(each.out, _RANGES["i4"])
+    kind = _part_type(each.ins[0])
+    if kind == "F4":
+        low, high = f"{low}f", f"{high}f"
+    number = _parts(each.args[0], each.ins[0])[0]
+    whole = f"trunc({number})"
+    large = f"!(fabs({number}) < ({kind})({low.removeprefix('-')}))"
+    outside = f"!(({whole} >= ({kind})({low})) & ({whole} < ({kind})({high})))"
+    test = outside, INVALID
+    return [f"if ({_any(large, vector)})", _statement(test, each.slot, vector, "    ")]
+
+
+def _integer_tests(each: Operation) -> list[Test]:
+    kind = each.ins[0].upper()
+    is_zero = f"{each.args[-1]} == ({kind})(0)"
+    if each.op == "reciprocal":  # NumPy converts the infinity
+        return [(is_zero, DIVIDE | INVALID)]
+    tests = [(is_zero, DIVIDE)]
+    if each.bits & OVER and each.ins[0][0] == "i":
+        least = f"{1 - 2 ** (8 * int(each.ins[0][1:]) - 1)}L - 1"
+        text = f"({each.args[0]} == ({kind})({least})) & ({each.args[1]} == ({kind})(-1))"
+        tests.append((text, OVER))
+    return tests

@@ -1,0 +1,91 @@
+"""Kernels decided for GPUs: `GridLowered`, which stands where `Lowered` stands.
+
+Its arrays and results are those of `Lowered`; its loops, chunks and partial results are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.lowering.kernel import Kernel
+from lazyfuse.codegen.lowering.loop_nest import Nest
+from lazyfuse.codegen.lowering.lower import Lowered
+from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridForm
+from lazyfuse.devices.base import Launch, Source
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Printer = Callable[[Kernel, GridForm], Source]
+Second = tuple[Source, Callable[[Sequence[Array]], Launch]]
+
+# Indices of 32 bits serve while all that is added up in them stays below this.
+NARROW = 1 << 30
+
+_SOURCES: dict[tuple[Kernel, GridForm, Printer], Source] = {}
+_SOURCES_LIMIT = 4096  # texts of a few kilobytes
+_NO_FORM = GridForm("map", 0, 1, "", 0)  # stands where a base class has defaults already
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GridLowered(Lowered):
+    """A kernel for groups of work-items. It has one language, "opencl-grid".
+
+    `tasks`: groups that one launch can keep busy. `second`: the program and the launch that combine
+    partial results on the device, in the order in which `finish` does it with NumPy.
+    """
+
+    grid: GridForm = _NO_FORM
+    tasks: int = 1
+    printer: Printer | None = None
+    finisher: Callable[[], Second] | None = None
+
+    def source(self, language: str) -> Source:
+        """The program text; memoised by kernel and form."""
+        assert language == LANGUAGE, f"expected {LANGUAGE}, got {language}"
+        assert self.printer is not None
+        return memoised(self.kernel, self.grid, self.printer)
+
+    def launch(self, language: str, arrays: Sequence[Array], scalars: tuple[Any, ...]) -> Launch:
+        """The arguments of one run."""
+        table = self._tables.get(language) or self.table(language)
+        chosen = tuple([arrays[slot] for slot in self._slots])
+        return Launch(
+            chosen, table.strides, scalars, table.sizes, table.offsets, self.elements, self.tasks
+        )
+
+    def second(self) -> Second | None:
+        """How to combine partial results on the device; None if there are none."""
+        return self.finisher() if self.finisher is not None else None
+
+
+def memoised(kernel: Kernel, form: GridForm, printer: Printer) -> Source:
+    """The text of a kernel in a form. A kernel over partial results has a printer of its own."""
+    key = kernel, form, printer
+    source = _SOURCES.get(key)
+    if source is None:
+        if len(_SOURCES) >= _SOURCES_LIMIT:
+            _SOURCES.clear()
+        source = _SOURCES[key] = printer(kernel, form)
+    return source
+
+
+def plain_form(grid: GridForm) -> Form:
+    """The loops as other languages name them, for those who describe a kernel."""
+    core = "map" if grid.core == "map" else "row"
+    return Form(core, (False,) * grid.outer, grid.run, grid.classes)
+
+
+def is_wide(nest: Nest, elements: int) -> bool:
+    """Whether indices need 64 bits: of iterations, or within an array."""
+    if elements >= NARROW:
+        return True
+    sizes = [max(part.sizes[at] for part in nest.parts) for at in range(len(nest.loops))]
+    for k in range(len(nest.loops[0].strides)):
+        pairs = zip(nest.loops, sizes, strict=True)
+        if sum(abs(loop.strides[k]) * size for loop, size in pairs) >= NARROW:
+            return True
+    return False

@@ -1,0 +1,157 @@
+"""How reductions are shared out among work-items and groups: arithmetic on sizes alone.
+
+The cutting never depends on the device, so results are the same on any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.lowering.chunks import Table
+from lazyfuse.codegen.lowering.loop_nest import Loop
+from lazyfuse.codegen.lowering.summation import left_half
+from lazyfuse.codegen.opencl.grid_text import GridForm, leaf_size
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(slots=True)
+class Sizes:
+    """What may be set to suit a device; the rest follows from the sizes of arrays.
+
+    `group`: work-items of a group, a power of two of at least 16. `groups`: as many as a launch
+    should have before a long reduction is left in one piece; fewer mean fewer partial results.
+    `items`: work-items that columns should give work to before several share a column.
+    `tree_depth`: the leaves of a stretch of a pairwise sum, as a power of two, at least and at
+    most: one for each eight lanes, and what local memory has room for, of which all sums of a
+    kernel get `local_bytes`. `stretch`: elements per lane of a piece of a reduction that may be cut
+    anywhere, at least; with a very large one there is no second pass.
+    """
+
+    group: int = 256
+    groups: int = 1024
+    items: int = 1 << 16
+    tree_depth: tuple[int, int] = (5, 10)
+    local_bytes: int = 16384
+    stretch: int = 16
+
+
+SIZES = Sizes()
+
+# A lane that takes part in a result combines at least so many elements.
+SHORTEST_LANE = 4
+# Neighbouring results of one access: a line of memory.
+NEIGHBOURS = 16
+# Columns of a chunk after the loop sizes: beginning, length, parts, levels.
+EXTRA = 4
+
+
+def volume(loops: Sequence[Loop]) -> int:
+    """The number of iterations of nested loops."""
+    total = 1
+    for loop in loops:
+        total *= loop.size
+    return total
+
+
+def lanes_of(results: int, length: int, columns: bool) -> int:
+    """How many work-items share a result; `columns`: neighbouring results lie side by side."""
+    most = min(SIZES.group, _power(length // SHORTEST_LANE))
+    if not columns:
+        return most
+    neighbours = min(NEIGHBOURS, 2 * _power(results - 1) if results > 1 else 1)
+    return min(most, SIZES.group // neighbours, _power(-(-SIZES.items // results)))
+
+
+def _power(limit: int) -> int:
+    """The largest power of two that is not above a limit, at least 1."""
+    return int(1 << max(limit, 1).bit_length() - 1)
+
+
+def even_bounds(results: int, length: int, lanes: int) -> Array:
+    """Stretches of a reduction that may be cut anywhere, as many as give enough groups work."""
+    blocks = -(-results * lanes // SIZES.group)
+    count = max(1, min(SIZES.groups // blocks, length // (lanes * SIZES.stretch)))
+    return np.arange(count + 1, dtype=np.int64) * length // count
+
+
+def tree_bounds(rows: int, total: int, complex_values: bool, itemsizes: int) -> Array:
+    """Stretches of a pairwise sum: all nodes of one depth, so that a regular tree joins them.
+
+    `itemsizes`: bytes of one element of every sum of the kernel together.
+    """
+    leaf, least, most = leaf_size(complex_values), SIZES.tree_depth[0], _most_depth(itemsizes)
+    nodes = [total]
+    while max(nodes) > leaf << least:
+        # a node that is cut must be one that NumPy halves: it is, being far longer than a leaf
+        if max(nodes) <= leaf << most and rows * len(nodes) >= SIZES.groups:
+            break
+        halves = ((left_half(n, complex_values), n) for n in nodes)
+        nodes = [part for left, n in halves for part in (left, n - left)]
+    return np.cumsum([0, *nodes], dtype=np.int64)
+
+
+def _most_depth(itemsizes: int) -> int:
+    """The most levels of a tree whose leaves' sums find room in local memory."""
+    least, most = SIZES.tree_depth
+    while most > least and itemsizes << most > SIZES.local_bytes:
+        most -= 1
+    return most
+
+
+def room_of(depth: int, itemsizes: int) -> int:
+    """For how many levels a text has room: one text serves all long stretches."""
+    return depth if depth < SIZES.tree_depth[0] else max(depth, _most_depth(itemsizes))
+
+
+def depth_of(longest: int, complex_values: bool) -> int:
+    """Levels of a tree above its leaves, where nodes of that depth are two leaves at the most."""
+    depth = 0
+    while leaf_size(complex_values) << depth < longest:
+        depth += 1
+    return depth
+
+
+def _parts(length: int, depth: int, complex_values: bool) -> int:
+    """Whether some node at the depth of the leaves is two leaves still: right ones are longest."""
+    leaf = leaf_size(complex_values)
+    for _ in range(depth):
+        if length > leaf:
+            length -= left_half(length, complex_values)
+    return 2 if length > leaf else 1
+
+
+def stretch_table(
+    loops: Sequence[Loop],
+    form: GridForm,
+    bounds: Array,
+    arrays: int,
+    partials: range,
+    has_index: bool,
+) -> Table:
+    """One chunk per stretch.
+
+    `partials`: the arrays whose stretches lie apart; those of one stretch lie together. With
+    `has_index`, the operand after the arrays is the position that argmin and argmax report.
+    """
+    count = len(bounds) - 1
+    lengths = np.diff(bounds)
+    levels = depth_of(int(lengths.max()), form.complex_tree)
+    parts = {int(n): _parts(int(n), levels, form.complex_tree) for n in np.unique(lengths)}
+    columns = [np.full(count, loop.size) for loop in loops]
+    columns += [bounds[:-1], lengths, np.array([parts[int(n)] for n in lengths])]
+    columns += [np.full(count, levels)]
+    if has_index:
+        columns += [np.full(count, loop.strides[arrays]) for loop in loops[form.outer :]]
+    sizes = np.stack(columns, axis=1).astype(np.int64)
+    offsets = np.zeros((count, arrays), dtype=np.int64)
+    step = volume(loops[: form.outer])
+    for k in partials:
+        offsets[:, k] = np.arange(count) * step
+    padding = (0,) * (sizes.shape[1] - len(loops))
+    strides = tuple(tuple(loop.strides[k] for loop in loops) + padding for k in range(arrays))
+    return Table(np.ascontiguousarray(sizes), offsets, strides)

@@ -1,0 +1,241 @@
+"""The printer of language "opencl": a kernel and a form as OpenCL C, one work-item per chunk.
+
+The arguments: a table of int64 (the strides in elements, then for each chunk the loop sizes and
+what else it needs, see chunks.py, and where each array begins), the number of chunks, each array as
+a block of memory and the byte offset of its first element, the scalars by value, and the words that
+gather IEEE conditions. CPU-type devices get long chunks and explicit vectors this way; the loops
+and their order are those of language "numba". text.py lists the identifiers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from lazyfuse.codegen.lowering import flag_slots
+from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, is_ordered
+from lazyfuse.codegen.lowering.variant import Form, value_target
+from lazyfuse.codegen.opencl import pairwise, raised_words, reduce_step
+from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity
+from lazyfuse.codegen.opencl.fp_flags import flag_statements
+from lazyfuse.codegen.opencl.reduce_step import not_finite
+from lazyfuse.codegen.opencl.rows import Rows
+from lazyfuse.codegen.opencl.text import assign, closure, element, lane_helpers, parts
+from lazyfuse.devices.base import Source
+
+
+def print_source(kernel: Kernel, form: Form) -> Source:
+    """The program text of a kernel in a form."""
+    printer = _Printer(kernel, form)
+    printer.entry()
+    body = f"__kernel void NAME({printer.signature()})\n{{\n" + "\n".join(printer.lines) + "\n}\n"
+    sums = pairwise.helpers(body)
+    helpers = reduce_step.helpers(sums + body), sums, lane_helpers(body)
+    text = closure(body, kernel, helpers)
+    name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Source(
+        "opencl",
+        name,
+        text.replace("void NAME(", f"void {name}("),
+        printer.rank,
+        printer.arrays,
+        kernel.scalars,
+        is_exact(kernel),
+    )
+
+
+class _Printer(Rows):
+    def __init__(self, kernel: Kernel, form: Form) -> None:
+        super().__init__(kernel, form)
+        ragged = 1 + form.run if form.ragged else 0
+        self.position = form.loops + ragged  # column of the position's base
+        self.rank = self.position + (1 + form.loops if self.has_index else 0)
+
+    # The parts of a program
+
+    def signature(self) -> str:
+        words = ["__global const long *table", "const long chunks"]
+        words += [f"__global char *b{k}, const long o{k}" for k in range(len(self.arrays))]
+        words += [f"const {c_type(dtype)} x{k}" for k, dtype in enumerate(self.kernel.scalars)]
+        words.append("__global int *raised")
+        return (",\n" + " " * len("__kernel void k_0123456789abcdef(")).join(words)
+
+    def entry(self) -> None:
+        self.arguments()
+        if self.flags:
+            for text in raised_words.declared(self.kernel, self.told_by_functions()):
+                self.line(text)
+        if self.runs_again():
+            self.open("for (int again = 0; again < 2; again++)")
+        if self.form.needs_start:
+            self.over_targets(self.start_target)
+        self.loops(0)
+        if self.runs_again():
+            self.line("int strange = 0;")
+            self.over_targets(self.suspect_target)
+            self.line("if (again || !strange)")
+            self.line("    break;")
+            self.close()
+        if self.flags:
+            for text in raised_words.reported(self.kernel, self.told_by_functions()):
+                self.line(text)
+
+    def told_by_functions(self) -> list[int]:
+        """The reductions whose steps are functions' work."""
+        return raised_words.ordered(self.kernel) if self.form.core == "row" else []
+
+    def arguments(self) -> None:
+        self.line("const long c = get_global_id(0);")
+        self.line("if (c >= chunks)")
+        self.line("    return;")
+        first = len(self.arrays) * self.rank
+        width = self.rank + len(self.arrays)
+        self.line(f"__global const long *row = table + {first} + c * {width};")
+        names = [f"n{at}" for at in range(self.form.loops)]
+        if self.form.ragged:
+            names += ["length", *(f"start{at}" for at in range(self.form.run))]
+        if self.has_index:
+            names += ["where_0", *(f"sw_{at}" for at in range(self.form.loops))]
+        for at, name in enumerate(names):
+            self.line(f"const long {name} = row[{at}];")
+        for k in range(len(self.arrays)):
+            self.array_arguments(k)
+        if self.form.core == "row":
+            self.buffers()
+
+    def array_arguments(self, k: int) -> None:
+        kind, numbers = self.pointer_type(k), parts(self.arrays[k])
+        twice = f" * {numbers}" if numbers > 1 else ""
+        start = f"({kind})(b{k} + o{k}) + row[{self.rank + k}]{twice}"
+        self.line(f"{kind}a{k}_0 = {start};")
+        for at in range(self.form.loops):
+            if self.moves(k, at):
+                self.line(f"const long s{k}_{at} = table[{k * self.rank + at}]{twice};")
+        if self.form.classes[k] == "s":
+            self.line(f"const long e{k} = table[{k * self.rank + self.last}];")
+
+    def loops(self, at: int) -> None:
+        """The loops around the core, from number `at` inwards, and the core."""
+        if self.form.core == "row" and at == self.form.suffix:
+            self.start_row()
+        if at < self.outer:
+            self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
+            self.advance(at)
+            self.loops(at + 1)
+            self.close()
+        else:
+            {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
+        if self.form.core == "row" and at == self.form.suffix:
+            self.end_row()
+
+    def advance(self, at: int) -> None:
+        for k in range(len(self.arrays)):
+            self.advance_array(k, at)
+        if self.has_index:
+            self.line(f"const long where_{at + 1} = where_{at} + i{at} * sw_{at};")
+
+    def advance_array(self, k: int, at: int) -> None:
+        step = f" + i{at} * s{k}_{at}" if self.moves(k, at) else ""
+        self.line(f"{self.pointer_type(k)}a{k}_{at + 1} = a{k}_{at}{step};")
+
+    # Targets that accumulate in memory
+
+    def over_targets(self, visit: Callable[[int, str], None]) -> None:
+        """Loops over all targets of a chunk."""
+        depth = self.depth
+        self.open("")
+        for at in range(self.outer):
+            if not self.form.outer[at]:
+                self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
+            for k in range(self.first_target, len(self.arrays)):
+                self.advance_array(k, at)
+        if self.form.core == "column":
+            self.open(f"for (long i = 0; i < n{self.last}; i++)")
+        for r in range(len(self.kernel.reductions)):
+            k = self.first_target + r
+            visit(r, self.place(k) if self.form.core == "column" else "0")
+        while self.depth > depth:
+            self.close()
+
+    def start_target(self, r: int, place: str) -> None:
+        each = self.kernel.reductions[r]
+        pointer = f"a{self.first_target + r}_{self.outer}"
+        self.line(assign(pointer, place, identity(each), each.dtype))
+        if is_argument(each):
+            k = value_target(self.kernel, r)
+            place = self.place(k) if self.form.core == "column" else "0"
+            self.line(assign(f"a{k}_{self.outer}", place, identity(each, True), each.accumulator))
+
+    # The innermost loop of maps and columns
+
+    def flat(self) -> None:
+        """A map, or reductions into one target per iteration."""
+        for k in range(len(self.arrays)):
+            self.pointer(k, "")
+        self.hoist()
+        self.innermost(f"n{self.last}", self.flat_iteration)
+
+    def flat_iteration(self) -> None:
+        self.compute()
+        for r, each in enumerate(self.kernel.reductions):
+            k = self.first_target + r
+            value = self.values.cast(each.value, each.accumulator)
+            if not is_argument(each):
+                kind = c_type(each.dtype, self.vector)
+                self.line(f"const {kind} before{r} = {self.read(k, f'p{k}')};")
+                after = combined(each, f"before{r}", value, self.vector)
+                self.line(f"const {kind} after{r} = {after};")
+                if is_ordered(each):
+                    self.tell_step(r, f"before{r}", value, f"after{r}")
+                self.write(k, f"p{k}", f"after{r}")
+            elif self.vector:
+                lane = self.lanes(f"lanes{r}", value, each.accumulator)
+                self.open("for (int k = 0; k < W && k < left; k++)")
+                self.improve(r, lane, "(i + k)")
+                self.close()
+            else:
+                self.open("")
+                self.improve(r, value, "i")
+                self.close()
+
+    def tell_step(self, r: int, before: str, value: str, after: str) -> None:
+        """What one addition or multiplication raised."""
+        if self.runs_again():
+            self.open("if (again)")
+        slot = flag_slots.of_reductions(self.kernel)[r]
+        step = reduce_step.step(self.kernel.reductions[r], before, value, after, slot)
+        for text in flag_statements([step], self.vector):
+            self.line(text)
+        if self.runs_again():
+            self.close()
+
+    def runs_again(self) -> bool:
+        """Whether sums in memory tell their conditions in a second run, if they are not finite.
+
+        A store could have overwritten an operand by then, so there must be none.
+        """
+        ordered = any(is_ordered(each) for each in self.kernel.reductions)
+        return self.form.core == "column" and ordered and not self.kernel.stores
+
+    def suspect_target(self, r: int, place: str) -> None:
+        each = self.kernel.reductions[r]
+        if is_ordered(each):
+            value = element(f"a{self.first_target + r}_{self.outer}", place, each.dtype)
+            self.line(f"strange |= {not_finite(value, each.dtype)};")
+
+    def improve(self, r: int, value: str, counter: str) -> None:
+        """Replace a target's best value and position if a value is better."""
+        each = self.kernel.reductions[r]
+        k, v = self.first_target + r, value_target(self.kernel, r)
+        kind, place, target = (
+            c_type(each.accumulator),
+            self.place(v, counter),
+            self.place(k, counter),
+        )
+        self.line(f"const {kind} value = {value};")
+        self.line(f"const long at = where_{self.outer} + {counter} * sw_{self.last};")
+        self.line(f"const {kind} best_value = {element(f'p{v}', place, each.accumulator)};")
+        self.open(f"if ({best(each, 'value', 'at', 'best_value', f'p{k}[{target}]')})")
+        self.line(assign(f"p{v}", place, "value", each.accumulator))
+        self.line(f"p{k}[{target}] = at;")
+        self.close()

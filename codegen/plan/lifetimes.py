@@ -1,0 +1,193 @@
+"""Memory planning: lifetimes, and which updates may happen in place.
+
+Level 1 decides what the structure alone allows; `overlap` helps level 2 with real addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from lazyfuse.codegen.graph import shapes
+from lazyfuse.codegen.graph.linearize import Graph
+from lazyfuse.codegen.graph.node import Memory
+from lazyfuse.codegen.table import ops
+
+
+class Reader(Protocol):
+    """What this module needs to know of a step."""
+
+    @property
+    def reads(self) -> tuple[int, ...]: ...
+
+    @property
+    def writes(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """For each step, the values that nobody reads after it."""
+
+    last: tuple[tuple[int, ...], ...]
+
+
+def lifetimes(graph: Graph, steps: Sequence[Reader], outputs: Sequence[int]) -> Lifetimes:
+    """When each value can be dropped. Outputs never are."""
+    final: dict[int, int] = {}
+    for at, step in enumerate(steps):
+        for index in (*step.reads, *step.writes):
+            final[index] = at
+            value = graph.values[index]
+            if value.op is ops.UPDATE:
+                final[value.src[0]] = at
+    last: list[list[int]] = [[] for _ in steps]
+    kept = set(outputs)
+    for index, at in final.items():
+        if index not in kept:
+            last[at].append(index)
+    return Lifetimes(tuple(tuple(sorted(indices)) for indices in last))
+
+
+def update_hazards(graph: Graph, steps: Sequence[Reader]) -> set[int]:
+    """Updates that must not happen in place: an older value of their memory is needed later.
+
+    Values over one block of memory form a class; a value's version is the number of updates below
+    it. An update to version k is a hazard if a later step, or the user, reads a version below k.
+    A hazard gets memory of its own, which may clear those that follow it. Of two updates of one
+    version, as of an array and of its copy that shares its memory, one gets memory of its own.
+    """
+    hazards = _forks(graph, steps)
+    for _ in range(_HAZARD_ROUNDS):
+        root, version = _versions(graph, hazards)
+        found = _scan(graph, steps, root, version) - hazards
+        if not found:
+            return hazards
+        first = {root[index]: version[index] for index in found}
+        for index in found:
+            first[root[index]] = min(first[root[index]], version[index])
+        hazards |= {index for index in found if version[index] == first[root[index]]}
+    return {index for index, value in enumerate(graph.values) if value.op is ops.UPDATE}
+
+
+# Each round settles the first hazard of every block; a block with more than this many is copied.
+_HAZARD_ROUNDS = 8
+
+
+def _scan(
+    graph: Graph, steps: Sequence[Reader], root: Sequence[Any], version: Sequence[int]
+) -> set[int]:
+    oldest: dict[Any, int] = {}  # per class, the lowest version read after the present step
+    found: set[int] = set()
+
+    def read(index: int) -> None:
+        at = root[index]
+        oldest[at] = min(oldest.get(at, version[index]), version[index])
+
+    for index, value in enumerate(graph.values):
+        if value.output:
+            read(index)
+    for step in reversed(steps):
+        for index in step.writes:
+            is_update = graph.values[index].op is ops.UPDATE
+            if is_update and oldest.get(root[index], version[index]) < version[index]:
+                found.add(index)
+        for index in (*step.reads, *step.writes):
+            read(index)
+            if graph.values[index].op is ops.UPDATE and index in step.writes:
+                read(graph.values[index].src[0])
+    return found
+
+
+def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
+    """Updates of a version that other updates change, too: all but one that comes after the others.
+
+    Whether that one is a hazard the others tell, which read the version to copy it.
+    """
+    root, _ = _versions(graph, set())
+    newest: list[Any] = []  # below each value: the last update, or the block
+    changing: dict[Any, list[int]] = {}
+    for index, value in enumerate(graph.values):
+        below = newest[value.src[0]] if value.op in (ops.VIEW, ops.UPDATE) else root[index]
+        if value.op is ops.UPDATE:
+            changing.setdefault(below, []).append(index)
+            below = index
+        newest.append(below)
+    found: set[int] = set()
+    for updates in changing.values():
+        if len(updates) > 1:
+            done = {index: at for at, step in enumerate(steps) for index in step.writes}
+            *others, last = sorted(updates, key=lambda index: done.get(index, -1))
+            found.update(others)
+            if done.get(others[-1], -1) == done.get(last, -1):
+                found.add(last)
+    return found
+
+
+def _versions(graph: Graph, fresh: set[int]) -> tuple[list[Any], list[int]]:
+    """Block and version of each value; updates in `fresh` start a block of their own."""
+    root: list[Any] = []
+    version: list[int] = []
+    for index, value in enumerate(graph.values):
+        if value.op in (ops.VIEW, ops.UPDATE) and index not in fresh:
+            source = value.src[0]
+            root.append(root[source])
+            version.append(version[source] + (value.op is ops.UPDATE))
+            continue
+        leaf = value.op is ops.LEAF and isinstance(value.arg, Memory)
+        root.append(("memory", id(value.arg)) if leaf else index)
+        version.append(0)
+    return root, version
+
+
+def newest_versions(graph: Graph) -> tuple[list[Any], list[int], dict[Any, int]]:
+    """Block and version of each value, and the last version of every block."""
+    root, version = _versions(graph, set())
+    newest: dict[Any, int] = {}
+    for at, number in zip(root, version, strict=True):
+        newest[at] = max(newest.get(at, 0), number)
+    return root, version, newest
+
+
+def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays may share an element, other than being the same view of it."""
+    if not shares(first, second):
+        return False
+    return not _same_view(first, second) or crosses_itself(first)
+
+
+def shares(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays may have an element in common."""
+    return bool(_share_memory(first, second, max_work=_OVERLAP_WORK))
+
+
+_share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no number of steps
+# Steps that NumPy may take to find out whether two views of one block have an element in common,
+# which bounds alone do not tell of a column and the columns right of it; half a microsecond.
+_OVERLAP_WORK = 64
+
+
+def apart(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The source of an assignment; a copy where NumPy would read what it has just written.
+
+    Along one axis NumPy goes forwards or backwards, which is right for equal steps alone.
+    """
+    if target.ndim != 1 or source.ndim != 1 or target.strides == source.strides:
+        return source
+    return source.copy() if shares(target, source) else source
+
+
+def crosses_itself(array: np.ndarray[Any, Any]) -> bool:
+    """Whether two places of an array may be one element, as in sliding windows."""
+    return shapes.crosses_itself(array.shape, array.strides)
+
+
+def _same_view(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    return (
+        first.shape == second.shape
+        and first.strides == second.strides
+        and first.itemsize == second.itemsize
+        and first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
+    )

@@ -1,0 +1,351 @@
+"""The planning pipeline: plain functions from graph to graph, in one visible list.
+
+Each pass is linear in the graph, keeps `interpret` of every output, and decides only by what the
+structural key holds. Outputs keep their place as separate values: two arrays of the user never
+come to share one buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
+from lazyfuse.codegen.graph.node import Layout, Shape
+from lazyfuse.codegen.graph.shapes import crosses_itself
+from lazyfuse.codegen.lowering.kernel import PIECES
+from lazyfuse.codegen.rewrite.rules import RULES
+from lazyfuse.codegen.table import ops, promotion
+
+COPY = ops.TABLE["copy"]
+
+Pass = Callable[[Graph], Graph]
+
+
+class _Builder:
+    """A graph under construction, and where each old value went."""
+
+    __slots__ = ("moved", "values")
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.moved: list[int] = []
+
+    def add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def mapped(self, value: Value) -> Value:
+        src = tuple([self.moved[source] for source in value.src])
+        return value if src == value.src else replace(value, src=src)
+
+    def become(self, value: Value, same_as: int) -> int:
+        """`value` equals an earlier one: share it, or copy it where it is an output."""
+        return self.copied(value, same_as) if value.output else same_as
+
+    def copied(self, value: Value, same_as: int) -> int:
+        """A copy of an earlier value in the place of `value`."""
+        loop = promotion.cast_loop(value.dtype, value.dtype)
+        return self.add(replace(value, op=COPY, src=(same_as,), arg=loop, axes=None))
+
+
+def _map(graph: Graph, visit: Callable[[Value, _Builder], int]) -> Graph:
+    builder = _Builder()
+    for value in graph.values:
+        builder.moved.append(visit(builder.mapped(value), builder))
+    return graph.replaced(builder.values)
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Read a constant array as its scalar wherever another operand carries the shape."""
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if value.op.kind == "map" and len(value.src) > 1:
+            sources = [builder.values[s] for s in value.src]
+            carried = any(s.op is not ops.FULL and s.shape == value.shape for s in sources)
+            if carried:
+                pairs = zip(value.src, sources, strict=True)
+                src = tuple(v.src[0] if _is_plain_full(v, builder) else s for s, v in pairs)
+                value = replace(value, src=src)
+        return builder.add(value)
+
+    return _map(graph, visit)
+
+
+def _is_plain_full(value: Value, builder: _Builder) -> bool:
+    return value.op is ops.FULL and builder.values[value.src[0]].dtype == value.dtype
+
+
+def simplify(graph: Graph) -> Graph:
+    """Apply the exact rules until a value has none left.
+
+    A copy of a view whose layout somebody follows stays: it has no gaps, and sums go another way.
+    """
+    followed = _followed_layouts(graph)
+
+    def visit(value: Value, builder: _Builder) -> int:
+        for rule in () if value.op.apart else RULES:
+            same_as = rule(value, builder.values)
+            if same_as is not None:
+                stays = followed[len(builder.moved)] and _is_view(same_as, builder)
+                if value.op.kind == "map" and (stays or (value.output and value.op is COPY)):
+                    return builder.copied(value, same_as)
+                return builder.become(value, same_as)
+        return builder.add(value)
+
+    return _map(graph, visit)
+
+
+def _is_view(index: int, builder: _Builder) -> bool:
+    """Whether a value lies in the memory of others."""
+    value = builder.values[index]
+    return value.op is ops.VIEW or value.op.name in PIECES
+
+
+def _followed_layouts(graph: Graph) -> list[bool]:
+    """For each value, whether a reader goes by how it lies in memory, not by elements alone."""
+    values = graph.values
+    followed = [False] * len(values)
+    for index in range(len(values) - 1, -1, -1):
+        value = values[index]
+        if value.op is ops.VIEW:
+            followed[value.src[0]] |= followed[index] or value.output
+        elif value.op.kind != "map":
+            for at, source in enumerate(value.src):
+                followed[source] |= value.op is not ops.UPDATE or not at
+    return followed
+
+
+def dedupe(graph: Graph) -> Graph:
+    """Compute equal expressions once."""
+    seen: dict[object, int] = {}
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if value.op.kind not in ("map", "reduce", "view") or not value.op.pure:
+            return builder.add(value)
+        key = (value.op.number, value.src, value.arg, value.dtype, value.perm, value.shape)
+        if key in seen:
+            return builder.become(value, seen[key])
+        seen[key] = builder.add(value)
+        return seen[key]
+
+    return _map(graph, visit)
+
+
+def read_back(graph: Graph) -> Graph:
+    """Let operations take what an update has just written from the value, not from the memory.
+
+    Only where nothing else of the updated memory is read: else the value would be stored twice.
+    Sums and calls read memory: how it lies decides the order in which NumPy adds.
+    """
+    readers = graph.consumers()
+    builder = _Builder()
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        if _is_read_back(old, graph, readers):
+            update = builder.values[new.src[0]]
+            builder.moved.append(builder.become(new, update.src[1]))
+        else:
+            builder.moved.append(builder.add(new))
+    return graph.replaced(builder.values)
+
+
+def _is_read_back(index: int, graph: Graph, readers: list[list[int]]) -> bool:
+    """Whether a value is a view of just what the update below it writes, for operations alone."""
+    values = graph.values
+    view = values[index]
+    if view.op is not ops.VIEW or values[view.src[0]].op is not ops.UPDATE:
+        return False
+    at = view.src[0]
+    update = values[at]
+    written = values[update.src[1]]
+    if update.arg != view.arg or written.shape != view.shape or written.dtype != view.dtype:
+        return False
+    # where places meet, the last write counts
+    if crosses_itself(view.arg.shape, view.arg.strides):
+        return False
+    if not all(_takes_value(values[user], index) for user in readers[index]):
+        return False
+    return all(_same_window(values[user], at, update) for user in readers[at])
+
+
+def _takes_value(reader: Value, index: int) -> bool:
+    return reader.op.kind == "map" or (reader.op is ops.UPDATE and reader.src[0] != index)
+
+
+def _same_window(reader: Value, at: int, update: Value) -> bool:
+    if reader.op is ops.VIEW:
+        return bool(reader.arg == update.arg)
+    return reader.op is ops.UPDATE and reader.src[1] != at
+
+
+def sink_views(graph: Graph) -> Graph:
+    """Move a permuting view from the result of an elementwise op to its operands."""
+    readers = graph.consumers()
+    uses = [len(users) for users in readers]
+    single: set[int] = set()  # new indices of values that only the present view reads
+    # their flat memory is meant, whose order sinking would change
+    flat = {value.src[0] for value in graph.values if value.op in (ops.VIEW, ops.UPDATE)}
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if value.op is ops.VIEW and _permutes(value, builder) and value.src[0] in single:
+            below = builder.values[value.src[0]]
+            if below.op.kind == "map" and not below.output:
+                return builder.add(_sunk(value, below, builder))
+        return builder.add(value)
+
+    builder = _Builder()
+    for old, value in enumerate(graph.values):
+        mapped = builder.mapped(value)
+        # a kernel may read the result through the view: without one, sinking only parts the
+        # operation from those of its own domain
+        fuses = any(_kernels_read(graph.values[user]) for user in readers[old])
+        new = builder.add(mapped) if old in flat or not fuses else visit(mapped, builder)
+        builder.moved.append(new)
+        if uses[old] == 1:
+            single.add(new)
+    return graph.replaced(builder.values)
+
+
+def _kernels_read(value: Value) -> bool:
+    return value.op.kind in ("map", "reduce") or value.op is ops.VIEW
+
+
+def _permutes(view: Value, builder: _Builder) -> bool:
+    """Whether the view repeats nothing: sinking it must not repeat work."""
+    if view.axes is None:
+        return False
+    return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
+
+
+def _sunk(view: Value, below: Value, builder: _Builder) -> Value:
+    src = tuple(_seen_through(view, below, source, builder) for source in below.src)
+    origin = view.origin if view.output else below.origin
+    perm = _seen_order(view, below)
+    return replace(
+        below, src=src, shape=view.shape, perm=perm, output=view.output, origin=origin, axes=None
+    )
+
+
+def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
+    """The memory order of `below` in the axes of the view: sums follow it."""
+    place = {axis: at for at, axis in enumerate(view.axes or ()) if axis >= 0}
+    order = [place[a] for a in below.perm or range(len(below.shape)) if a in place]
+    order += [at for at in range(len(view.shape)) if at not in order]
+    return None if order == sorted(order) else tuple(order)
+
+
+def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> int:
+    """The operand `source` of `below`, with its axes arranged as `view` arranges its result."""
+    operand = builder.values[source]
+    if operand.shape == ():
+        return source
+    shift = len(below.shape) - len(operand.shape)
+    axes: list[int] = []
+    for axis in view.axes or ():
+        inner = axis - shift
+        axes.append(inner if axis >= 0 and inner >= 0 and operand.shape[inner] != 1 else -1)
+    shape = tuple(operand.shape[a] if a >= 0 else 1 for a in axes)
+    strides = memory_strides(operand.shape, operand.perm)
+    layout = Layout(0, shape, tuple(strides[a] if a >= 0 else 0 for a in axes))
+    found = Value(
+        ops.VIEW,
+        (source,),
+        layout,
+        shape,
+        operand.dtype,
+        None,
+        operand.origin,
+        axes=tuple(axes),
+    )
+    return builder.add(found)
+
+
+def forward_updates(graph: Graph) -> Graph:
+    """Skip what an update overwrites: the whole of a temporary, or the same part written before."""
+    uses = [len(users) for users in graph.consumers()]
+    once = [count == 1 and not v.output for count, v in zip(uses, graph.values, strict=True)]
+    builder = _Builder()
+    temporary: set[int] = set()
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        if new.op is ops.UPDATE and new.src[0] in temporary:
+            below = builder.values[new.src[0]]
+            if below.op is ops.UPDATE and below.arg == new.arg:
+                new = replace(new, src=(below.src[0], new.src[1]))
+            elif below.op.kind != "leaf" and _overwrites(new, builder.values[new.src[1]].shape):
+                loop = promotion.cast_loop(new.dtype, new.dtype)
+                new = replace(new, op=COPY, src=(new.src[1],), arg=loop)
+        builder.moved.append(builder.add(new))
+        if once[old]:
+            temporary.add(builder.moved[old])
+    return graph.replaced(builder.values)
+
+
+def _overwrites(update: Value, written: Shape) -> bool:
+    strides = memory_strides(update.shape, update.perm)
+    return update.arg == Layout(0, update.shape, strides) and written == update.shape
+
+
+def store_together(graph: Graph) -> Graph:
+    """Copy a view that is joined with what is computed from it: that kernel has loaded it."""
+    read: dict[int, set[int]] = {}  # per block that is joined: what computed parts of it load
+    base = list(range(len(graph.values)))
+    for index, value in enumerate(graph.values):
+        if value.op is ops.UPDATE:
+            base[index] = base[value.src[0]]
+            loads = _loads(value.src[1], value.arg.shape, graph)
+            read.setdefault(base[index], set()).update(loads)
+    builder = _Builder()
+    for index, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        if value.op is ops.UPDATE and value.src[1] in read[base[index]]:
+            part = graph.values[value.src[1]]
+            there = part.op is ops.VIEW or part.op is ops.LEAF
+            if there and part.shape == value.arg.shape and part.dtype == value.dtype:
+                copy = builder.copied(replace(part, output=False), new.src[1])
+                new = replace(new, src=(new.src[0], copy))
+        builder.moved.append(builder.add(new))
+    return graph.replaced(builder.values)
+
+
+def _loads(index: int, shape: Shape, graph: Graph) -> set[int]:
+    """What a kernel of a shape loads to compute a value; nothing where it computes nothing."""
+    stack = [index] if graph.values[index].op.kind == "map" else []
+    found: set[int] = set()
+    seen = set(stack)
+    while stack:
+        for source in graph.values[stack.pop()].src:
+            value = graph.values[source]
+            if value.op.kind != "map" or value.shape != shape:
+                found.add(source)
+            elif source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return found
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Keep what an output needs."""
+    alive = [value.output for value in graph.values]
+    for index in range(len(graph.values) - 1, -1, -1):
+        if alive[index]:
+            for source in graph.values[index].src:
+                alive[source] = True
+    builder = _Builder()
+    for index, value in enumerate(graph.values):
+        builder.moved.append(builder.add(builder.mapped(value)) if alive[index] else -1)
+    return graph.replaced(builder.values)
+
+
+PASSES: tuple[Pass, ...] = (
+    fold_constants,
+    read_back,
+    simplify,
+    dedupe,
+    sink_views,
+    simplify,
+    forward_updates,
+    store_together,
+    drop_dead,
+)

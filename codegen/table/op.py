@@ -1,0 +1,180 @@
+"""The shape of a row of the op table: the `Op` type and the functions that rows are written with.
+
+Owns no row. Imported by the `rows_*` modules; everybody else imports `codegen.ops`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+KERNEL_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")
+KINDS = (
+    "map",
+    "reduce",
+    "scan",
+    "gather",
+    "scatter",
+    "view",
+    "update",
+    "contract",
+    "sort",
+    "source",
+    "host",
+)
+
+Rule = Callable[[tuple[Any, ...]], tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]]
+Expressions = Mapping[str, Mapping[str, str]]
+Texts = str | dict[str, str]
+
+
+class Verdict(NamedTuple):
+    """A decision and its reason."""
+
+    ok: bool
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One row of the table. Rows are compared by identity.
+
+    `expressions` maps a language to expressions over `{0} {1} {2}`, looked up by `expression` from
+    the most exact key to the least: "f8>i4", "f>i" (all inputs by kind, then the result), "i8,u8"
+    (all inputs), "f8" (the first input), "f" (its kind), "*" (any). Those of "numba" are scalar
+    Python, those of "opencl" templates of C for scalars and vectors (see helpers.py), those
+    of "opencl-single" the same for devices without doubles.
+    """
+
+    name: str
+    kind: str
+    number: int = -1  # position in the table
+    nin: int = 1
+    ufunc: Any = None
+    reference: Callable[..., Any] | None = None
+    rule: Rule | None = None  # dtypes -> (ins, out), where NumPy has no ufunc to ask
+    expressions: Expressions = field(default_factory=dict)
+    exact: str = ""  # kinds of the first input for which every tier gives NumPy's bits
+    cost: float = 1.0  # per element, relative to an addition
+    flags: tuple[str, ...] = ()  # floating-point conditions the op itself can raise, on floats
+    integer_flags: tuple[str, ...] = ()  # and on integers
+    dunders: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # NumPy's other names for it
+    combine: str = ""  # reduce rows: the map row that joins two partial results
+    identity: Any = None  # reduce rows: NumPy's identity, None if there is none
+    reorderable: bool = True  # reduce rows: may NumPy combine in any order of axes
+    domain: tuple[tuple[float, float], ...] = ()  # per input: where generated tests sample floats
+    ulps: int = 0  # where not exact: units in the last place from the truth, in every tier
+    unit: str = ""  # whose last place, if not the result's own: "operand", "sine" (see exactness)
+    pure: bool = True
+    apart: bool = False  # a twin of a row, for marked nodes: it shares no kernel
+    doc: str = ""
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def key(self) -> str:
+        """The row's key in the table."""
+        return f"reduce:{self.name.removesuffix('.reduce')}" if self.kind == "reduce" else self.name
+
+    def is_exact(self, dtype: np.dtype[Any]) -> bool:
+        """Whether every tier gives NumPy's bits when the first input has this dtype."""
+        return dtype.kind in self.exact
+
+    def raises(self, dtype: np.dtype[Any]) -> tuple[str, ...]:
+        """The floating-point conditions NumPy may report when the first input has this dtype."""
+        if dtype.kind in "fc":
+            return self.flags
+        return self.integer_flags if dtype.kind in "iu" else ()
+
+    def expression(self, language: str, ins: tuple[str, ...], out: str) -> str | None:
+        """The scalar expression for a loop in short dtype spellings, or None if there is none."""
+        texts = self.expressions.get(language)
+        if not texts:
+            return None
+        kinds = ",".join(each[0] for each in ins)
+        joined = ",".join(ins)
+        for key in (f"{joined}>{out}", f"{kinds}>{out[0]}", joined, ins[0], ins[0][0], "*"):
+            text = texts.get(key)
+            if text is not None:
+                return text
+        return None
+
+
+def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fields: Any) -> Op:
+    """A map row for the NumPy ufunc `name`. A plain text serves the kinds in `kinds`.
+
+    `single`: texts for devices without doubles, where those of `opencl` compute in doubles.
+    """
+    kinds, single = fields.pop("kinds", "iufc"), fields.pop("single", {})
+    ufunc = getattr(np, name)
+    fields.setdefault("doc", first_line(ufunc))
+    return Op(
+        name,
+        "map",
+        nin=ufunc.nin,
+        ufunc=ufunc,
+        reference=ufunc,
+        expressions=_expressions(numba, opencl, kinds, single),
+        **fields,
+    )
+
+
+def special(name: str, reference: Callable[..., Any], rule: Rule | None, **fields: Any) -> Op:
+    """A map row that is not a ufunc of NumPy's own."""
+    numba, opencl = fields.pop("numba", ""), fields.pop("opencl", None)
+    kinds, single = fields.pop("kinds", "biufc"), fields.pop("single", "")
+    expressions = _expressions(numba, opencl, kinds, single)
+    return Op(name, "map", reference=reference, rule=rule, expressions=expressions, **fields)
+
+
+def _expressions(numba: Texts, opencl: Texts | None, kinds: str, single: Texts = "") -> Expressions:
+    """The texts of all languages: where C reads the text for numba alike, it need not be given."""
+    texts = spread(numba, kinds)
+    in_c = {key: _as_c(text) for key, text in texts.items()}
+    in_c.update(spread(opencl or {}, kinds))
+    in_c = {key: text for key, text in in_c.items() if text}
+    return {"numba": texts, "opencl": in_c, "opencl-single": in_c | spread(single, kinds)}
+
+
+_CHOICE = re.compile(r"\((.*) if (.*) else (.*)\)")
+_PLAIN = re.compile(r"(\{\d\}(\.[xy]\b)?|[-+*/&|^~!=<>?:() ])*")
+
+
+def _as_c(text: str) -> str:
+    """A text for numba in C; empty if it has more to it than operators."""
+    choice = _CHOICE.fullmatch(text)
+    if choice:
+        text = f"(({choice[2]}) ? {choice[1]} : {choice[3]})"
+    text = text.replace(".real", ".x").replace(".imag", ".y").replace("not ", "!")
+    return text if _PLAIN.fullmatch(text) else ""
+
+
+def spread(text: str | dict[str, str], kinds: str) -> dict[str, str]:
+    """One text for several kinds; keys of several kinds in a dict ("iu") are split too."""
+    if isinstance(text, str):
+        return dict.fromkeys(kinds, text) if text else {}
+    result: dict[str, str] = {}
+    for key, value in text.items():
+        if key.isalpha():
+            result.update(dict.fromkeys(key, value))
+        else:
+            result[key] = value
+    return result
+
+
+def first_line(function: Any) -> str:
+    """The sentence a NumPy docstring starts with."""
+    lines = (function.__doc__ or "").strip().splitlines()
+    for line in lines:
+        if line.strip() and "(" not in line.split(" ")[0]:
+            return str(line.strip())
+    return ""

@@ -1,0 +1,194 @@
+"""The op table: one row per op; nothing about an op stands anywhere else.
+
+Owns TABLE and the lookups; rows are written in the `rows_*` modules, one per family. Must not
+import the graph. Operators, ufunc objects, docstrings and parity tests derive from the rows.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from lazyfuse.codegen.table import rows_arithmetic, rows_math, rows_structure
+from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, first_line
+
+__all__ = [
+    "BY_NUMBER",
+    "BY_UFUNC",
+    "CAST",
+    "COPY",
+    "FULL",
+    "HOST",
+    "KERNEL_DTYPES",
+    "KERNEL_REDUCTIONS",
+    "KINDS",
+    "LEAF",
+    "MULTIPLE",
+    "ROWS",
+    "SCALAR",
+    "TABLE",
+    "UPDATE",
+    "VIEW",
+    "Op",
+    "Verdict",
+    "apart",
+    "kernel_dtype",
+    "lookup",
+    "supports",
+    "supports_reduce",
+]
+
+# The reductions that kernels can run; the others run as NumPy.
+KERNEL_REDUCTIONS = (
+    "add",
+    "multiply",
+    "minimum",
+    "maximum",
+    "fmin",
+    "fmax",
+    "logical_and",
+    "logical_or",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "argmin",
+    "argmax",
+)
+
+# Ufuncs with two results are recorded as two nodes.
+MULTIPLE = {
+    "divmod": ("floor_divide", "remainder"),
+    "modf": ("modf_fraction", "modf_integer"),
+    "frexp": ("frexp_mantissa", "frexp_exponent"),
+}
+
+
+# NumPy reduces several axes at once with these only: the order of axes does not matter to them.
+_REORDERABLE = frozenset(
+    (*KERNEL_REDUCTIONS, "logical_xor", "gcd", "hypot", "logaddexp", "logaddexp2")
+)
+
+
+class LoopLike(Protocol):
+    """What `supports` reads of a `dtypes.Loop`."""
+
+    ins: tuple[np.dtype[Any], ...]
+    out: np.dtype[Any]
+
+
+def _reduce_row(row: Op) -> Op:
+    ufunc = row.ufunc
+    # A sum of floats is pairwise in NumPy and kernels repeat it; a product they cut into chunks.
+    inexact = row.name == "multiply"
+    return Op(
+        f"{row.name}.reduce",
+        "reduce",
+        ufunc=ufunc,
+        reference=ufunc.reduce,
+        exact=row.exact.replace("f", "").replace("c", "") if inexact else row.exact,
+        cost=row.cost,
+        flags=row.flags,
+        combine=row.name,
+        identity=ufunc.identity,
+        reorderable=row.name in _REORDERABLE,
+        ulps=64 if inexact else row.ulps,
+        doc=f"Reduces an array by applying {row.name} along axes.",
+    )
+
+
+def _arg_row(name: str, function: Callable[..., Any], combine: str) -> Op:
+    return Op(
+        f"{name}.reduce",
+        "reduce",
+        reference=function,
+        exact="biufc",
+        cost=2.0,
+        combine=combine,
+        doc=first_line(function),
+    )
+
+
+def _all_rows() -> tuple[Op, ...]:
+    maps = rows_arithmetic.ROWS + rows_math.ROWS + rows_structure.ROWS
+    binary = [row for row in maps if row.kind == "map" and row.nin == 2 and row.ufunc is not None]
+    reductions = [_reduce_row(row) for row in binary]
+    reductions.append(_arg_row("argmin", np.argmin, "minimum"))
+    reductions.append(_arg_row("argmax", np.argmax, "maximum"))
+    return tuple(replace(row, number=n) for n, row in enumerate((*maps, *reductions)))
+
+
+ROWS: tuple[Op, ...] = _all_rows()
+BY_NUMBER = ROWS
+TABLE: dict[str, Op] = {row.key: row for row in ROWS}
+TABLE.update({alias: row for row in ROWS for alias in row.aliases})
+BY_UFUNC: dict[Any, Op] = {row.ufunc: row for row in ROWS if row.ufunc and row.kind != "reduce"}
+
+LEAF = TABLE["leaf"]
+SCALAR = TABLE["scalar"]
+COPY = TABLE["copy"]
+CAST = TABLE["cast"]
+FULL = TABLE["full"]
+VIEW = TABLE["view"]
+UPDATE = TABLE["update"]
+HOST = TABLE["host"]
+
+
+def lookup(name: str) -> Op:
+    """The row of that name."""
+    return TABLE[name]
+
+
+@functools.cache
+def apart(op: Op) -> Op:
+    """The twin of a row that shares no kernel and is not simplified; same in everything else."""
+    return op if op.apart else replace(op, number=op.number + len(ROWS), apart=True)
+
+
+def _pickled(op: Op) -> tuple[Any, ...]:
+    return (lookup, (op.key,))
+
+
+copyreg.pickle(Op, _pickled)  # rows are compared by identity: pickle them by name
+
+
+_KERNEL = frozenset(KERNEL_DTYPES)
+
+
+def supports(op: Op, loop: LoopLike, language: str = "numba") -> Verdict:
+    """Whether a map row can run inside a kernel with this loop."""
+    if op.kind != "map":
+        return Verdict(False, f"{op.name} is not elementwise")
+    ins = tuple(_short(dtype) for dtype in loop.ins)
+    out = _short(loop.out)
+    strange = [dtype for dtype in (*ins, out) if dtype not in _KERNEL]
+    if strange:
+        return Verdict(False, f"{op.name}: kernels do not hold dtype {strange[0]}")
+    if op.expression(language, ins, out) is None:
+        return Verdict(False, f"{op.name} has no {language} expression for {','.join(ins)}")
+    return Verdict(True)
+
+
+def supports_reduce(op: Op, dtype: np.dtype[Any], accumulator: np.dtype[Any]) -> Verdict:
+    """Whether a reduce row can run inside a kernel for this source dtype and accumulator."""
+    name = op.name.removesuffix(".reduce")
+    if op.kind != "reduce" or name not in KERNEL_REDUCTIONS:
+        return Verdict(False, f"{op.name} is not a kernel reduction")
+    for each in (dtype, accumulator):
+        if not kernel_dtype(each):
+            return Verdict(False, f"{op.name}: kernels do not hold dtype {each}")
+    return Verdict(True)
+
+
+def kernel_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether kernels can hold values of this dtype."""
+    return _short(dtype) in _KERNEL
+
+
+def _short(dtype: np.dtype[Any]) -> str:
+    # foreign byte order must not pass for native
+    return str(dtype.str[1:]) if dtype.isnative else str(dtype.str)

@@ -1,0 +1,218 @@
+"""Rows of the op table: mathematical functions, rounding and floating-point predicates.
+
+Owns no behaviour: each row is data. `vm_*` (f8) and `vmf_*` (f4) are supplied by the device; in C
+`NAME_T` are helpers around the device's library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyfuse.codegen.table.op import Op, elementwise
+
+Interval = tuple[float, float]
+
+# In vectors of floats PoCL gives wrong values beside an element that is huge or not finite.
+_PERIODIC = ("sin", "cos", "tan")
+_EVERYWHERE: Interval = (-1e3, 1e3)
+# The error of these is relative to the larger operand: results near zero would count as wrong.
+_POSITIVE: tuple[Interval, Interval] = ((0.1, 50.0), (0.1, 50.0))
+
+
+def _function(
+    name: str,
+    vector_name: str = "",
+    cost: float = 15.0,
+    domain: tuple[Interval, ...] = (_EVERYWHERE,),
+    **fields: Any,
+) -> Op:
+    """A function that the device's vector library has, within 4 units in the last place."""
+    vector_name = vector_name or name
+    arguments = ", ".join(f"{{{index}}}" for index in range(len(domain)))
+    texts = {"f8": f"vm_{vector_name}({arguments})", "f4": f"vmf_{vector_name}({arguments})"}
+    in_c = {"f8": f"{vector_name}_T({arguments})", "f4": f"{vector_name}_T({arguments})"}
+    if name in _PERIODIC:
+        of_doubles = "tangent" if name == "tan" else name
+        in_c["f8"] = f"{of_doubles}_T({arguments})"
+        in_c["f4"] = f"to_F4({of_doubles}_f8(to_F8({arguments})))"
+        fields["single"] = {"f4": f"{vector_name}_alone_T({arguments})"}
+        fields["unit"] = "" if name == "tan" else "sine"
+    return elementwise(name, texts, in_c, cost=cost, domain=domain, ulps=4, **fields)
+
+
+_RANGE = ("over", "under")
+
+TRANSCENDENTAL: tuple[Op, ...] = (
+    _function("exp", domain=((-80.0, 80.0),), flags=_RANGE),
+    _function("exp2", domain=((-120.0, 120.0),), flags=_RANGE),
+    _function("expm1", domain=((-80.0, 80.0),), flags=_RANGE, cost=20.0),
+    _function("log", domain=((1e-30, 1e30),), flags=("divide", "invalid")),
+    _function("log2", domain=((1e-30, 1e30),), flags=("divide", "invalid")),
+    _function("log10", domain=((1e-30, 1e30),), flags=("divide", "invalid")),
+    _function("log1p", domain=((-0.99, 1e10),), flags=("divide", "invalid"), cost=20.0),
+    _function("sin", flags=("invalid",)),
+    _function("cos", flags=("invalid",)),
+    _function("tan", flags=("invalid",), cost=25.0, domain=((-1.5, 1.5),)),
+    _function("arcsin", "asin", domain=((-1.0, 1.0),), flags=("invalid",), aliases=("asin",)),
+    _function("arccos", "acos", domain=((-1.0, 1.0),), flags=("invalid",), aliases=("acos",)),
+    _function("arctan", "atan", aliases=("atan",)),
+    _function("sinh", domain=((-80.0, 80.0),), flags=_RANGE, cost=25.0),
+    _function("cosh", domain=((-80.0, 80.0),), flags=("over",), cost=25.0),
+    _function("tanh", domain=((-20.0, 20.0),), cost=20.0),
+    _function("arcsinh", "asinh", cost=25.0, aliases=("asinh",)),
+    _function(
+        "arccosh", "acosh", domain=((1.0, 1e10),), flags=("invalid",), cost=25.0, aliases=("acosh",)
+    ),
+    _function(
+        "arctanh",
+        "atanh",
+        domain=((-0.99, 0.99),),
+        flags=("divide", "invalid"),
+        cost=25.0,
+        aliases=("atanh",),
+    ),
+    _function("arctan2", "atan2", cost=30.0, domain=(_EVERYWHERE, _EVERYWHERE), aliases=("atan2",)),
+    _function("hypot", cost=12.0, domain=(_EVERYWHERE, _EVERYWHERE), flags=_RANGE),
+    _function("cbrt", cost=20.0),
+    elementwise(
+        "logaddexp",
+        {"f8": "logaddexp_f8({0}, {1})", "f4": "logaddexp_f4({0}, {1})"},
+        {"f": "logaddexp_T({0}, {1})"},
+        cost=40.0,
+        domain=_POSITIVE,
+        ulps=8,
+        unit="operand",
+        flags=("invalid", "over", "under"),
+    ),
+    elementwise(
+        "logaddexp2",
+        {"f8": "logaddexp2_f8({0}, {1})", "f4": "logaddexp2_f4({0}, {1})"},
+        {"f": "logaddexp2_T({0}, {1})"},
+        cost=40.0,
+        domain=_POSITIVE,
+        ulps=8,
+        unit="operand",
+        flags=("invalid", "over", "under"),
+    ),
+)
+
+
+def _whole(name: str) -> Op:
+    texts = {"biu": "{0}", "f": f"np.{name}({{0}})"}
+    return elementwise(name, texts, {"f": f"{name}({{0}})"}, exact="biuf")
+
+
+ROUNDING: tuple[Op, ...] = (
+    elementwise(
+        "sqrt", "np.sqrt({0})", "sqrt({0})", kinds="f", exact="f", cost=5.0, flags=("invalid",)
+    ),
+    _whole("floor"),
+    _whole("ceil"),
+    _whole("trunc"),
+    elementwise(
+        "rint",
+        {"f": "np.rint({0})", "c": "complex(np.rint({0}.real), np.rint({0}.imag))"},
+        {"fc": "rint({0})"},
+        exact="fc",
+    ),
+)
+
+_DEGREES = {"f8": "({0} * (180.0 / math.pi))", "f4": "({0} * (float32(180.0) / float32(math.pi)))"}
+_RADIANS = {"f8": "({0} * (math.pi / 180.0))", "f4": "({0} * (float32(math.pi) / float32(180.0)))"}
+_DEGREES_C = {"f": "({0} * ((T)(180.0) / (T)(3.141592653589793)))"}
+_RADIANS_C = {"f": "({0} * ((T)(3.141592653589793) / (T)(180.0)))"}
+_TRUE_C = "((T)(0) == (T)(0))"  # a mask of the right width
+_FALSE_C = "((T)(0) != (T)(0))"
+
+FLOATING: tuple[Op, ...] = (
+    elementwise("degrees", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE),
+    elementwise("rad2deg", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE),
+    elementwise("radians", _RADIANS, _RADIANS_C, exact="f", flags=_RANGE),
+    elementwise("deg2rad", _RADIANS, _RADIANS_C, exact="f", flags=_RANGE),
+    elementwise(
+        "isnan",
+        {
+            "biu": "False",
+            "f": "({0} != {0})",
+            "c": "(({0}.real != {0}.real) | ({0}.imag != {0}.imag))",
+        },
+        {"biu": _FALSE_C},
+        exact="biufc",
+    ),
+    elementwise(
+        "isinf",
+        {
+            "biu": "False",
+            "f8": "(abs({0}) == np.inf)",
+            "f4": "(abs({0}) == float32(np.inf))",
+            "c": "((abs({0}.real) == np.inf) | (abs({0}.imag) == np.inf))",
+        },
+        {
+            "biu": _FALSE_C,
+            "f": "(fabs({0}) == (T)(INFINITY))",
+            "c": "((fabs({0}.x) == (P)(INFINITY)) | (fabs({0}.y) == (P)(INFINITY)))",
+        },
+        exact="biufc",
+    ),
+    elementwise(
+        "isfinite",
+        {
+            "biu": "True",
+            "f8": "(abs({0}) < np.inf)",
+            "f4": "(abs({0}) < float32(np.inf))",
+            "c": "((abs({0}.real) < np.inf) & (abs({0}.imag) < np.inf))",
+        },
+        {
+            "biu": _TRUE_C,
+            "f": "(fabs({0}) < (T)(INFINITY))",
+            "c": "((fabs({0}.x) < (P)(INFINITY)) & (fabs({0}.y) < (P)(INFINITY)))",
+        },
+        exact="biufc",
+    ),
+    elementwise(
+        "signbit",
+        {"f8": "(bits_f8({0}) < 0)", "f4": "(bits_f4({0}) < 0)"},
+        {"f": "(as_I({0}) < (I)(0))"},
+        exact="f",
+    ),
+    elementwise(
+        "nextafter",
+        {"f8": "nextafter_f8({0}, {1})", "f4": "nextafter_f4({0}, {1})"},
+        {"f": "nextafter_T({0}, {1})"},
+        exact="f",
+        cost=6.0,
+        flags=_RANGE,
+    ),
+    elementwise(
+        "spacing",
+        {"f8": "spacing_f8({0})", "f4": "spacing_f4({0})"},
+        {"f": "spacing_T({0})"},
+        exact="f",
+        cost=6.0,
+        flags=_RANGE,
+    ),
+    elementwise(
+        "heaviside",
+        {"f8": "heaviside_f8({0}, {1})", "f4": "heaviside_f4({0}, {1})"},
+        {"f": "heaviside_T({0}, {1})"},
+        exact="f",
+        cost=3.0,
+    ),
+    elementwise(
+        "ldexp",
+        {
+            "f8": "ldexp_f8({0}, int64({1}))",
+            "f4": "float32(ldexp_f8(float64({0}), int64({1})))",
+        },
+        {
+            "f8": "ldexp_T({0}, to_I8({1}))",
+            "f4": "ldexp_f8(to_F8({0}), to_I8({1}))",
+        },
+        single={"f4": "ldexp_single_T({0}, to_I8({1}))"},
+        exact="f",
+        cost=10.0,
+        flags=_RANGE,
+    ),
+)
+
+ROWS: tuple[Op, ...] = TRANSCENDENTAL + ROUNDING + FLOATING

@@ -1,0 +1,271 @@
+"""The CPU: compiled text ("numba") and text over NumPy ("numpy"), on a pool of threads.
+
+Owns what belongs together for one device: programs, threads, buffers. Importing it loads neither
+numba nor llvmlite; a program found on disk loads llvmlite alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from .. import settings
+from ..base import Array, DeviceError, Program, Source, Traits
+from ..pools import environment, object_code
+from ..pools.buffers import BufferPool
+from ..pools.compile_worker import Worker
+from ..pools.disk_cache import DiskCache
+from ..pools.programs import Builder, Pooled, ProgramPool
+from ..thread_pool import ThreadPool, available
+from . import (
+    compile_after_exit,
+    launch,
+    matmul_blas,
+    matmul_loops,
+    native_threads,
+    numba_compiler,
+    tile_loop,
+)
+from .launch import NumbaProgram, NumpyProgram, Work
+from .vector_loops import VectorLoops, target
+
+DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
+THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
+
+
+def make() -> CPU:
+    """The device as the environment variables set it up."""
+    return CPU(
+        threads=settings.number("LAZYFUSE_NUM_THREADS", 0),
+        threads_above=settings.number("LAZYFUSE_THREADS_ABOVE", THREADS_ABOVE),
+        pool_limit=settings.number("LAZYFUSE_POOL_LIMIT", -1),
+        disk=DiskCache(
+            settings.cache_directory(),
+            settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT),
+            settings.cache_enabled(),
+        ),
+        ahead=settings.flag("LAZYFUSE_COMPILE_AHEAD", True),
+        after_exit=settings.flag("LAZYFUSE_COMPILE_AFTER_EXIT", True),
+    )
+
+
+class CPU:
+    """See `base.Device`. Settings may be changed at any time with the `set_` methods."""
+
+    def __init__(
+        self,
+        threads: int = 0,
+        threads_above: int = THREADS_ABOVE,
+        pool_limit: int = -1,
+        disk: DiskCache | None = None,
+        ahead: bool = False,
+        after_exit: bool = False,
+    ) -> None:
+        self.buffers = BufferPool(pool_limit)
+        self.threads = ThreadPool(threads or available())
+        self._loops: object_code.Loaded | None = None
+        self.work = Work(self.threads, threads_above, self._load_loop)
+        self._vector_loops = VectorLoops(self._load_vector_loop)
+        builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work, self._vector_loops)}
+        notes: tuple[str, ...] = ()
+        if all(importlib.util.find_spec(name) is not None for name in ("numba", "llvmlite")):
+            builders = {"numba": NumbaBuilder(self.work), **builders}
+        else:
+            notes = ("numba is not installed: kernels run as blocked NumPy",)
+        self._builders = builders
+        self.programs = ProgramPool(
+            builders, disk or DiskCache("", 0, enabled=False), environment.digest
+        )
+        self._worker = Worker(self._look, self._arrived, self.programs.lost, self._leave)
+        self.set_compile_ahead(ahead)
+        self.set_compile_after_exit(after_exit)
+        self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
+
+    def compile(self, source: Source) -> Program:
+        """As `base.Device.compile`."""
+        return self.programs.get(source)
+
+    def cached(self, source: Source) -> bool:
+        """As `base.Device.cached`."""
+        return self.programs.holds(source)
+
+    def soon(self, source: Source) -> Program | None:
+        """The program if it is in memory or on disk; else None, and it is being compiled.
+
+        With a worker process the caller never waits: NumPy goes on with the same bits, and a later
+        call finds the program. Without one (switched off, a forked child, no Python to start) the
+        source is compiled at once. Never raises `DeviceError`: see `why_never`.
+        """
+        return self.programs.soon(source)
+
+    def may_hold(self, source: Source) -> bool:
+        """Whether the program may be in memory or on disk, by a quick look."""
+        return self.programs.may_hold(source)
+
+    def why_never(self, source: Source) -> str:
+        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        return self.programs.why_never(source)
+
+    def compiles_ahead(self) -> bool:
+        """Whether `soon` asks a worker process."""
+        return self.programs.worker is not None and not self._worker.why_not()
+
+    def lost_worker(self) -> str:
+        """Why there will be no worker process any more; empty while there may be one."""
+        return self._worker.trouble if self.programs.worker is not None else ""
+
+    def finish(self, seconds: float | None = None) -> bool:
+        """Wait until all that `soon` has asked for has arrived; False if it has not in time."""
+        return self.programs.wait(None, seconds)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """As `base.Device.empty`."""
+        return self.buffers.empty(shape, dtype)
+
+    def why_missed(self, source: Source) -> str:
+        """Why `compile` last had to load or build the program."""
+        return self.programs.why_missed(source)
+
+    def info(self) -> dict[str, Any]:
+        """Counters of programs, buffers and threads."""
+        return {
+            "programs": self.programs.info(),
+            "buffers": self.buffers.info(),
+            "threads": self.threads.threads,
+            "threads_above": self.work.threads_above,
+        }
+
+    def clear(self, disk: bool = False) -> None:
+        """Forget programs (on disk too, if asked) and free buffers."""
+        self.programs.clear(disk)
+        self.buffers.clear()
+
+    def product(self, code: str, library: bool, turned: bool) -> object_code.Loaded:
+        """Products of matrices for one dtype ("f8", ...), by NumPy's library or loops of ours.
+
+        `turned`: rows of the second matrix need not be dense.
+        """
+        cpu, features = target()
+        text = matmul_blas.text(code) if library else matmul_loops.text(code, features, turned)
+        name = f"{'blas' if library else 'matmul'}_{code}"
+        source = Source("llvm", name, text, 0, (), ())
+        return self.programs.code(
+            source, lambda text: object_code.emit(text, cpu, features), object_code.ENTRY
+        )
+
+    def set_threads(self, threads: int) -> None:
+        """Threads per launch; 0: one per core that we may use."""
+        self.threads.resize(threads or available())
+        self.work.native.resize()
+        self.traits.threads = self.threads.threads
+
+    def set_native_threads(self, use: bool) -> None:
+        """Whether helpers wait in machine code, where that is possible, or in Python."""
+        self.work.native.use(use)
+
+    def set_threads_above(self, elements: int) -> None:
+        """Additions' worth of work from which several threads are used."""
+        self.work.threads_above = elements
+
+    def set_pool_limit(self, limit: int) -> None:
+        """Bytes of free buffers that are kept; -1: the default."""
+        self.buffers.set_limit(limit)
+
+    def set_compile_ahead(self, ahead: bool) -> None:
+        """Let `soon` ask a worker process, or compile at once."""
+        self.programs.worker = self._worker if ahead and "numba" in self._builders else None
+
+    def set_compile_after_exit(self, after: bool) -> None:
+        """Whether what the worker has not finished when we end is finished by another process."""
+        self._after_exit = after
+
+    def set_disk(self, disk: DiskCache) -> None:
+        """Look for programs in another directory, or (`enabled=False`) in none."""
+        self.programs.disk = disk
+
+    def _look(self, source: Source) -> bool:
+        """In the worker's thread: take a program from disk."""
+        if not self.programs.look(source):
+            return False
+        with suppress(DeviceError):
+            self.work.prepare()
+        return True
+
+    def _arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
+        """In the worker's thread: what the program will need first, then the program."""
+        with suppress(DeviceError):
+            self.work.prepare()
+        self.programs.arrived(source, code, why, seconds)
+
+    def _leave(self) -> None:
+        """At the end of the program."""
+        if self._after_exit:
+            compile_after_exit.leave(self.programs.uncompiled(), self.programs.disk)
+
+    def _load_vector_loop(self, source: Source, emit: Callable[[str], bytes]) -> object_code.Loaded:
+        return self.programs.code(source, emit, object_code.ENTRY)
+
+    def _load_loop(self, entry: str) -> object_code.Loaded:
+        """One of the loops over chunks or tiles, or of helper threads."""
+        if self._loops is None:
+            source = Source("llvm", "loops", _loops_text(), 0, (), ())
+            self._loops = self.programs.code(source, _emit_loops, launch.CHUNKS_ENTRY)
+        return self._loops.at(entry)
+
+
+def _loops_text() -> str:
+    """All loops that do not depend on a program, as one module: it is emitted and loaded once."""
+    threads = [native_threads.TEXT] if native_threads.AVAILABLE else []
+    return "\n".join([launch.CHUNKS_TEXT, tile_loop.TILES_TEXT, *threads])
+
+
+def _emit_loops(text: str) -> bytes:
+    # a quarter of the time, and a first result waits for it; the work is done by what they call
+    return object_code.emit(text, optimise=0)
+
+
+class NumbaBuilder:
+    """Programs of language "numba": text -> object code -> machine code in memory."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def build(self, source: Source) -> tuple[Pooled, bytes | None]:
+        """Compile with numba."""
+        code = numba_compiler.compile_source(source)
+        return self.load(source, code), code
+
+    def load(self, source: Source, code: bytes) -> Pooled:
+        """Link object code, with llvmlite alone."""
+        return NumbaProgram(source, object_code.load(code, object_code.ENTRY), self.work)
+
+
+class NumpyBuilder:
+    """Programs of language "numpy": text run by the interpreter; nothing to keep on disk."""
+
+    def __init__(self, work: Work, loops: VectorLoops) -> None:
+        self.work = work
+        self.loops = loops
+
+    def build(self, source: Source) -> tuple[Pooled, bytes | None]:
+        """Execute the text."""
+        filename = f"<lazyfuse {source.name}>"
+        linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+        names: dict[str, Any] = {"np": np}
+        if not source.exact:
+            names.update(self.loops.names(source.text))
+        try:
+            exec(compile(source.text, filename, "exec"), names)
+            function = names[source.name]
+        except Exception as error:
+            raise DeviceError(f"[compile] {source.name}: {error!r}") from error
+        return NumpyProgram(source, function, self.work), None
+
+    def load(self, source: Source, code: bytes) -> Pooled:
+        """Never called: nothing is kept."""
+        raise DeviceError("[load] numpy text is not kept on disk")

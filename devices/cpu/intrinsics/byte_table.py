@@ -1,0 +1,90 @@
+"""Reads from a table of 256 bytes by indices of one byte, as an LLVM function.
+
+Owns `read_bytes` of generated text (numba_runtime.py lists it). Where the machine permutes bytes of
+two registers by a third one (AVX-512 VBMI), the table is four registers and 64 reads are two
+permutations; elsewhere each index is a load. Loads nothing heavy when imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...late_imports import module as heavy
+
+ENTRIES = 256
+_LANES = 64
+_NAME = "lf_read_bytes"
+
+
+def intrinsic(features: str) -> Any:
+    """The function `read_bytes(out, table, index, count)`: `out[k] = table[index[k]]`."""
+    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
+    wide = "+avx512vbmi" in features.split(",")
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = builder.module.globals.get(_NAME) or _function(builder.module, wide)
+        kinds = function.type.pointee.args[:3]
+        given = [builder.bitcast(each, kind) for each, kind in zip(args[:3], kinds, strict=True)]
+        builder.call(function, [*given, args[3]])
+        return context.get_dummy_value()
+
+    def read_bytes(context: Any, out: Any, table: Any, index: Any, count: Any) -> Any:
+        return types.void(out, table, index, types.int64), build
+
+    return extending.intrinsic(read_bytes)
+
+
+def _function(module: Any, wide: bool) -> Any:
+    ir = heavy("llvmlite.ir")
+    byte, int64 = ir.IntType(8), ir.IntType(64)
+    pointer = byte.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, int64])
+    function = ir.Function(module, kind, _NAME)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("nounwind")
+    for each in function.args[:3]:
+        each.add_attribute("noalias")
+    out, table, index, count = function.args
+    build = ir.IRBuilder(function.append_basic_block("entry"))
+    vector = ir.VectorType(byte, _LANES)
+
+    def at(memory: Any, place: Any) -> Any:
+        return build.bitcast(build.gep(memory, [place]), vector.as_pointer())
+
+    def many(place: Any) -> None:
+        chosen = build.load(at(index, place), align=1)
+        low, high = (build.call(permute, [a, chosen, b]) for a, b in (parts[:2], parts[2:]))
+        upper = build.icmp_signed("<", chosen, ir.Constant(vector, None))
+        build.store(build.select(upper, high, low), at(out, place), align=1)
+
+    def one(place: Any) -> None:
+        chosen = build.zext(build.load(build.gep(index, [place])), int64)
+        build.store(build.load(build.gep(table, [chosen])), build.gep(out, [place]))
+
+    def loop(start: Any, stop: Any, step: int, body: Any) -> None:
+        before = build.block
+        head, inner, after = (function.append_basic_block() for _ in range(3))
+        build.branch(head)
+        build.position_at_end(head)
+        place = build.phi(int64)
+        place.add_incoming(start, before)
+        build.cbranch(build.icmp_signed("<", place, stop), inner, after)
+        build.position_at_end(inner)
+        body(place)
+        place.add_incoming(build.add(place, int64(step)), build.block)
+        build.branch(head)
+        build.position_at_end(after)
+
+    whole = int64(0)
+    if wide:
+        name = "llvm.x86.avx512.vpermi2var.qi.512"
+        three = ir.FunctionType(vector, [vector, vector, vector])
+        permute = module.globals.get(name) or ir.Function(module, three, name)
+        parts = [
+            build.load(at(table, int64(first)), align=1) for first in range(0, ENTRIES, _LANES)
+        ]
+        whole = build.and_(count, int64(-_LANES))
+        loop(int64(0), whole, _LANES, many)
+    loop(whole, count, 1, one)
+    build.ret_void()
+    return function

@@ -1,0 +1,130 @@
+"""Taking out the elements that a mask keeps, as LLVM functions in the machine's own vectors.
+
+Owns `compact_1`, `_2`, `_4`, `_8` and `_16` of generated text (numba_runtime.py lists them), named
+by the bytes of an element. With AVX-512 a vector is compressed in its register and stored whole:
+what lies behind the elements that are kept is written over by the next ones. Elsewhere, and at the
+end, each element is written where the next one that is kept belongs. Loads nothing heavy when
+imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...late_imports import module as heavy
+
+SIZES = (1, 2, 4, 8, 16)
+_FEATURE = {1: "+avx512vbmi2", 2: "+avx512vbmi2", 4: "+avx512f", 8: "+avx512f"}
+
+
+def intrinsic(size: int, features: str) -> Any:
+    """The function `compact_<size>(out, data, mask, count, room)` that generated text calls.
+
+    It writes the elements of `data` whose byte in `mask` is not 0 to `out`, and stops when `count`
+    have been looked at or `room` have been written; how many were written. No byte behind `room` is
+    touched.
+    """
+    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
+    wide = _FEATURE.get(size, "none") in features.split(",")
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = _function(builder.module, size, wide)
+        given = [
+            builder.bitcast(each, kind)
+            for each, kind in zip(args[:3], function.type.pointee.args[:3], strict=True)
+        ]
+        return builder.call(function, [*given, *args[3:]])
+
+    def compact(context: Any, out: Any, data: Any, mask: Any, count: Any, room: Any) -> Any:
+        return types.int64(out, data, mask, types.int64, types.int64), build
+
+    return extending.intrinsic(compact)
+
+
+def _function(module: Any, size: int, wide: bool) -> Any:
+    name = f"lf_compact_{size}"
+    known = module.globals.get(name)
+    return known if known is not None else _Writer(module, name, size).write(wide)
+
+
+class _Writer:
+    """Writes one function."""
+
+    def __init__(self, module: Any, name: str, size: int) -> None:
+        ir = heavy("llvmlite.ir")
+        self.ir = ir
+        self.size = size
+        self.byte, self.int64 = ir.IntType(8), ir.IntType(64)
+        self.element = ir.IntType(8 * size)
+        pointer = self.element.as_pointer()
+        given = [pointer, pointer, self.byte.as_pointer(), self.int64, self.int64]
+        self.function = ir.Function(module, ir.FunctionType(self.int64, given), name)
+        self.function.linkage = "linkonce_odr"
+        self.function.attributes.add("nounwind")
+        for each in self.function.args[:3]:
+            each.add_attribute("noalias")
+        self.out, self.data, self.mask, self.count, self.room = self.function.args
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def write(self, wide: bool) -> Any:
+        zero = self.int64(0)
+        at, kept = zero, zero
+        if wide:
+            at, kept = self.loop(at, kept, 64 // self.size, self.vector)
+        at, kept = self.loop(at, kept, 8, self.several)
+        _, kept = self.loop(at, kept, 1, self.several)
+        self.builder.ret(kept)
+        return self.function
+
+    def vector(self, at: Any, kept: Any, lanes: int) -> Any:
+        """Compress one vector; how many elements are kept now."""
+        build, ir = self.builder, self.ir
+        vector, bytes_ = ir.VectorType(self.element, lanes), ir.VectorType(self.byte, lanes)
+        flags, word = ir.VectorType(ir.IntType(1), lanes), ir.IntType(lanes)
+        mask = build.load(build.bitcast(build.gep(self.mask, [at]), bytes_.as_pointer()), align=1)
+        chosen = build.icmp_unsigned("!=", mask, ir.Constant(bytes_, None))
+        place = build.bitcast(build.gep(self.data, [at]), vector.as_pointer())
+        name = f"llvm.x86.avx512.mask.compress.v{lanes}i{8 * self.size}"
+        kind = ir.FunctionType(vector, [vector, vector, flags])
+        compress = build.module.globals.get(name) or ir.Function(build.module, kind, name)
+        packed = build.call(
+            compress, [build.load(place, align=1), ir.Constant(vector, None), chosen]
+        )
+        target = build.bitcast(build.gep(self.out, [kept]), vector.as_pointer())
+        build.store(packed, target, align=1)
+        bits = build.ctpop(build.bitcast(chosen, word))
+        return build.add(kept, bits if lanes == 64 else build.zext(bits, self.int64))
+
+    def several(self, at: Any, kept: Any, number: int) -> Any:
+        """Write a few elements, one after the other; how many are kept now."""
+        build = self.builder
+        for step in range(number):
+            place = build.add(at, self.int64(step))
+            value = build.load(build.gep(self.data, [place]), align=1)
+            build.store(value, build.gep(self.out, [kept]), align=1)
+            mask = build.load(build.gep(self.mask, [place]))
+            chosen = build.icmp_unsigned("!=", mask, self.byte(0))
+            kept = build.add(kept, build.zext(chosen, self.int64))
+        return kept
+
+    def loop(self, start: Any, before: Any, step: int, body: Any) -> tuple[Any, Any]:
+        """Go on in steps while so many elements are left and so much room; place and number."""
+        build = self.builder
+        entry = build.block
+        head, inner, after = (self.function.append_basic_block() for _ in range(3))
+        build.branch(head)
+        build.position_at_end(head)
+        at, kept = build.phi(self.int64), build.phi(self.int64)
+        at.add_incoming(start, entry)
+        kept.add_incoming(before, entry)
+        further = build.add(at, self.int64(step))
+        some = build.icmp_signed("<=", further, self.count)
+        fits = build.icmp_signed("<=", build.add(kept, self.int64(step)), self.room)
+        build.cbranch(build.and_(some, fits), inner, after)
+        build.position_at_end(inner)
+        now = body(at, kept, step)
+        at.add_incoming(further, build.block)
+        kept.add_incoming(now, build.block)
+        build.branch(head)
+        build.position_at_end(after)
+        return at, kept

@@ -1,0 +1,226 @@
+"""NumPy's pairwise sum of contiguous floats, as LLVM functions that every CPU runs in vectors.
+
+Owns `pairwise_f8(pointer, count)`, `_f4`, `_c16` and `_c8` of generated text (numba_runtime.py
+lists them). The order of additions is NumPy's, so the bits are; eight accumulators are one vector.
+Loads nothing heavy when imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...late_imports import module as heavy
+
+CODES = ("f4", "f8", "c8", "c16")
+LANES = 8  # accumulators: of a complex array, four for the real and four for the imaginary parts
+BLOCK = 128  # floats that the accumulators sum; NumPy halves what is longer
+
+
+def intrinsic(code: str) -> Any:
+    """The function `pairwise_<code>` that generated text calls."""
+    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
+    names = {"f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128"}
+    result = getattr(types, names[code])
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = _function(builder.module, code)
+        memory = builder.bitcast(args[0], function.type.pointee.args[0])
+        total = builder.call(function, [memory, args[1]])
+        if code[0] == "f":
+            return total
+        made = context.make_complex(builder, result)
+        made.real, made.imag = builder.extract_value(total, 0), builder.extract_value(total, 1)
+        return made._getvalue()
+
+    def pairwise(typing_context: Any, pointer: Any, count: Any) -> Any:
+        return result(pointer, types.int64), build
+
+    return extending.intrinsic(pairwise)
+
+
+def _function(module: Any, code: str) -> Any:
+    """`lf_pairwise_<code>(pointer to floats, number of elements)` of a module."""
+    name = f"lf_pairwise_{code}"
+    known = module.globals.get(name)
+    return known if known is not None else _Writer(module, name, code).write()
+
+
+class _Writer:
+    """Writes one function. A sum is a list of floats: one, or a real and an imaginary part."""
+
+    def __init__(self, module: Any, name: str, code: str) -> None:
+        ir = heavy("llvmlite.ir")
+        self.ir = ir
+        self.parts = 2 if code[0] == "c" else 1
+        self.element = ir.FloatType() if code in ("f4", "c8") else ir.DoubleType()
+        self.int64 = ir.IntType(64)
+        self.vector = ir.VectorType(self.element, LANES)
+        result = self.element
+        if self.parts == 2:
+            result = ir.LiteralStructType([self.element, self.element])
+        kind = ir.FunctionType(result, [self.element.as_pointer(), self.int64])
+        self.function = ir.Function(module, kind, name)
+        self.function.linkage = "linkonce_odr"
+        self.function.attributes.add("nounwind")
+        self.memory, self.count = self.function.args
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def write(self) -> Any:
+        build = self.builder
+        build.function.attributes.add("noinline")
+        is_long = build.icmp_signed(">", self.count, self.int64(BLOCK // self.parts))
+        with build.if_then(is_long):
+            if self.parts == 1:
+                self.give_side_by_side()
+            self.give(self.halves())
+        is_short = build.icmp_signed("<", self.count, self.int64(LANES // self.parts))
+        with build.if_then(is_short):
+            zero = self.ir.Constant(self.element, -0.0)
+            self.give(self.one_by_one([zero] * self.parts, self.int64(0)))
+        whole = build.and_(self.count, self.int64(-LANES // self.parts))
+        self.give(self.one_by_one(self.block(whole), whole))
+        return self.function
+
+    def give(self, total: list[Any]) -> None:
+        if self.parts == 1:
+            self.builder.ret(total[0])
+            return
+        made = self.ir.Constant(self.function.type.pointee.return_type, self.ir.Undefined)
+        for at, part in enumerate(total):
+            made = self.builder.insert_value(made, part, at)
+        self.builder.ret(made)
+
+    def place(self, index: Any) -> Any:
+        """The address of an element."""
+        scaled = index if self.parts == 1 else self.builder.shl(index, self.int64(1))
+        return self.builder.gep(self.memory, [scaled])
+
+    def halves(self) -> list[Any]:
+        build, int64 = self.builder, self.int64
+        if self.parts == 1:
+            left = self.left_half(self.count)
+        else:
+            left = build.lshr(build.sub(self.count, build.and_(self.count, int64(7))), int64(1))
+        first = build.call(self.function, [self.memory, left])
+        right = build.sub(self.count, left)
+        second = build.call(self.function, [self.place(left), right])
+        if self.parts == 1:
+            return [build.fadd(first, second)]
+        return [
+            build.fadd(build.extract_value(first, at), build.extract_value(second, at))
+            for at in range(2)
+        ]
+
+    def give_side_by_side(self) -> None:
+        """Sums of so few blocks that they run together: each addition waits for the one before."""
+        build, int64 = self.builder, self.int64
+        left = self.left_half(self.count)
+        right = build.sub(self.count, left)
+        # both halves are blocks, or both consist of two
+        are_blocks = build.icmp_signed("<=", right, int64(BLOCK))
+        with build.if_then(are_blocks):
+            self.give([self.together([left], right)])
+        are_more = build.icmp_signed(">", left, int64(BLOCK))
+        with build.if_then(build.and_(are_more, build.icmp_signed("<=", right, int64(2 * BLOCK)))):
+            first, third = self.left_half(left), self.left_half(right)
+            last = build.sub(right, third)
+            with build.if_then(build.icmp_signed("<=", last, int64(BLOCK))):
+                self.give([self.together([first, build.sub(left, first), third], last)])
+
+    def left_half(self, count: Any) -> Any:
+        """How many elements NumPy's left branch takes."""
+        half = self.builder.lshr(count, self.int64(1))
+        return self.builder.and_(half, self.int64(-LANES))
+
+    def together(self, whole: list[Any], last: Any) -> Any:
+        """The sum of two or four blocks, the first the shortest; all but the last are vectors."""
+        build, int64 = self.builder, self.int64
+        starts = [int64(0)]
+        for size in whole:
+            starts.append(build.add(starts[-1], size))
+
+        def load(number: int, index: Any) -> Any:
+            place = self.place(build.add(starts[number], index))
+            return build.load(build.bitcast(place, self.vector.as_pointer()), align=1)
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            return [build.fadd(each, load(at, index)) for at, each in enumerate(sums)]
+
+        firsts = [load(number, int64(0)) for number in range(len(starts))]
+        sums = self.loop(int64(LANES), whole[0], LANES, firsts, step)
+        ends = [*whole, build.and_(last, int64(-LANES))]
+        found = []
+        for number, end in enumerate(ends):
+
+            def further(index: Any, sums: list[Any], number: int = number) -> list[Any]:
+                return [build.fadd(sums[0], load(number, index))]
+
+            if number:
+                sums[number] = self.loop(whole[0], end, LANES, [sums[number]], further)[0]
+            found.append(self.joined(sums[number], 0))
+        begin = build.add(starts[-1], ends[-1])
+        found[-1] = self.one_by_one([found[-1]], begin)[0]
+        while len(found) > 1:
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [build.fadd(first, second) for first, second in pairs]
+        return found[0]
+
+    def one_by_one(self, total: list[Any], start: Any) -> list[Any]:
+        """Add the elements from `start` on, in order."""
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            place = self.place(index)
+            added = []
+            for at, each in enumerate(sums):
+                part = self.builder.gep(place, [self.int64(at)])
+                added.append(self.builder.fadd(each, self.builder.load(part, align=1)))
+            return added
+
+        return self.loop(start, self.count, 1, total, step)
+
+    def block(self, whole: Any) -> list[Any]:
+        """Eight accumulators over the first `whole` elements, joined in NumPy's order."""
+
+        def load(index: Any) -> Any:
+            place = self.builder.bitcast(self.place(index), self.vector.as_pointer())
+            return self.builder.load(place, align=1)
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            return [self.builder.fadd(sums[0], load(index))]
+
+        stride = LANES // self.parts
+        sums = self.loop(self.int64(stride), whole, stride, [load(self.int64(0))], step)[0]
+        return [self.joined(sums, at) for at in range(self.parts)]
+
+    def joined(self, sums: Any, part: int) -> Any:
+        index = self.ir.IntType(32)
+        lanes = [
+            self.builder.extract_element(sums, index(at)) for at in range(part, LANES, self.parts)
+        ]
+        while len(lanes) > 1:
+            pairs = zip(lanes[::2], lanes[1::2], strict=True)
+            lanes = [self.builder.fadd(first, second) for first, second in pairs]
+        return lanes[0]
+
+    def loop(self, start: Any, stop: Any, stride: int, sums: list[Any], step: Any) -> list[Any]:
+        """`for index in range(start, stop, stride): sums = step(index, sums)`."""
+        build = self.builder
+        before = build.block
+        head, body, after = (self.function.append_basic_block() for _ in range(3))
+        build.branch(head)
+        build.position_at_end(head)
+        index = build.phi(self.int64)
+        index.add_incoming(start, before)
+        current = []
+        for each in sums:
+            phi = build.phi(each.type)
+            phi.add_incoming(each, before)
+            current.append(phi)
+        build.cbranch(build.icmp_signed("<", index, stop), body, after)
+        build.position_at_end(body)
+        for phi, value in zip(current, step(index, current), strict=True):
+            phi.add_incoming(value, build.block)
+        index.add_incoming(build.add(index, self.int64(stride)), build.block)
+        build.branch(head)
+        build.position_at_end(after)
+        return current

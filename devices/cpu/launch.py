@@ -1,0 +1,487 @@
+"""Running compiled programs over chunks: argument memory, the chunk loop, threads.
+
+Owns the byte layout of a launch. A chunk's row of int64: the loop sizes, then for each array its
+byte address and its strides. Scalars take 16 bytes each. The chunk loop of machine code is machine
+code itself, so a thread enters it once and does not come back to Python between chunks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import math
+import operator
+import re
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import fork_safety, thread_pool
+from ..base import Array, DeviceError, Launch, Source
+from ..pools.object_code import Loaded
+from ..thread_pool import ThreadPool
+from . import bound_launch
+from .native_threads import NativeThreads
+
+CHUNKS_ENTRY = "lazyfuse_chunks"
+TILES_ENTRY = "lazyfuse_tiles"  # tile_loop.py has its text
+# Threads take chunk numbers from the shared word 0 until none is left; word 1 counts the finished
+# chunks, word 2 unites the flags. Then the caller looks `spins` times whether all are finished:
+# sleeping and being woken costs more than the wait for a chunk that is nearly done.
+CHUNKS_TEXT = f"""
+define i32 @{CHUNKS_ENTRY}(ptr %entry, ptr %meta, ptr %scalars, ptr %words, i64 %chunks,
+                           i64 %width, i64 %spins) {{
+start:
+  %finished = getelementptr i64, ptr %words, i64 1
+  %flags = getelementptr i64, ptr %words, i64 2
+  br label %next
+next:
+  %chunk = atomicrmw add ptr %words, i64 1 seq_cst
+  %more = icmp slt i64 %chunk, %chunks
+  br i1 %more, label %body, label %look
+body:
+  %offset = mul i64 %chunk, %width
+  %row = getelementptr i8, ptr %meta, i64 %offset
+  %raised = call i32 %entry(ptr %row, ptr %scalars)
+  %wide = sext i32 %raised to i64
+  %old = atomicrmw or ptr %flags, i64 %wide seq_cst
+  %count = atomicrmw add ptr %finished, i64 1 seq_cst
+  br label %next
+look:
+  %turn = phi i64 [0, %next], [%following, %again]
+  %done = load atomic i64, ptr %finished seq_cst, align 8
+  %all = icmp eq i64 %done, %chunks
+  br i1 %all, label %yes, label %again
+again:
+  %following = add i64 %turn, 1
+  %patient = icmp slt i64 %turn, %spins
+  br i1 %patient, label %look, label %no
+yes:
+  ret i32 1
+no:
+  ret i32 0
+}}
+"""
+
+_Pointer, _Int64 = ctypes.c_void_p, ctypes.c_int64
+_Entry = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Pointer)
+_Tiles = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Int64)
+_Chunks = ctypes.CFUNCTYPE(
+    ctypes.c_int32, _Pointer, _Pointer, _Pointer, _Pointer, _Int64, _Int64, _Int64
+)
+# An array's address is the first field after the object head: 110 ns; `array.ctypes.data`: 770.
+_HEAD = object.__basicsize__
+_word_at = ctypes.c_size_t.from_address
+_WORDS = 8  # shared words in front of the rows: a cache line of their own
+_SPINS = 20_000  # 20 to 60 us
+AWAKE = 4  # so many times less work is worth a helper that is looking for some already
+FOLLOWS = 150e-6  # seconds between two such launches: a helper has not fallen asleep meanwhile
+_SLOTS = {"b": "q8x", "i": "q8x", "u": "Q8x", "f": "d8x", "c": "dd"}
+
+
+def _read_address(array: Array) -> int:
+    return _word_at(id(array) + _HEAD).value
+
+
+def _ask_address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _address_reader() -> Callable[[Array], int]:
+    """The fast way where this interpreter lays out objects as CPython does."""
+    probe = np.empty(3)
+    try:
+        if all(_read_address(part) == _ask_address(part) for part in (probe, probe[1:])):
+            return _read_address
+    except (ValueError, TypeError):
+        pass
+    return _ask_address
+
+
+address_of = _address_reader()
+
+
+class Work:
+    """How a device runs chunks: its threads, from which size on, and the chunk loop."""
+
+    __slots__ = (
+        "__weakref__", "_asked", "_chunks", "_load", "_lock", "_tiles", "native", "pool",
+        "threads_above",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        pool: ThreadPool,
+        threads_above: int,
+        load: Callable[[str], Loaded],
+    ) -> None:
+        """`load(entry)` gives one of the loops of CHUNKS_TEXT, tile_loop.py and native_threads.py."""
+        self.pool = pool
+        self.native = NativeThreads(load)
+        self.threads_above = threads_above
+        self._load = load
+        self._asked = 0.0  # when a helper was last wanted that need not be woken
+        self._chunks: tuple[Loaded, Callable[..., int]] | None = None
+        self._tiles: tuple[Loaded, Callable[..., int]] | None = None
+        self.after_fork()
+        fork_safety.register(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew."""
+        self._lock = threading.Lock()
+
+    def helpers(self, work: float, chunks: int, native: bool = True) -> int:
+        """How many threads should help with so many additions' worth of work.
+
+        `native`: helpers in machine code, which may be looking for work at this moment.
+        """
+        most = self.pool.threads // thread_pool.callers
+        if most < 2:
+            return 0
+        least = self.threads_above  # waking a thread takes the caller's time
+        if work < least:
+            least //= AWAKE
+            if work < least or chunks < 2 or not native:
+                return 0
+            now, before = time.perf_counter(), self._asked
+            self._asked = now
+            if not self.native.is_at_hand(now - before < FOLLOWS):
+                return 0
+        useful = int(2 * work / max(1, least))
+        return min(most, chunks, useful) - 1
+
+    def prepare(self) -> None:
+        """Have the loops ready before they are needed."""
+        self.chunks()
+        self.tiles()
+        self.native.prepare()
+
+    def chunks(self) -> Callable[..., int]:
+        """The chunk loop, loaded when first needed."""
+        if self._chunks is None:
+            with self._lock:  # a second loop would free the first, which may be running
+                if self._chunks is None:
+                    loaded = self._load(CHUNKS_ENTRY)
+                    self._chunks = loaded, _Chunks(loaded.address)
+        return self._chunks[1]
+
+    def chunks_address(self) -> int:
+        """The chunk loop as the native threads take it."""
+        self.chunks()
+        assert self._chunks is not None, "loaded just now"
+        return self._chunks[0].address
+
+    def tiles(self) -> Callable[..., int]:
+        """The loop over tiles (see tile_loop.py), loaded when first needed."""
+        if self._tiles is None:
+            with self._lock:
+                if self._tiles is None:
+                    loaded = self._load(TILES_ENTRY)
+                    self._tiles = loaded, _Tiles(loaded.address)
+        return self._tiles[1]
+
+    def tiles_address(self) -> int:
+        """The loop over tiles as the native threads take it."""
+        self.tiles()
+        assert self._tiles is not None, "loaded just now"
+        return self._tiles[0].address
+
+
+class NumbaProgram:
+    """Machine code with the entry `int32 NAME(int64 *meta, double *scalars)`."""
+
+    __slots__ = (
+        "_address_columns",
+        "_call",
+        "_itemsizes",
+        "_loaded",
+        "_slots",
+        "_weight",
+        "_width",
+        "_work",
+        "source",
+        "used",
+    )
+
+    def __init__(self, source: Source, loaded: Loaded, work: Work) -> None:
+        self.source = source
+        self.used = 0
+        self._loaded = loaded
+        self._work = work
+        self._call = _Entry(loaded.address)
+        rank, arrays = source.rank, len(source.arrays)
+        self._width = rank + arrays * (rank + 1)
+        self._address_columns = range(rank, self._width, rank + 1) if arrays else range(0)
+        self._itemsizes = np.array([int(code[1:]) for code in source.arrays], dtype=np.int64)
+        self._slots = struct.Struct("".join(_SLOTS[code[0]] for code in source.scalars))
+        self._weight = weight(source.text)
+
+    def launch(self, launch: Launch) -> int:
+        """Run every chunk; the union of the IEEE flags."""
+        scalars = self.pack(launch.scalars)
+        count = len(launch.sizes)
+        if count == 0:
+            return 0
+        if count == 1:
+            flags: int = self._call(self._one_row(launch), scalars)
+        else:
+            flags = self._many(launch, count, scalars)
+        if flags < 0:
+            raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
+        return flags
+
+    def prepare(self, launch: Launch) -> bound_launch.Run:
+        """Runs over other arrays of the same geometry, with only what changes filled in."""
+        return self._prepared(launch, address_of)
+
+    def prepare_addresses(self, launch: Launch) -> bound_launch.Run:
+        """As `prepare`, for runs over addresses in the place of arrays."""
+        return self._prepared(launch, operator.index)
+
+    def _prepared(self, launch: Launch, at: Callable[[Any], int]) -> bound_launch.Run:
+        if len(launch.sizes) == 1:
+            run = bound_launch.one_row(launch, self._call, self.pack, at)
+        else:
+            run = bound_launch.many_rows(launch, self._width, _WORDS, self._rows, self.pack, at)
+        native = bound_launch.native is not None and address_of is _read_address
+        if not native or not len(launch.sizes):
+            return run
+        kinds = "".join([code[0] for code in self.source.scalars])
+        return bound_launch.in_c(
+            launch, self.entry, self._weight, kinds, self._loaded, self._work, run
+        )
+
+    @property
+    def entry(self) -> int:
+        """The address of the code."""
+        return self._loaded.address
+
+    @property
+    def weight(self) -> float:
+        """Cost of one element in additions."""
+        return self._weight
+
+    def pack(self, scalars: tuple[Any, ...]) -> bytes:
+        """The scalars as the code reads them."""
+        values: list[Any] = []
+        for value, code in zip(scalars, self.source.scalars, strict=True):
+            if code[0] == "c":
+                values += (value.real, value.imag)
+            else:
+                values.append(value if code[0] == "f" else int(value))
+        return self._slots.pack(*values)
+
+    def pieces(self, elements: int) -> int:
+        """Into how many rows for `launch_rows` so many elements are cut: two for each thread."""
+        helpers = self._work.helpers(elements * self._weight, elements)
+        return 1 if helpers <= 0 else 2 * (helpers + 1)
+
+    def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
+        """Run chunks given by their sizes, then the address and the strides of each array."""
+        numbers = self.pack(scalars)
+        if len(rows) == 1:
+            flags: int = self._call(struct.pack(f"{self._width}q", *rows[0]), numbers)
+        else:
+            words = struct.pack(f"{len(rows) * self._width}q", *itertools.chain(*rows))
+            memory = np.frombuffer(bytearray(8 * _WORDS) + words, dtype=np.int64)
+            flags = self._rows(memory, len(rows), numbers, elements)
+        if flags < 0:
+            raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
+        return flags
+
+    def _one_row(self, launch: Launch) -> bytes:
+        row: list[int] = launch.sizes.tolist()[0]
+        offsets = launch.offsets.tolist()[0]
+        for array, offset, strides in zip(launch.arrays, offsets, launch.strides, strict=True):
+            row.append(address_of(array) + offset * array.itemsize)
+            row += strides
+        return struct.pack(f"{len(row)}q", *row)
+
+    def _many(self, launch: Launch, count: int, scalars: bytes) -> int:
+        """All chunks through the chunk loop, with helpers where the work is worth waking them."""
+        width, rank = self._width, self.source.rank
+        memory = np.empty(_WORDS + count * width, dtype=np.int64)
+        memory[:_WORDS] = 0
+        first = [0] * rank
+        for array, strides in zip(launch.arrays, launch.strides, strict=True):
+            first.append(address_of(array))
+            first += strides
+        rows = memory[_WORDS:].reshape(count, width)
+        rows[...] = first
+        rows[:, :rank] = launch.sizes
+        rows[:, rank :: rank + 1] += launch.offsets * self._itemsizes
+        return self._rows(memory, count, scalars, launch.elements)
+
+    def _rows(self, memory: Array, count: int, scalars: bytes, elements: float) -> int:
+        """The chunks of `memory`: shared words, then one row for each of them."""
+        width = self._width
+        start = address_of(memory)
+        arguments = (
+            self._loaded.address, start + 8 * _WORDS, scalars, start, count, 8 * width
+        )  # fmt: skip
+        helpers = self._work.helpers(elements * self._weight, count)
+        if helpers > 0 and self._work.native.run(self._work.chunks_address(), arguments, helpers):
+            return int(memory[2])
+        loop = self._work.chunks()
+
+        def work() -> int:
+            return loop(*arguments, _SPINS)
+
+        def assist(alive: object = (self, memory)) -> None:
+            """Nobody waits for a helper that is late: it holds on to the code and the rows."""
+            loop(*arguments, 0)
+
+        self._work.pool.run(work, assist, helpers)
+        return int(memory[2])
+
+
+# An addition of arrays is three accesses of memory. One more step on what is in registers takes an
+# eighth of its time, but for those that no processor begins anew in each cycle.
+_STEP = re.compile(r"^ *v\d+ = ", re.MULTILINE)
+_SLOW = re.compile(r"vmf?_|sqrt\(| / ")
+_LIGHT = 1 / 8
+
+
+def weight(text: str) -> float:
+    """Cost of one element relative to a plain addition, judged by the steps in the text."""
+    return 1.0 + len(_SLOW.findall(text)) + _LIGHT * len(_STEP.findall(text))
+
+
+class Scratch(dict[Any, Array]):
+    """Working memory of one thread: `scratch(slot, shape, dtype)` is an uninitialised array.
+
+    The same arguments give the same array again, in later chunks and launches too.
+    """
+
+    LIMIT = 32 << 20  # bytes kept per thread; chunks are meant to stay in the L2 cache
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __call__(self, slot: Any, shape: tuple[int, ...], dtype: str) -> Array:
+        key = slot, shape, dtype
+        array = self.get(key)
+        if array is None:
+            array = np.empty(shape, dtype)
+            if self.size + array.nbytes > self.LIMIT:
+                self.clear()
+                self.size = 0
+            self.size += array.nbytes
+            self[key] = array
+        return array
+
+
+# A buffer over all memory: NumPy makes a view of it in 230 ns, `as_strided` takes 5 us.
+_BASE = 16
+_everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
+
+
+# Threads of the interpreter hand its lock over at every call of NumPy's: 5 to 20 us, so blocks of
+# shorter calls are faster on one thread. The first launches of a program try it.
+_LONG_CALL = 16e-6  # seconds
+_TRIES = 3
+_CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
+
+
+class NumpyProgram:
+    """Text run by the interpreter: `NAME(arrays, scalars, scratch)` once per chunk."""
+
+    __slots__ = (
+        "_calls", "_dtypes", "_function", "_itemsizes", "_pace", "_tries", "_weight", "_work",
+        "source", "used",
+    )  # fmt: skip
+
+    def __init__(self, source: Source, function: Callable[..., Any], work: Work) -> None:
+        self.source = source
+        self.used = 0
+        self._function = function
+        self._work = work
+        self._dtypes = [np.dtype(code) for code in source.arrays]
+        self._itemsizes = np.array([dtype.itemsize for dtype in self._dtypes], dtype=np.int64)
+        self._weight = weight(source.text)
+        self._calls = max(1, len(_CALL.findall(source.text)))
+        self._pace = math.inf  # seconds per element and call
+        self._tries = _TRIES
+
+    def launch(self, launch: Launch) -> int:
+        """Run every chunk; the union of the IEEE flags."""
+        return self._launch(launch, [address_of(each) for each in launch.arrays], launch.scalars)
+
+    def prepare_addresses(self, launch: Launch) -> bound_launch.Run:
+        """Runs over addresses in the place of arrays of the same geometry."""
+
+        def run(addresses: list[Any], scalars: tuple[Any, ...]) -> int:
+            # the launch's own arrays come last, and are kept by it
+            own = [address_of(each) for each in launch.arrays[len(addresses) :]]
+            return self._launch(launch, addresses + own, scalars)
+
+        return run
+
+    def _launch(self, launch: Launch, addresses: list[Any], scalars: tuple[Any, ...]) -> int:
+        bases = np.array(addresses, dtype=np.int64) - _BASE
+        starts = (launch.offsets * self._itemsizes + bases).tolist()
+        steps = [
+            tuple([stride * dtype.itemsize for stride in row])
+            for row, dtype in zip(launch.strides, self._dtypes, strict=True)
+        ]
+        pending = iter(zip(launch.sizes.tolist(), starts, strict=True))
+
+        flags: list[int] = []
+
+        def work() -> None:
+            flags.append(self._run(pending, steps, scalars))
+
+        helpers = self._work.helpers(launch.elements * self._weight, len(starts), native=False)
+        if helpers > 0:
+            each = launch.elements / len(starts)
+            for _ in range(2 if self._tries else 0):  # the first one finds cold memory
+                begin = time.perf_counter()
+                flags.append(self._run(itertools.islice(pending, 1), steps, scalars))
+                seconds = time.perf_counter() - begin
+                self._pace = min(self._pace, seconds / (each * self._calls))
+            self._tries = max(0, self._tries - 1)
+            if self._pace * each < _LONG_CALL:
+                helpers = 0
+        self._work.pool.run(work, work, helpers)
+        return functools.reduce(operator.or_, flags, 0)
+
+    def _run(self, pending: Iterator[Any], steps: list[Any], scalars: tuple[Any, ...]) -> int:
+        """Take chunks until none is left; the IEEE flags that NumPy reported meanwhile."""
+        function, dtypes, scratch = self._function, self._dtypes, _scratch()
+        flags = 0
+
+        def note(kind: str, flag: int) -> None:
+            nonlocal flags
+            flags |= flag
+
+        try:
+            with np.errstate(all="call", call=note):
+                for shape, starts in pending:
+                    views = [
+                        _ndarray(shape, dtype, _everything, start, step)
+                        for dtype, start, step in zip(dtypes, starts, steps, strict=True)
+                    ]
+                    raised = function(views, scalars, scratch)
+                    flags |= raised or 0  # not in one statement: `note` has changed them
+        finally:
+            for _ in pending:  # after an error nobody takes another chunk
+                pass
+        return flags
+
+
+_ndarray: Any = np.ndarray
+_local = threading.local()
+
+
+def _scratch() -> Scratch:
+    """The working memory of this thread."""
+    found: Scratch | None = getattr(_local, "scratch", None)
+    if found is None:
+        found = _local.scratch = Scratch()
+    return found

@@ -1,0 +1,331 @@
+"""Helper threads that wait and work in machine code, without Python's lock.
+
+A helper is a Python thread that enters machine code once and stays there: it looks for a job for
+some ten microseconds, looks on for a tenth of a millisecond in which it lets others have the core
+first, then sleeps on a futex: at once where threads of another library are about to work. Waking it
+costs the caller one system call and the job some fifty microseconds, or nothing while it still
+looks; a Python thread would have to be woken twice, for the queue and for the lock.
+
+Owns the two loops ("share" for the caller, "help" for the helpers), the words through which they
+meet, and the threads. Linux on x86-64 and AArch64 only: elsewhere `run` says no, and thread_pool.py
+does the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import fork_safety
+from ..pools.object_code import Loaded
+
+ENTRY = "lazyfuse_share"
+HELP_ENTRY = "lazyfuse_help"
+
+_MACHINE = os.uname().machine if sys.platform == "linux" else ""
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(_MACHINE, 0)
+_PAUSE = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": (
+        "declare void @llvm.aarch64.hint(i32)",
+        "call void @llvm.aarch64.hint(i32 1)",
+    ),
+}.get(_MACHINE, ("", ""))
+
+_WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, within one process
+
+# How often a helper looks for the next job before it sleeps: some 30 us in which it holds its core,
+# then some 150 us in which it asks the system at each turn whether somebody else wants the core.
+# Evaluations in a loop follow each other that fast, and waking costs as much as it waits at most.
+SPINS = 3000
+YIELDS = 400
+
+# Shared words, each on a cache line of its own.
+_SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _WORDS = range(0, 72, 8)
+
+# One job at a time. A helper says that it is there (active), then takes a ticket; the caller takes
+# the tickets back, then waits until nobody is there: whoever had a ticket is waited for, whoever
+# comes late finds none and touches nothing.
+TEXT = f"""
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+{_PAUSE[0]}
+
+define i32 @{ENTRY}(ptr %shared, i64 %helpers, ptr %loop, ptr %a, ptr %b, ptr %c, ptr %d,
+                    i64 %e, i64 %f) {{
+start:
+  %lock = getelementptr i64, ptr %shared, i64 {_LOCK}
+  %tickets = getelementptr i64, ptr %shared, i64 {_TICKETS}
+  %active = getelementptr i64, ptr %shared, i64 {_ACTIVE}
+  %sleepers = getelementptr i64, ptr %shared, i64 {_SLEEPERS}
+  %locked = cmpxchg ptr %lock, i64 0, i64 1 seq_cst seq_cst
+  %mine = extractvalue {{i64, i1}} %locked, 1
+  br i1 %mine, label %post, label %alone
+alone:
+  %r0 = call i32 %loop(ptr %a, ptr %b, ptr %c, ptr %d, i64 %e, i64 %f, i64 0)
+  ret i32 0
+post:
+  %j0 = getelementptr i64, ptr %shared, i64 {_JOB}
+  %j1 = getelementptr i64, ptr %shared, i64 {_JOB + 1}
+  %j2 = getelementptr i64, ptr %shared, i64 {_JOB + 2}
+  %j3 = getelementptr i64, ptr %shared, i64 {_JOB + 3}
+  %j4 = getelementptr i64, ptr %shared, i64 {_JOB + 4}
+  %j5 = getelementptr i64, ptr %shared, i64 {_JOB + 5}
+  %j6 = getelementptr i64, ptr %shared, i64 {_JOB + 6}
+  store ptr %loop, ptr %j0
+  store ptr %a, ptr %j1
+  store ptr %b, ptr %j2
+  store ptr %c, ptr %j3
+  store ptr %d, ptr %j4
+  store i64 %e, ptr %j5
+  store i64 %f, ptr %j6
+  store atomic i64 %helpers, ptr %tickets seq_cst, align 8
+  %before = atomicrmw add ptr %shared, i32 1 seq_cst
+  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
+  %any = icmp sgt i64 %asleep, 0
+  br i1 %any, label %wake, label %work
+wake:
+  %r1 = call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %shared, i64 {_WAKE}, i64 %helpers)
+  br label %work
+work:
+  %r2 = call i32 %loop(ptr %a, ptr %b, ptr %c, ptr %d, i64 %e, i64 %f, i64 0)
+  %left = atomicrmw xchg ptr %tickets, i64 0 seq_cst
+  br label %look
+look:
+  %turn = phi i64 [0, %work], [%following, %again], [%turn, %yield]
+  %inside = load atomic i64, ptr %active seq_cst, align 8
+  %none = icmp eq i64 %inside, 0
+  br i1 %none, label %done, label %more
+more:
+  %patient = icmp slt i64 %turn, 16384
+  br i1 %patient, label %again, label %yield
+again:
+  %following = add i64 %turn, 1
+  {_PAUSE[1]}
+  br label %look
+yield:
+  %r3 = call i32 @sched_yield()
+  br label %look
+done:
+  store atomic i64 0, ptr %lock seq_cst, align 8
+  ret i32 1
+}}
+
+define void @{HELP_ENTRY}(ptr %shared, i64 %spins, i64 %yields) {{
+start:
+  %turns = add i64 %spins, %yields
+  %tickets = getelementptr i64, ptr %shared, i64 {_TICKETS}
+  %active = getelementptr i64, ptr %shared, i64 {_ACTIVE}
+  %sleepers = getelementptr i64, ptr %shared, i64 {_SLEEPERS}
+  %quit = getelementptr i64, ptr %shared, i64 {_QUIT}
+  %rest = getelementptr i64, ptr %shared, i64 {_REST}
+  %j0 = getelementptr i64, ptr %shared, i64 {_JOB}
+  %j1 = getelementptr i64, ptr %shared, i64 {_JOB + 1}
+  %j2 = getelementptr i64, ptr %shared, i64 {_JOB + 2}
+  %j3 = getelementptr i64, ptr %shared, i64 {_JOB + 3}
+  %j4 = getelementptr i64, ptr %shared, i64 {_JOB + 4}
+  %j5 = getelementptr i64, ptr %shared, i64 {_JOB + 5}
+  %j6 = getelementptr i64, ptr %shared, i64 {_JOB + 6}
+  %first = load atomic i32, ptr %shared seq_cst, align 8
+  br label %try
+try:
+  %seen = phi i32 [%first, %start], [%now, %changed]
+  %r0 = atomicrmw add ptr %active, i64 1 seq_cst
+  br label %take
+take:
+  %count = load atomic i64, ptr %tickets seq_cst, align 8
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %claim, label %leave
+claim:
+  %less = sub i64 %count, 1
+  %pair = cmpxchg ptr %tickets, i64 %count, i64 %less seq_cst seq_cst
+  %got = extractvalue {{i64, i1}} %pair, 1
+  br i1 %got, label %work, label %take
+work:
+  %loop = load ptr, ptr %j0
+  %a = load ptr, ptr %j1
+  %b = load ptr, ptr %j2
+  %c = load ptr, ptr %j3
+  %d = load ptr, ptr %j4
+  %e = load i64, ptr %j5
+  %f = load i64, ptr %j6
+  %r1 = call i32 %loop(ptr %a, ptr %b, ptr %c, ptr %d, i64 %e, i64 %f, i64 0)
+  br label %leave
+leave:
+  %r2 = atomicrmw sub ptr %active, i64 1 seq_cst
+  br label %wait
+wait:
+  %turn = phi i64 [0, %leave], [%following, %again], [%next, %polite], [0, %sleep]
+  %now = load atomic i32, ptr %shared seq_cst, align 8
+  %same = icmp eq i32 %now, %seen
+  br i1 %same, label %still, label %changed
+changed:
+  %leaving = load atomic i64, ptr %quit seq_cst, align 8
+  %stay = icmp eq i64 %leaving, 0
+  br i1 %stay, label %try, label %out
+still:
+  %told = load atomic i32, ptr %rest seq_cst, align 8
+  %resting = icmp eq i32 %told, %seen
+  br i1 %resting, label %sleep, label %awake
+awake:
+  %patient = icmp slt i64 %turn, %spins
+  br i1 %patient, label %again, label %enough
+again:
+  %following = add i64 %turn, 1
+  {_PAUSE[1]}
+  br label %wait
+enough:
+  %more = icmp slt i64 %turn, %turns
+  br i1 %more, label %polite, label %sleep
+polite:
+  %next = add i64 %turn, 1
+  %r6 = call i32 @sched_yield()
+  br label %wait
+sleep:
+  %r3 = atomicrmw add ptr %sleepers, i64 1 seq_cst
+  %expected = sext i32 %seen to i64
+  %r4 = call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %shared, i64 {_WAIT}, i64 %expected, i64 0)
+  %r5 = atomicrmw sub ptr %sleepers, i64 1 seq_cst
+  br label %wait
+out:
+  ret void
+}}
+"""
+
+_Pointer, _Int64 = ctypes.c_void_p, ctypes.c_int64
+_Share = ctypes.CFUNCTYPE(
+    ctypes.c_int32, _Pointer, _Int64, _Pointer, *[_Pointer] * 4, _Int64, _Int64
+)
+_Help = ctypes.CFUNCTYPE(None, _Pointer, _Int64, _Int64)
+
+AVAILABLE = bool(_FUTEX and _PAUSE[1])
+
+
+class _Crew:
+    """Helpers that wait at the same words."""
+
+    def __init__(self, loaded: tuple[Loaded, Loaded]) -> None:
+        memory = np.zeros(_WORDS + 8, dtype=np.int64)
+        start: int = memory.__array_interface__["data"][0]
+        skip = -start % 64 // 8
+        self.memory = memory  # helpers keep the crew, and with it memory and code
+        self.words = memory[skip : skip + _WORDS]
+        self.address = start + 8 * skip
+        self.sleepers = ctypes.c_int64.from_address(self.address + 8 * _SLEEPERS)
+        self.sequence = ctypes.c_int32.from_address(self.address)
+        self.resting = ctypes.c_int32.from_address(self.address + 8 * _REST)
+        self.resting.value = -1
+        self.loaded = loaded
+        self.share = _Share(loaded[0].address)
+        self.help = _Help(loaded[1].address)
+        self.size = 0
+
+    def grow(self, size: int) -> bool:
+        """Start helpers until there are so many; False: the system has no room for them."""
+        while self.size < size:
+            name = f"lazyfuse-native-{self.size + 1}"
+            helper = threading.Thread(target=_work, args=(self,), name=name, daemon=True)
+            try:
+                helper.start()
+            except RuntimeError:
+                return False
+            self.size += 1
+        return True
+
+    def dismiss(self) -> None:
+        """Let the helpers end; whoever works finishes first."""
+        self.words[_QUIT] = 1
+        self.words[_SEQUENCE] += 1 << 20  # not a step that a caller makes meanwhile
+        ctypes.CDLL(None).syscall(
+            _Int64(_FUTEX), _Pointer(self.address), _Int64(_WAKE), _Int64(self.size)
+        )
+
+
+def _work(crew: _Crew) -> None:
+    crew.help(crew.address, SPINS, YIELDS)
+
+
+class NativeThreads:
+    """The helpers of one device. `load(entry)` gives the machine code of one of the two loops."""
+
+    def __init__(self, load: Callable[[str], Loaded]) -> None:
+        self._load = load
+        self._failed = not AVAILABLE
+        self._wanted = True
+        self.after_fork()
+        fork_safety.register(self)
+
+    def after_fork(self) -> None:
+        """Begin without helpers."""
+        self._crew: _Crew | None = None
+        self._lock = threading.Lock()
+
+    def use(self, wanted: bool) -> None:
+        """Whether `run` may be used at all."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self.resize()
+
+    def resize(self) -> None:
+        """The number of threads has changed: begin anew."""
+        with self._lock:
+            crew, self._crew = self._crew, None
+        if crew is not None:
+            crew.dismiss()
+
+    def is_at_hand(self, follows: bool) -> bool:
+        """Whether a helper looks for work at this moment, so that handing it some costs little.
+
+        Where work `follows` other work at once, one that is woken now will be looking next time.
+        """
+        crew = self._crew
+        if crew is not None and crew.sleepers.value < crew.size:
+            return True
+        return follows and self._wanted and not self._failed
+
+    def rest(self) -> None:
+        """Let helpers sleep at once where they wait for a job: others are to have their cores."""
+        crew = self._crew
+        if crew is not None:
+            crew.resting.value = crew.sequence.value
+
+    def run(self, loop: int, arguments: tuple[Any, ...], helpers: int) -> bool:
+        """`loop(*arguments, 0)` here and in up to `helpers` helpers; False: not possible here.
+
+        `loop`: the address of a function of four pointers and three integers, which takes work from
+        shared words until none is left. When this returns, nobody works on it any more.
+        """
+        crew = self.crew(helpers)
+        if crew is None:
+            return False
+        crew.share(crew.address, helpers, loop, *arguments)
+        return True
+
+    def crew(self, helpers: int) -> _Crew | None:
+        """So many helpers; None: not possible here."""
+        crew = self._crew
+        if crew is None or crew.size < helpers:
+            return self._started(helpers)
+        return crew
+
+    def prepare(self) -> None:
+        """Have the code ready before it is needed."""
+        self._started(0)
+
+    def _started(self, helpers: int) -> _Crew | None:
+        if self._failed or not self._wanted:
+            return None
+        with self._lock:
+            if self._crew is None:
+                try:
+                    self._crew = _Crew((self._load(ENTRY), self._load(HELP_ENTRY)))
+                except Exception:  # no code for this machine: Python's threads serve
+                    self._failed = True
+                    return None
+            return self._crew if self._crew.grow(helpers) else None

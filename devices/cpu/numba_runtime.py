@@ -1,0 +1,392 @@
+"""The names that generated text of language "numba" may use. Owns their meaning; launches nothing.
+
+Importing this module loads nothing heavy; `namespace()` loads numba.
+
+- `pointer_f8(address)` ... one per dtype: int64 -> typed pointer `p`; `p[i]` loads, `p[i] = v`
+  stores (`b1` is read and written as uint8). No alignment is assumed.
+- `select(condition, a, b)`: a where the condition holds, else b; both are computed.
+- `shifted(pointer, k)`: the pointer to element k.
+- `local_f8(32)` ...: a private array of a literal length on the stack, uninitialised.
+- `scalar_f8(scalars, k)` ...: slot k of the scalars (16 bytes each), as a value of that dtype.
+- `vm_NAME` (f8), `vmf_NAME` (f4): the functions listed in vector_math.py. Same argument, same bits,
+  wherever it stands in an array.
+- `pairwise_f8(pointer, count)`, `_f4`, `_c8`, `_c16`: the sum of contiguous elements in NumPy's
+  order.
+- `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of so many
+  bytes) that a mask of bytes keeps, see compact.py.
+- `read_bytes(out, table, index, count)`: entries of a table of 256 bytes, see byte_table.py.
+- `stream(address, pointer, bytes)`: copy from a `local_` buffer past the caches, see streaming_store.py;
+  `settle_streams()` once before the end of a text that streams.
+- `one_vector()`: the same of a loop of eight iterations, which become one vector
+- `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
+  reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
+  number of pointers and without run-time checks. Within an iteration the order of loads and stores
+  is kept, so an output may be the same memory as an input *of the same layout*; load every input
+  into a variable before the first store. Not for loops that accumulate in memory. Ignored in
+  helper functions. `independent_2()`, `independent_4()`: so many iterations side by side (fewer
+  where vectors have 16 registers).
+- `clear_flags()`, `test_flags()`: IEEE conditions of this thread (1 divide, 2 over, 4 under,
+  8 invalid). They may include conditions that NumPy would not report: a comparison with NaN, both
+  arms of a select, infinite or huge arguments of exp, pow, sin, cos. None is left out (but under).
+- `CONVERTS_WIDE`: whether this machine turns vectors of int64 into vectors of float64 and back.
+- `njit`: for helper functions, compiled once per process and inlined by LLVM; numba's types
+  (`int8` ... `uint64`, `float32`, `float64`, `complex64`, `complex128`, `boolean`) as casts; `np`
+  and `math`.
+
+Floating-point arithmetic is as written: no contraction, no reassociation, NumPy's error model.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..late_imports import module as heavy
+from ..pools import vector_math
+from . import loop_metadata
+from .intrinsics import byte_table, compact, pairwise, streaming_store
+
+# dtype -> name of numba's type
+NUMBA_TYPES = {
+    "b1": "boolean",
+    "i1": "int8",
+    "i2": "int16",
+    "i4": "int32",
+    "i8": "int64",
+    "u1": "uint8",
+    "u2": "uint16",
+    "u4": "uint32",
+    "u8": "uint64",
+    "f4": "float32",
+    "f8": "float64",
+    "c8": "complex64",
+    "c16": "complex128",
+}
+
+
+@lru_cache(maxsize=1)
+def namespace() -> dict[str, Any]:
+    """All names of the module's docstring; a copy of it is the globals of each program."""
+    types = heavy("numba.core.types")
+    names: dict[str, Any] = {"np": np, "math": math, "njit": _helpers()}
+    for code, type_name in NUMBA_TYPES.items():
+        names[type_name] = getattr(types, type_name)
+        names[f"pointer_{code}"] = _pointer(code)
+        names[f"local_{code}"] = _local(code)
+        names[f"scalar_{code}"] = _scalar(code)
+    features = target_features()
+    for name, arity in vector_math.ARITY.items():
+        names[f"vm_{name}"] = _vector_math(name, arity, 8, features)
+        names[f"vmf_{name}"] = _vector_math(name, arity, 4, features)
+    for code in pairwise.CODES:
+        names[f"pairwise_{code}"] = pairwise.intrinsic(code)
+    for size in compact.SIZES:
+        names[f"compact_{size}"] = compact.intrinsic(size, features)
+    names["read_bytes"] = byte_table.intrinsic(features)
+    names["stream"] = streaming_store.intrinsic()
+    names["settle_streams"] = streaming_store.fence()
+    names["select"] = _intrinsic(_select)
+    names["shifted"] = _intrinsic(_shifted)
+    names["CONVERTS_WIDE"] = "+avx512dq" in features.split(",")
+    names["independent"] = _statement(lambda builder: loop_metadata.mark(builder))
+    for count in (2, 4):
+        names[f"independent_{count}"] = _statement(_interleaving(count, features))
+    names["one_vector"] = _statement(lambda builder: loop_metadata.mark(builder, 8))
+    names["clear_flags"] = _statement(_build_clear_flags)
+    names["test_flags"] = _test_flags()
+    return names
+
+
+@lru_cache(maxsize=1)
+def target_features() -> str:
+    """The CPU features that numba compiles for, as LLVM writes them."""
+    return str(heavy("numba.core.registry").cpu_target.target_context.codegen()._tm_features)
+
+
+def _intrinsic(function: Any, **options: Any) -> Any:
+    extending = heavy("numba.core.extending")
+    return extending.intrinsic(**options)(function) if options else extending.intrinsic(function)
+
+
+def _helpers() -> Any:
+    """`njit` for helper functions. The same text in two programs is the same helper."""
+    dispatcher = heavy("numba.core.registry").CPUDispatcher
+    known: dict[Any, Any] = {}
+
+    def njit(function: Any) -> Any:
+        code = function.__code__
+        others = tuple(id(function.__globals__.get(name)) for name in code.co_names)
+        key = (code.co_name, code.co_code, code.co_consts, code.co_names, others)
+        if key not in known:
+            options = {"nopython": True, "error_model": "numpy", "nogil": True}
+            # other programs call it, Python never: its wrappers took a quarter of the time
+            options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+            known[key] = dispatcher(function, targetoptions=options)
+        return known[key]
+
+    return njit
+
+
+@cache
+def _pointer_type(code: str) -> Any:
+    types = heavy("numba.core.types")
+    return _pointer_class()(types.uint8 if code == "b1" else getattr(types, NUMBA_TYPES[code]))
+
+
+@lru_cache(maxsize=1)
+def _pointer_class() -> Any:
+    """A pointer type whose loads and stores are in the access group of independent loops."""
+    types, extending = heavy("numba.core.types"), heavy("numba.extending")
+
+    class LoopPointer(types.CPointer):  # type: ignore[misc, name-defined]
+        """As numba's CPointer, whose templates type its indexing."""
+
+        def __init__(self, dtype: Any) -> None:
+            super().__init__(dtype)
+            self.name = f"LoopPointer({dtype})"
+
+    def load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.gep(args[0], [args[1]])
+        if not isinstance(signature.return_type, types.Complex):
+            return loop_metadata.join_group(builder.load(place, align=1))
+        made = context.make_complex(builder, signature.return_type)
+        made.real, made.imag = [
+            loop_metadata.join_group(builder.load(part, align=1)) for part in parts(builder, place)
+        ]
+        return made._getvalue()
+
+    def store(context: Any, builder: Any, signature: Any, args: Any) -> None:
+        place = builder.gep(args[0], [args[1]])
+        if not isinstance(signature.args[2], types.Complex):
+            loop_metadata.join_group(builder.store(args[2], place, align=1))
+            return
+        for k, part in enumerate(parts(builder, place)):
+            value = builder.extract_value(args[2], k)
+            loop_metadata.join_group(builder.store(value, part, align=1))
+
+    def parts(builder: Any, place: Any) -> list[Any]:
+        """LLVM splits the access to a complex number, and the halves would be in no group."""
+        int32 = heavy("llvmlite.ir").IntType(32)
+        return [builder.gep(place, [int32(0), int32(k)]) for k in range(2)]
+
+    extending.register_model(LoopPointer)(extending.models.PointerModel)
+    integer = types.Integer
+    extending.lower_builtin(operator.getitem, LoopPointer, integer)(load)
+    extending.lower_builtin(operator.setitem, LoopPointer, integer, types.Any)(store)
+    return LoopPointer
+
+
+def _pointer(code: str) -> Any:
+    int64, pointer_type = heavy("numba.core.types").int64, _pointer_type(code)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(pointer_type))
+
+    def pointer(typing_context: Any, address: Any) -> Any:
+        return pointer_type(int64), build
+
+    return _intrinsic(pointer)
+
+
+def _select(typing_context: Any, condition: Any, first: Any, second: Any) -> Any:
+    types = heavy("numba.core.types")
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        condition, *arms = args
+        if not isinstance(signature.return_type, types.Complex):
+            return builder.select(condition, *arms)
+        made = context.make_complex(builder, signature.return_type)  # vectors hold no pairs
+        for k, part in enumerate(("real", "imag")):
+            halves = [builder.extract_value(arm, k) for arm in arms]
+            setattr(made, part, builder.select(condition, *halves))
+        return made._getvalue()
+
+    return first(types.boolean, first, first), build
+
+
+def _shifted(typing_context: Any, pointer: Any, count: Any) -> Any:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, heavy("numba.core.types").int64), build
+
+
+def _local(code: str) -> Any:
+    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
+    pointer_type = _pointer_type(code)
+
+    def local(typing_context: Any, count: Any) -> Any:
+        if not isinstance(count, types.IntegerLiteral):
+            return None  # numba says that no such call exists
+
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            element = context.get_data_type(pointer_type.dtype)
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(element, count.literal_value))
+            memory.align = 64
+            return builder.bitcast(memory, context.get_value_type(pointer_type))
+
+        return pointer_type(count), build
+
+    return _intrinsic(local, prefer_literal=True)
+
+
+def _scalar(code: str) -> Any:
+    """Slot k: integers and booleans as int64 bits, floats as float64, complex as two float64."""
+    types = heavy("numba.core.types")
+    result = getattr(types, NUMBA_TYPES[code])
+    read = {"f": _read_float, "c": _read_complex}.get(code[0], _read_integer)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        base, slot = args
+        first = builder.gep(base, [builder.shl(slot, slot.type(1))])
+        value = read(builder, first, code)
+        return _make_complex(context, builder, result, value) if code[0] == "c" else value
+
+    def scalar(typing_context: Any, scalars: Any, k: Any) -> Any:
+        return result(scalars, types.int64), build
+
+    return _intrinsic(scalar)
+
+
+def _read_float(builder: Any, place: Any, code: str) -> Any:
+    value = builder.load(place)
+    if code in ("f8", "c16"):
+        return value
+    return builder.fptrunc(value, heavy("llvmlite.ir").FloatType())
+
+
+def _read_complex(builder: Any, place: Any, code: str) -> list[Any]:
+    second = builder.gep(place, [heavy("llvmlite.ir").IntType(64)(1)])
+    return [_read_float(builder, part, code) for part in (place, second)]
+
+
+def _make_complex(context: Any, builder: Any, result: Any, parts: list[Any]) -> Any:
+    made = context.make_complex(builder, result)
+    made.real, made.imag = parts
+    return made._getvalue()
+
+
+def _read_integer(builder: Any, place: Any, code: str) -> Any:
+    ir = heavy("llvmlite.ir")
+    word = ir.IntType(64)
+    bits = builder.load(builder.bitcast(place, word.as_pointer()))
+    if code == "b1":
+        return builder.icmp_unsigned("!=", bits, word(0))
+    wanted = ir.IntType(8 * int(code[1:]))
+    return bits if wanted.width == 64 else builder.trunc(bits, wanted)
+
+
+def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
+    types = heavy("numba.core.types")
+    element = types.float64 if size == 8 else types.float32
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(vector_math.declare(builder.module, name, size, features), args)
+
+    def of_one(typing_context: Any, x: Any) -> Any:
+        return element(element), build
+
+    def of_two(typing_context: Any, x: Any, y: Any) -> Any:
+        return element(element, element), build
+
+    return _intrinsic(of_one if arity == 1 else of_two)
+
+
+def _interleaving(count: int, features: str) -> Any:
+    x86 = vector_math.machine() in ("x86_64", "AMD64")
+    if x86 and "+avx512f" not in features.split(","):
+        count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: as LLVM likes
+    return lambda builder: loop_metadata.mark(builder, interleave=count)
+
+
+def _statement(emit: Any) -> Any:
+    """A call without arguments and value that does `emit(builder)`."""
+    none = heavy("numba.core.types").none
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit(builder)
+        return context.get_dummy_value()
+
+    def statement(typing_context: Any) -> Any:
+        return none(), build
+
+    return _intrinsic(statement)
+
+
+def _call_fenv(builder: Any, name: str, mask: int) -> Any:
+    ir = heavy("llvmlite.ir")
+    int32 = ir.IntType(32)
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(int32, [int32]), name)
+    return builder.call(function, [int32(mask)])
+
+
+def _has_mxcsr() -> bool:
+    """Whether all of the conditions lie in one register, which is cheaper than the C library."""
+    return vector_math.machine() in ("x86_64", "AMD64")
+
+
+def _control_word(builder: Any, name: str, place: Any) -> None:
+    """`stmxcsr` or `ldmxcsr` with a word in memory."""
+    ir = heavy("llvmlite.ir")
+    pointer = ir.IntType(8).as_pointer()
+    intrinsic = f"llvm.x86.sse.{name}"
+    function = builder.module.globals.get(intrinsic)
+    if function is None:
+        kind = ir.FunctionType(ir.VoidType(), [pointer])
+        function = ir.Function(builder.module, kind, intrinsic)
+    builder.call(function, [builder.bitcast(place, pointer)])
+
+
+def _word(builder: Any) -> Any:
+    with builder.goto_entry_block():
+        return builder.alloca(heavy("llvmlite.ir").IntType(32))
+
+
+def _build_clear_flags(builder: Any) -> None:
+    masks = vector_math.fenv_flags()
+    if masks is None:
+        return
+    if not _has_mxcsr():
+        _call_fenv(builder, "lf_feclearexcept", sum(masks))
+        return
+    int32 = heavy("llvmlite.ir").IntType(32)
+    word = _word(builder)
+    _control_word(builder, "stmxcsr", word)
+    before = builder.load(word)
+    raised = builder.icmp_unsigned("!=", builder.and_(before, int32(sum(masks))), int32(0))
+    with builder.if_then(raised):  # writing the register waits for all that is under way
+        builder.store(builder.and_(before, int32(~sum(masks))), word)
+        _control_word(builder, "ldmxcsr", word)
+
+
+def _test_flags() -> Any:
+    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
+    masks = vector_math.fenv_flags()
+    int32 = ir.IntType(32)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        result = int32(0)
+        if masks is None:
+            return result
+        if _has_mxcsr():
+            word = _word(builder)
+            _control_word(builder, "stmxcsr", word)
+            raised = builder.load(word)
+        else:
+            raised = _call_fenv(builder, "lf_fetestexcept", sum(masks))
+        for mask, ours in zip(masks, (8, 1, 2, 4), strict=True):
+            is_set = builder.icmp_unsigned("!=", builder.and_(raised, int32(mask)), int32(0))
+            result = builder.or_(result, builder.select(is_set, int32(ours), int32(0)))
+        return result
+
+    def test_flags(typing_context: Any) -> Any:
+        return types.int32(), build
+
+    return _intrinsic(test_flags)

@@ -1,0 +1,222 @@
+"""Loops over whole arrays that call the mathematical functions of compiled programs.
+
+Blocked NumPy uses them in place of NumPy's own functions while a kernel's program is being
+compiled: an element's bits are then the same before and after. Made by llvmlite alone, one loop
+per function and precision, in a few milliseconds; kept on disk. As everywhere (vector_math.py),
+full vectors go to a SIMD version and the rest goes to the same version on vectors of copies.
+Text of language "numpy" calls them by the names that text of language "numba" uses: `vm_exp` (f8),
+`vmf_exp` (f4), as `flags |= vm_exp(target, scratch, operand)`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..base import Array, DeviceError, Source
+from ..pools import object_code, own_math, vector_math
+from ..pools.environment import SETTINGS
+from ..pools.object_code import ENTRY, Loaded, linker
+from .launch import address_of
+
+Loop = Callable[..., int]
+_CALL = re.compile(r"\bvm(f?)_(\w+)\(")
+# CPUs whose AVX numba does not use though they have it (numba.core.config), and old settings.
+_ODD = ("corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona")
+
+
+@lru_cache(maxsize=1)
+def target() -> tuple[str, str]:
+    """The CPU and its features, as numba compiles for them; `DeviceError` where that is unsure."""
+    odd = [name for name in SETTINGS.split() if os.environ.get("NUMBA_" + name)]
+    if odd:
+        raise DeviceError(f"[vector loops] numba is set up in its own way: NUMBA_{odd[0]}")
+    llvm = linker()
+    name = llvm.get_host_cpu_name()
+    if name in _ODD:
+        raise DeviceError(f"[vector loops] numba uses no AVX on {name}")
+    try:
+        return name, llvm.get_host_cpu_features().flatten()
+    except RuntimeError:
+        return name, ""
+
+
+class VectorLoops:
+    """The loops, by name, made or loaded when first asked for."""
+
+    def __init__(self, load: Callable[[Source, Callable[[str], bytes]], Loaded]) -> None:
+        self._load = load
+        self._loops: dict[str, Loop] = {}
+
+    def names(self, text: str) -> dict[str, Loop]:
+        """The loops that a text calls, as functions `(target, scratch, *operands) -> flags`."""
+        found = {f"vm{single}_{name}" for single, name in _CALL.findall(text)}
+        return {name: self.loop(name) for name in sorted(found)}
+
+    def loop(self, name: str) -> Loop:
+        """One loop; `DeviceError` if this machine cannot have it."""
+        loop = self._loops.get(name)
+        if loop is None:
+            loop = self._loops[name] = self._make(name)
+        return loop
+
+    def _make(self, name: str) -> Loop:
+        prefix, function = name.split("_")
+        size = 4 if prefix == "vmf" else 8
+        cpu, features = target()
+        text = llvm_text(function, size, features)
+        source = Source("llvm", name, text, 0, (), ())
+        return _wrapped(self._load(source, lambda text: emit(text, cpu, features)), function, size)
+
+
+def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
+    arity = vector_math.ARITY[name]
+    pointers = [ctypes.c_void_p] * (1 + arity)
+    run = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int64)(loaded.address)
+    dtype = np.dtype(f"f{size}")
+
+    def loop(target: Array, scratch: Any, *operands: Array, loaded: Loaded = loaded) -> int:
+        """Compute into `target`; the IEEE flags that were raised."""
+        dense = target
+        if target.dtype != dtype or not target.flags.c_contiguous:
+            dense = scratch("vm", target.shape, dtype.str)
+        held = [dense]  # what the machine code reads: `scratch` may let go of it at its next call
+        for k, operand in enumerate(operands):
+            if (
+                operand.dtype != dtype
+                or operand.shape != target.shape
+                or not operand.flags.c_contiguous
+            ):
+                copy = scratch(("vm", k), target.shape, dtype.str)
+                np.copyto(copy, operand, casting="unsafe")
+                operand = copy
+            held.append(operand)
+        flags: int = run(*map(address_of, held), dense.size)
+        if dense is not target:
+            np.copyto(target, dense, casting="unsafe")
+        return flags
+
+    return loop
+
+
+def emit(text: str, cpu: str, features: str) -> bytes:
+    """Object code of LLVM text for a CPU with these features."""
+    # half the time, and a first result waits for it; our own functions then take a fifth longer
+    return object_code.emit(text, cpu, features, optimise=0)
+
+
+_TEXT = """
+{declarations}
+
+define i32 @{entry}({parameters}, i64 %count) {{
+start:
+  {clear}
+  %full = and i64 %count, {mask}
+  %some = icmp sgt i64 %full, 0
+  br i1 %some, label %vectors, label %rest
+vectors:
+  %i = phi i64 [0, %start], [%i.next, %vectors]
+{full}
+  %i.next = add i64 %i, {lanes}
+  %more = icmp slt i64 %i.next, %full
+  br i1 %more, label %vectors, label %rest
+rest:
+  %left = icmp slt i64 %full, %count
+  br i1 %left, label %singles, label %done
+singles:
+  %j = phi i64 [%full, %rest], [%j.next, %singles]
+{single}
+  %j.next = add i64 %j, 1
+  %again = icmp slt i64 %j.next, %count
+  br i1 %again, label %singles, label %done
+done:
+{flags}
+}}
+"""
+
+
+def llvm_text(name: str, size: int, features: str) -> str:
+    """The module of one loop: `int32 entry(target, operands..., count)` over dense arrays."""
+    arity = vector_math.ARITY[name]
+    kind = "double" if size == 8 else "float"
+    symbol, lanes = vector_math.vector_symbol(name, size, features)
+    callee, lanes = (symbol, lanes) if symbol else (vector_math.scalar_name(name, size), 1)
+    vector = f"<{lanes} x {kind}>" if symbol else kind
+    inputs = range(arity)
+    clear, flags, fenv = flag_text()
+    declarations = f"declare {vector} @{callee}({', '.join([vector] * arity)})\n{fenv}"
+    if own_math.serves(name, size, features) and symbol:
+        declarations = f"{own_math.text(name)}\n{fenv}"
+    call = f"call {vector} @{callee}(" + ", ".join(f"{vector} %V{k}" for k in inputs) + ")"
+
+    full = [
+        line
+        for k in inputs
+        for line in (
+            f"  %p{k} = getelementptr {kind}, ptr %a{k}, i64 %i",
+            f"  %v{k} = load {vector}, ptr %p{k}, align 1",
+        )
+    ]
+    full += [
+        f"  %r = {call.replace('%V', '%v')}",
+        f"  %q = getelementptr {kind}, ptr %out, i64 %i",
+        f"  store {vector} %r, ptr %q, align 1",
+    ]
+    single = []
+    for k in inputs:
+        single += [
+            f"  %sp{k} = getelementptr {kind}, ptr %a{k}, i64 %j",
+            f"  %x{k} = load {kind}, ptr %sp{k}, align 1",
+        ]
+        if symbol:
+            single += [
+                f"  %o{k} = insertelement {vector} undef, {kind} %x{k}, i32 0",
+                f"  %s{k} = shufflevector {vector} %o{k}, {vector} undef, "
+                f"<{lanes} x i32> zeroinitializer",
+            ]
+    single += [f"  %sr = {call.replace('%V', '%s' if symbol else '%x')}"]
+    if symbol:
+        single += [f"  %y = extractelement {vector} %sr, i32 0"]
+    single += [
+        f"  %sq = getelementptr {kind}, ptr %out, i64 %j",
+        f"  store {kind} {'%y' if symbol else '%sr'}, ptr %sq, align 1",
+    ]
+    return _TEXT.format(
+        declarations=declarations,
+        entry=ENTRY,
+        parameters=", ".join(["ptr %out", *(f"ptr %a{k}" for k in inputs)]),
+        clear=clear,
+        mask=-lanes,
+        lanes=lanes,
+        full="\n".join(full),
+        single="\n".join(single),
+        flags=flags,
+    )
+
+
+def flag_text() -> tuple[str, str, str]:
+    """How the flags are cleared, and told at the end (see `base.Program.launch`)."""
+    masks = vector_math.fenv_flags()
+    if masks is None:
+        return "", "  ret i32 0", ""
+    every = sum(masks)
+    lines = [f"  %raised = call i32 @lf_fetestexcept(i32 {every})"]
+    before = "0"
+    for k, (mask, ours) in enumerate(zip(masks, (8, 1, 2, 4), strict=True)):
+        lines += [
+            f"  %bit{k} = and i32 %raised, {mask}",
+            f"  %set{k} = icmp ne i32 %bit{k}, 0",
+            f"  %our{k} = select i1 %set{k}, i32 {ours}, i32 0",
+            f"  %sum{k} = or i32 {before}, %our{k}",
+        ]
+        before = f"%sum{k}"
+    lines.append(f"  ret i32 {before}")
+    declared = "declare i32 @lf_feclearexcept(i32)\ndeclare i32 @lf_fetestexcept(i32)"
+    clear = f"%cleared = call i32 @lf_feclearexcept(i32 {every})"
+    return clear, "\n".join(lines), declared

@@ -1,0 +1,182 @@
+"""An OpenCL device: programs, memory and launches through pyopencl.
+
+Owns what belongs together for one device; `make(found)` opens it. Launches are enqueued in order
+and nothing waits for them but `settle` and `Later.flags`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from .. import late_imports, settings
+from ..base import Array, DeviceError, DeviceLost, Program, Source, Traits
+from ..pools.buffers import BufferPool
+from ..pools.disk_cache import DiskCache
+from ..pools.programs import ProgramPool
+from . import platforms, selftest
+from .failures import faults
+from .library import Library
+from .memory import Blocks, HostBuffers
+from .platforms import Found
+from .programs import Find, OpenCLBuilder, Tables
+from .queue import Queue
+
+__all__ = ["DISK_LIMIT", "DeviceLost", "OpenCL", "faults", "make"]
+
+DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
+LANGUAGES = ("opencl", "opencl-grid")
+BUILD_OPTIONS = ["-cl-std=CL1.2", "-w"]  # of every device; the tests add one
+_BUILDERS = 4  # programs that are built ahead at the same time
+
+
+def make(found: Found) -> OpenCL:
+    """The device as the environment variables set it up; `DeviceError` if it fails its test."""
+    return OpenCL(
+        found,
+        pool_limit=settings.number("LAZYFUSE_POOL_LIMIT", -1),
+        disk=DiskCache(
+            settings.cache_directory(),
+            settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT),
+            settings.cache_enabled(),
+        ),
+    )
+
+
+class OpenCL:
+    """See `base.Asynchronous`. Settings may be changed at any time with the `set_` methods."""
+
+    def __init__(self, found: Found, pool_limit: int = -1, disk: DiskCache | None = None) -> None:
+        self.traits: Traits = platforms.traits(found)
+        self.buffers = BufferPool(pool_limit)
+        self.queue = Queue(found.device)
+        disk = disk or DiskCache("", 0, enabled=False)
+        self._found = found
+        traits = self.traits
+        # first, for a runtime that ends the process does so in a child
+        self.width = self._find_width(disk)
+        asked = f"self-test {traits.fp64} {traits.shares_memory}"
+        verdict = selftest.verdict(
+            self.queue, disk, self._name(asked), traits.fp64, traits.shares_memory
+        )
+        if verdict.reason:
+            raise DeviceError(f"[device] {found.name}: {verdict.reason}")
+        traits.shares_memory = verdict.shares
+        self.queue.share_words(verdict.shares)
+        self.memory: Blocks | None = None
+        find = HostBuffers(self.queue).of
+        if not verdict.shares:
+            self.memory = Blocks(self.queue, self.buffers, pool_limit, self.traits.narrows)
+            find = self.memory.find
+        self.tables = Tables(self.queue)
+        self.options = self._build_options()
+        builder = OpenCLBuilder(self.queue, self.options, self.traits.fp64, self.tables, find)
+        empty = self.buffers.empty if self.memory is None else self.memory.empty
+        plain = find if traits.fp64 else _plain(find)
+        self.library = Library(self.queue, plain, empty, verdict.shares, traits.name)
+        environment = platforms.digest(found, self.options)
+        self.programs = ProgramPool(
+            dict.fromkeys(LANGUAGES, builder), disk, lambda: environment, parallel=True
+        )
+
+    def compile(self, source: Source) -> Program:
+        """As `base.Device.compile`."""
+        self.queue.check()
+        return self.programs.get(source)
+
+    def cached(self, source: Source) -> bool:
+        """As `base.Device.cached`."""
+        return self.programs.holds(source)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """As `base.Device.empty`."""
+        return self.buffers.empty(shape, dtype)
+
+    def settle(self) -> None:
+        """As `base.Asynchronous.settle`."""
+        self.queue.settle()
+
+    def warm_up(self, sources: Iterable[Source]) -> list[DeviceError]:
+        """Build programs ahead; what could not be built, which is no error yet."""
+        with ThreadPoolExecutor(_BUILDERS) as pool:
+            return [problem for problem in pool.map(self._try, sources) if problem is not None]
+
+    def why_missed(self, source: Source) -> str:
+        """Why `compile` last had to load or build the program."""
+        return self.programs.why_missed(source)
+
+    def info(self) -> dict[str, Any]:
+        """Counters of programs, buffers, transfers and launches."""
+        memory = self.memory
+        return {
+            "programs": self.programs.info(),
+            "buffers": self.buffers.info(),
+            "blocks": memory.info() if memory is not None else {},
+            "transfers": memory.transfers.info() if memory is not None else {},
+            "launches": self.queue.launches,
+            "tables": len(self.tables),
+            "vector_bytes": self.width,
+            "lost": self.queue.lost,
+        }
+
+    def clear(self, disk: bool = False) -> None:
+        """Forget programs (on disk too, if asked) and free buffers."""
+        self.programs.clear(disk)
+        self.buffers.clear()
+        if self.memory is not None:
+            self.memory.clear()
+
+    def set_pool_limit(self, limit: int) -> None:
+        """Bytes of free buffers that are kept, here and there; -1: the default."""
+        self.buffers.set_limit(limit)
+        if self.memory is not None:
+            self.memory.set_limit(limit)
+
+    def set_disk(self, disk: DiskCache) -> None:
+        """Look for programs in another directory, or (`enabled=False`) in none."""
+        self.programs.disk = disk
+
+    def _try(self, source: Source) -> DeviceError | None:
+        try:
+            self.compile(source)
+        except DeviceError as error:
+            return error
+        return None
+
+    def _find_width(self, disk: DiskCache) -> int:
+        found = self._found
+        # PoCL links programs with the system's linker, and aborts where there is none
+        name = self._name(f"width {shutil.which('ld') is not None}")
+        width = selftest.width(self.queue, disk, name, found.index, self.traits.kind)
+        if not width:
+            raise DeviceError(f"[device] {found.name}: {selftest.DIES}")
+        return width
+
+    def _build_options(self) -> list[str]:
+        cl = late_imports.module("pyopencl")
+        device = self._found.device
+        options = [*BUILD_OPTIONS, f"-DLF_BYTES={self.width}"]
+        if not self.traits.fp64:
+            options.append("-cl-single-precision-constant")
+        if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+        return options
+
+    def _name(self, asked: str) -> str:
+        """What an examination of this device is called on disk."""
+        return f"device-{platforms.digest(self._found, [asked])}"
+
+
+def _plain(find: Find) -> Find:
+    """For programs that are not ours, which compute in the dtype that an array says."""
+
+    def checked(array: Array) -> tuple[Any, int]:
+        if array.dtype in (np.float64, np.complex128):
+            raise DeviceError(f"[library] {array.dtype}: the device lacks float64; NumPy does it")
+        return find(array)
+
+    return checked

@@ -1,0 +1,360 @@
+"""What an OpenCL device does by libraries: scans, compaction, sorts, matrix products, transforms.
+
+Owns `Library`. Scans, compaction and sorts are pyopencl's own (`pyopencl.scan`,
+`pyopencl.algorithm`), products CLBlast's through pyclblast, transforms VkFFT's through pyvkfft,
+each where it is installed. Everything here is glue: arrays in and out, lengths, one error type.
+
+Arrays are C-contiguous: stand-ins of the device's memory, or host arrays where that is shared.
+Work is enqueued in order with the launches; where memory is shared it is over on return.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .. import late_imports
+from ..base import Array, DeviceError
+from . import sort_keys
+from .failures import faults
+from .queue import Queue
+
+Found = TypeVar("Found")
+
+LONGEST = 2**31 - 1  # the libraries count elements in 32 bits
+_APPS = 16  # transforms of so many shapes are kept: each holds tables on the device
+_NORMS = {"backward": 1, "ortho": "ortho"}
+
+SCANS = {"add": ("a + b", "0"), "multiply": ("a * b", "1")}
+"""Expression and neutral element of what can be accumulated exactly."""
+
+
+class Library:
+    """The libraries of one device. Refusals and failures are `DeviceError`.
+
+    `find` gives buffer and offset of an array, `empty` a new array there.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        find: Callable[[Array], tuple[Any, int]],
+        empty: Callable[[tuple[int, ...], np.dtype[Any]], Array],
+        shared: bool,
+        name: str,
+    ) -> None:
+        self.name = name
+        self._queue = queue
+        self._find = find
+        self._empty = empty
+        self._shared = shared
+        self._alignment = max(queue.device.mem_base_addr_align // 8, 1)
+        self._built: dict[Any, Any] = {}
+        self._transforms: dict[Any, Any] = {}
+
+    # -- scans ----------------------------------------------------------------------------------
+
+    def accumulate(self, name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+        """The running sums or products of integers in C order, wrapping around as NumPy's do."""
+        if array.dtype.kind not in "biu" or dtype.kind not in "iu":
+            raise _refusal(name, f"integers, got {array.dtype} into {dtype}; parallel sums round")
+        made = self._empty((array.size,), dtype)
+        if array.size:
+            inner = np.dtype(f"u{dtype.itemsize}")  # where wrapping around is defined
+            scan = self._ready(
+                ("accumulate", name, array.dtype, inner),
+                lambda: self._scan(inner, [("x", _plain(array)), ("y", inner)], "x[i]", SCANS[name],
+                                   "y[i] = item;"),
+            )  # fmt: skip
+            self._run(lambda: scan(self._flat(array), self._flat(made, inner)), made, array)
+        return made
+
+    def compact(self, array: Array, mask: Array) -> Array:
+        """The elements of an array where a mask of its shape is true, in C order."""
+        dtype = _bits(array.dtype)
+        return self._compact(("select", dtype), array, mask, dtype, "x[i]")
+
+    def positions(self, mask: Array) -> Array:
+        """The places in C order where a mask is true."""
+        return self._compact(("places",), mask, mask, np.dtype(np.intp), "i")
+
+    def _compact(
+        self, key: Any, array: Array, mask: Array, dtype: np.dtype[Any], item: str
+    ) -> Array:
+        """As `pyopencl.algorithm.copy_if`, on arrays that may begin anywhere in their buffers."""
+        out_dtype = dtype if item == "i" else array.dtype
+        room = self._empty((mask.size,), out_dtype)
+        if not mask.size:
+            return room
+        source = np.dtype(np.uint8) if item == "i" else dtype
+        count = np.dtype(np.uint32)
+        arguments = [("mask", np.dtype(np.uint8)), ("x", source), ("y", dtype), ("n", count)]
+        scan = self._ready(
+            key,
+            lambda: self._scan(count, arguments, "mask[i] ? 1 : 0", SCANS["add"],
+                f"if (prev_item != item) y[item - 1] = {item}; if (i + 1 == N) n[0] = item;"),
+        )  # fmt: skip
+        number = np.zeros(1, np.uint32)
+
+        def run() -> None:
+            cl = late_imports.module("pyopencl")
+            total = late_imports.module("pyopencl.array").empty(self._queue.commands, 1, count)
+            arrays = self._flat(mask, np.dtype(np.uint8)), self._flat(array, source)
+            scan(*arrays, self._flat(room, dtype), total)
+            cl.enqueue_copy(self._queue.commands, number, total.data)
+
+        self._run(run, room, array, mask)
+        return self._cut(room, int(number[0]))
+
+    def _cut(self, room: Array, length: int) -> Array:
+        """The beginning of an array in memory of its own, so that the rest is free again."""
+        made = self._empty((length,), room.dtype)
+        if length:
+            self._run(lambda: self._move(self._flat(room), made), made, room)
+        return made
+
+    # -- sorts ----------------------------------------------------------------------------------
+
+    def sort(self, array: Array) -> Array:
+        """The elements in ascending order: NaN last, equal ones (zeros of either sign) as found."""
+        made = self._empty((array.size,), array.dtype)
+        if array.size:
+            key = sort_keys.key_of(array.dtype)
+            radix = self._ready(("sort", array.dtype), lambda: self._radix(key, ()))
+
+            def run() -> None:
+                (found,), _ = radix(
+                    self._flat(array, key.stored), queue=self._queue.commands, key_bits=key.bits
+                )
+                self._move(found, made)
+
+            self._run(run, made, array)
+        return made
+
+    def argsort(self, array: Array) -> Array:
+        """The places of the elements in ascending order, equal ones as found."""
+        place = np.dtype(np.intp)
+        made = self._empty((array.size,), place)
+        if array.size:
+            key = sort_keys.key_of(array.dtype)
+            radix = self._ready(("argsort", array.dtype), lambda: self._radix(key, (place,)))
+
+            def run() -> None:
+                places = late_imports.module("pyopencl.array").arange(
+                    self._queue.commands, array.size, dtype=place
+                )
+                values = self._flat(array, key.stored)
+                (_, found), _ = radix(values, places, queue=self._queue.commands, key_bits=key.bits)
+                self._move(found, made)
+
+            self._run(run, made, array)
+        return made
+
+    # -- products -------------------------------------------------------------------------------
+
+    def product(self, first: Array, second: Array) -> Array:
+        """The product of two matrices of one inexact dtype, by CLBlast."""
+        dtype = first.dtype
+        if dtype.char not in "fdFD" or second.dtype != dtype or not first.ndim == second.ndim == 2:
+            what = f"{dtype}{list(first.shape)} and {second.dtype}{list(second.shape)}"
+            raise _refusal("matmul", f"two matrices of one of f4, f8, c8, c16, got {what}")
+        (m, k), n = first.shape, second.shape[1]
+        if not m * n * k:
+            raise _refusal("matmul", "elements, got none")
+        library = _module("pyclblast")
+        first, second, made = self._aligned(first), self._aligned(second), self._new((m, n), dtype)
+
+        def run() -> None:
+            arrays = [self._matrix(array) for array in (first, second, made)]
+            library.gemm(
+                self._queue.commands, m, n, k, *[matrix for matrix, _ in arrays], k, n, n,
+                a_offset=arrays[0][1], b_offset=arrays[1][1], c_offset=arrays[2][1],
+            )  # fmt: skip
+
+        self._run(run, made, first, second)
+        return made
+
+    # -- transforms -----------------------------------------------------------------------------
+
+    def transform(self, array: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Array:
+        """A complex Fourier transform along some axes, by VkFFT; `norm` as NumPy's."""
+        if array.dtype.char not in "FD":
+            raise _refusal("fft", f"complex64 or complex128, got {array.dtype}")
+        if not array.size or len(set(axes)) < len(axes):
+            raise _refusal("fft", f"elements and different axes, got {array.shape} along {axes}")
+        scale = _scale(norm)
+        make = _module("pyvkfft.opencl").VkFFTApp
+        array, made = self._aligned(array), self._new(array.shape, array.dtype)
+
+        def run() -> None:
+            app = self._app(make, array, axes, scale)
+            source, target = self._shaped(array), self._shaped(made)
+            (app.ifft if inverse else app.fft)(source, target)
+
+        self._run(run, made, array)
+        return made
+
+    def _app(self, make: Any, array: Array, axes: tuple[int, ...], scale: Any) -> Any:
+        key = (array.shape, array.dtype, axes, scale)
+        found = self._transforms.pop(key, None)
+        if found is None:
+            found = make(
+                array.shape, array.dtype, self._queue.commands, axes=axes, inplace=False, norm=scale
+            )
+            while len(self._transforms) >= _APPS:
+                del self._transforms[next(iter(self._transforms))]
+        self._transforms[key] = found
+        return found
+
+    # -- glue -----------------------------------------------------------------------------------
+
+    def _ready(self, key: Any, make: Callable[[], Any]) -> Any:
+        """A kernel of pyopencl's, built once."""
+        with self._queue.lock:
+            found = self._built.get(key)
+            if found is None:
+                # for good, as `Queue.build`: a filter for the moment would be one for all threads
+                talk = late_imports.module("pyopencl").CompilerWarning
+                warnings.filterwarnings("ignore", category=talk, module="pyopencl")
+                found = self._built[key] = self._guarded("build", make)
+            return found
+
+    def _run(self, work: Callable[[], None], *arrays: Array) -> None:
+        """Enqueue something; all arrays outlive it."""
+        if any(array.size > LONGEST for array in arrays):
+            raise _refusal("library", f"at most {LONGEST} elements")
+        with self._queue.lock:
+            self._guarded("launch", work)
+            self._guarded("finish", self._end)
+
+    def _end(self) -> None:
+        commands = self._queue.commands
+        (commands.finish if self._shared else commands.flush)()
+
+    def _guarded(self, doing: str, work: Callable[[], Found]) -> Found:
+        self._queue.check()
+        try:
+            faults.strike(doing)
+            return work()
+        except self._queue.errors as error:
+            raise self._queue.failure(error, doing, afterwards=doing == "finish") from error
+        except (ImportError, OSError, RuntimeError, ValueError, MemoryError) as error:
+            if isinstance(error, DeviceError):
+                raise
+            raise DeviceError(f"[{doing}] library: {str(error).strip().splitlines()[0]}") from error
+
+    def _scan(
+        self,
+        dtype: np.dtype[Any],
+        arguments: list[tuple[str, np.dtype[Any]]],
+        item: str,
+        rule: tuple[str, str],
+        output: str,
+    ) -> Any:
+        ctype = late_imports.module("pyopencl.tools").dtype_to_ctype(dtype)
+        return _module("pyopencl.scan").GenericScanKernel(
+            self._queue.context, dtype, _vectors(arguments), f"({ctype})({item})", rule[0], rule[1],
+            output,
+        )  # fmt: skip
+
+    def _radix(self, key: sort_keys.Key, others: tuple[np.dtype[Any], ...]) -> Any:
+        arguments = [("x", key.stored), *[("places", dtype) for dtype in others]]
+        return _module("pyopencl.algorithm").RadixSort(
+            self._queue.context, _vectors(arguments), key.text, [name for name, _ in arguments],
+            key_dtype=key.dtype,
+        )  # fmt: skip
+
+    def _aligned(self, array: Array) -> Array:
+        """An array where a buffer of the driver's own might begin; a copy if need be.
+
+        Libraries load vectors, which fault on host memory that is not aligned as buffers are.
+        """
+        if self._shared:
+            address: int = array.__array_interface__["data"][0]
+            if address % self._alignment == 0:
+                return array
+            self._queue.settle()  # the values may be under way
+        elif not self._find(array)[1]:
+            return array
+        copy = self._new(array.shape, array.dtype)
+        if self._shared:
+            np.copyto(copy, array)
+        else:
+            self._run(lambda: self._move(self._flat(array), copy), copy, array)
+        return copy
+
+    def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A new array, aligned as buffers are."""
+        if not self._shared:
+            return self._empty(shape, dtype)
+        count, more = math.prod(shape), self._alignment // dtype.itemsize
+        room = self._empty((count + more,), dtype)
+        address: int = room.__array_interface__["data"][0]
+        start = -address % self._alignment // dtype.itemsize
+        return room[start : start + count].reshape(shape)
+
+    def _flat(self, array: Array, dtype: np.dtype[Any] | None = None) -> Any:
+        """An array as pyopencl's, without shape."""
+        buffer, offset = self._find(array)
+        return late_imports.module("pyopencl.array").Array(
+            self._queue.commands, (array.size,), dtype or array.dtype, data=buffer, offset=offset
+        )
+
+    def _shaped(self, array: Array) -> Any:
+        buffer, offset = self._find(array)
+        return late_imports.module("pyopencl.array").Array(
+            self._queue.commands, array.shape, array.dtype, data=buffer, offset=offset
+        )
+
+    def _matrix(self, array: Array) -> tuple[Any, int]:
+        """A matrix as pyopencl's, and the element of its buffer where it begins."""
+        found = self._shaped(array)
+        return found, found.offset // array.itemsize
+
+    def _move(self, found: Any, made: Array) -> None:
+        """Copy what a library made to an array of ours."""
+        buffer, offset = self._find(made)
+        late_imports.module("pyopencl").enqueue_copy(
+            self._queue.commands, buffer, found.base_data, byte_count=made.nbytes,
+            src_offset=found.offset, dst_offset=offset,
+        )  # fmt: skip
+
+
+def _module(name: str) -> Any:
+    try:
+        return late_imports.module(name)
+    except (ImportError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DeviceError(f"[library] {name}: {reason}; install it") from error
+
+
+def _vectors(arguments: list[tuple[str, np.dtype[Any]]]) -> list[Any]:
+    vector = late_imports.module("pyopencl.tools").VectorArg
+    return [vector(dtype, name, with_offset=True) for name, dtype in arguments]
+
+
+def _plain(array: Array) -> np.dtype[Any]:
+    return np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype
+
+
+def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype of the same size that any device can copy."""
+    if dtype.itemsize == 16:
+        pair: np.dtype[Any] = late_imports.module("pyopencl.cltypes").ulong2
+        return pair
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _scale(norm: str) -> Any:
+    """NumPy's name of a normalisation as VkFFT's."""
+    if norm not in _NORMS:
+        raise _refusal("fft", f'norm "backward" or "ortho", got {norm!r}')
+    return _NORMS[norm]
+
+
+def _refusal(name: str, expected: str) -> DeviceError:
+    return DeviceError(f"[{name}] library: expected {expected}")

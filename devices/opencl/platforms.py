@@ -1,0 +1,147 @@
+"""Which OpenCL devices there are, what they are like, and what names them on disk.
+
+Owns the order and the names of devices ("opencl:0", ...), their traits, and the digest of
+everything besides a program's text that decides its machine code. Finding devices imports pyopencl
+and opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import late_imports, settings
+from ..base import DeviceError, Traits
+from ..pools import environment
+from . import probe
+
+MISSING = "pyopencl is not installed: pip install lazyfuse[opencl]"
+NONE = "no OpenCL platform found: install a driver, or pip install pocl-binary-distribution"
+NO_FP64 = "no fp64: programs with float64 run on the CPU"
+NARROWS = "no fp64: float64 is kept and computed in float32, as single_precision asks"
+
+_CPUINFO = "/proc/cpuinfo"
+_HEAD = 8192  # bytes of it: the first core's flags
+# Our files that decide what a text compiles to.
+_RUNTIME = "opencl_programs opencl_probe opencl_platforms"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An OpenCL device: its number over all platforms, and pyopencl's object."""
+
+    index: int
+    device: Any
+
+    @property
+    def name(self) -> str:
+        """What a user writes to get it."""
+        return f"opencl:{self.index}"
+
+
+def missing() -> str:
+    """Why there can be no OpenCL device at all; "" if there may be."""
+    return MISSING if importlib.util.find_spec("pyopencl") is None else ""
+
+
+def find() -> list[Found]:
+    """Every device, by number; raises `DeviceError` if there is none."""
+    reason = missing()
+    if reason:
+        raise DeviceError(f"[device] {reason}")
+    try:
+        devices = probe.devices()
+    except ImportError as error:  # a part of it is missing
+        raise DeviceError(f"[device] pyopencl cannot be imported: {error}") from error
+    if not devices:
+        raise DeviceError(f"[device] {NONE}")
+    return [Found(index, device) for index, device in enumerate(devices)]
+
+
+def choose(name: str, found: list[Found]) -> list[Found]:
+    """The devices that a name ("opencl", "opencl:1", "opencl:nvidia") may mean, best first."""
+    _, _, wanted = name.partition(":")
+    best = sorted(found, key=lambda each: (_rank(each.device), each.index))
+    if not wanted:
+        return best
+    if wanted.isdigit():
+        return [each for each in found if each.index == int(wanted)]
+    return [each for each in best if wanted.lower() in _label(each.device).lower()]
+
+
+def traits(found: Found) -> Traits:
+    """What a device is, as far as it can be told without opening it."""
+    cl = late_imports.module("pyopencl")
+    device = found.device
+    kind = "cpu" if device.type & cl.device_type.CPU else "gpu"
+    fp64 = "cl_khr_fp64" in device.extensions and settings.flag("LAZYFUSE_OPENCL_FP64", True)
+    narrows = not fp64 and settings.flag("LAZYFUSE_SINGLE_PRECISION", False)
+    grid = kind == "gpu" or settings.flag("LAZYFUSE_OPENCL_GRID", False)
+    return Traits(
+        found.name,
+        kind,
+        device.max_compute_units,
+        ("opencl-grid", "opencl") if grid else ("opencl",),
+        () if fp64 else (NARROWS if narrows else NO_FP64,),
+        model=device.name.strip(),
+        platform=device.platform.name.strip(),
+        driver=device.driver_version.strip(),
+        fp64=fp64,
+        fp16="cl_khr_fp16" in device.extensions,
+        narrows=narrows,
+        shares_memory=may_share(device) and not narrows,
+        local_bytes=device.local_mem_size,
+        memory_bytes=device.global_mem_size,
+    )
+
+
+def may_share(device: Any) -> bool:
+    """Whether programs could work on host arrays themselves; the self-test shows if they can."""
+    unified = bool(device.host_unified_memory)
+    return unified and settings.flag("LAZYFUSE_OPENCL_SHARE", True)
+
+
+def digest(found: Found, more: Iterable[str] = ()) -> str:
+    """A short name of a device's environment."""
+    return hashlib.sha256("\0".join([*facts(found), *more]).encode()).hexdigest()[:24]
+
+
+def facts(found: Found) -> list[str]:
+    """Everything that the digest covers, for people."""
+    device, platform = found.device, found.device.platform
+    return [
+        f"pyopencl {late_imports.module('pyopencl').VERSION_TEXT}",
+        f"platform {platform.name} {platform.version}",
+        f"device {device.name} {device.version} {device.opencl_c_version}",
+        f"driver {device.driver_version}",
+        f"extensions {device.extensions}",
+        f"cpu {_cpu_flags()}",
+        f"options {os.environ.get('PYOPENCL_BUILD_OPTIONS', '')}",
+        f"runtime {environment.runtime(_RUNTIME)}",
+    ]
+
+
+def _label(device: Any) -> str:
+    return f"{device.name} {device.platform.name} {device.vendor}"
+
+
+def _rank(device: Any) -> int:
+    """GPUs before accelerators before CPUs."""
+    types = late_imports.module("pyopencl").device_type
+    if device.type & types.GPU:
+        return 0
+    return 1 if device.type & types.ACCELERATOR else 2
+
+
+def _cpu_flags() -> str:
+    """The CPU's extensions: machines that share a folder of programs may differ in them alone."""
+    try:
+        with open(_CPUINFO, "rb") as file:
+            lines = file.read(_HEAD).splitlines()
+    except OSError:  # not Linux
+        return ""
+    return " ".join(line.decode() for line in lines if line.startswith((b"flags", b"Features")))

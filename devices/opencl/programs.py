@@ -1,0 +1,256 @@
+"""OpenCL programs: building text, keeping binaries, launching.
+
+Owns the order of a program's arguments: the table of chunks and their number, for each array its
+block and the byte where it starts, the scalars, the words for IEEE conditions.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import late_imports
+from ..base import Array, DeviceError, Launch, Source
+from ..pools.programs import Pooled
+from .failures import faults
+from .queue import Pending, Queue, zeros
+
+Find = Callable[[Array], tuple[Any, int]]
+"""The buffer that holds an array and the byte where its first element is in it."""
+
+_WAVES = 8  # work-groups per compute unit that a grid is cut into at most
+_FORMATS = {"f8": "d", "f4": "f", "f2": "e", "c16": "dd", "c8": "ff", "b1": "B"}
+_FORMATS |= {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
+_DOUBLES = ("f8", "c16")
+_RAW, _PACKED = b"r", b"z"  # how a binary is kept
+_WORTH = 0.75  # of its size: a binary that does not shrink below is kept as it is
+_LINES = 3  # of a build log in a message
+
+
+class Tables:
+    """Chunk tables in the device's memory, each as long as the `Launch.sizes` it comes from."""
+
+    def __init__(self, queue: Queue) -> None:
+        cl = late_imports.module("pyopencl")
+        self._buffer = cl.Buffer
+        self._context = queue.context
+        self._how = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        self._kept: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
+
+    def of(self, launch: Launch) -> Any:
+        """The table of a launch. Under the queue's lock."""
+        sizes, strides, offsets = launch.sizes, launch.strides, launch.offsets
+        key = (id(sizes), id(strides))
+        found = self._kept.get(key)
+        if found is not None and found[0]() is sizes and found[2]() is offsets:
+            return found[3]
+        rows = np.concatenate([sizes, offsets], axis=1, dtype=np.int64)
+        head = np.array(strides, dtype=np.int64)
+        table = np.concatenate([head.ravel(), rows.ravel()])
+        made = self._buffer(self._context, self._how, 0, table)
+        forget = weakref.ref(sizes, lambda _: self._kept.pop(key, None))
+        self._kept[key] = (forget, strides, weakref.ref(offsets), made)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class OpenCLProgram:
+    """See `base.Program`. A kernel object takes one set of arguments, hence the queue's lock."""
+
+    __slots__ = ("_find", "_formats", "_kernel", "_most", "_queue", "_tables", "source", "used")
+
+    def __init__(
+        self, source: Source, kernel: Any, queue: Queue, tables: Tables, find: Find
+    ) -> None:
+        self.source = source
+        self.used = 0
+        self._kernel = kernel
+        self._queue = queue
+        self._tables = tables
+        self._find = find
+        first = 2 + 2 * len(source.arrays)
+        self._formats = tuple(
+            (first + k, struct.Struct("=" + _FORMATS[code]).pack, code[0])
+            for k, code in enumerate(source.scalars)
+        )
+        self._most = _WAVES * queue.device.max_compute_units
+
+    def launch(self, launch: Launch) -> int | Pending:
+        """As `base.Program.launch`: enqueue and return."""
+        chunks = len(launch.sizes)
+        if not chunks:
+            return 0
+        self._queue.check()
+        find = self._find
+        numbers: list[Any] = [1, _whole(chunks)]
+        buffers: list[Any] = [0, None]
+        keep: list[Any] = []
+        at = 2
+        for array in launch.arrays:
+            buffer, start = find(array)
+            keep.append(buffer)
+            buffers += (at, buffer)
+            numbers += (at + 1, _whole(start))
+            at += 2
+        for (position, pack, kind), value in zip(self._formats, launch.scalars, strict=True):
+            numbers += (position, _bytes(pack, kind, value))
+        keep.append(launch.arrays)
+        queue = self._queue
+        with queue.lock:
+            slot, word = queue.word()
+            buffers[1] = table = self._tables.of(launch)
+            buffers += (at + len(self._formats), word)
+            keep.append(table)
+            self._kernel._set_arg_multi(tuple(buffers))
+            self._kernel._set_arg_buf_multi(tuple(numbers))
+            return queue.start(self._kernel, self._grid(chunks, launch.tasks), slot, keep)
+
+    def rehearse(self) -> None:
+        """An empty launch: some drivers finish compiling at the first one."""
+        arrays = len(self.source.arrays)
+        nothing = zeros(self._queue.context, 4096)
+        keep = [nothing]
+        buffers: list[Any] = [0, nothing]
+        numbers: list[Any] = [1, _whole(0)]
+        for k in range(arrays):
+            buffers += (2 + 2 * k, nothing)
+            numbers += (3 + 2 * k, _whole(0))
+        for position, pack, kind in self._formats:
+            numbers += (position, _bytes(pack, kind, 0))
+        with self._queue.lock:
+            slot, word = self._queue.word()
+            buffers += (2 + 2 * arrays + len(self._formats), word)
+            self._kernel._set_arg_multi(tuple(buffers))
+            self._kernel._set_arg_buf_multi(tuple(numbers))
+            pending = self._queue.start(self._kernel, self._grid(1, 1), slot, keep)
+            self._queue.launches -= 1
+        pending.flags()
+
+    def _grid(self, chunks: int, tasks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Global and local size."""
+        group = self.source.group
+        if not group:
+            return (chunks,), (1,)
+        return (group * max(1, min(tasks, self._most)),), (group,)
+
+
+_whole = struct.Struct("=q").pack
+
+
+def _bytes(pack: Callable[..., bytes], kind: str, value: Any) -> bytes:
+    """A scalar argument as the program takes it."""
+    if kind not in "fc":
+        return pack(int(value))
+    parts = (value,) if kind == "f" else (value.real, value.imag)
+    try:
+        return pack(*parts)
+    except OverflowError:  # the program takes it as a smaller float
+        with np.errstate(over="ignore"):
+            return pack(*[np.float32(x) for x in parts])
+
+
+class OpenCLBuilder:
+    """`program_pool.Builder`: text -> program -> binary."""
+
+    def __init__(
+        self, queue: Queue, options: Iterable[str], fp64: bool, tables: Tables, find: Find
+    ) -> None:
+        self.queue = queue
+        self.options = list(options)
+        self.fp64 = fp64
+        self._tables = tables
+        self._find = find
+
+    def build(self, source: Source) -> tuple[Pooled, bytes | None]:
+        """Compile text; the program and its binary."""
+        self._check(source)
+        cl = late_imports.module("pyopencl")
+        program = cl.Program(self.queue.context, source.text)
+        self._compile(program, source, "build")
+        made = self._program(source, program)
+        if not source.group:
+            made.rehearse()
+        return made, self._binary(program)
+
+    def load(self, source: Source, code: bytes) -> Pooled:
+        """The program from a binary that `build` gave, perhaps in another process."""
+        self._check(source)
+        cl = late_imports.module("pyopencl")
+        queue = self.queue
+        try:
+            program = cl.Program(queue.context, [queue.device], [_unpacked(code)])
+        except queue.errors as error:
+            raise DeviceError(f"[load] {source.name}: {_first_lines(str(error))}") from error
+        self._compile(program, source, "load")
+        return self._program(source, program)
+
+    def _check(self, source: Source) -> None:
+        self.queue.check()
+        if not self.fp64 and any(code in _DOUBLES for code in (*source.arrays, *source.scalars)):
+            raise DeviceError(
+                f"[compile] {source.name}: the device has no fp64; float64 runs on the CPU"
+            )
+
+    def _compile(self, program: Any, source: Source, doing: str) -> None:
+        queue = self.queue
+        try:
+            faults.strike(doing)
+            queue.build(program, self.options)
+        except queue.errors as error:
+            queue.failure(error, doing)
+            queue.check()
+            raise DeviceError(f"[{doing}] {source.name}: {_first_lines(str(error))}") from error
+
+    def _program(self, source: Source, program: Any) -> OpenCLProgram:
+        cl = late_imports.module("pyopencl")
+        queue = self.queue
+        try:
+            kernel = cl.Kernel(program, source.name)
+            most = kernel.get_work_group_info(
+                cl.kernel_work_group_info.WORK_GROUP_SIZE, queue.device
+            )
+        except queue.errors as error:
+            raise DeviceError(f"[build] {source.name}: {_first_lines(str(error))}") from error
+        if source.group > most:
+            raise DeviceError(
+                f"[build] {source.name}: work-group: expected at most {most}, got {source.group}"
+            )
+        return OpenCLProgram(source, kernel, queue, self._tables, self._find)
+
+    def _binary(self, program: Any) -> bytes | None:
+        """What to keep on disk, or None where the driver gives no binaries."""
+        cl = late_imports.module("pyopencl")
+        try:
+            (binary,) = program.get_info(cl.program_info.BINARIES)
+        except self.queue.errors:
+            return None
+        if not binary:
+            return None
+        return _packed(binary)
+
+
+def _packed(binary: bytes) -> bytes:
+    """A binary as it is kept: compressed where that saves much."""
+    packed = zlib.compress(binary, 1)
+    return _PACKED + packed if len(packed) < _WORTH * len(binary) else _RAW + binary
+
+
+def _unpacked(code: bytes) -> bytes:
+    try:
+        return zlib.decompress(code[1:]) if code[:1] == _PACKED else code[1:]
+    except zlib.error as error:
+        raise DeviceError(f"[load] {error}") from error
+
+
+def _first_lines(text: str) -> str:
+    """The first lines of a log that speak of errors, else its first lines."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return " | ".join((errors or lines)[:_LINES]) or "the compiler gave no reason"

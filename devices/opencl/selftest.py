@@ -1,0 +1,159 @@
+"""What a device has to show before it is used: right values, shared memory, widths that survive.
+
+Owns the examination at a device's first opening and the memory of its outcome on disk.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import late_imports
+from ..base import Array
+from ..pools.disk_cache import DiskCache
+from . import probe
+from .failures import SELF_TEST, faults
+from .queue import Queue
+
+DEFAULT_WIDTH = 32  # bytes of a vector where nothing could be tried
+NARROW = 16  # what every runtime can do
+DIES = "programs end the process, or compute wrong values, when tried in a child process"
+_COUNT = 1000
+_TEXT = """
+#if DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double real;
+#else
+typedef float real;
+#endif
+__kernel void test(__global const float *f, __global const real *d, __global const long *i,
+                   __global float *fs, __global real *ds, __global long *is) {
+    size_t k = get_global_id(0);
+    fs[k] = f[k] / 3.0f - f[k];
+    is[k] = i[k] * 5 + (i[k] >> 33);
+    if (k % 2 == 0)
+        vstore2(vload2(0, d + k) * (real)0.5 + (real)1, 0, ds + k);
+}
+__kernel void add_one(__global char *block, const long start, const long count) {
+    __global long *x = (__global long *)(block + start);
+    for (long k = 0; k < count; k++)
+        x[k] += 1;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome. `reason`: why the device is refused; "": it is not."""
+
+    reason: str
+    shares: bool
+
+
+def verdict(queue: Queue, disk: DiskCache, name: str, fp64: bool, share: bool) -> Verdict:
+    """The verdict on a device, from disk where it is. Failures are not kept: they may pass."""
+    kept = _remembered(disk, name)
+    if "shares" in kept:
+        return Verdict("", kept["shares"] is True)
+    found = examine(queue, fp64, share)
+    if not found.reason:
+        disk.put(name, json.dumps({"shares": found.shares}).encode())
+    return found
+
+
+def examine(queue: Queue, fp64: bool, share: bool) -> Verdict:
+    """The self-test. Memory is shared if `share` and the device shows that it does."""
+    cl = late_imports.module("pyopencl")
+    try:
+        program = cl.Program(queue.context, _TEXT)
+        queue.build(program, [f"-DDOUBLE={int(fp64)}", "-w"])
+        problem = _wrong_values(queue, program, fp64)
+        shares = share and not problem and _shares(queue, program)
+    except queue.errors as error:
+        return Verdict(f"failed the self-test: {queue.failure(error, SELF_TEST)}", False)
+    return Verdict(f"failed the self-test: {problem}" if problem else "", shares)
+
+
+def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> int:
+    """Bytes of the vectors that programs use: tried out once, where that can be remembered.
+
+    0: every trial died or gave wrong values, so nothing may be built in this process.
+    """
+    if kind != "cpu":
+        return NARROW  # its items are scalars side by side: longer vectors only cost registers
+    kept = _remembered(disk, name)
+    if kept.get("width") in probe.WIDTHS:
+        return int(kept["width"])
+    device = queue.device
+    if not device.native_vector_width_double or not disk.can_store():
+        return DEFAULT_WIDTH if device.native_vector_width_char >= DEFAULT_WIDTH else NARROW
+    found = probe.best_width(index)
+    if found:
+        disk.put(name, json.dumps({"width": found}).encode())
+    return found
+
+
+def _remembered(disk: DiskCache, name: str) -> dict[str, Any]:
+    """What an examination left on disk; nothing, if it is not there or not in order."""
+    kept = disk.get(name)
+    try:
+        found = json.loads(kept) if kept is not None else {}
+    except ValueError:
+        found = {}
+    return found if isinstance(found, dict) else {}
+
+
+def _wrong_values(queue: Queue, program: Any, fp64: bool) -> str:
+    """Which values are wrong; "": none."""
+    cl = late_imports.module("pyopencl")
+    real: Any = np.float64 if fp64 else np.float32
+    f = np.linspace(-7.0, 9.0, _COUNT).astype(np.float32)
+    d: Array = np.linspace(-1e3, 1e3, _COUNT).astype(real)
+    i = np.arange(_COUNT, dtype=np.int64) * 12345678901
+    expected = (f / np.float32(3) - f, d * real(0.5) + real(1), i * 5 + (i >> 33))
+    found = tuple(np.zeros_like(each) for each in expected)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    buffers = [cl.Buffer(queue.context, flags, hostbuf=x) for x in (f, d, i, *found)]
+    kernel = cl.Kernel(program, "test")
+    _set(kernel, *buffers)
+    cl.enqueue_nd_range_kernel(queue.commands, kernel, (_COUNT,), None)
+    for host, buffer in zip(found, buffers[3:], strict=True):
+        cl.enqueue_copy(queue.commands, host, buffer)
+    if faults.spoils(SELF_TEST):
+        found[0][0] += 1
+    names = ("float32", "float64" if fp64 else "float32 vectors", "int64")
+    # division of float32 need not be correctly rounded in OpenCL
+    good = [np.allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)]
+    good += [np.array_equal(found[k], expected[k]) for k in (1, 2)]
+    wrong = [name for name, fine in zip(names, good, strict=True) if not fine]
+    return "wrong values of " + ", ".join(wrong) if wrong else ""
+
+
+def _shares(queue: Queue, program: Any) -> bool:
+    """Whether a program and the host see each other's writes to an array without any call.
+
+    The array is off every natural boundary: a driver that copies in such cases fails here and is
+    used with memory of its own.
+    """
+    cl = late_imports.module("pyopencl")
+    block = np.zeros(_COUNT + 1, np.int64)[1:]
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+    buffer = cl.Buffer(queue.context, flags, hostbuf=block)
+    kernel = cl.Kernel(program, "add_one")
+    _set(kernel, buffer, np.int64(0), np.int64(_COUNT))
+    for turn in range(3):
+        block += 10
+        cl.enqueue_nd_range_kernel(queue.commands, kernel, (1,), (1,))
+        queue.commands.finish()
+        if not (block == 11 * (turn + 1)).all():
+            return False
+    return True
+
+
+def _set(kernel: Any, *arguments: Any) -> None:
+    """One by one: `set_args` writes to a cache of its own."""
+    for position, argument in enumerate(arguments):
+        kernel.set_arg(position, argument)

@@ -1,0 +1,265 @@
+"""Memory for results, handed out again when the last array over it is gone.
+
+Owns raw blocks (from `np.empty`, so that NumPy asks for huge pages), their size classes and the
+limit on free ones. New pages cost more than arithmetic. Imports only base and critical.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from .. import critical
+from ..base import Array, OutOfMemory
+
+SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
+ALIGNMENT = 64  # a cache line, and the widest vector
+_KINDS = "biufcmM"  # dtypes that a type string describes completely
+_STEPS = 8  # size classes per power of two: at most an eighth of a block is waste
+_LARGER = 2  # size classes by which a block may be larger than what it serves
+_IDLE = 30.0  # seconds after which a free block is given back to the system
+_LOOK = 1.0  # seconds between two searches for idle blocks
+
+
+def default_limit() -> int:
+    """A quarter of the machine's memory, 4 GiB at most."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        memory = 4 << 30
+    return min(memory // 4, 4 << 30)
+
+
+class _Block:
+    """Raw memory and where its first aligned byte is."""
+
+    __slots__ = ("address", "memory", "since", "size")
+
+    def __init__(self, size: int) -> None:
+        self.memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        start: int = self.memory.__array_interface__["data"][0]
+        self.address = start + -start % ALIGNMENT
+        self.size = size
+        self.since = 0.0
+
+
+class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
+    """The base of an array over a block: when it dies, no array refers to the block any more.
+
+    A buffer over all that follows the block's address; NumPy makes an array over one in 0.3 us.
+    """
+
+    _pool: BufferPool | None = None  # an interrupt may come before it has one
+    _block: _Block
+
+    # at the end of the interpreter modules are empty: what is asked then is bound here
+    @critical.begin_quietly
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        try:
+            if self._pool is not None and not ends():
+                self._pool._take_back(self._block)
+        except BaseException as error:  # of a signal's handler: Python drops it here
+            critical.waiting.append((critical.raise_later, 0, error))
+
+
+_lease_at = _Lease.from_address
+
+
+class BufferPool:
+    """`empty(shape, dtype)` as `np.empty`, over reused memory if the array is large.
+
+    Leases end wherever the garbage collector runs, so nothing takes a lock: blocks move by atomic
+    `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects. Of two threads that
+    trim at the same time each may free what the other has counted.
+    """
+
+    def __init__(self, limit: int = -1) -> None:
+        self.limit = default_limit() if limit < 0 else limit
+        self.new = self.reused = self.dropped = 0  # blocks made, handed out again, freed
+        self._free: dict[int, deque[_Block]] = {}
+        self._free_bytes = 0
+        self._look = 0.0  # when to look for idle blocks next
+        self._holds: list[None] = []  # one for each reservation: no block is freed meanwhile
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A C-contiguous, uninitialised array of a plain dtype, aligned to cache lines if large."""
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALLEST or dtype.kind not in _KINDS:
+            return np.empty(shape, dtype)
+        size = size_class(size)
+        try:
+            block = self._free[size].pop()  # used last: its lines may still be in a cache
+        except (KeyError, IndexError):
+            found = self._larger(size) or self._new_block(size)
+            if found is None:
+                return self._unpooled(shape, dtype)
+            block = found
+        else:
+            self._free_bytes -= size
+            self.reused += 1
+        lease = _lease_at(block.address)
+        lease._block = block
+        lease._pool = self
+        return np.ndarray(shape, dtype, lease)
+
+    @staticmethod
+    def classes(blocks: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """For `reserve`: of bytes and how many are taken, the classes that come from here."""
+        found: dict[int, int] = {}
+        for size, count in blocks:
+            if size >= SMALLEST:
+                size = size_class(size)
+                found[size] = found.get(size, 0) + count
+        return tuple(found.items())
+
+    def reserve(self, classes: Sequence[tuple[int, int]]) -> bool:
+        """Have so many blocks of each class ready until `release`; whether they are to be had.
+
+        For who must not be told halfway that there is no memory.
+        """
+        free = self._free
+        self._holds.append(None)  # atomic, as `pop` is
+        for size, count in classes:
+            if size not in free or len(free[size]) < count:
+                break
+        else:
+            return True
+        found = self._missing(classes)
+        if found is None:
+            self._drop_to(0)
+            found = self._missing(classes)
+            if found is None:
+                self._holds.pop()
+                return False
+        for block in found:  # below those that were in use: its pages are not there yet
+            free.setdefault(block.size, deque()).appendleft(block)
+            self._free_bytes += block.size
+        return True
+
+    def _missing(self, classes: Sequence[tuple[int, int]]) -> list[_Block] | None:
+        """New blocks for those that are not there; None: not to be had."""
+        made: list[_Block] = []
+        now = time.monotonic()
+        try:
+            for size, count in classes:
+                for _ in range(count - len(self._free.get(size, ()))):
+                    made.append(_Block(size))
+                    made[-1].since = now
+        except MemoryError:
+            return None
+        self.new += len(made)
+        return made
+
+    def release(self) -> None:
+        """What was reserved is free again."""
+        self._holds.pop()
+        if self._free_bytes > self.limit and not self._holds:
+            self._drop_to(self.limit)
+
+    def clear(self) -> None:
+        """Give every free block back to the system."""
+        self._drop_to(0)
+
+    def info(self) -> dict[str, int]:
+        """Bytes free and the limit on them; counters of blocks."""
+        free = [block.size for blocks in list(self._free.values()) for block in list(blocks)]
+        return {
+            "free_bytes": sum(free),
+            "free_blocks": len(free),
+            "limit": self.limit,
+            "new": self.new,
+            "reused": self.reused,
+            "dropped": self.dropped,
+        }
+
+    def set_limit(self, limit: int) -> None:
+        """Keep at most so many bytes of free blocks; -1: the default."""
+        self.limit = default_limit() if limit < 0 else limit
+        self._drop_to(self.limit)
+
+    def _larger(self, size: int) -> _Block | None:
+        """A free block that is a little larger: arrays with and without a border share blocks."""
+        for _ in range(_LARGER):
+            size = size_class(size + 1)
+            with suppress(KeyError, IndexError):
+                block = self._free[size].pop()
+                self._free_bytes -= size
+                self.reused += 1
+                return block
+        return None
+
+    def _new_block(self, size: int) -> _Block | None:
+        """A block from the system, if need be in place of all that is free; None: not to be had."""
+        self.new += 1
+        self._free.setdefault(size, deque())
+        try:
+            return _Block(size)
+        except MemoryError:
+            self.clear()
+        with suppress(MemoryError):
+            return _Block(size)
+        return None
+
+    @staticmethod
+    def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Exactly what is asked for, which is less than a block; or NumPy's error, in its words."""
+        try:
+            return np.empty(shape, dtype)
+        except MemoryError as error:
+            raise OutOfMemory(str(error)) from error
+
+    def _take_back(self, block: _Block) -> None:
+        """Called wherever the last reference dies: may not wait."""
+        now = block.since = time.monotonic()
+        self._free[block.size].append(block)
+        self._free_bytes += block.size
+        if self._free_bytes > self.limit or now > self._look:
+            self._trim(now)
+
+    def _trim(self, now: float) -> None:
+        """Keep to the limits on bytes and idleness."""
+        if self._holds:
+            return
+        self._look = now + _LOOK
+        self._drop_to(self.limit)
+        for blocks in list(self._free.values()):
+            while now - _since(blocks) > _IDLE:
+                self._forget(blocks)
+
+    def _drop_to(self, goal: int) -> None:
+        """Free blocks, those unused for longest first, until at most `goal` bytes are left."""
+        classes = list(self._free.values())
+        self._free_bytes = sum(block.size for blocks in classes for block in list(blocks))
+        while self._free_bytes > goal:
+            oldest = min(classes, key=_since)
+            if not oldest:
+                break
+            self._forget(oldest)
+
+    def _forget(self, blocks: deque[_Block]) -> None:
+        with suppress(IndexError):  # another thread took it
+            self._free_bytes -= blocks.popleft().size
+            self.dropped += 1
+
+
+def _since(blocks: deque[_Block]) -> float:
+    """Since when the oldest of these free blocks is free."""
+    try:
+        return blocks[0].since
+    except IndexError:  # none, perhaps since a moment ago
+        return math.inf
+
+
+def size_class(size: int) -> int:
+    """The size of the blocks that serve `size` bytes."""
+    step = max(1 << (size.bit_length() - 1), 1) // _STEPS
+    return -(-size // step) * step

@@ -1,0 +1,313 @@
+"""A process that compiles while we compute: started when first wanted, one at a time, ours alone.
+
+Owns the worker process and the queue of wishes. `Worker.want(source)` returns at once; a thread of
+ours looks on disk where nobody has (`look`), else talks to the process and hands each result to
+`arrived`. Messages are pickles behind their length. The process runs `compile_worker_main`, which
+imports numba and nothing of the face; it ends when its input does, so it dies with us however we
+die. What is left then goes to `left` (compile_after_exit.py). A forked child has no worker: the
+pool of processes that it belongs to keeps the cores busy.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import queue
+import struct
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from .. import fork_safety
+from ..base import Source
+from ..late_imports import module as heavy
+from ..thread_pool import available
+
+# Seconds after the first wish: a first result comes first, a short program needs none. On two cores
+# the compiler's process is felt, most of all by threads of BLAS, which wait for each other.
+DELAY = 0.05 if available() > 2 else 0.2
+IDLE = 30.0  # seconds without a wish after which the process, with all that numba holds, ends
+MOST_CRASHES = 2  # the first is forgiven: the source that was under way is sent once more
+_LENGTH = struct.Struct("<Q")
+_MAIN = "compile_worker_main"
+
+# What the process does first: our package's own __init__ would import the face, which it needs not.
+_BOOT = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of the group
+path, package, folder = sys.argv[1].split("\\n"), sys.argv[2], sys.argv[3]
+sys.path[:] = path
+for name, places in ((package.rpartition(".")[0], []), (package, [folder])):
+    if name:
+        sys.modules[name] = type(sys)(name)
+        sys.modules[name].__path__ = places
+from importlib import import_module
+import_module(package + "." + sys.argv[4]).main()
+"""
+
+Arrived = Callable[[Source, "bytes | None", str, float], None]
+"""(source, object code or None, why not, seconds that compiling took)"""
+
+
+class Crash(Exception):
+    """The process has ended although nobody wanted it to."""
+
+
+class Worker:
+    """The queue of sources and the process that compiles them, in the order of the wishes."""
+
+    def __init__(
+        self,
+        look: Callable[[Source], bool],
+        arrived: Arrived,
+        lost: Callable[[Source | None, str], None],
+        left: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.trouble = ""  # why there is no worker (any more)
+        self.started = 0  # processes so far
+        self._look = look
+        self._arrived = arrived
+        self._lost = lost
+        self._left = left
+        self._ends: Callable[[], None] | None = None  # what runs when the program ends
+        self._process: Any = None
+        self._crashes = 0
+        self._forked = False
+        self._new()
+        fork_safety.register(self)
+
+    def _new(self) -> None:
+        self._hurried = threading.Event()
+        self._wishes: queue.SimpleQueue[Source | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def after_fork(self) -> None:
+        """In a child: let go of the parent's process, whose input must end with the parent."""
+        process, self._process = self._process, None
+        if process is not None:
+            _close_pipes(process)
+            process.returncode = 0  # not our child: nothing to wait for
+        self._forked = True
+        self._new()
+
+    def why_not(self) -> str:
+        """Why no process can be had; empty if one can."""
+        if self.trouble:
+            return self.trouble
+        if self._forked or _is_child():
+            return "this process is one of several: it compiles by itself"
+        name = os.path.basename(sys.executable or "").lower()
+        if "python" not in name or getattr(sys, "frozen", False):
+            return f"no Python to start: sys.executable is {sys.executable!r}"
+        return ""
+
+    def want(self, source: Source) -> bool:
+        """Have a source compiled; whether that will be tried."""
+        if self.why_not():
+            return False
+        with self._lock:
+            self._wishes.put(source)
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="lazyfuse-compile", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the interpreter is ending, or has no thread left
+                    self.trouble = f"no thread for the compiler's process: {error}"
+                    return False
+                self._thread = thread
+                if self._ends is None:
+                    me = weakref.ref(self)
+                    self._ends = lambda: _end_of_program(me)
+                    atexit.register(self._ends)
+        return True
+
+    def hurry(self) -> None:
+        """Somebody waits."""
+        self._hurried.set()
+
+    def close(self) -> None:
+        """End the process and the thread; there will be no other."""
+        self.trouble = self.trouble or "closed"
+        self.hurry()
+        process, thread = self._process, self._thread
+        if self._ends is not None:
+            atexit.unregister(self._ends)
+        if process is not None:
+            with suppress(OSError):
+                process.kill()
+        if thread is not None and thread is not threading.current_thread():
+            self._wishes.put(None)
+            thread.join(5.0)  # it reads the end of the process's output, and lets go of it
+
+    # The thread
+
+    def _serve(self) -> None:
+        """Send wishes and take results, one source ahead, until nobody wishes any more."""
+        current: Source | None = None
+        try:
+            while (current := self._next(IDLE)) is not None:
+                if self._looked(current):
+                    continue
+                self._ask(current)
+                while current is not None:
+                    reply = self._reply(current)
+                    done, current = current, self._next(0.0)
+                    while current is not None and self._looked(current):
+                        current = self._next(0.0)
+                    if current is not None:
+                        self._ask(current)
+                    with fork_safety.settled:  # it imports and links
+                        self._arrived(done, *reply)
+        except BaseException as error:  # whatever it is, nobody may wait for this thread
+            self.trouble = self.trouble or f"the compiler's process {error}"
+            self._end()
+            self._lost(current if isinstance(error, Crash) else None, self.trouble)
+
+    def _looked(self, source: Source) -> bool:
+        with fork_safety.settled:
+            return self._look(source)
+
+    def _next(self, seconds: float) -> Source | None:
+        """The next wish; None if there is none now or, after so many seconds, this thread ends."""
+        with suppress(queue.Empty):
+            wish = self._wishes.get(timeout=seconds) if seconds else self._wishes.get_nowait()
+            if wish is None:  # closed
+                self._end()
+            return wish
+        if not seconds:
+            return None
+        with self._lock:
+            if self._wishes.empty():
+                self._end()
+                self._thread = None  # the next wish starts another
+                return None
+        wish = self._wishes.get()
+        if wish is None:  # closed just now
+            self._end()
+        return wish
+
+    def _end(self) -> object:
+        """End the process, if there is one; its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with suppress(OSError):
+            process.kill()
+        _close_pipes(process)
+        return process.wait()
+
+    def _ask(self, source: Source) -> None:
+        while True:
+            if self._process is None:
+                self._hurried.wait(DELAY)
+                if self.trouble:
+                    raise Crash(self.trouble)
+                self._process = start()
+                self.started += 1
+                if self.trouble:  # closed meanwhile
+                    raise Crash(self.trouble)
+            try:
+                send(self._process.stdin, source)
+                return
+            except OSError:
+                self._crashed()
+
+    def _reply(self, source: Source) -> tuple[bytes | None, str, float]:
+        while True:
+            try:
+                return receive(self._process.stdout)  # type: ignore[no-any-return]
+            except (OSError, EOFError, ValueError):
+                self._crashed()
+                self._ask(source)
+
+    def _crashed(self) -> None:
+        """Forgive the first crash; `Crash` for the second."""
+        process = self._process
+        with suppress(Exception):
+            process.wait(1.0)  # it is ending: its own exit code tells more than our signal's
+        code = self._end()
+        self._crashes += 1
+        if self._crashes >= MOST_CRASHES:
+            raise Crash(f"ended {self._crashes} times, lastly with exit code {code}")
+
+
+def _end_of_program(worker: weakref.ref[Worker]) -> None:
+    found = worker()
+    if found is not None:
+        if not found.why_not():
+            found._left()
+        found.close()
+
+
+def start(main: str = _MAIN, wishes: int | None = None) -> Any:
+    """The process, as `subprocess.Popen` with binary pipes.
+
+    With `wishes`, an open file, it reads that, answers nobody, and stays when we end: it is of
+    another process group (the terminal's signals are not for it), but of our session, since a
+    scheduler that shares out cores by sessions would give a new one as much as all of ours.
+    """
+    subprocess = heavy("subprocess")
+    flags = subprocess._args_from_interpreter_flags()
+    package = __package__ or ""
+    # the folder in which the program was started is nothing to import from, nor to hold on to
+    path = [os.path.abspath(each) for each in sys.path if each]
+    here = os.path.abspath(os.path.dirname(__file__))
+    arguments = ["\n".join(path), package, here, main, str(os.getpid())]
+    options: dict[str, Any] = {}
+    if sys.platform == "win32":
+        options["creationflags"] = subprocess.CREATE_NO_WINDOW
+    process = subprocess.Popen(
+        [sys.executable, *flags, "-P", "-W", "ignore", "-c", _BOOT, *arguments],
+        cwd=os.path.abspath(os.sep),
+        stdin=subprocess.PIPE if wishes is None else wishes,
+        stdout=subprocess.PIPE if wishes is None else subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        process_group=None if wishes is None else 0,
+        **options,
+    )
+    if wishes is not None:
+        process.returncode = 0  # nobody waits for it, which Popen would call a mistake
+    return process
+
+
+def send(pipe: Any, message: object) -> None:
+    """Write one message."""
+    data = pickle.dumps(message)
+    view = memoryview(_LENGTH.pack(len(data)) + data)
+    while view:
+        view = view[pipe.write(view) or 0 :]
+
+
+def receive(pipe: Any) -> Any:
+    """Read one message; `EOFError` at the end."""
+    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
+    return pickle.loads(_read(pipe, length))
+
+
+def _read(pipe: Any, count: int) -> bytes:
+    parts = []
+    while count:
+        part = pipe.read(min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _is_child() -> bool:
+    """Whether multiprocessing started this process."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+def _close_pipes(process: Any) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError, ValueError):
+            pipe.close()

@@ -1,0 +1,180 @@
+"""Object files: which symbols they need, and loading them with llvmlite alone (without numba).
+
+Owns the table of symbols that we supply to the linker. LLVM ends the process at an unknown symbol,
+so `load` reads the object's symbol table first and refuses politely; and where it has no memory, so
+whoever gives it work asks for `room` first.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import sys
+from functools import lru_cache
+from typing import Any
+
+from ..base import DeviceError
+from . import vector_math
+
+ENTRY = "lazyfuse_entry"  # what compiled programs export
+_TO_LOAD = 16 << 20  # bytes that LLVM finds free before it is given an object
+TO_COMPILE = 128 << 20  # and before it compiles a text
+
+
+class Loaded:
+    """Machine code in memory, freed with this object."""
+
+    __slots__ = ("_engine", "address", "size")
+
+    def __init__(self, engine: Any, address: int, size: int) -> None:
+        self._engine = engine
+        self.address = address
+        self.size = size
+
+    def at(self, entry: str) -> Loaded:
+        """Another function of the same code."""
+        address = self._engine.get_function_address(entry)
+        if not address:
+            raise DeviceError(f"[load] object code: no function {entry}")
+        return Loaded(self._engine, address, self.size)
+
+
+def room(size: int) -> None:
+    """`DeviceError` where so many bytes are not to be had."""
+    try:
+        mmap.mmap(-1, size).close()
+    except (OSError, MemoryError, ValueError) as error:
+        raise DeviceError(f"[load] memory: LLVM needs {size >> 20} MiB; {error}") from error
+
+
+@lru_cache(maxsize=1)
+def linker() -> Any:
+    """Llvmlite's binding module, with the native target and our symbols in place."""
+    if "llvmlite.binding" not in sys.modules:
+        room(TO_COMPILE)
+    try:
+        import llvmlite.binding as llvm
+    except Exception as error:  # its installation is damaged, or memory is short
+        raise DeviceError(f"[load] llvmlite does not load: {error}") from error
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    if vector_math.libmvec() is not None:
+        llvm.load_library_permanently(vector_math.LIBMVEC)
+    for name, address in vector_math.symbols().items():
+        llvm.add_symbol(name, address)
+    return llvm
+
+
+def load(code: bytes, entry: str) -> Loaded:
+    """Link an object file into this process; raises `DeviceError` where that is impossible."""
+    llvm = linker()
+    room(_TO_LOAD)
+    missing = unresolved(code)
+    if missing:
+        raise DeviceError(f"[load] object code: unknown symbols {', '.join(missing)}")
+    try:
+        target = llvm.Target.from_default_triple()
+        machine = target.create_target_machine(codemodel="jitdefault", jit=True)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        address = engine.get_function_address(entry)
+    except RuntimeError as error:
+        raise DeviceError(f"[load] object code: {error}") from error
+    if not address:
+        raise DeviceError(f"[load] object code: no function {entry}")
+    return Loaded(engine, address, len(code))
+
+
+def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> bytes:
+    """Object code of LLVM text: for any CPU of this kind, or with the features of the named one."""
+    llvm = linker()
+    room(TO_COMPILE)
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=optimise,
+        reloc="static" if target.name.startswith("x86") else "default",  # as numba does
+        codemodel="jitdefault",
+        jit=True,
+    )
+    try:
+        return bytes(machine.emit_object(llvm.parse_assembly(text)))
+    except RuntimeError as error:  # LLVM before 16 reads another text
+        raise DeviceError(f"[compile] LLVM text: {error}") from error
+
+
+def unresolved(code: bytes) -> list[str]:
+    """The symbols that an object file needs and this process does not have."""
+    llvm = linker()
+    return [name for name in undefined_symbols(code) if llvm.address_of_symbol(name) is None]
+
+
+def undefined_symbols(code: bytes) -> list[str]:
+    """The external symbols of an ELF, Mach-O or COFF file (64-bit, little-endian)."""
+    try:
+        if code[:6] == b"\x7fELF\x02\x01":
+            return _elf(code)
+        if code[:4] == b"\xcf\xfa\xed\xfe":
+            return _mach_o(code)
+        if code[:2] in (b"\x64\x86", b"\x64\xaa"):
+            return _coff(code)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DeviceError(f"[load] object code: damaged symbol table ({error})") from error
+    raise DeviceError("[load] object code: not a known file format")
+
+
+def _name(code: bytes, start: int) -> str:
+    return code[start : code.index(b"\0", start)].decode()
+
+
+def _elf(code: bytes) -> list[str]:
+    """Undefined entries of the section of type SHT_SYMTAB."""
+    (table,) = struct.unpack_from("<Q", code, 0x28)
+    size, count = struct.unpack_from("<HH", code, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", code, table + size * i) for i in range(count)]
+    names: list[str] = []
+    for section in sections:
+        kind, offset, length, link = section[1], section[4], section[5], section[6]
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        strings = sections[link][4]
+        for position in range(offset + 24, offset + length, 24):  # the first entry is a dummy
+            name, info, _, index = struct.unpack_from("<IBBH", code, position)
+            if index == 0 and info >> 4:  # SHN_UNDEF, not local
+                names.append(_name(code, strings + name))
+    return names
+
+
+def _mach_o(code: bytes) -> list[str]:
+    """Undefined external entries of LC_SYMTAB, without their leading underscore."""
+    (count,) = struct.unpack_from("<I", code, 16)
+    position, names = 32, list[str]()
+    for _ in range(count):
+        command, size = struct.unpack_from("<II", code, position)
+        if command == 2:  # LC_SYMTAB
+            offset, length, strings, _ = struct.unpack_from("<IIII", code, position + 8)
+            for i in range(length):
+                name, kind, _, _, value = struct.unpack_from("<IBBHQ", code, offset + 16 * i)
+                if kind & 0x0E == 0 and kind & 1 and value == 0:  # N_UNDF, N_EXT, not common
+                    names.append(_name(code, strings + name).removeprefix("_"))
+        position += size
+    return names
+
+
+def _coff(code: bytes) -> list[str]:
+    """External entries of section 0."""
+    offset, count = struct.unpack_from("<II", code, 8)
+    strings, names, i = offset + 18 * count, list[str](), 0
+    while i < count:
+        position = offset + 18 * i
+        zero, start, value, section, _, storage, extra = struct.unpack_from(
+            "<IIIhHBB", code, position
+        )
+        if storage == 2 and section == 0 and value == 0:
+            short = code[position : position + 8].rstrip(b"\0").decode() if zero else ""
+            names.append(short or _name(code, strings + start))
+        i += 1 + extra
+    return names

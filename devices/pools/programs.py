@@ -1,0 +1,404 @@
+"""Compiled programs, in memory and on disk. Owns their keys, limits, counters and reasons.
+
+A program's identity is its language and text. On disk its name also holds a digest of everything
+else that decides its machine code: versions, CPU, platform, this package's own runtime files.
+Knows no compiler and no loader: the device passes both in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from .. import fork_safety
+from ..base import DeviceError, DeviceLost, Later, Source
+from .compile_worker import Worker
+from .disk_cache import DiskCache
+from .object_code import Loaded, load
+
+Key = tuple[str, str]
+_MOST_REASONS = 4096  # look-ups whose reason is remembered
+
+
+class Pooled(Protocol):
+    """A program that remembers when it was last asked for."""
+
+    source: Source
+    used: int
+
+    def launch(self, launch: Any) -> int | Later:
+        """As `base.Program.launch`."""
+
+
+class Builder(Protocol):
+    """How a device makes programs of one language."""
+
+    def build(self, source: Source) -> tuple[Pooled, bytes | None]:
+        """Compile; the program, and its code if that may be kept."""
+
+    def load(self, source: Source, code: bytes) -> Pooled:
+        """The program from code that `build` gave, perhaps in another process."""
+
+
+class ProgramPool:
+    """`get(source)` finds a program in memory, on disk, or builds it."""
+
+    def __init__(
+        self,
+        builders: Mapping[str, Builder],
+        disk: DiskCache,
+        environment: Callable[[], str],
+        limit: int = 512,
+        parallel: bool = False,
+    ) -> None:
+        self.disk = disk
+        self.limit = limit
+        self._builders = builders
+        self._environment = environment
+        self._programs: dict[Key, Pooled] = {}
+        self.worker: Worker | None = None  # compiles ahead, where the device has one
+        self._parallel = parallel  # whether the builders may work in several threads at once
+        self._reasons: dict[str, str] = {}  # by identity: why the last look-up found nothing
+        self._refused: dict[Key, str] = {}  # what `soon` will never give, with the reason
+        self._uses = 0
+        self.hits = self.built = self.loaded = self.evicted = self.ahead = 0
+        self.seconds = 0.0  # spent building
+        self.after_fork()
+        fork_safety.register(self)
+
+    def after_fork(self) -> None:
+        """Make the locks anew."""
+        self._lock = threading.RLock()
+        self._making: dict[Key, threading.RLock] = {}  # one for each program being made
+        self._wanted: dict[Key, Source] = {}  # what the worker has been asked for
+        self._unseen: set[Key] = set()  # of these, what nobody has looked for on disk
+        self._arrival = threading.Condition()
+
+    def get(self, source: Source) -> Pooled:
+        """The program of a source; raises `DeviceError` if it cannot be built."""
+        program = self._programs.get((source.language, source.text))
+        if program is None:
+            return self._await(source) or self._make(source)
+        self._uses += 1
+        self.hits += 1
+        program.used = self._uses
+        return program
+
+    def _await(self, source: Source) -> Pooled | None:
+        """The program from the worker; None where it must be made here, or never."""
+        if self.worker is None or source.language == "numpy" or self.worker.why_not():
+            return None
+        key = source.language, source.text
+        program = self.soon(source, at_once=True)
+        if program is None and key not in self._refused:
+            self.wait(key)
+            program = self._programs.get(key)
+        return program
+
+    def soon(self, source: Source, at_once: bool = False) -> Pooled | None:
+        """The program if it is in memory or on disk; else None, and it is being compiled.
+
+        Never waits for a compiler where there is a worker, and builds at once where there is none.
+        Nor for llvmlite's import, which the first program from disk takes, unless `at_once`: the
+        worker's thread loads it. Never raises: `why_never` tells why a source is refused.
+        """
+        key = source.language, source.text
+        if key in self._programs:
+            return self.get(source)
+        if key in self._wanted or key in self._refused:
+            return None
+        try:
+            if self.worker is None or self.worker.why_not():
+                return self._make(source)
+            builder = self._builders.get(source.language)
+            if builder is None:
+                return self._make(source)  # says which languages there are
+            problem = "disabled"
+            if self._on_disk(source):
+                problem = "absent"
+                if self._may_be_on_disk(source):
+                    if source.exact and not at_once and "llvmlite" not in sys.modules:
+                        self._unseen.add(key)
+                        self._ask(source)
+                        return None
+                    program, problem = self._load(source, builder)
+                    if program is not None:
+                        self._add(key, program)
+                        return program
+                    problem = self._reason(source, problem)
+        except DeviceLost:
+            raise
+        except DeviceError as error:
+            self._refuse(key, str(error))
+            return None
+        self._remember(source, "first seen" if problem == "absent" else problem)
+        self._ask(source)
+        return None
+
+    def _ask(self, source: Source) -> None:
+        """Put a source into the worker's queue."""
+        with self._arrival:
+            self._wanted[source.language, source.text] = source
+        if self.worker is None or not self.worker.want(source):
+            self.lost(None, "")
+
+    def look(self, source: Source) -> bool:
+        """In the worker's thread: take a program from disk where `soon` has not looked itself.
+
+        Whether that is all that there was to do.
+        """
+        key = source.language, source.text
+        if key not in self._unseen:
+            return False
+        self._unseen.discard(key)
+        try:
+            program, problem = self._load(source, self._builders[source.language])
+        except DeviceError as error:
+            self._refuse(key, str(error))
+        else:
+            if program is None:
+                self._remember(source, self._reason(source, problem))
+                return False
+            self._add(key, program)
+        with self._arrival:
+            self._wanted.pop(key, None)
+            self._arrival.notify_all()
+        return True
+
+    def awaits(self, source: Source) -> bool:
+        """Whether the worker has been asked for a program that has not arrived yet."""
+        return (source.language, source.text) in self._wanted
+
+    def uncompiled(self) -> list[Source]:
+        """What the worker has been asked for, has not given yet, and is not on disk either."""
+        with self._arrival:
+            return [source for key, source in self._wanted.items() if key not in self._unseen]
+
+    def why_never(self, source: Source) -> str:
+        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        return self._refused.get((source.language, source.text), "")
+
+    def wait(self, key: Key | None = None, seconds: float | None = None) -> bool:
+        """Wait for what the worker was asked for, all of it or one; whether it has come."""
+        if self.worker is not None:
+            self.worker.hurry()
+
+        def done() -> bool:
+            return not self._wanted if key is None else key not in self._wanted
+
+        with self._arrival:
+            return self._arrival.wait_for(done, seconds)
+
+    def arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
+        """Take in what the worker has compiled (in the worker's thread)."""
+        key = source.language, source.text
+        try:
+            if code is None:
+                self._refuse(key, why)
+                return
+            program = self._builders[source.language].load(source, code)
+            with self._lock:
+                self.seconds += seconds
+                self.built += 1
+                self.ahead += 1
+            self._add(key, program)
+            if self._on_disk(source):
+                self.disk.put(self._name(source), code)
+        except DeviceError as error:
+            self._refuse(key, str(error))
+        finally:
+            with self._arrival:
+                self._wanted.pop(key, None)
+                self._arrival.notify_all()
+
+    def lost(self, source: Source | None, why: str) -> None:
+        """The worker is no more; `source`, if any, must not be compiled here either."""
+        if source is not None:
+            self._refuse((source.language, source.text), why)
+        with self._arrival:
+            self._wanted.clear()
+            self._arrival.notify_all()
+
+    def _refuse(self, key: Key, why: str) -> None:
+        while len(self._refused) >= _MOST_REASONS:
+            self._refused.pop(next(iter(self._refused)))
+        self._refused[key] = why
+
+    def _may_be_on_disk(self, source: Source) -> bool:
+        """False where the folder tells so by itself: a whole name takes llvmlite's import."""
+        return "llvmlite" in sys.modules or self.disk.may_hold(_identity(source))
+
+    def may_hold(self, source: Source) -> bool:
+        """As `holds`, by a look at the folder's list alone: false only where it is not there."""
+        if (source.language, source.text) in self._programs:
+            return True
+        return self._on_disk(source) and self.disk.may_hold(_identity(source))
+
+    def holds(self, source: Source) -> bool:
+        """Whether `get` would find the program without building it."""
+        if (source.language, source.text) in self._programs:
+            return True
+        if not self._on_disk(source) or not self._may_be_on_disk(source):
+            return False
+        try:
+            return self.disk.holds(self._name(source))
+        except DeviceError:  # what programs are named after is not to be had
+            return False
+
+    def why_missed(self, source: Source) -> str:
+        """Why `source` was last built: "first seen", "evicted", "cleared", "damaged",
+        "other versions" (of numba, of this library, of the CPU) or "disabled"; "": it was not.
+        """
+        return self._reasons.get(_identity(source), "")
+
+    def info(self) -> dict[str, Any]:
+        """Counters of the memory; those of the disk under "disk"."""
+        return {
+            "programs": len(self._programs),
+            "limit": self.limit,
+            "hits": self.hits,
+            "loaded": self.loaded,
+            "built": self.built,
+            "ahead": self.ahead,
+            "awaited": len(self._wanted),
+            "evicted": self.evicted,
+            "seconds": self.seconds,
+            "disk": self.disk.info(),
+        }
+
+    def clear(self, disk: bool = False) -> None:
+        """Forget every program in memory, and on disk too if asked."""
+        with self._lock:
+            for program in self._programs.values():
+                self._remember(program.source, "cleared")
+            self._programs.clear()
+            self._refused.clear()
+            if disk:
+                self.disk.clear()
+
+    def set_limit(self, limit: int) -> None:
+        """Keep at most so many programs in memory; 0 keeps none."""
+        with self._lock:
+            self.limit = limit
+            while len(self._programs) > limit:
+                self._evict()
+
+    def code(self, source: Source, emit: Callable[[str], bytes], entry: str) -> Loaded:
+        """Machine code that is not a program, from disk or by `emit(text)`."""
+        name = self._name(source)
+        kept = self.disk.get(name)
+        if kept is not None:
+            try:
+                return load(kept, entry)
+            except DeviceError:
+                self.disk.remove(name)
+        made = emit(source.text)
+        self.disk.put(name, made)
+        return load(made, entry)
+
+    def _make(self, source: Source) -> Pooled:
+        builder = self._builders.get(source.language)
+        if builder is None:
+            known = ", ".join(self._builders)
+            raise DeviceError(f"[compile] language: expected one of {known}, got {source.language}")
+        key = (source.language, source.text)
+        if key in self._refused:
+            raise DeviceError(self._refused[key])
+        with self._lock:
+            making = self._making.setdefault(key, threading.RLock())
+        with making if self._parallel else self._lock:
+            try:
+                program = self._programs.get(key)  # another thread may have been faster
+                if program is None:
+                    program = self._find_or_build(source, builder)
+                    self._add(key, program)
+            finally:
+                self._making.pop(key, None)
+        return program
+
+    def _add(self, key: Key, program: Pooled) -> None:
+        with self._lock:
+            self._uses += 1
+            program.used = self._uses
+            self._programs[key] = program
+            if len(self._programs) > self.limit:
+                self._evict()
+
+    def _load(self, source: Source, builder: Builder) -> tuple[Pooled | None, str]:
+        """The program from disk, or why not; an entry that does not load is damaged and goes."""
+        name = self._name(source)
+        code, problem = self.disk.look_up(name)
+        if code is None:
+            return None, problem
+        try:
+            program = builder.load(source, code)
+        except DeviceLost:
+            raise
+        except DeviceError as error:
+            self.disk.trouble = str(error)
+            self.disk.remove(name)
+            return None, "damaged"
+        with self._lock:
+            self.loaded += 1
+        return program, ""
+
+    def _find_or_build(self, source: Source, builder: Builder) -> Pooled:
+        problem = "absent"
+        if self._on_disk(source):
+            program, problem = self._load(source, builder)
+            if program is not None:
+                return program
+        elif source.language != "numpy":
+            problem = "disabled"
+        self._remember(source, self._reason(source, problem))
+        start = time.perf_counter()
+        program, code = builder.build(source)
+        with self._lock:
+            self.seconds += time.perf_counter() - start
+            self.built += 1
+        if code is not None and self._on_disk(source):
+            self.disk.put(self._name(source), code)
+        return program
+
+    def _reason(self, source: Source, problem: str) -> str:
+        """Why a source that is about to be built was not found."""
+        identity = _identity(source)
+        if problem == "damaged":
+            return problem
+        if self._reasons.get(identity) in ("evicted", "cleared"):
+            return self._reasons[identity]
+        if problem == "absent" and self._on_disk(source) and self.disk.names(identity):
+            return "other versions"
+        return "disabled" if problem == "disabled" else "first seen"
+
+    def _remember(self, source: Source, reason: str) -> None:
+        while len(self._reasons) >= _MOST_REASONS:
+            self._reasons.pop(next(iter(self._reasons)))
+        self._reasons[_identity(source)] = reason
+
+    def _evict(self) -> None:
+        """Drop the tenth of the programs that were not asked for for longest."""
+        oldest = sorted(self._programs, key=lambda key: self._programs[key].used)
+        for key in oldest[: max(1, self.limit // 10)]:
+            self._remember(self._programs.pop(key).source, "evicted")
+            self.evicted += 1
+
+    def _on_disk(self, source: Source) -> bool:
+        return self.disk.enabled and source.language != "numpy"
+
+    def _name(self, source: Source) -> str:
+        return name_on_disk(source, self._environment())
+
+
+def name_on_disk(source: Source, environment: str) -> str:
+    """The entry of a program in the folder: what it is, and what else decides its code."""
+    return f"{_identity(source)}-{environment}"
+
+
+def _identity(source: Source) -> str:
+    text = f"{source.language}\n{source.name}\n{source.text}"
+    return hashlib.sha256(text.encode()).hexdigest()[:40]

@@ -1,0 +1,446 @@
+"""The attributes of arrays: geometry without evaluation, memory with it.
+
+Owns the properties of `ndarray`, `Flags` and `flatiter`. Importing this module installs them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.base import COMPILED, NATIVE, SLOW
+from lazyfuse.arrays.eager_geometry import get_dtype, get_ndim, get_shape, get_size, get_transposed
+from lazyfuse.arrays.ndarray import (
+    changing,
+    direct,
+    export,
+    gather,
+    geometry,
+    is_part,
+    ndarray,
+    on_storage,
+    pin,
+    root_of,
+    settle,
+    storage_of,
+    wrap,
+    wrap_shared,
+    writable,
+)
+from lazyfuse.arrays.operators import dtype_of, real_operand, shape_of
+from lazyfuse.codegen.graph import references
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array
+from lazyfuse.versions import ASSIGNS_PARTS
+
+
+def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
+    """A view of `self` with the geometry of `view`, which was made from `base_view(self)`."""
+    storage = self._storage
+    if storage is None:  # direct
+        return direct(view, base if base is not None else root_of(self))
+    if view.dtype != storage.node.dtype and not is_part(view, storage.node.dtype):
+        raise TypeError("[view] dtype: a recorded view keeps the dtype of its memory")
+    return on_storage(storage, view, ORIGIN, base if base is not None else root_of(self))
+
+
+def base_view(self: ndarray) -> Array:
+    """The numpy array to make views from: real memory if direct, else geometry."""
+    small = settle(self)
+    if small is not None:
+        return small
+    return base_view(self) if storage_of(self) is None else self._view
+
+
+def pinned(self: ndarray) -> Array:
+    """The real memory, on which everything runs at once from now on."""
+    small = settle(self)
+    if small is not None:
+        return small
+    storage = storage_of(self)
+    if storage is not None:
+        pin(storage)
+    value = settle(self)
+    assert value is not None
+    return value
+
+
+def become(self: ndarray, other: ndarray) -> None:
+    """Let `self` be what `other`, which nobody else holds, was."""
+    self._deferred = None
+    self._small = other._small
+    self._node = other._node
+    self._storage = other._storage
+    self._base = other._base
+    if other._small is not None:
+        self._thin = other._thin
+    elif other._storage is not None:
+        self._view, self._layout, self._reals = other._view, other._layout, None
+
+
+def own_view(self: ndarray) -> Array:
+    """The numpy array whose flags are those of `self`."""
+    base_view(self)
+    small = self._small
+    if small is not None:
+        return small
+    self._reals = None  # the real array has the flags of now
+    return self._view
+
+
+def check_base(self: ndarray) -> None:
+    """Refuse, as NumPy does, to make an array writeable whose memory is not."""
+    storage = self._storage
+    if storage is None:
+        return  # NumPy sees to it
+    flat = storage.memory()
+    base = self._base
+    if (flat is not None and not flat.flags.writeable) or (
+        base is not None and not own_view(base).flags.writeable
+    ):
+        raise ValueError("cannot set WRITEABLE flag to True of this array")
+
+
+class Flags:
+    """As `numpy.ndarray.flags`, for an array that is not direct."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, owner: ndarray) -> None:
+        object.__setattr__(self, "_array", owner)
+
+    def _real(self) -> Any:
+        return geometry(self._array).flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "owndata":
+            return _get_base(self._array) is None
+        return getattr(self._real(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        view = own_view(self._array)
+        if name == "writeable" and value and not view.flags.writeable:
+            check_base(self._array)
+        setattr(view.flags, name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.owndata if name in ("OWNDATA", "O") else self._real()[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        names = {"WRITEABLE": "writeable", "W": "writeable", "ALIGNED": "aligned", "A": "aligned"}
+        if name not in names:
+            flags: Any = np.empty(1).flags
+            flags[name] = value  # raises
+        setattr(self, names[name], value)
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        text = repr(self._real())
+        return text.replace("OWNDATA : False", "OWNDATA : True") if self.owndata else text
+
+
+class flatiter:  # noqa: N801  # NumPy's spelling
+    """As `numpy.flatiter`: the elements of an array in C order, for reading and writing."""
+
+    __slots__ = ("_array", "_at")
+
+    def __init__(self, owner: ndarray) -> None:
+        self._array = owner
+        self._at = 0
+
+    @property
+    def base(self) -> ndarray:
+        """The array that is iterated over."""
+        return self._array
+
+    @property
+    def index(self) -> int:
+        """The flat index of the next element."""
+        return self._at
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The index of the next element."""
+        shape = shape_of(self._array)
+        size = int(np.prod(shape, dtype=np.intp))
+        if self._at < size:
+            return tuple(int(i) for i in np.unravel_index(self._at, shape))
+        return (shape[0], *[0] * (len(shape) - 1)) if shape else ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        real = gather(self._array)
+        if self._at >= real.size:
+            raise StopIteration
+        self._at += 1
+        return real.flat[self._at - 1]
+
+    def __len__(self) -> int:
+        return geometry(self._array).size
+
+    def __getitem__(self, key: Any) -> Any:
+        return wrap(gather(self._array).flat[real_operand(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        with changing(self._array):
+            # first, so that a value in this memory stays there
+            real = writable(self._array, "flat")
+            real.flat[real_operand(key)] = real_operand(value)
+
+    def __delitem__(self, key: Any) -> None:
+        raise TypeError("Cannot delete iterator elements")
+
+    def __array__(self, dtype: Any = None, /, *, copy: Any = None) -> Array:
+        flat = export(self._array).flat.__array__()
+        return flat if dtype is None else flat.astype(dtype)
+
+    def copy(self, /) -> Any:
+        """A flat copy of the array."""
+        return self._array.flatten()  # type: ignore[attr-defined]
+
+    def _compare(self, name: str, other: Any) -> Any:
+        return getattr(self.copy(), name)(other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("__ne__", other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare("__lt__", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare("__le__", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare("__gt__", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare("__ge__", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def document(ours: type, theirs: type) -> None:
+    """Give the attributes and methods of a class of ours the documentation of NumPy's class."""
+    for name, found in list(vars(ours).items()):
+        if name.startswith("_") or not hasattr(theirs, name):
+            continue
+        text = getattr(theirs, name).__doc__
+        if isinstance(found, property):
+            setattr(ours, name, property(found.fget, found.fset, found.fdel, text))
+        else:
+            found.__doc__ = text
+
+
+document(flatiter, np.flatiter)
+
+# ------------------------------------------------------------------------------------ geometry
+
+
+def _set_shape(self: ndarray, shape: Any) -> None:
+    shape = real_operand(shape)
+    reform(self, lambda view: setattr(view, "shape", shape))
+
+
+def reform(self: ndarray, change: Callable[[Any], object]) -> None:
+    """Give an array the shape that `change` gives to a numpy array, in the memory that it has."""
+    base_view(self)
+    if self._small is not None and references.of(self._small) == 1:
+        change(self._small)
+        _set_view(self, self._small)
+    else:
+        view = geometry(self)[...]
+        change(view)
+        _set_view(self, view)
+
+
+def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
+    """NumPy's own way past the warning that setting a shape is deprecated."""
+    shape = real_operand(shape)
+    reform(self, lambda view: view._set_shape(shape))
+
+
+def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:
+    """The same for the dtype."""
+    view: Any = pinned(self)[...]
+    view._set_dtype(dtype)
+    _set_view(self, view)
+
+
+def _set_view(self: ndarray, view: Array) -> None:
+    if self._small is not None:
+        self._small = view
+        self._thin = array.is_thin(view)
+    else:
+        self._view = view
+        self._layout = self._reals = None
+
+
+def _set_dtype(self: ndarray, dtype: Any) -> None:
+    view: Any = pinned(self)[...]
+    view.dtype = dtype
+    _set_view(self, view)
+
+
+def _get_strides(self: ndarray) -> tuple[int, ...]:
+    return geometry(self).strides
+
+
+def _set_strides(self: ndarray, strides: Any) -> None:
+    view = pinned(self)[...]
+    view.strides = strides
+    _set_view(self, view)
+
+
+def _get_real(self: ndarray) -> Any:
+    if dtype_of(self).kind != "c" and dtype_of(self).kind != "O":
+        return self
+    return _part(self, "real")
+
+
+def _get_imag(self: ndarray) -> Any:
+    return _part(self, "imag")
+
+
+SLOW.real, SLOW.imag = _get_real, _get_imag
+_quick_real = NATIVE.get_real if COMPILED else _get_real
+_quick_imag = NATIVE.get_imag if COMPILED else _get_imag
+
+
+def _part(self: ndarray, name: str) -> Any:
+    view = base_view(self)
+    if self._small is not None:
+        part = getattr(view, name)
+        return direct(part, root_of(self)) if part.base is not None else wrap(part)
+    if view.dtype.kind != "c":  # no imaginary parts: zeros that cannot be written
+        zeros = np.zeros(view.shape, view.dtype, "F" if view.flags.fnc else "C")
+        zeros.flags.writeable = False
+        return wrap_shared(zeros)
+    return derive(self, getattr(view, name))
+
+
+def _set_real(self: ndarray, value: Any) -> None:
+    _get_real(self)[...] = _as_array(value)
+
+
+def _set_imag(self: ndarray, value: Any) -> None:
+    if dtype_of(self).kind != "c" and dtype_of(self).kind != "O":
+        np.empty(1).imag = value  # raises
+    if dtype_of(self).kind == "O":
+        pinned(self).imag = real_operand(value)
+    else:
+        _get_imag(self)[...] = _as_array(value)
+
+
+def _as_array(value: Any) -> Any:
+    """Numbers and lists as arrays, which convert where a Python number would be refused."""
+    if ASSIGNS_PARTS:
+        return value
+    return value if isinstance(value, ndarray) else np.asarray(real_operand(value))
+
+
+def _get_base(self: ndarray) -> Any:
+    if self._base is not None:
+        return self._base
+    small = self._small
+    storage = self._storage
+    base = None
+    if small is not None:
+        base = small.base
+    elif storage is not None and storage.shared() and storage.roots is not None:
+        # memory that is somebody's for good: a buffer, a file
+        base = next((root.array.base for root in storage.roots if root.own < 0), None)
+    return wrap_shared(base) if type(base) is np.ndarray else base
+
+
+def _set_flat(self: ndarray, value: Any) -> None:
+    value = real_operand(value)
+    with changing(self):
+        real: Any = writable(self, "flat")
+        real.flat = value
+
+
+def _transposed(self: ndarray) -> Any:
+    return derive(self, base_view(self).T)
+
+
+def _matrix_transposed(self: ndarray) -> Any:
+    return derive(self, base_view(self).mT)
+
+
+class _Pointed(np.ndarray[Any, Any]):
+    """What `ctypes` pointers hold on to: the real memory, and the array of ours."""
+
+    owner: Any = None
+
+
+def _get_ctypes(self: ndarray) -> Any:
+    pointed = export(self).view(_Pointed)
+    pointed.owner = self
+    return pointed.ctypes
+
+
+def _get_flat(self: ndarray) -> flatiter:
+    if len(shape_of(self)) > 32:
+        np.empty((1,) * len(shape_of(self))).flat  # noqa: B018  # raises
+    return flatiter(self)
+
+
+def _removed(name: str, self: ndarray) -> Any:
+    return getattr(geometry(self), name)  # raises
+
+
+def _set_data(self: ndarray, value: Any) -> None:
+    raise AttributeError(
+        "[data] assignment: memory of an array cannot be exchanged; use a[...] = b"
+    )
+
+
+PROPERTIES: dict[str, property] = {
+    "T": property(get_transposed),
+    "mT": property(_matrix_transposed),
+    "base": property(_get_base),
+    "ctypes": property(_get_ctypes),
+    "data": property(lambda self: export(self).data, _set_data),
+    "dtype": property(get_dtype, _set_dtype),
+    "flags": property(lambda self: Flags(self) if settle(self) is None else self._small.flags),
+    "flat": property(_get_flat, _set_flat),
+    "imag": property(_quick_imag, _set_imag),
+    "itemsize": property(lambda self: get_dtype(self).itemsize),
+    "nbytes": property(lambda self: geometry(self).nbytes),
+    "ndim": property(get_ndim),
+    "real": property(_quick_real, _set_real),
+    "shape": property(get_shape, _set_shape),
+    "size": property(get_size),
+    "strides": property(_get_strides, _set_strides),
+    "__array_interface__": property(lambda self: export(self).__array_interface__),
+    "__array_struct__": property(lambda self: export(self).__array_struct__),
+}
+
+
+def _documented(name: str, found: property) -> property:
+    doc = getattr(getattr(np.ndarray, name), "__doc__", None)
+    return property(found.fget, found.fset, found.fdel, doc)
+
+
+SLOW.dtype, SLOW.geometry, SLOW.shape = dtype_of, geometry, shape_of
+SLOW.transposed = _transposed
+for _name, _property in PROPERTIES.items():
+    setattr(ndarray, _name, _documented(_name, _property))
+for _name in ("itemset", "newbyteorder", "ptp"):
+    if hasattr(np.ndarray, _name):  # until 2.3: asked for, they say what to use instead
+        setattr(ndarray, _name, property(functools.partial(_removed, _name)))
+for _name, _setter in (("_set_shape", _set_shape_unwarned), ("_set_dtype", _set_dtype_unwarned)):
+    if hasattr(np.ndarray, _name):  # from 2.5 on
+        setattr(ndarray, _name, _setter)

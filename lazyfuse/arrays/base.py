@@ -1,0 +1,230 @@
+"""The array's base: its slots, how arrays are made, and what the modules above put in.
+
+Where lazyfuse was installed with a C compiler (setup.py), native/array.c stands for what is here
+and has the operators and indexing of direct arrays as well, which are Python's in eager_operators.py and
+indexing.py elsewhere: one behaviour. Functions in C have no frames and hold other references, so
+none of them asks `isinstance(x, ndarray)`, whose answer depends on the frame that asks, or counts
+references.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lazyfuse import bootstrap, config
+from lazyfuse.arrays.nodes import INSIDE, caller
+from lazyfuse.arrays.storage import TICKETS, Storage
+from lazyfuse.arrays.weak_scalars import CONSTANTS, PLAIN, constant
+from lazyfuse.codegen.graph.node import Layout, Node
+from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.scheduling import evaluate
+
+REAL: Final[Any] = np.ndarray
+OPTIONS: Final[Any] = config.options
+NOTE: Final[Any] = evaluate.note_recorded
+
+NATIVE: Final[Any] = bootstrap.machine_code()
+"""The module lazyfuse._native, or None."""
+
+COMPILED: Final = NATIVE is not None
+"""Whether machine code stands for the classes and functions here."""
+
+
+class Bindings:
+    """What the modules above put in: the array type, and what is not quick."""
+
+    __slots__ = (
+        "array",
+        "del_item",
+        "dtype",
+        "export",
+        "geometry",
+        "get_item",
+        "imag",
+        "length",
+        "matmul",
+        "plain",
+        "power",
+        "real",
+        "scalar",
+        "set_item",
+        "shape",
+        "transposed",
+        "value_node",
+        "wrap",
+    )
+
+    def __init__(self) -> None:
+        self.array: Any = None  # `ndarray`, once it is there
+        self.plain: bool = True  # whether NumPy's floating-point error state is its default
+        self.get_item: Any = None
+        self.set_item: Any = None
+        self.del_item: Any = None
+        self.length: Any = None
+        self.matmul: Any = None
+        self.power: Any = None
+        self.scalar: Any = None  # the type of lazy scalars
+        self.dtype: Any = None
+        self.export: Any = None
+        self.geometry: Any = None
+        self.imag: Any = None
+        self.real: Any = None
+        self.value_node: Any = None  # what is assigned, as a node
+        self.shape: Any = None
+        self.transposed: Any = None
+        self.wrap: Any = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if COMPILED and value is not None:
+            NATIVE.adopt(value) if name == "array" else NATIVE.bind(name, value)
+
+
+SLOW: Final = Bindings()
+
+
+class Core:
+    """The slots of an array: ndarray.py says what they hold."""
+
+    __slots__ = (
+        "_base",
+        "_deferred",
+        "_layout",
+        "_node",
+        "_picks",
+        "_reals",
+        "_small",
+        "_storage",
+        "_thin",
+        "_ticket",
+        "_view",
+    )
+
+    _base: Any  # the array that a view was made from
+    _deferred: (
+        Any  # of a selection whose size nobody has asked for, else not set: mask_selection.py
+    )
+    _layout: Any  # of a view on a storage: its graph.Layout, once asked for
+    _node: Any
+    _picks: Any  # of an array that is alone: how often an element was read while it was pending
+    _reals: Any
+    _small: Any
+    _storage: Any
+    _ticket: Any
+    _thin: bool  # direct, but not for the quick ways: may broadcast to something big
+    _view: Any
+
+    if TYPE_CHECKING:  # put on `ndarray` by the modules above, or in C
+
+        def __getitem__(self, key: Any) -> Any: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+        def __len__(self) -> int: ...
+
+
+# --------------------------------------------------------------------------------------- making
+
+
+def direct(value: Any, base: Any = None) -> Any:
+    """An array that runs everything at once on `value`, whoever else holds it."""
+    x = new(SLOW.array)
+    x._small = value
+    x._thin = is_thin(value)
+    x._node = None
+    x._storage = None
+    x._base = base
+    return x
+
+
+def is_thin(value: Any) -> bool:
+    """Whether an operation on a direct array might give, or already has, many elements."""
+    size = value.size
+    if size >= OPTIONS.eager_below:
+        return True
+    return value.ndim > 1 and size > 1 and 1 in value.shape
+
+
+def alone(node: Any) -> Any:
+    """An array whose values are those of `node`, in memory of its own."""
+    x = new(SLOW.array)
+    x._small = None
+    x._node = node
+    x._storage = None
+    x._base = None
+    return x
+
+
+LOOPS: Final[dict[Any, Any]] = {}
+"""Loops met before, by row and what stands for the operands (recording.py); None: there is none."""
+
+PIECES: Final[dict[Any, tuple[Any, Any]]] = {}
+"""Row and loop that give the real (imaginary: True) parts, by dtype and side, met before."""
+
+REDUCED: Final[dict[Any, tuple[Any, Any, Any]]] = {}
+"""What reductions met before have: arguments, shape and dtype, by row, requested dtype, what they
+were of (dtype and shape), axis and keepdims (reductions.py)."""
+
+REDUCTIONS: Final[dict[str, tuple[Any, Any]]] = {
+    "all": (ops.TABLE["reduce:logical_and"], np.bool_),
+    "any": (ops.TABLE["reduce:logical_or"], np.bool_),
+    "argmax": (ops.TABLE["reduce:argmax"], None),
+    "argmin": (ops.TABLE["reduce:argmin"], None),
+    "max": (ops.TABLE["reduce:maximum"], None),
+    "min": (ops.TABLE["reduce:minimum"], None),
+    "prod": (ops.TABLE["reduce:multiply"], None),
+    "sum": (ops.TABLE["reduce:add"], None),
+}
+"""The row that a method of one step records, and the dtype that it asks for."""
+
+new: Any = object.__new__
+ARRAY_SLOTS: tuple[str, ...] = ("__weakref__",)
+"""The slots that `ndarray` adds."""
+
+if COMPILED:
+    globals().update(
+        {each: getattr(NATIVE, each) for each in "Core alone direct is_thin new".split()}
+    )
+    ARRAY_SLOTS = ()
+    for _name, _value in {
+        "caller": caller,
+        "constant": constant,
+        "constants": CONSTANTS,
+        "copy_op": ops.TABLE["copy"],
+        "acquire": evaluate.acquire,
+        "full_op": ops.FULL,
+        "inside": INSIDE,
+        "layout": Layout,
+        "leaf_op": ops.LEAF,
+        "loops": LOOPS,
+        "node": Node,
+        "note": NOTE,
+        "options": OPTIONS,
+        "origin": ORIGIN,
+        "pieces": PIECES,
+        "place": errstate.Place,
+        "plain_numbers": PLAIN,
+        "reduced": REDUCED,
+        "reductions": REDUCTIONS,
+        "release": evaluate.release,
+        "square_op": ops.TABLE["square"],
+        "state": errstate.STATE,
+        "storage": Storage,
+        "tickets": TICKETS,
+        "tracing": vars(tracing),
+        "update_op": ops.UPDATE,
+        "usual_state": errstate.USUAL,
+        "view_op": ops.VIEW,
+        "where_op": ops.TABLE["where"],
+    }.items():
+        NATIVE.bind(_name, _value)
+
+
+def _listen(plain: bool) -> None:
+    SLOW.plain = plain
+
+
+errstate.on_change(_listen)

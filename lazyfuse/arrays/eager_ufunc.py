@@ -1,0 +1,227 @@
+"""Calls of ufuncs that are quick: on direct arrays and numbers, and as met before on recorded ones.
+
+Owns `UfuncCore`, the base of `ufunc` (ufunc.py), which has all the rest. In C: native/ufunc.c.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lazyfuse.arrays.base import (
+    COMPILED,
+    NATIVE,
+    NOTE,
+    OPTIONS,
+    REAL,
+    SLOW,
+    Core,
+    alone,
+    direct,
+    new,
+)
+from lazyfuse.arrays.nodes import caller
+from lazyfuse.arrays.weak_scalars import PLAIN, WEAK, constant, number
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.runtime.numerics.errstate import is_usual
+
+
+class Absent:
+    """An argument that was not given."""
+
+
+ABSENT: Final[Any] = Absent()
+
+BESIDE: Final = frozenset(
+    """add subtract multiply divide floor_divide remainder fmod power minimum maximum fmin fmax
+    equal not_equal less less_equal greater greater_equal hypot arctan2 copysign logaddexp
+    logaddexp2 bitwise_and bitwise_or bitwise_xor left_shift right_shift""".split()
+)
+"""Ufuncs whose operands have one dtype: a number beside an array is an array of that dtype."""
+
+
+class UfuncCore:
+    """A ufunc: what it calls, and the calls that are quick."""
+
+    __slots__ = ("_beside", "_call", "_compute", "_loops", "_reduction", "_rows", "nin", "nout")
+
+    _beside: bool  # whether Python's numbers may be exchanged: see BESIDE
+    _call: Any
+    _compute: Any  # `_call`, or what completes it: see complex_cases.py
+    _loops: Any
+    _reduction: Any
+    _rows: Any
+    nin: int
+    nout: int
+
+    def __call__(
+        self, first: Any = ABSENT, second: Any = ABSENT, /, *rest: Any, **kwargs: Any
+    ) -> Any:
+        args: tuple[Any, ...]
+        if kwargs:
+            if len(kwargs) == 1 and not rest and self.nout == 1:
+                out = kwargs.get("out")
+                if type(out) is SLOW.array and self._into(first, second, out):
+                    return out
+        elif not rest:
+            if second is ABSENT:
+                if self.nin == 1:
+                    kind = type(first)
+                    if kind is SLOW.array:
+                        ours: Core = first
+                        small = ours._small
+                        if small is not None and (
+                            not ours._thin or small.size < OPTIONS.eager_below
+                        ):
+                            result = self._compute(small)
+                            if type(result) is not REAL:
+                                return _parts(result)
+                            made = new(SLOW.array)
+                            made._small = result
+                            made._node = None
+                            made._storage = None
+                            made._base = None
+                            made._thin = ours._thin
+                            return made
+                        if small is None:
+                            found = self._quick(ours, ABSENT)
+                            if found is not None:
+                                return found
+                    elif kind in PLAIN:
+                        return self._compute(first)
+            elif self.nin == 2:
+                left = first
+                kind = type(first)
+                if kind is SLOW.array:
+                    one: Core = first
+                    small = one._small
+                    left = None if small is None or one._thin else small
+                elif kind not in PLAIN:
+                    left = None
+                right = second
+                kind = type(second)
+                if kind is SLOW.array:
+                    other: Core = second
+                    small = other._small
+                    right = None if small is None or other._thin else small
+                elif kind not in PLAIN:
+                    right = None
+                if left is not None and right is not None:
+                    if self._beside:
+                        kind = type(right)
+                        if kind is float or kind is int:
+                            if type(left) is REAL:
+                                right = number(left, right, kind)
+                        else:
+                            kind = type(left)
+                            if (kind is float or kind is int) and type(right) is REAL:
+                                left = number(right, left, kind)
+                    result = self._call(left, right)
+                    if type(result) is not REAL:
+                        return _parts(result)
+                    made = new(SLOW.array)
+                    made._small = result
+                    made._node = None
+                    made._storage = None
+                    made._base = None
+                    made._thin = False
+                    return made
+                if type(first) is SLOW.array:
+                    recorded: Core = first
+                    if recorded._small is None:
+                        found = self._quick(recorded, second)
+                        if found is not None:
+                            return found
+        if second is not ABSENT:
+            args = (first, second, *rest)
+        else:
+            args = () if first is ABSENT else (first,)
+        return self._general(args, kwargs)
+
+    def _into(self, first: Any, second: Any, out: Any) -> bool:
+        """Whether the call was written to `out`: for direct arrays and numbers."""
+        if (second is ABSENT) != (self.nin == 1) or self.nin > 2:
+            return False
+        target: Core = out
+        memory = target._small
+        left = _quick_operand(first)
+        if memory is None or left is None:
+            return False
+        if second is ABSENT:
+            self._compute(left, out=memory)
+            return True
+        right = _quick_operand(second)
+        if right is None:
+            return False
+        self._call(left, right, out=memory)  # by name: `maximum` warns of a third operand
+        return True
+
+    def _general(self, args: Any, kwargs: Any) -> Any:
+        """Everything that the quick way leaves: ufunc.py has it."""
+        raise NotImplementedError
+
+    def _quick(self, x: Core, other: Any) -> Any:
+        """A call as one met before, on plain recorded arrays; None for everything else."""
+        node = x._node
+        if node is None or node.perm is not None or not node.shape:
+            return None
+        if not (SLOW.plain and is_usual()):
+            return None
+        if node.value is not None and node.value.size < OPTIONS.eager_below:
+            return None
+        nodes: tuple[Any, ...]
+        if other is ABSENT:
+            loop = self._loops.get(node.dtype)
+            if loop is None:
+                return None
+            nodes = (node,)
+        else:
+            kind = type(other)
+            if kind is SLOW.array:
+                second: Core = other
+                right = second._node
+                if right is None or right.perm is not None or right.shape != node.shape:
+                    return None
+                loop = self._loops.get((node.dtype, right.dtype))
+                if loop is None:
+                    return None
+            elif kind in WEAK:
+                loop = self._loops.get((node.dtype, kind))
+                if loop is None:
+                    return None
+                try:
+                    right = constant(other, loop.ins[1])
+                except OverflowError:
+                    return None
+            else:
+                return None
+            nodes = (node, right)
+        made = Node(self._rows[0], nodes, loop, node.shape, loop.out, None, caller())
+        NOTE(made)
+        return alone(made)
+
+
+def _quick_operand(x: Any) -> Any:
+    """The numpy array of a direct one, or a number; None for all else."""
+    kind = type(x)
+    if kind is SLOW.array:
+        ours: Core = x
+        return ours._small
+    return x if kind in PLAIN else None
+
+
+def _parts(result: Any) -> Any:
+    """What a ufunc with several results gave, or one that is no array."""
+    if type(result) is tuple:
+        return tuple([direct(each) if type(each) is REAL else each for each in result])
+    return result
+
+
+def adopt(kind: Any) -> Any:
+    """Decorator of `ufunc`: where machine code calls its objects, Python is told so."""
+    if COMPILED:
+        NATIVE.adopt_ufunc(kind)
+    return kind
+
+
+if COMPILED:
+    globals()["UfuncCore"] = NATIVE.UfuncCore

@@ -1,0 +1,251 @@
+"""Which operations run at once since an operand would otherwise have to be copied.
+
+Owns the rule for memory that somebody outside may change at any time: recorded work has to read
+a copy of it, made where it is recorded. One operation takes no longer than that copy. Exact ones
+of middling size are NumPy's; what is larger, or inexact, is recorded on the memory itself and
+evaluated at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import base
+from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
+from lazyfuse.arrays.storage import Root, Storage, leaf
+from lazyfuse.arrays.weak_scalars import PLAIN
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
+
+LARGEST = 16
+"""Times `eager_below`: elements of a result up to which NumPy is as fast as a launch."""
+_SLOWER = frozenset(("divide", "floor_divide", "remainder", "fmod", "sqrt", "reciprocal"))
+"""Operations of which a quarter of that takes as long; `where` is slower still in NumPy."""
+
+REASON = "memory that somebody outside sees"
+
+_KEEPING = frozenset(("add", "subtract", "multiply", "divide"))
+"""Operators that keep these dtypes, beside a number or an array of the same one."""
+_FLOATS = (np.dtype("f4"), np.dtype("f8"))
+
+
+def _uncounted(name: str, frame: FrameType | None) -> None:
+    """Before fallback.py is there."""
+
+
+count: Callable[[str, FrameType | None], None] = _uncounted  # fallback.py puts the real one here
+
+
+def runs_now(op: Op, *operands: Any) -> bool:
+    """Whether an operator is NumPy's at once: for the error state, or to spare a copy."""
+    if not errstate.is_default() and errstate.must_run_at_once():
+        return True
+    if not spares_copy(op, operands):
+        return False
+    count(op.name, sys._getframe(1))
+    return True
+
+
+def _may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether an operand lies in memory that was lent at some time; most have none."""
+    for x in operands:
+        if type(x) is np.ndarray:
+            return True
+        if type(x) is ndarray and (storage := x._storage) is not None and storage.roots is not None:
+            return True
+    return False
+
+
+def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether an exact elementwise operation, done at once, spares copying an operand of some
+    size; all values are there, and the result is of middling size.
+    """
+    if not _may_be_seen(operands):
+        return False
+    if options.device not in ("", "auto", "cpu") or not options.lent_now:
+        return False
+    copied = False
+    shapes: list[tuple[int, ...]] = []
+    for x in operands:
+        kind = type(x)
+        if kind in PLAIN:
+            continue
+        seen = kind is np.ndarray
+        value = x if seen else None
+        if kind in OURS:
+            node, storage = x._node, x._storage
+            if node is not None:
+                value = None if node.resident is not None else node.value
+            elif storage is None:
+                value = x._small
+            elif storage.node.value is not None and storage.node.resident is None:
+                value = x._view  # for its geometry alone
+                seen = storage.shared()
+        if value is None or not _is_exact(op, value.dtype, not shapes):
+            return False
+        copied |= seen and value.size >= options.eager_below
+        shapes.append(value.shape)
+    if not copied:
+        return False
+    try:
+        return size_of(broadcast_all(shapes)) <= _most(op) * options.eager_below
+    except ValueError:
+        return False  # the caller raises it
+
+
+def _most(op: Op) -> int:
+    """Times `eager_below`: for how many elements NumPy does an operation."""
+    return LARGEST // 4 if op.name in _SLOWER else 2 if op.name == "where" else LARGEST
+
+
+def is_seen(outs: tuple[Any, ...]) -> bool:
+    """Whether what is written to is memory that somebody outside sees: NumPy does it, at once."""
+    for x in outs:
+        storage = x._storage if type(x) is ndarray else None
+        if storage is not None and storage.roots is not None and storage.shared():
+            return True
+    return False
+
+
+def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)`, which records an operation; evaluated now, on the memory itself, if it
+    would have to copy an array among its arguments.
+    """
+    if not _may_be_seen(args):
+        return function(*args)
+    private = privately(args)
+    if private is None:
+        return function(*args)
+    return finished(function(*private), private)
+
+
+def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
+    """Arguments of an operation with private arrays over the same memory in the place of those that
+    it would have to copy, for use with `finished`; None if it is to be recorded on copies.
+
+    All values are there, so nothing is left pending; and the result has no more elements than what
+    would have been copied, since recorded work might never write more of them.
+    """
+    if options.eager_below <= 1 or not (options.lent_now and errstate.is_default()):
+        return None
+    copied = 0
+    shapes: list[tuple[int, ...]] = []
+    private: list[Any] = []
+    for x in args:
+        kind = type(x)
+        value = seen = None
+        if kind is np.ndarray:
+            value, seen = x, True
+        elif kind in OURS:
+            node, storage = x._node, x._storage
+            if node is not None:
+                value = None if node.resident is not None else node.value
+            elif storage is None:
+                value = x._small
+            elif storage.memory() is not None and storage.node.resident is None:
+                seen = storage.shared()
+                value = array.real_view(x) if seen else x._view
+            if value is None:
+                return None
+        if value is not None:
+            if value.dtype not in CANONICAL:
+                return None
+            shapes.append(value.shape)
+            if seen and value.size >= options.eager_below:
+                copied += value.size
+                x = _private(value)
+                if x is None:
+                    return None
+        private.append(x)
+    if not copied or not (devices.is_home() or devices.pinned() is devices.cpu()):
+        return None
+    try:
+        return private if size_of(broadcast_all(shapes)) <= copied else None
+    except ValueError:
+        return None  # the caller raises it
+
+
+def _private(value: Any) -> Any:
+    """An array of ours that takes `value` for its own memory: it must be held as long as it is
+    used, or the memory would be given to a result. None if there is no such array.
+    """
+    if not value.flags.aligned:
+        return None
+    packed, perm = packed_order(value)
+    if packed:
+        return array.alone(leaf(held(value, value), perm))
+    found = window(value)
+    if found is None:
+        return None
+    flat, origin = found
+    return array.on_storage(Storage(leaf(held(flat, value), None)), value, origin, None)
+
+
+def finished(result: Any, private: list[Any]) -> Any:
+    """What was recorded on `private` memory, evaluated; meanwhile the caller holds that memory."""
+    if type(result) in OURS and private:
+        storage = result._storage
+        node = result._node if storage is None else storage.node
+        if node is not None and node.value is None:
+            evaluate.evaluate([node], REASON)
+    return result
+
+
+def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
+    """An operator (see `operators.Spec`) in NumPy; large results of the commonest kinds lie in
+    memory that was used before: new pages cost more than the arithmetic.
+    """
+    first, second = (other, self) if swapped else (self, other)
+    op: Op = spec.op
+    model, other = (first, second) if type(first) is np.ndarray else (second, first)
+    if op.name in _KEEPING and type(model) is np.ndarray and model.size >= options.eager_below > 1:
+        alike = type(other) in (float, int) or (
+            type(other) is np.ndarray
+            and other.dtype == model.dtype
+            and other.shape == model.shape
+            and other.flags.c_contiguous
+        )
+        if alike and model.dtype in _FLOATS and model.flags.c_contiguous and op.ufunc is not None:
+            return op.ufunc(first, second, devices.cpu().empty(model.shape, model.dtype))
+    return spec.function(first, second)
+
+
+def _is_exact(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
+    """Whether an operation gives the same bits wherever it runs, with an operand of that dtype."""
+    if dtype not in CANONICAL:
+        return False
+    if op.name == "where" and not first:
+        return True  # only chosen
+    return op.is_exact(dtype) or (dtype.kind in "biu" and "f" in op.exact)
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    return devices.cpu().empty(shape, dtype)
+
+
+def _exact_types(op: Op) -> bytes:
+    """For the numbers of NumPy's plain dtypes: `_most` where `_is_exact`, else 0."""
+    dtypes = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
+    return bytes([_most(op) if _is_exact(op, each, True) else 0 for each in dtypes])
+
+
+def tell(counts: dict[Any, int]) -> None:
+    """Let native/lent.c, which does the same for operands that were looked at before, know what it
+    needs; `counts` is what `fallback.count` fills.
+    """
+    if base.COMPILED:
+        rows = tuple([TABLE[f"reduce:{name}"] for name in ("add", "maximum", "minimum")])
+        given = Storage, Node, Root, _room, leaf, _exact_types, counts, rows
+        base.NATIVE.lent(*given)

@@ -1,0 +1,525 @@
+"""Indexing: reads and writes of every kind, on arrays in every state.
+
+Basic keys are decided by NumPy on the geometry of the array; a write of a mask is recorded as a
+selection; integer arrays run in NumPy on evaluated arrays. Importing this module installs
+`__getitem__` and `__setitem__`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import (
+    base as core,
+)
+from lazyfuse.arrays import (
+    index_ranges,
+    library_indexing,
+    mask_selection,
+    scatter,
+)
+from lazyfuse.arrays import (
+    ndarray as array,
+)
+from lazyfuse.arrays.assignment import (
+    converted,
+    fits,
+    is_strange,
+    may_not_hold,
+    store_foreign,
+    value_node,
+)
+from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
+from lazyfuse.arrays.meta_operands import blank
+from lazyfuse.arrays.ndarray import (
+    OURS,
+    captured_copy,
+    from_node,
+    gather,
+    geometry,
+    is_captured,
+    is_part_of_number,
+    is_thin,
+    layout_in,
+    ndarray,
+    new,
+    node_of,
+    on_storage,
+    options,
+    ready,
+    real_in,
+    real_view,
+    root_of,
+    settle,
+    storage_of,
+    wrap,
+    wrap_shared,
+    writable,
+    write_node,
+    write_region,
+)
+from lazyfuse.arrays.operators import PLAIN, dtype_of, real_operand, shape_of
+from lazyfuse.arrays.recording import may_write, steps_over
+from lazyfuse.arrays.storage import is_evaluated, leaf
+from lazyfuse.arrays.weak_scalars import NUMBERS
+from lazyfuse.codegen.graph.node import Layout, Node
+from lazyfuse.codegen.graph.references import IN_SLOT, count
+from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.kernels import gather as gathers
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, ghost, keep_order
+from lazyfuse.runtime.placement import residency
+from lazyfuse.runtime.scheduling.evaluate import held
+
+# A pending array whose elements are picked more often than this is evaluated: it is a loop.
+PICK_LIMIT = 4
+# The same for small parts that are written one after the other.
+WRITE_LIMIT = 16
+
+Real = np.ndarray
+
+# ---------------------------------------------------------------------------------------- reads
+
+
+def get_item(self: ndarray, key: Any) -> Any:
+    """As `numpy.ndarray.__getitem__`."""
+    small = self._small
+    if small is None:
+        storage = self._storage
+        if storage is not None and not storage.pinned and is_basic(key):
+            return _read_storage(self, key)
+        node = self._node
+        # no name for the value: `_read` counts its holders, and one more would make a copy
+        if node is not None and node.value is not None and is_pick(key, len(node.shape)):
+            return node.value[key]
+        return _read(self, key)
+    kind = type(key)
+    if kind is int or kind is slice or is_basic(key):
+        value = small[key]
+        if type(value) is not Real:
+            return value
+        if self._thin and small.dtype.hasobject and value.base is not small:
+            return wrap_shared(value) if not _is_part(value, small) else _part(self, value)
+        x: Any = new(ndarray)
+        x._small = value
+        x._node = x._storage = None
+        base = self._base
+        x._base = self if base is None else base
+        x._thin = is_thin(value) if self._thin else value.ndim > 1 and 1 in value.shape
+        return x
+    if kind is ndarray and small.dtype in NUMBERS:
+        where = key._small
+        if where is not None and where.ndim and where.size < options.eager_below:  # a copy, then
+            value = small[where]
+            return array.direct(value) if value.size < options.eager_below else wrap(value)
+    value = gathers.at(small, real_key(key))
+    if type(value) is Real:
+        return _part(self, value) if _is_part(value, small) else wrap(value)
+    return value
+
+
+def _is_part(value: Array, whole: Array) -> bool:
+    return value.base is not None and np.may_share_memory(value, whole)
+
+
+def _part(self: ndarray, value: Array) -> Any:
+    return array.direct(value, root_of(self))
+
+
+def _read(self: ndarray, key: Any) -> Any:
+    if not is_basic(key):
+        if array.DEFERRED and (found := mask_selection.narrowed(self, key)) is not None:
+            return found
+        found = library_indexing.select(self, key)
+        if found is not None:
+            return found
+        mask = key[0] if type(key) is tuple and len(key) == 1 else key
+        if _is_mask(mask) and (found := mask_selection.selection(self, mask)) is not None:
+            return found
+        if type(key) is ndarray:
+            scatter.look_together(self, key)
+        key = real_key(key)
+        if not is_basic(key):
+            found = index_ranges.read(self, key)
+            return _read_advanced(self, key) if found is None else found
+    if settle(self) is not None:
+        return self[key]
+    node = self._node
+    if node is not None and node.value is None:
+        view = ghost(node.shape, node.dtype, node.perm)[opened(key)]
+        if not view.ndim and not has_ellipsis(key):
+            return _pick(self, key, layout_in(node, view))
+    return _read_storage(self, key)
+
+
+def _read_storage(self: ndarray, key: Any) -> Any:
+    storage = self._storage
+    if storage is None and (storage := storage_of(self)) is None:
+        return self[key]
+    base = self._base
+    if base is None:
+        base = self
+    if storage.memory() is not None:
+        reals = storage.reals
+        real = reals.get(self._ticket) if self._reals is reals else None
+        if real is None:
+            real, reals = real_in(self)
+        value = real[key]
+        if type(value) is not Real:
+            return value
+        part: Any = new(ndarray)  # as `on_storage` makes it
+        part._small = part._node = part._layout = None
+        part._storage = storage
+        view = self._view
+        part._view = own = view[key]
+        storage.part = (key, view, own)
+        part._base = base
+        part._reals, part._ticket = reals, storage.add_real(reals, value)
+        return part
+    view = self._view[opened(key)]
+    if not view.ndim and not has_ellipsis(key):
+        if is_part_of_number(self):
+            gather(self)
+            return self[key]
+        return _pick(self, key, layout_in(storage.node, view))
+    return on_storage(storage, view, ORIGIN, base)
+
+
+def _holds(small: Array, key: Any, value: Any) -> bool:
+    """Whether a write keeps the very object: an array as an element of an array of objects."""
+    return type(value) is ndarray and small.dtype.kind == "O" and is_pick(key, small.ndim)
+
+
+def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
+    """One element of a pending array: a lazy scalar, the first few times."""
+    storage = self._storage
+    if storage is not None:
+        storage.picks += 1
+        picks = storage.picks
+        node = storage.node
+    else:
+        picks = self._picks = getattr(self, "_picks", 0) + 1
+        node = self._node  # type: ignore[assignment]  # None: another thread has moved it on
+    if picks > PICK_LIMIT or node is None:
+        return gather(self)[key]
+    return from_node(Node(ops.VIEW, (node,), layout, (), node.dtype, None, None))
+
+
+def _read_advanced(self: ndarray, key: Any) -> Any:
+    real = gather(self)
+    value = gathers.at(real, key)
+    if type(value) is not Real:
+        return value
+    return wrap_shared(value) if _is_part(value, real) else wrap(value)
+
+
+# --------------------------------------------------------------------------------------- writes
+
+
+def set_item(self: ndarray, key: Any, value: Any) -> None:
+    """As `numpy.ndarray.__setitem__`."""
+    small = self._small
+    if small is None:
+        if type(value) is ndarray:
+            storage = self._storage
+            if storage is not None and value._storage is storage and is_basic(key):
+                view = self._view
+                # the last step of `self[key] += other`
+                last = storage.part
+                if (
+                    last is not None
+                    and last[0] is key  # as the interpreter hands it over twice
+                    and last[1] is view
+                    and last[2] is value._view
+                    and view.flags.writeable
+                ):
+                    return
+                if view.flags.writeable and _is_itself(self, view[opened(key)], value):
+                    return
+        elif type(value) in PLAIN and type(key) is not slice and options.eager_below > 1:
+            storage = self._storage
+            reals = storage.reals if storage else None
+            real = _live(self)
+            if real is not None and is_pick(key, real.ndim):
+                node = self._node
+                # no other thread comes in between this question and the write, which calls nothing
+                if node.value is real if node else storage and storage.reals is reals:
+                    real[key] = value
+                    return
+                del node
+        with held():
+            _write(self, key, value)
+        return
+    if type(key) is not int and type(key) is not slice and not is_basic(key):
+        _check_writable(small)
+        key = real_key(key)
+    if type(value) in OURS and not (small.dtype.hasobject and _holds(small, key, value)):
+        value = real_operand(value)
+    try:
+        if type(key) is Real or type(key) is tuple:
+            scatter.write(small, key, value)
+        else:
+            small[key] = value
+    except ValueError as error:
+        store_foreign(error, small, key, value)
+
+
+def _write(self: ndarray, key: Any, value: Any) -> None:
+    if settle(self) is not None:
+        self[key] = value
+        return
+    if is_basic(key) and (real := _live(self)) is not None and _write_live(real, key, value):
+        return
+    if not is_basic(key):
+        _check_writable(geometry(self))
+        mask = key[0] if type(key) is tuple and len(key) == 1 else key
+        if _is_mask(mask) and _write_mask(self, mask, value):
+            return
+        if type(key) is ndarray:
+            scatter.look_together(self, key, value)
+        key = real_key(key)
+        if settle(self) is not None:  # the key's own code may have changed the array
+            self[key] = value
+            return
+    if is_basic(key):
+        _write_region(self, key, value)
+    elif (part := index_ranges.target(self, key, value)) is None or _at_once(self, part, value):
+        write_now(self, key, value)
+    else:
+        index_ranges.write(self, part, value)
+
+
+def _live(self: ndarray) -> Array | None:
+    """The real memory of `self`, if a write to it concerns nobody else."""
+    if self._node is not None:
+        if self._node.value is None or count(self._node) > IN_SLOT:
+            return None
+        if count(self._node.value) > IN_SLOT:
+            return None
+        if self._node.resident is not None:
+            residency.forget(self._node)
+        return self._node.value
+    storage = self._storage
+    if storage is None:  # deferred
+        return None
+    if storage.value is None or storage.node.value is not storage.value:
+        return None
+    # two more: the storage, the holder of the flat memory
+    if count(storage.node) > IN_SLOT or count(storage.value) > IN_SLOT + 2:
+        return None
+    if storage.roots is not None or not self._view.flags.writeable:
+        return None
+    if storage.node.resident is not None:
+        residency.forget(storage.node)
+    return real_view(self)
+
+
+def _write_live(real: Array, key: Any, value: Any) -> bool:
+    """Write a small part of real memory, if the value is there."""
+    if type(value) not in PLAIN:
+        if type(value) not in OURS or ready(value) is None:
+            return False
+        value = real_operand(value)
+    region = real[opened(key)]
+    if region.size >= options.eager_below:
+        return False
+    if region.ndim or has_ellipsis(key):
+        region[...] = value
+    else:
+        real[key] = value
+    return True
+
+
+def write_now(self: ndarray, key: Any, value: Any) -> None:
+    """Write with NumPy, at once."""
+    if type(value) in OURS:
+        value = real_operand(value)
+    real = writable(self, "indexed assignment")
+    try:
+        scatter.write(real, key, value)
+    except ValueError as error:
+        store_foreign(error, real, key, value)
+
+
+def _check_writable(view: Array) -> None:
+    """Raise as NumPy does, which looks at the index only then."""
+    if not view.flags.writeable:
+        stand = blank((), view.dtype)
+        stand.flags.writeable = False
+        stand[...] = 0
+
+
+def _write_region(self: ndarray, key: Any, value: Any) -> None:
+    view = geometry(self)
+    _check_writable(view)
+    region = view[opened(key)]
+    dtype = dtype_of(self)
+    if may_not_hold(dtype, value):
+        value = real_operand(value)
+    # an element takes what a sequence holds by rules of its dtype: NumPy knows them
+    element = not region.ndim and not has_ellipsis(key)
+    if element and is_strange(value, dtype):
+        write_now(self, key, value)
+        return
+    if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
+        value = converted(value, dtype, region.shape)
+    if _at_once(self, region, value):
+        write_now(self, key, value)
+        return
+    node = self._node
+    storage = self._storage
+    holder = storage.node if storage is not None else node
+    assert holder is not None
+    layout = layout_in(holder, region)
+    del holder
+    if _is_itself(self, region, value):
+        return
+    if steps_over(self, region, value):
+        write_now(self, key, value)
+        return
+    new_value = value_node(value, dtype, region.shape, () if element else ...)
+    if new_value is None:
+        write_now(self, key, value)
+    elif region.size:
+        del node, view
+        write_region(self, layout, new_value)
+
+
+def _at_once(self: ndarray, region: Array, value: Any) -> bool:
+    """Whether NumPy should do a write now: it is small and nobody wants the old values."""
+    storage = self._storage
+    if storage is not None and (is_part_of_number(self) or storage.shared()):
+        return True
+    if region.size >= options.eager_below:
+        return False
+    if type(value) in OURS and ready(value) is None:
+        return False
+    node = storage.node if storage is not None else self._node
+    assert node is not None
+    if node.value is None:
+        if node.op is ops.FULL and node.resident is None:
+            del node
+            _fill_now(self)
+        elif not _is_loop(node):
+            return False
+        else:
+            del node
+            gather(self)
+    else:
+        del node
+    return settle(self) is not None or not is_captured(self)
+
+
+def _fill_now(self: ndarray) -> None:
+    """Give a constant array that is going to be written in small parts its memory."""
+    storage = self._storage
+    node = storage.node if storage is not None else self._node
+    assert node is not None
+    number = node.src[0].value
+    if number is None:
+        gather(self)
+        return
+    shape = node.shape if node.perm is None else tuple([node.shape[axis] for axis in node.perm])
+    plain = not number.tobytes().strip(b"\0")
+    value = np.zeros(shape, node.dtype) if plain else np.full(shape, number, node.dtype)
+    if node.perm is not None:
+        value = value.transpose(np.argsort(node.perm))
+    filled = leaf(value, node.perm)
+    if storage is not None:
+        storage.node = filled
+    else:
+        self._node = filled
+
+
+def _is_loop(node: Node) -> bool:
+    """Whether the last writes to a pending array were many and small."""
+    for _ in range(WRITE_LIMIT):
+        if node.op is not ops.UPDATE or size_of(node.arg.shape) >= options.eager_below:
+            return False
+        if is_evaluated(node):
+            return True  # between two such writes: by a rule for loops
+        node = node.src[0]
+    return True
+
+
+def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
+    """Whether a part is assigned to itself, as the last step of `a[key] += b`."""
+    if type(value) not in OURS or self._storage is None:
+        return False
+    if value._storage is not self._storage:
+        return False
+    view = value._view
+    if view.shape != region.shape:
+        return False
+    if view.dtype is not region.dtype and view.dtype != region.dtype:
+        return False
+    return address(view) == address(region) and view.strides == region.strides
+
+
+# ---------------------------------------------------------------------------------------- masks
+
+
+def _is_mask(part: Any) -> bool:
+    if type(part) in OURS:
+        return dtype_of(part) == np.bool_ and shape_of(part) != ()
+    return type(part) is Real and part.dtype == np.bool_ and part.ndim > 0
+
+
+def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
+    """Record `self[mask] = value` as a selection, if that is what it is."""
+    shape, covered = shape_of(self), shape_of(mask)
+    whole = mask_selection.assigned(mask, value, dtype_of(self)) if array.DEFERRED else None
+    if whole is not None and covered == shape and may_write(self):
+        _select(self, node_of(mask), whole)
+        return True
+    if covered != shape[: len(covered)] or not (type(value) in PLAIN or type(value) in OURS):
+        return False
+    if self._storage is not None and (
+        not self._view.flags.writeable or is_part_of_number(self) or self._storage.shared()
+    ):
+        return False
+    known = type(mask) not in OURS or ready(mask) is not None
+    if known and _at_once(self, geometry(self), value):
+        return False
+    rest = shape[len(covered) :]
+    own = shape_of(value)
+    single = size_of(own) == 1 and len(own) <= 1
+    if not single and (len(own) > len(rest) or not fits(own, rest)):
+        return False
+    if type(value) not in OURS and isinstance(value, np.generic):  # converted as arrays are
+        value = np.asarray(value)
+    chosen = value_node(value, dtype_of(self), () if single else rest)
+    if chosen is None:
+        return False
+    _select(self, node_of(mask) if type(mask) in OURS else captured_copy(mask), chosen)
+    return True
+
+
+def _select(self: ndarray, mask: Node, chosen: Node) -> None:
+    shape = shape_of(self)
+    extra = len(shape) - len(mask.shape)
+    if extra:
+        strides = contiguous_strides(mask.shape, mask.perm) + (0,) * extra
+        layout = Layout(0, mask.shape + (1,) * extra, strides)
+        mask = Node(ops.VIEW, (mask,), layout, layout.shape, mask.dtype, None, None)
+    old = node_of(self)
+    op = ops.TABLE["where"]
+    keys = mask.dtype, chosen.dtype, old.dtype
+    loop = core.LOOPS.get((op, keys))
+    if loop is None:
+        loop = core.LOOPS[op, keys] = promotion.resolve(op, keys)
+    node = self._node
+    perm = node.perm if node is not None else keep_order(self._view)
+    del node
+    where = array.caller()
+    write_node(self, Node(op, (mask, chosen, old), loop, shape, old.dtype, perm, where))
+
+
+for _name, _function in (("__getitem__", get_item), ("__setitem__", set_item)):
+    _function.__name__ = _name
+    _function.__qualname__ = f"ndarray.{_name}"
+    if not core.COMPILED:
+        setattr(ndarray, _name, _function)
+core.SLOW.get_item, core.SLOW.set_item = get_item, set_item

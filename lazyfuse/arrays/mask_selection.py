@@ -1,0 +1,536 @@
+"""Selections whose size is not known yet: `x[mask]` keeps its predicate until somebody asks.
+
+Owns `Deferred`, the fourth state of an array, and what goes on with it as one masked pass over the
+whole of `x`: elementwise work with numbers and with selections of the same mask, reductions, masks
+of masks, and assignments back through the mask. Everything else makes the values
+(compact.py) and goes on with them. Importing this module puts its functions where ndarray.py,
+operators.py, ufunc.py, reductions.py and indexing.py look for them.
+
+No element that the mask drops is ever seen: what could raise a floating-point condition works on
+1 in its place, and what is reduced on the identity of the reduction. Sums of floats follow NumPy's
+pairwise tree over the values that are kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays import operators, recording
+from lazyfuse.arrays.ndarray import (
+    CANONICAL,
+    DEFERRED,
+    caller,
+    cast_node,
+    from_node,
+    gather,
+    geometry,
+    ndarray,
+    new,
+    node_of,
+    ready,
+    settle,
+    wrap,
+)
+from lazyfuse.arrays.operators import PLAIN, dtype_of, operand_node
+from lazyfuse.arrays.recording import find_loop, reduce_node, shape_of, step
+from lazyfuse.arrays.storage import leaf
+from lazyfuse.arrays.weak_scalars import constant
+from lazyfuse.codegen.graph.node import HostCall, Node
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.codegen.table.op import Op, Verdict
+from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.kernels import compact
+from lazyfuse.kernels.compact import Kept
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.scheduling import evaluate
+
+_WHERE = TABLE["where"]
+_AND = TABLE["logical_and"]
+_ADD = TABLE["reduce:add"]
+_INTP = np.dtype(np.intp)
+_BOOL = np.dtype(bool)
+
+# Work on all elements instead of those that are kept must not cost more than taking these out.
+COSTLY = 5.0
+# Selections that are kept unmade at the same time: each keeps all of what it was made from.
+LIMIT = 16
+# Of fewer elements the values are taken out before a plan would have been looked up; truth values,
+# which are counted or choose again, and what is written back are worth waiting for nevertheless.
+WORTH = 1 << 18
+# Divisors from here on cannot make 1 overflow.
+_TINY = {"f": 1e-30, "d": 1e-300}
+
+
+class Work(NamedTuple):
+    """An elementwise operation on selections of one mask and on numbers.
+
+    `careful`: it can raise conditions, so what the mask drops is 1 while it runs on everything.
+    """
+
+    op: Op
+    loop: promotion.Loop
+    operands: tuple[Deferred | Node, ...]
+    careful: bool
+
+
+class Deferred:
+    """A selection that has no size yet: the values of a node, or of work on other selections.
+
+    `mask` is true where an element is kept; `value` has its shape and memory order. `made` are the
+    values that were taken out, once somebody wanted them. Never changes otherwise.
+    """
+
+    __slots__ = ("counted", "dtype", "made", "mask", "value", "where", "work")
+
+    def __init__(
+        self,
+        value: Node | None,
+        mask: Node,
+        counted: Counted | None = None,
+        work: Work | None = None,
+    ) -> None:
+        self.value = value
+        self.mask = mask
+        self.counted = counted or Counted()
+        self.work = work
+        self.dtype = work.loop.out if work is not None else value.dtype  # type: ignore[union-attr]
+        self.made: Node | None = None
+        self.where = caller()
+
+    def known(self) -> Kept | None:
+        """What the mask keeps, if it has been counted."""
+        kept = self.counted.kept
+        return kept if kept is not None and kept.whole is self.mask.value else None
+
+    def count(self) -> Kept:
+        """What the mask keeps: evaluates it."""
+        found = self.known()
+        if found is None:
+            with evaluate.held():
+                evaluate.evaluate([self.mask], "size of a selection")
+                assert self.mask.value is not None
+                found = self.counted.kept = compact.kept(self.mask.value)
+        return found
+
+    def everything(self, built: dict[int, Node] | None = None) -> Node:
+        """The values for all elements, as a node; where the mask drops them they mean nothing.
+
+        Made anew each time: what somebody holds would be stored. `built`: by record, those of now.
+        """
+        if self.work is None:
+            assert self.value is not None
+            return self.value
+        built = {} if built is None else built
+        node = built.get(id(self))
+        if node is None:
+            op, loop, operands, careful = self.work
+            nodes = []
+            for each in operands:
+                if isinstance(each, Deferred):
+                    source = each.everything(built)
+                    nodes.append(each.chosen(1, source) if careful else source)
+                else:
+                    nodes.append(each)
+            shape, perm = self.mask.shape, self.mask.perm
+            node = Node(op, tuple(nodes), loop, shape, loop.out, perm, self.where)
+            built[id(self)] = node
+        return node
+
+    def chosen(self, other: Any, value: Node | None = None) -> Node:
+        """The values for all elements, with a number where the mask drops them."""
+        value = self.everything() if value is None else value
+        return step(_WHERE, self.mask, value, constant(other, value.dtype))
+
+    def values(self) -> Node:
+        """The values that are kept, as a node; the lock is held."""
+        if self.made is None:
+            if self.work is None:
+                assert self.value is not None
+                evaluate.evaluate([self.value, self.mask], "values of a selection")
+                assert self.value.value is not None
+                assert self.mask.value is not None
+                known = self.known()
+                self.made = leaf(compact.select(self.value.value, self.mask.value, known), None)
+            else:
+                op, loop, operands, _ = self.work
+                nodes = [x.values() if isinstance(x, Deferred) else x for x in operands]
+                shape = next(x.values().shape for x in operands if isinstance(x, Deferred))
+                made = Node(op, tuple(nodes), loop, shape, loop.out, None, self.where)
+                evaluate.note_recorded(made)
+                self.made = made
+        return self.made
+
+
+class Counted:
+    """What a mask keeps, for all selections by it, once one of them has been looked at."""
+
+    __slots__ = ("__weakref__", "kept")
+
+    def __init__(self) -> None:
+        self.kept: Kept | None = None
+
+
+def of(x: Any) -> Deferred | None:
+    """The selection that an array still is."""
+    if type(x) is not ndarray or x._small is not None or x._node is not None:
+        return None
+    return getattr(x, "_deferred", None) if x._storage is None else None
+
+
+def _made(record: Deferred) -> Any:
+    """An array for a selection. Those that were made long before it, or hold much, get values."""
+    x: Any = new(ndarray)
+    x._small = x._node = x._storage = x._base = None
+    x._deferred = record
+    _make_room(_bytes(record))
+    DEFERRED.append(ref(x))
+    return x
+
+
+def _make_room(more: int) -> None:
+    alive = [each for each in DEFERRED if of(each()) is not None]
+    limit = config.options.flush_bytes
+    held = more + sum([_bytes(found) for each in alive if (found := of(each()))])
+    while alive and (len(alive) >= LIMIT or 0 < limit < held):
+        oldest = alive.pop(0)()
+        found = of(oldest)
+        if oldest is not None and found is not None:
+            held -= _bytes(found)
+            settle(oldest)
+    DEFERRED[:] = alive
+
+
+def _bytes(record: Deferred) -> int:
+    """About what a selection keeps alive."""
+    return size_of(record.mask.shape) * (record.dtype.itemsize + 1)
+
+
+def resolve(x: ndarray) -> Any:
+    """Give a selection its values; the real array, if it is a direct one from now on."""
+    found = getattr(x, "_deferred", None)
+    if found is not None:
+        with evaluate.held():
+            found = x._deferred
+            if found is not None:
+                node = found.values()
+                number = node.shape[0]
+                # whoever looks meanwhile finds the one or the other
+                if number and number >= config.options.eager_below:
+                    x._node = node
+                else:
+                    evaluate.evaluate([node], "values of a selection")
+                    assert node.value is not None
+                    value = node.value.copy()
+                    x._thin = array.is_thin(value)
+                    x._small = value
+                x._deferred = None
+    return settle(x)
+
+
+def shape(x: ndarray) -> tuple[int, ...]:
+    """The shape of an array: of a selection the size is counted, and nothing else is done."""
+    found = of(x)
+    if found is not None:
+        return (found.count().number,)
+    known: tuple[int, ...] = geometry(x).shape
+    return known
+
+
+# ---------------------------------------------------------------------------------------- reads
+
+
+def may_defer(x: ndarray, mask: Any) -> Verdict:
+    """Whether `x[mask]` may keep its predicate instead of its values."""
+    if not config.options.deferred_sizes:
+        return Verdict(False, "switched off by the option deferred_sizes")
+    if not (array.ERRSTATE_PLAIN or errstate.is_plain()) or not recording.may_record():
+        return Verdict(False, "the floating-point error state is not NumPy's default")
+    if type(mask) is not ndarray or ready(mask) is not None:
+        return Verdict(False, "the mask is no array of ours, or a small one")
+    if not ops.kernel_dtype(dtype_of(x)):
+        return Verdict(False, f"kernels do not hold {dtype_of(x)}")
+    for each in (x, mask):
+        storage = each._storage
+        if storage is not None and storage.shared():
+            return Verdict(False, "somebody outside may look at its memory")
+    return Verdict(True)
+
+
+def narrowed(x: ndarray, key: Any) -> Any:
+    """`x[key]` for a selection and a condition on it: a selection by both masks; else None."""
+    outer, inner = of(x), of(key)
+    if outer is None or inner is None or inner.dtype.kind != "b" or outer.work is not None:
+        return None
+    if outer.made is not None or not is_same(outer.mask, inner.mask):
+        return None
+    counters.totals.selections["deferred"] += 1
+    return _made(Deferred(outer.value, step(_AND, outer.mask, inner.everything())))
+
+
+def selection(x: ndarray, mask: Any) -> Any:
+    """`x[mask]` for a mask of the shape of `x`: put off, or made at once."""
+    if shape_of(mask) != shape_of(x) or not size_of(shape_of(x)):
+        return None
+    if ready(x) is not None or dtype_of(x) not in CANONICAL:
+        return None
+    verdict = may_defer(x, mask)
+    if verdict:
+        value, truth = node_of(x), node_of(mask)
+        if value.perm == truth.perm:
+            counters.totals.selections["deferred"] += 1
+            return _made(Deferred(value, truth))
+        verdict = Verdict(False, "the mask lies in memory in another order")
+    counters.totals.selections[f"made at once: {verdict.why}"] += 1
+    with evaluate.held():
+        pending = [each._node for each in (x, mask) if type(each) is ndarray and each._node]
+        evaluate.evaluate(pending, "gather")
+        del pending
+        return wrap(compact.select(gather(x), operators.real_operand(mask)))
+
+
+def is_same(first: Node, second: Node, depth: int = 4) -> bool:
+    """Whether two masks certainly are the same: one node, or equal operations on the same."""
+    if first is second:
+        return True
+    if not depth or first.op is not second.op or first.shape != second.shape:
+        return False
+    if first.op is ops.SCALAR:
+        one, other = first.value, second.value
+        assert one is not None
+        assert other is not None
+        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    sources, others = first.src, second.src  # none, once evaluated
+    if not sources or len(sources) != len(others) or first.op.kind != "map":
+        return False
+    return first.arg == second.arg and all(
+        is_same(a, b, depth - 1) for a, b in zip(sources, others, strict=True)
+    )
+
+
+# ------------------------------------------------------------------------------ elementwise work
+
+
+def mapped(op: Op, operands: Sequence[Any]) -> ndarray | None:
+    """An elementwise operation on selections of one mask and numbers; None: on their values."""
+    found = _mapped(op, operands)
+    return None if found is None else _made(found)
+
+
+def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> Deferred | None:
+    """As `mapped`; `written`: it is likely to be written back through the mask (`x[mask] += 1`)."""
+    selections = [of(x) for x in operands]
+    first = next((each for each in selections if each is not None), None)
+    if first is None or not errstate.is_default() or op.kind != "map":
+        return None
+    if any(each is not None and each.made for each in selections):
+        return None
+    for x, each in zip(operands, selections, strict=True):
+        if each is None and type(x) not in PLAIN:
+            return None
+        if each is not None and not is_same(first.mask, each.mask):
+            return None
+    try:
+        loop = find_loop(op, operands)
+        if loop is None or not _is_cheap(op, loop):
+            return None
+        if size_of(first.mask.shape) < WORTH and not written and loop.out.kind != "b":
+            return None
+        careful = bool(op.raises(loop.ins[0]))
+        if careful and not _is_safe(op, operands, loop):
+            return None
+        known = [
+            operand_node(x, want) if each is None else each
+            for x, each, want in zip(operands, selections, loop.ins, strict=True)
+        ]
+    except OverflowError:
+        return None
+    return Deferred(None, first.mask, first.counted, Work(op, loop, tuple(known), careful))
+
+
+def _is_cheap(op: Op, loop: promotion.Loop) -> bool:
+    if op.cost > COSTLY or not op.is_exact(loop.ins[0]):
+        return False
+    return bool(ops.supports(op, loop)) and all(map(ops.kernel_dtype, loop.ins))
+
+
+def _is_safe(op: Op, operands: Sequence[Any], loop: promotion.Loop) -> bool:
+    """Whether an operation that can raise conditions raises none where its selections are 1."""
+    if op.name in ("add", "subtract", "multiply", "square", "sqrt"):
+        return True
+    if op.name == "divide":
+        divisor = operands[1]
+        tiny = _TINY.get(loop.out.char)
+        if type(divisor) not in PLAIN:
+            return True
+        return tiny is not None and abs(divisor) > tiny
+    return False
+
+
+def binary(spec: operators.Spec, self: Any, other: Any, swapped: bool) -> Any:
+    """For operators.py: an operator on a selection; None if it needs the values."""
+    return mapped(spec.op, (other, self) if swapped else (self, other))
+
+
+def unary(op: Op, self: Any) -> Any:
+    """The same for operators of one operand."""
+    return mapped(op, (self,))
+
+
+def inplace(spec: operators.Spec, self: Any, other: Any) -> Any:
+    """`self op= other` for a selection; None if it needs the values."""
+    before = of(self)
+    found = _mapped(spec.op, (self, other), True) if before is not None else None
+    if found is None or before is None or found.dtype != before.dtype:
+        return None
+    self._deferred = found
+    return self
+
+
+# ------------------------------------------------------------------------------------ reductions
+
+
+def _identity(name: str, dtype: np.dtype[Any]) -> Any:
+    """What a reduction, whose order does not matter, does not notice; None if there is none."""
+    kind = dtype.kind
+    if name in ("add", "logical_or", "bitwise_or", "bitwise_xor"):
+        return 0
+    if name in ("multiply", "logical_and"):
+        return 1
+    if name not in ("minimum", "maximum") or kind not in "biuf":
+        return None
+    if kind == "b":
+        return name == "minimum"
+    if kind == "f":
+        return np.inf if name == "minimum" else -np.inf
+    limits = np.iinfo(dtype)
+    return limits.max if name == "minimum" else limits.min
+
+
+def reduced(row: Op, x: Any, axis: Any, dtype: Any, keepdims: Any, unusual: Sequence[Any]) -> Any:
+    """A reduction of a selection; None if it needs the values."""
+    found = of(x)
+    if found is None or found.made is not None or not _is_plain(axis, keepdims, unusual):
+        return None
+    name = row.name.removesuffix(".reduce")
+    source = found.dtype
+    wanted = None if dtype is None else CANONICAL.get(np.dtype(dtype))
+    if wanted is None and dtype is not None:
+        return None
+    if name in ("add", "multiply") and (wanted or source).kind in "fc":
+        if name == "multiply" or (wanted is not None and wanted != source):
+            return None
+        return from_node(_total(found)) if _is_summed(found) else None
+    other = _identity(name, source)
+    if other is None:
+        return None
+    axes = tuple(range(len(found.mask.shape)))
+    node = reduce_node(row, found.chosen(other), axes, False, wanted)
+    if node is None:
+        return None
+    return _extreme(row, found, node) if name in ("minimum", "maximum") else from_node(node)
+
+
+def _is_plain(axis: Any, keepdims: Any, unusual: Sequence[Any]) -> bool:
+    if axis is not None and (type(axis) is not int or axis not in (0, -1)):
+        return False
+    if not (keepdims is False or keepdims is None or keepdims is np._NoValue):
+        return False
+    return errstate.is_default() and all(each is None or each is np._NoValue for each in unusual)
+
+
+def _extreme(row: Op, found: Deferred, node: Node) -> Any:
+    """The least or greatest value: whether there is one has to be known now."""
+    known = found.known()
+    if known is None:
+        axes = tuple(range(len(found.mask.shape)))
+        exists = reduce_node(TABLE["reduce:logical_or"], found.mask, axes, False)
+        assert exists is not None
+        evaluate.evaluate([node, exists], "whether a selection is empty")
+        assert exists.value is not None
+        none = not exists.value
+    else:
+        none = not known.number
+    if none:
+        row.ufunc.reduce(np.empty(0, node.dtype))  # raises
+    return from_node(node)
+
+
+def _total(found: Deferred) -> Node:
+    """The sum of the floats that a mask keeps, as a node."""
+    function: Any = functools.partial(_sum, ref(found.counted))
+    function.has_routine = True
+    call = HostCall("reduce", function)  # NumPy's name in its warnings
+    assert found.value is not None
+    return Node(ops.HOST, (found.value, found.mask), call, (), found.dtype, None, caller())
+
+
+def _is_summed(found: Deferred) -> bool:
+    """Whether floats are summed without taking them out: work on them is better done afterwards."""
+    return found.work is None and size_of(found.mask.shape) >= WORTH
+
+
+def _sum(held: ref[Counted], values: Any, mask: Any) -> Any:
+    """The sum of what a mask keeps; how many these are is told to whoever wants to know."""
+    counted = held()
+    kept = None if counted is None else counted.kept
+    if kept is None or kept.whole is not mask:
+        kept = compact.kept(mask)
+        if counted is not None:
+            counted.kept = kept
+    return compact.total(values, mask, kept)
+
+
+def mean(x: Any, axis: Any, dtype: Any, keepdims: Any, unusual: Sequence[Any]) -> Any:
+    """The mean of a selection of floats as (sum, count); None if it needs the values."""
+    found = of(x)
+    if found is None or dtype is not None or not _is_plain(axis, keepdims, unusual):
+        return None
+    if found.made is not None or found.dtype.kind not in "fc" or not _is_summed(found):
+        return None
+    total = _total(found)
+    if found.known() is None:  # one pass for both
+        evaluate.evaluate([total], "whether a selection is empty")
+    number = found.count().number
+    return (total, np.intp(number)) if number else None  # NumPy warns of an empty one
+
+
+def count_nonzero(x: Any, axis: Any, keepdims: Any) -> Any:
+    """How many values of a selection are not zero, as a node; None if it needs the values."""
+    found = of(x)
+    if found is None or found.made is not None or not _is_plain(axis, keepdims, ()):
+        return None
+    truth = cast_node(found.chosen(0), _BOOL)
+    return reduce_node(_ADD, truth, tuple(range(len(truth.shape))), False, _INTP)
+
+
+# ------------------------------------------------------------------------------------ assignment
+
+
+def assigned(mask: Any, value: Any, dtype: np.dtype[Any]) -> Node | None:
+    """All of what is assigned through a mask, of which `value` is a selection; None: it is not."""
+    found = of(value)
+    if found is None or found.made is not None or found.dtype != dtype:
+        return None
+    if shape_of(mask) != found.mask.shape:
+        return None
+    inner = of(mask)
+    if inner is not None or type(mask) is not ndarray or not is_same(found.mask, node_of(mask)):
+        return None
+    return found.everything()
+
+
+array.resolve = resolve
+operators.deferred_shape = shape
+recording.deferred_shape = shape
+operators.deferred_binary = binary
+operators.deferred_unary = unary
+operators.deferred_inplace = inplace

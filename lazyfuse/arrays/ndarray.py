@@ -1,0 +1,600 @@
+"""The array: what it holds, and how values get in and out of it.
+
+Owns `ndarray` (its states; operators, indexing and methods are installed by the modules that own
+them: operators.py, indexing.py, attributes.py, methods.py) and the functions everybody builds on.
+Imports nothing above storage.py and evaluate.py.
+
+An array is in one of four states:
+- direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
+  real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
+- alone: `_node` stands for its values, pending or not; no other array shares its memory.
+- on a storage: `_storage` holds the values of a block, `_view` is a ghost: the geometry of this
+  array in it. `_reals` and `_ticket` find the real array in the storage (see `real_view`).
+- deferred: none of the three is set, `_deferred` knows the values and the mask of a selection
+  whose size nobody has asked for (mask_selection.py). `settle` ends this state.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.arrays import base as core
+from lazyfuse.arrays.base import ARRAY_SLOTS, SLOW, Core
+from lazyfuse.arrays.base import is_thin as is_thin
+from lazyfuse.arrays.instance_checks import Kind, kind_for_others
+from lazyfuse.arrays.nodes import INSIDE as INSIDE
+from lazyfuse.arrays.nodes import caller as caller
+from lazyfuse.arrays.nodes import captured_copy as captured_copy
+from lazyfuse.arrays.nodes import cast_node as cast_node
+from lazyfuse.arrays.nodes import copy_of as copy_of
+from lazyfuse.arrays.nodes import full_node as full_node
+from lazyfuse.arrays.nodes import is_seen as is_seen
+from lazyfuse.arrays.nodes import scalar_node as scalar_node
+from lazyfuse.arrays.nodes import updated
+from lazyfuse.arrays.storage import CANONICAL as CANONICAL
+from lazyfuse.arrays.storage import (
+    LENT,
+    Storage,
+    foreign,
+    fresh_leaf,
+    is_countable,
+    is_evaluated,
+    leaf,
+    lender,
+    own_value,
+)
+from lazyfuse.codegen.graph.node import Layout, Node, Where
+from lazyfuse.codegen.graph.references import IN_SLOT, count
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.layout.meta_arrays import (
+    ORIGIN,
+    Array,
+    DType,
+    address,
+    affine,
+    byte_strides,
+    ghost,
+    ghost_at,
+    keep_order,
+    layout_of,
+    packed_order,
+    place,
+    result_order,
+    same_strides,
+    terminal,
+    whole,
+    window,
+)
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.placement import residency
+from lazyfuse.runtime.scheduling import evaluate
+
+ERRSTATE_PLAIN = True
+"""Whether NumPy's floating-point error state is its default: only then is recording plain."""
+
+options = config.options
+new: Any = core.new
+
+
+class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
+    """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
+
+    __slots__ = ARRAY_SLOTS
+
+    if TYPE_CHECKING:  # the slots are in base.py, where nothing is known of what they hold
+        _base: ndarray | None  # the array that a view was made from
+        _deferred: Any  # of a selection: its deferred.Deferred, until it has values; else not set
+        _layout: Any  # of a view on a storage: its graph.Layout, once asked for
+        _node: Node | None
+        _picks: int  # of an array that is alone: how often an element was read while pending
+        _reals: dict[int, Array] | None
+        _small: Array | None
+        _storage: Storage | None
+        _ticket: int
+        _thin: bool  # direct, but not for the quick ways: may broadcast to something big
+        _view: Array
+
+    _origin = ORIGIN  # where every `_view` starts
+    __class__ = property(kind_for_others)
+    __hash__ = None  # type: ignore[assignment]
+
+
+SLOW.array = ndarray
+
+direct: Callable[..., ndarray] = core.direct
+alone: Callable[[Node], ndarray] = core.alone
+
+OURS: set[type] = {ndarray}
+"""The types of our values: arrays, and the lazy scalars that scalars.py adds."""
+
+
+DEFERRED: list[weakref.ref[ndarray]] = []
+"""Selections that may still be deferred: empty in programs that make none."""
+
+
+def _unfinished(x: ndarray) -> Any:
+    raise NotImplementedError("lazyfuse.arrays.mask_selection was not imported")
+
+
+resolve: Callable[[ndarray], Array | None] = _unfinished  # mask_selection.py puts the real one here
+
+
+# ------------------------------------------------------------------------------------- making
+
+
+def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None) -> ndarray:
+    """An array that looks at a part of a storage."""
+    x: ndarray = new(ndarray)
+    x._small = None
+    x._node = None
+    x._storage = storage
+    x._view = view if origin == ORIGIN else ghost_at(view, origin)
+    x._layout = x._reals = None
+    x._base = base
+    return x
+
+
+def root_of(x: ndarray) -> ndarray:
+    """The array that views of `x` have as their base."""
+    base = x._base
+    return x if base is None else base
+
+
+def is_recordable(dtype: DType) -> bool:
+    """Whether arrays of this dtype are ever recorded."""
+    return dtype in CANONICAL
+
+
+MIDDLING = 8
+"""Up to so many times `eager_below` elements NumPy may do at once what is not worth recording."""
+
+
+def is_small(value: Array) -> bool:
+    """Whether NumPy works on an array of that size at once: it moves single bytes fastest."""
+    size = value.size
+    large = options.eager_below
+    return size < large or (value.itemsize == 1 and size <= MIDDLING * large and large > 1)
+
+
+def wrap(value: Any) -> Any:
+    """An array of ours around a numpy array that nobody else holds; anything else unchanged."""
+    if type(value) is not np.ndarray:
+        return wrap_shared(value) if isinstance(value, np.memmap) else value
+    if is_small(value) or not value.size or value.dtype not in CANONICAL:
+        return direct(value)
+    if value.base is not None and not is_countable(terminal(value)):
+        return wrap_shared(value)  # a buffer or a file: somebody's memory after all
+    packed, perm = packed_order(value)
+    if packed and value.flags.writeable and value.flags.aligned:
+        return alone(leaf(value, perm))
+    found = window(value)
+    if found is None or not value.flags.aligned:
+        return direct(value)
+    flat, origin = found
+    return on_storage(Storage(leaf(flat, None)), value, origin, None)
+
+
+SLOW.wrap = wrap
+
+
+def wrap_shared(value: Any) -> Any:
+    """An array of ours over memory that somebody outside may see and change at any time."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if type(value) is not np.ndarray:
+        value = value.view(np.ndarray)
+    owner = lender(terminal(value))
+    if owner is not None:
+        x = _known(value, owner)
+        if x is not None:
+            return x
+    if is_small(value) or not value.size or value.dtype not in CANONICAL:
+        return direct(value)
+    storage = foreign(value)
+    if storage is None:
+        return direct(value)
+    # a ghost: the array itself would count as a reference to the memory of its owner
+    return on_storage(storage, ghost_at(value, storage.origin), ORIGIN, None)
+
+
+def _known(value: Array, owner: Any) -> ndarray | None:
+    """`value` as a view of the block of ours that it was made from."""
+    last = terminal(value)
+    if type(owner) is ndarray:
+        node = owner._node
+        if node is None or node.value is None or terminal(node.value) is not last:
+            return None
+        if (owner := storage_of(owner)) is None:
+            return None
+        # as it is: the caller's reference must not make it look as if two nodes shared it
+        assert owner.node.value is not None
+        flat = owner.settle_on(owner.node.value)
+    else:
+        flat = owner.memory()
+        if flat is None:
+            return None
+        roots = [root.array for root in owner.roots or ()]
+        if not any(last is terminal(each) for each in (flat, owner.value, *roots)):
+            return None
+    if (value.dtype != flat.dtype and not is_part(value, flat.dtype)) or not affine(value):
+        pin(owner)
+        return direct(value)
+    if owner.pinned:
+        return direct(value)
+    # not by the address: exports and foreign memory are the same memory under other bases
+    return on_storage(owner, ghost_at(value, owner.origin), ORIGIN, None)
+
+
+def is_part(view: Array, dtype: DType) -> bool:
+    """Whether `view` looks at the real or imaginary parts of numbers of a complex dtype."""
+    if dtype.kind != "c" or view.dtype.kind != "f" or view.dtype.itemsize * 2 != dtype.itemsize:
+        return False
+    sides = zip(view.shape, view.strides, strict=True)
+    return not any(length > 1 and stride % dtype.itemsize for length, stride in sides)
+
+
+def from_node(node: Node) -> Any:
+    """What a user gets for a recorded node: an array, or a lazy scalar if it has no axes."""
+    if node.op is ops.VIEW:  # evaluated, it would look at the memory of its source
+        node = copy_of(node)
+    evaluate.note_recorded(node)
+    if node.shape == ():
+        return make_scalar(node)
+    return alone(node)
+
+
+def _no_scalars(node: Node) -> Any:
+    raise NotImplementedError("lazyfuse.arrays.scalars was not imported")
+
+
+make_scalar = _no_scalars  # scalars.py puts the real one here
+
+
+# ------------------------------------------------------------------------------------ reading
+
+
+def settle(x: ndarray) -> Array | None:
+    """The real array, if `x` is direct or has become so; see `ready`."""
+    small = x._small
+    if small is not None:
+        return small
+    storage = x._storage
+    if storage is not None:
+        if not storage.pinned:
+            return None
+        value = real_view(x)
+        x._thin = True
+        x._small = value
+        x._storage = None
+        return value
+    node = x._node
+    if node is None:  # deferred, or another thread has moved the array on since we looked
+        return x._small if x._small is not None or x._storage is not None else resolve(x)
+    found = node.value
+    if found is None or type(x) is not ndarray or not is_small(found):
+        return None
+    del found
+    with evaluate.quiet:
+        if x._node is not node:  # another thread was quicker
+            return settle(x)
+        del node  # no name for what is counted
+        taken = own_value(x._node)
+        x._thin = is_thin(taken)
+        x._small = taken.copy(order="K") if count(x._node) > IN_SLOT else taken
+        x._node = None
+    return x._small
+
+
+def ready(x: ndarray) -> Array | None:
+    """A real array with the values of `x`, if an operation on it should run at once."""
+    small = x._small
+    if small is not None:
+        return small
+    storage = x._storage
+    if storage is not None and not storage.pinned:
+        if x._view.size >= options.eager_below:
+            return None
+        value = storage.node.value
+        if value is None:
+            return None
+        if value is storage.value and (reals := x._reals) is storage.reals:
+            found = reals.get(x._ticket)  # the table is emptied when the values are replaced
+            if found is not None:
+                return found
+        del value  # `memory` counts who holds it
+        return real_view(x)
+    if (small := settle(x)) is not None:
+        return small
+    storage = x._storage
+    if storage is None:
+        node = x._node
+        if type(x) is ndarray or node is None or node.value is None:
+            return None
+        return node.value[()]  # a scalar that has been evaluated
+    if storage.memory() is None or x._view.size >= options.eager_below:
+        return None
+    return real_view(x)
+
+
+def node_of(x: ndarray) -> Node:
+    """The present values of `x` as a node. Later writes to `x` do not change it."""
+    node = x._node
+    if node is not None:
+        return node
+    small = settle(x)
+    if small is not None:
+        return captured_copy(small)
+    storage = x._storage
+    if storage is None:  # it was deferred
+        return node_of(x)
+    if not x._view.size:
+        return captured_copy(np.empty(x._view.shape, x._view.dtype))
+    if storage.shared():
+        storage.force("read of memory that somebody outside may change")
+        return captured_copy(real_view(x))
+    node = storage.read()
+    layout = x._layout or layout_in_storage(x)
+    if layout is whole(node.shape, node.perm):
+        if not is_part_of_number(x):
+            return node
+    else:
+        view = x._view
+        # where an axis is repeated, NumPy's reductions do not walk as its copies are laid out
+        perm = result_order(view.shape, (view,)) if 0 in view.strides else keep_order(view)
+        node = Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, perm, None)
+    return part_of(x, node) if is_part_of_number(x) else node
+
+
+def is_part_of_number(x: ndarray) -> bool:
+    """Whether `x` looks at the real or imaginary parts of a storage of complex numbers."""
+    storage = x._storage
+    return storage is not None and x._view.dtype != storage.node.dtype
+
+
+def part_of(x: ndarray, node: Node) -> Node:
+    """The parts that `x` looks at of complex numbers."""
+    second = bool(address(x._view) - ORIGIN & x._view.itemsize)
+    found = core.PIECES.get((node.dtype, second))
+    if found is None:
+        row = ops.TABLE["imag" if second else "real"]
+        found = core.PIECES[node.dtype, second] = row, promotion.resolve(row, (node.dtype,))
+    op, loop = found
+    return Node(op, (node,), loop, node.shape, loop.out, node.perm, caller())
+
+
+def layout_in_storage(x: ndarray) -> Layout:
+    """The layout of an array in its storage (one object for all that cover the whole of it)."""
+    storage = x._storage
+    assert storage is not None
+    x._layout = layout = layout_in(storage.node, x._view)
+    return layout
+
+
+def layout_in(node: Node, view: Array) -> Layout:
+    """Where a ghost lies in the memory of `node`; `whole` of it where it is all of it, in order."""
+    layout = layout_of(view, ORIGIN, node.dtype.itemsize)
+    full = whole(node.shape, node.perm)
+    if layout == full:
+        return full
+    if layout.offset or layout.shape != full.shape:
+        return layout
+    packed = byte_strides(node.shape, node.perm, node.dtype.itemsize)
+    return full if same_strides(view, packed) else layout
+
+
+def gather(x: ndarray) -> Array:
+    """The values of `x`, evaluated: for internal use, at once, read-only."""
+    small = x._small
+    if small is not None:
+        return small
+    node = x._node
+    if node is not None:
+        value = node.value
+        if value is None:
+            evaluate.evaluate([node], "gather")
+        if (small := settle(x)) is not None:
+            return small
+        value = node.value
+        assert value is not None, "evaluation left a node without a value"
+        if type(x) is ndarray:  # a scalar's memory is nobody's
+            LENT[id(terminal(value))] = x
+        return value
+    storage = x._storage
+    if storage is None:  # deferred, or another thread has moved the array on since we looked
+        settle(x)
+        return gather(x)
+    flat = storage.force("gather")
+    LENT[id(terminal(flat))] = storage
+    return real_view(x)
+
+
+def real_view(x: ndarray) -> Array:
+    """The real memory of an array on a storage: its values were there when we looked."""
+    return real_in(x)[0]
+
+
+def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
+    """As `real_view`, and the table in which views of the same memory are kept."""
+    storage = x._storage
+    if storage is None:  # another thread has pinned it
+        assert x._small is not None
+        return x._small, {}
+    reals = x._reals
+    if reals is storage.reals and storage.memory() is not None:
+        found = reals.get(x._ticket)
+        if found is not None:  # another thread may have emptied the table just now
+            return found, reals
+    with evaluate.held():
+        flat = storage.force("another thread has written meanwhile")
+        real = place(x._view, flat, address(x._view) - ORIGIN)
+        reals = storage.reals
+        x._reals, x._ticket = reals, storage.add_real(reals, real)
+        return real, reals
+
+
+def geometry(x: ndarray) -> Array:
+    """A numpy array with the shape, strides and dtype of `x`; its memory must not be read."""
+    small = x._small
+    if small is not None:
+        return small
+    node = x._node
+    if node is not None:
+        return ghost(node.shape, node.dtype, node.perm)
+    if x._storage is None:
+        settle(x)  # it was deferred
+        return geometry(x)
+    return x._view
+
+
+def storage_of(x: ndarray) -> Storage | None:
+    """The storage of an array, from now on; None if it is direct: another thread was quicker."""
+    storage = x._storage
+    if storage is not None:
+        return storage
+    with evaluate.quiet:
+        node = x._node
+        if node is None and x._storage is None:
+            settle(x)  # it was deferred
+            node = x._node
+        if node is not None:
+            x._view = ghost(node.shape, node.dtype, node.perm)
+            x._layout = x._reals = None
+            # whoever looks meanwhile finds the one or the other
+            x._storage = Storage(node)
+            x._node = None
+        return x._storage
+
+
+def pin(storage: Storage) -> None:
+    """From now on everything on this storage runs at once (it is looked at in some strange way)."""
+    storage.writable("a view that cannot be recorded")
+    storage.pinned = True
+
+
+def export(x: ndarray) -> Array:
+    """The memory of `x` as a numpy array that anybody may keep and write to."""
+    small = x._small
+    if small is None and x._node is None and x._storage is None:
+        small = settle(x)  # it was deferred
+    if small is not None:
+        return small.view()
+    if type(x) is not ndarray:  # a scalar: immutable
+        return gather(x).copy()
+    if concurrency.busy or concurrency.share:
+        evaluate.ahead([x._node or x._storage.node], "export")  # type: ignore[union-attr]
+    with evaluate.held():
+        alone = x._node is not None  # no name for the node: `lend` counts who holds it
+        storage = storage_of(x)
+        if storage is None:
+            return export(x)
+        array = storage.lend()
+    pinned = settle(x) if storage.pinned else None
+    if pinned is not None:
+        return pinned.view()
+    node = storage.node
+    if alone and node.perm is None:  # all of it, in order
+        found: Array = np.ndarray(node.shape, node.dtype, array)
+        return found
+    return place(x._view, array, address(x._view) - ORIGIN)
+
+
+# ------------------------------------------------------------------------------------ writing
+
+_NOTHING = nullcontext()
+
+
+def changing(x: Any) -> AbstractContextManager[Any]:
+    """To be held by who writes to `x` (or a tuple) at once, from asking for the memory on.
+
+    Threads may write to parts of one block; an evaluation between the question and the write might
+    move the block, and the write would be lost.
+    """
+    for each in x if type(x) is tuple else (x,):
+        if type(each) is ndarray and each._small is None:
+            return evaluate.held()
+    return _NOTHING
+
+
+def writable(x: ndarray, reason: str) -> Array:
+    """The real memory of `x`, evaluated, for NumPy to write to at once."""
+    small = settle(x)
+    if small is not None:
+        return small
+    storage = x._storage
+    if storage is not None:
+        storage.writable(reason)
+        return real_view(x)
+    node = x._node
+    assert node is not None
+    if node.value is None:
+        evaluate.evaluate([node], reason)
+        if settle(x) is not None:
+            return writable(x, reason)
+    value, perm = own_value(node), node.perm
+    del node  # no name for what is counted
+    if is_captured(x):
+        value = value.copy(order="K")
+        x._node = leaf(value, perm)
+    else:
+        residency.forget(x._node)
+    return value
+
+
+def is_captured(x: ndarray) -> bool:
+    """Whether recorded work wants the present values of `x` (which is not direct)."""
+    storage = x._storage
+    if storage is not None:
+        return storage.captured()
+    return count(x._node) > IN_SLOT
+
+
+def write_node(x: ndarray, value: Node) -> None:
+    """Record that all of `x` (not direct) becomes `value`: of its dtype, broadcastable to it."""
+    if x._storage is None:
+        node = x._node
+        assert node is not None
+        write_region(x, whole(node.shape, node.perm), value)
+    else:
+        write_region(x, x._layout or layout_in_storage(x), value)
+
+
+def write_region(x: ndarray, layout: Layout, value: Node) -> None:
+    """Record that a part of the block of `x` becomes `value`, which broadcasts to it."""
+    with evaluate.held():  # the node refers to the old values: one thread at a time
+        where = caller()
+        while not _was_written(x, layout, value, where):
+            pass  # a signal handler or finaliser has written meanwhile
+
+
+def _was_written(x: ndarray, layout: Layout, value: Node, where: Where) -> bool:
+    storage = x._storage
+    if storage is not None:
+        here = old = storage.read()
+    else:
+        alone = not is_captured(x)
+        here = old = x._node  # type: ignore[assignment]
+        if old.op is not ops.LEAF and alone and is_evaluated(old):
+            old = fresh_leaf(old)
+    node = updated(old, layout, value, where)
+    if storage is not None:
+        return storage.replace(old, node)
+    if x._node is not here:
+        return False
+    x._node = node
+    evaluate.note_recorded(node)
+    return True
+
+
+def _listen(plain: bool) -> None:
+    global ERRSTATE_PLAIN
+    ERRSTATE_PLAIN = plain
+
+
+errstate.on_change(_listen)

@@ -1,0 +1,122 @@
+"""Making nodes: from real memory, numbers and other nodes, each with the user's source line.
+
+Owns `caller`. Knows nodes and numpy arrays, not the array type.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.storage import CANONICAL, leaf
+from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
+from lazyfuse.codegen.lowering.kernel import PIECES
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.runtime.layout.meta_arrays import (
+    Array,
+    DType,
+    Perm,
+    ghost,
+    packed_order,
+    result_order,
+    whole,
+)
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.placement import devices
+
+FOLLOWED = "lazyfuse.followed"
+"""The package that NumPy's own code believes to be in where it runs over our arrays."""
+
+INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices", FOLLOWED))
+"""Packages whose frames are never a user's source line."""
+
+_POOLED = 1 << 17  # bytes from which new memory may be given back to the system each time
+
+_getframe = sys._getframe
+_plain = True  # whether NumPy's floating-point error state is its default
+
+
+def caller() -> Where:
+    """The user's source line: the first frame outside lazyfuse."""
+    frame = _getframe(1)
+    while frame.f_globals.get("__package__") in INSIDE:
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+    where = (frame.f_code, frame.f_lasti)
+    if _plain and errstate.is_usual():
+        return where
+    return errstate.Place.like(where, ignored=errstate.ignored_bits())
+
+
+def captured_copy(value: Array) -> Node:
+    """A node for the present values of real memory that may change later."""
+    if not value.ndim:
+        return scalar_node(value, CANONICAL[value.dtype])
+    if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
+        copy = np.empty_like(ghost(value.shape, value.dtype, result_order(value.shape, (value,))))
+        copy[...] = value
+    elif value.nbytes >= _POOLED and value.flags.c_contiguous and value.dtype in CANONICAL:
+        copy = devices.cpu().empty(value.shape, value.dtype)
+        np.copyto(copy, value)
+    else:
+        copy = value.copy(order="K")
+    return leaf(copy, packed_order(copy)[1])
+
+
+def scalar_node(value: Any, dtype: DType) -> Node:
+    """A node for one number."""
+    node = Node(ops.SCALAR, (), None, (), dtype, None, None)
+    node.value = np.array(value, dtype)
+    return node
+
+
+def copy_of(node: Node) -> Node:
+    """A node with the same values in memory of its own."""
+    op = ops.TABLE["copy"]
+    loop = promotion.resolve(op, (node.dtype,))
+    return Node(op, (node,), loop, node.shape, node.dtype, node.perm, caller())
+
+
+def is_seen(node: Node) -> bool:
+    """Whether what a node stands for lies in the memory of others, in NumPy: sums follow it."""
+    return node.op is ops.VIEW or node.op.name in PIECES
+
+
+def is_read_only(node: Node) -> bool:
+    """Whether a node's values are there in memory that may not be written."""
+    return node.value is not None and not node.value.flags.writeable
+
+
+def cast_node(node: Node, dtype: DType) -> Node:
+    """The values of `node` converted as NumPy's unsafe casting does."""
+    if node.dtype is dtype or node.dtype == dtype:
+        return node
+    loop = promotion.cast_loop(node.dtype, dtype)
+    return Node(ops.TABLE["cast"], (node,), loop, node.shape, dtype, node.perm, caller())
+
+
+def full_node(value: Node, shape: Shape, dtype: DType, perm: Perm) -> Node:
+    """One number repeated."""
+    return Node(ops.FULL, (value,), None, shape, dtype, perm, caller())
+
+
+def _listen(plain: bool) -> None:
+    global _plain
+    _plain = plain
+
+
+errstate.on_change(_listen)
+
+
+def updated(old: Node, layout: Layout, value: Node, where: Where) -> Node:
+    """The values of `old` with `value`, broadcast, in the part that `layout` describes."""
+    if layout is whole(old.shape, old.perm):
+        if value.shape == old.shape and value.perm == old.perm:
+            return copy_of(value) if is_seen(value) or is_read_only(value) else value
+        if value.shape == ():
+            return full_node(value, old.shape, old.dtype, old.perm)
+    return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)

@@ -1,0 +1,602 @@
+"""Python's operators on arrays: one `Spec` per operator, made from the op table.
+
+Owns what an operator does in every case that the fast paths of eager_operators.py leave to it, and the
+rules for recording: loops, scalar operands, memory order, in-place writes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import registry
+from lazyfuse.arrays import base
+from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.eager_updates import (
+    beside_bytes,
+    has_bits_of_its_own,
+    is_for_update,
+    updates_at_once,
+    was_updated,
+)
+from lazyfuse.arrays.exported_memory import pooled, read_in_place, runs_now
+from lazyfuse.arrays.fused_updates import outer
+from lazyfuse.arrays.meta_operands import standin
+from lazyfuse.arrays.ndarray import (
+    CANONICAL,
+    DEFERRED,
+    OURS,
+    caller,
+    cast_node,
+    from_node,
+    gather,
+    geometry,
+    is_captured,
+    is_part_of_number,
+    is_small,
+    ndarray,
+    node_of,
+    options,
+    ready,
+    scalar_node,
+    settle,
+    wrap,
+    writable,
+    write_node,
+)
+from lazyfuse.arrays.scalar_ops import are_scalars, name_steps, overflows_alone
+from lazyfuse.arrays.scalar_ops import scalar_node as scalar_node_of
+from lazyfuse.arrays.weak_scalars import PLAIN as PLAIN
+from lazyfuse.arrays.weak_scalars import STRONG, constant
+from lazyfuse.arrays.weak_scalars import WEAK as WEAK
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import broadcast, size_of
+from lazyfuse.codegen.table import promotion
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import TABLE as TABLE
+from lazyfuse.errors import refuses_ours
+from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, result_order
+from lazyfuse.versions import SQUARES_BOOLEANS
+
+_SEQUENCES = (str, bytes, bytearray, list, tuple)
+
+
+class Spec:
+    """One operator: its row, Python's function for it, and the loops met so far."""
+
+    __slots__ = ("compares", "function", "inplace", "loops", "names", "op")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.names = op.dunders
+        word = op.dunders[0].strip("_")
+        self.function: Callable[..., Any] = getattr(operator, f"__{word}__")
+        self.inplace: Callable[..., Any] | None = getattr(operator, f"__i{word}__", None)
+        self.compares = word in ("eq", "ne", "lt", "le", "gt", "ge")
+        self.loops: dict[Any, promotion.Loop] = {}
+
+    def __repr__(self) -> str:
+        return f"<operator {self.names[0]}>"
+
+
+def _values_are_needed(*_: Any) -> Any:
+    return None
+
+
+# what goes on with selections without their values; mask_selection.py puts the real ones here
+deferred_binary: Callable[..., Any] = _values_are_needed
+deferred_unary: Callable[..., Any] = _values_are_needed
+deferred_shape: Callable[[Any], tuple[int, ...]] = _values_are_needed
+deferred_inplace: Callable[..., Any] = _values_are_needed
+
+
+# -------------------------------------------------------------------------------- the slow path
+
+
+def dtype_of(x: ndarray) -> DType:
+    """The dtype of an array of ours, in the spelling that nodes use."""
+    node = x._node
+    if node is not None:
+        return node.dtype
+    small = x._small
+    if small is None and x._storage is None:  # deferred; or it has just got its values
+        found = getattr(x, "_deferred", None)
+        return dtype_of(x) if found is None else found.dtype
+    dtype = small.dtype if small is not None else x._view.dtype
+    return CANONICAL.get(dtype, dtype)
+
+
+def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """`self op other` (or the reverse), whatever `other` is."""
+    small = self._small
+    if small is not None:
+        thin = small.size < options.eager_below
+        value = _beside_thin(self, small, other) if thin else beside_bytes(spec.op, small, other)
+        if value is not None:
+            return _run(spec, small, value, swapped)
+    if DEFERRED and (found := deferred_binary(spec, self, other, swapped)) is not None:
+        return found
+    kind = type(other)
+    right: Any
+    if kind in PLAIN:
+        right = other
+    elif type(other) in OURS:
+        right = ready(other)
+    elif kind is np.ndarray:
+        right = other
+    else:
+        return _with_odd(spec, self, other, swapped)
+    left = ready(self)
+    if left is not None and right is not None and not has_bits_of_its_own(spec.op, (left, right)):
+        if not _grows(left, right):
+            return _run(spec, left, right, swapped)
+        if is_for_update(spec.op, self, other, left, right):
+            found = outer(spec.op, right, left) if swapped else outer(spec.op, left, right)
+            return _run(spec, left, right, swapped) if found is None else found
+    if runs_now(spec.op, self, other):
+        return run_now(spec, self, other, swapped)
+    return read_in_place(record, spec, self, other, swapped)
+
+
+def _beside_thin(self: ndarray, small: Any, other: Any) -> Any:
+    """The other operand of two direct ones, one of them thin, whose result is small, too; None
+    where that takes a closer look.
+
+    An array without axes of length one gives its shape to the result.
+    """
+    if type(other) in PLAIN:
+        return other
+    if type(other) is not ndarray:
+        return None
+    right = other._small
+    if right is None or right.size >= options.eager_below:
+        return None
+    if small.shape == right.shape or small.size * right.size < options.eager_below:
+        return right
+    wide = right.ndim <= small.ndim if not self._thin else small.ndim <= right.ndim
+    return right if wide and not (self._thin and other._thin) else None
+
+
+def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
+    return wrap(spec.function(right, left) if swapped else spec.function(left, right))
+
+
+def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """The operation in NumPy, at once, on evaluated operands."""
+    return wrap(pooled(spec, real_operand(self), real_operand(other), swapped))
+
+
+def real_operand(x: Any) -> Any:
+    """What NumPy gets in the place of an operand."""
+    if type(x) in OURS:
+        value = gather(x)
+        return value if type(x) is ndarray else value[()]
+    return x
+
+
+def _grows(left: Any, right: Any) -> bool:
+    """Whether small operands broadcast to a result that is not."""
+    if type(left) is not np.ndarray or type(right) is not np.ndarray:
+        return False
+    first, second = left.shape, right.shape
+    if first == second:
+        return bool(
+            not (is_small(left) and is_small(right))
+            and left.dtype in CANONICAL
+            and right.dtype in CANONICAL
+            and left.size
+        )
+    try:
+        size = size_of(broadcast(first, second))
+    except ValueError:
+        return False  # NumPy says what is wrong first
+    return size >= options.eager_below and left.dtype in CANONICAL and right.dtype in CANONICAL
+
+
+def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """`self op other` for operands that are neither arrays nor numbers."""
+    if type(self) is not ndarray and isinstance(other, _SEQUENCES):
+        return run_now(spec, self, other, swapped)  # a number repeats a sequence, for example
+    if type(other) in (list, tuple):
+        return binary(spec, self, as_real(other), swapped)
+    function = override(other, spec.op.ufunc)
+    if function is not None:
+        return function(other, self) if swapped else function(self, other)
+    if _defers(other, "" if spec.compares else spec.names[1], swapped):
+        return NotImplemented
+    name = spec.names[1] if swapped else spec.names[0]
+    try:
+        return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
+    except ValueError as error:
+        if not refuses_ours(error):
+            raise
+    # our ufunc knows objects that give arrays of ours
+    function = registry.ufunc_of(spec.op.ufunc)
+    return function(other, self) if swapped else function(self, other)
+
+
+def _defers(other: Any, reflected: str, swapped: bool) -> bool:
+    """Whether Python shall ask `other`, which has the method `reflected` ("": it compares).
+
+    NumPy leaves the work to whoever wants nothing to do with ufuncs; and Python asks a subclass of
+    NumPy's array before the array on its left.
+    """
+    kind = type(other)
+    if getattr(kind, "__array_ufunc__", True) is None:
+        return True
+    if swapped or not isinstance(other, np.ndarray):
+        return False
+    return not reflected or getattr(kind, reflected) is not getattr(np.ndarray, reflected)
+
+
+def override(other: Any, ufunc: Any) -> Any:
+    """Our ufunc, where `other` has an `__array_ufunc__` that wants a say in what it does."""
+    method = getattr(type(other), "__array_ufunc__", None)
+    if method is None or method is np.ndarray.__array_ufunc__:
+        return None
+    return registry.ufunc_of(ufunc)
+
+
+def as_real(items: Any) -> Array:
+    """A list as NumPy's array, the arrays of ours in it evaluated."""
+    return np.array(real_list(items))
+
+
+def real_list(items: Any) -> Any:
+    """A list with real values in the place of ours."""
+    if len(items) > 8 and OURS.isdisjoint(map(type, items)) and list not in map(type, items):
+        return items
+    return [
+        real_list(item) if type(item) in (list, tuple) else real_operand(item) for item in items
+    ]
+
+
+def operand_key(x: Any) -> Any:
+    """How an operand enters the choice of a loop: a dtype, or a type for weak numbers."""
+    kind = type(x)
+    if kind in WEAK:
+        return kind
+    if type(x) in OURS:
+        return dtype_of(x)
+    if kind is np.ndarray:
+        return CANONICAL.get(x.dtype, x.dtype)
+    return STRONG[kind]
+
+
+def loop_for(spec: Spec, first: Any, second: Any) -> promotion.Loop | None:
+    """The loop for two operand keys; None if NumPy has none that can be recorded."""
+    loop = spec.loops.get((first, second))
+    if loop is None:
+        if not all(key in CANONICAL or key in WEAK for key in (first, second)):
+            return None
+        try:
+            loop = promotion.resolve(spec.op, (first, second))
+        except TypeError:
+            return None
+        if loop.out not in CANONICAL or not all(dtype in CANONICAL for dtype in loop.ins):
+            return None
+        spec.loops[first, second] = loop
+    return loop
+
+
+def operand_node(x: Any, dtype: DType) -> Node:
+    """An operand as a node; weak numbers take the dtype of the loop."""
+    kind = type(x)
+    if kind in WEAK:
+        return constant(x, dtype)
+    if type(x) in OURS:
+        return node_of(x)
+    if kind is np.ndarray:
+        return array.captured_copy(x)
+    return scalar_node(x, STRONG[kind])
+
+
+def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+    """Record `self op other`; what cannot be recorded runs at once."""
+    first, second = (other, self) if swapped else (self, other)
+    keys = operand_key(first), operand_key(second)
+    loop = loop_for(spec, *keys)
+    if loop is None:
+        _raise_as_numpy(spec, first, second, keys)
+        return run_now(spec, self, other, swapped)
+    shape = broadcast(shape_of(first), shape_of(second))
+    try:
+        nodes = operand_node(first, loop.ins[0]), operand_node(second, loop.ins[1])
+    except OverflowError:
+        if not spec.compares:
+            raise
+        return run_now(spec, self, other, swapped)
+    op = _checked_power(first, second, loop) if spec.op is _POWER else spec.op
+    if op is None:
+        return run_now(spec, self, other, swapped)
+    if not shape and are_scalars(self, other):
+        return from_node(scalar_node_of(spec.function, op, nodes, loop))
+    perm = order_of(shape, first, second)
+    return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
+
+
+def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) -> None:
+    """Let NumPy refuse the operation before anything is evaluated."""
+    if all(key in CANONICAL or key in WEAK for key in keys):
+        spec.function(standin(first, ()), standin(second, ()))
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of any operand."""
+    if type(x) in OURS:
+        node = x._node
+        if node is None and DEFERRED:
+            return deferred_shape(x)
+        x = node if node is not None else geometry(x)
+    elif type(x) is not np.ndarray:
+        return ()
+    shape: tuple[int, ...] = x.shape
+    return shape
+
+
+def order_of(shape: tuple[int, ...], *operands: Any) -> tuple[int, ...] | None:
+    """The memory order that NumPy gives to an elementwise result."""
+    shown = []
+    for x in operands:
+        if type(x) in OURS:
+            node = x._node
+            if node is None or node.perm is not None:
+                break
+        elif type(x) is np.ndarray:
+            break
+    else:
+        return None
+    for x in operands:
+        if type(x) in OURS:
+            shown.append(geometry(x))
+        elif type(x) is np.ndarray:
+            shown.append(x)
+    return result_order(shape, shown)
+
+
+_POWER = TABLE["power"]
+_POWER_NONNEGATIVE = TABLE["power_nonnegative"]
+
+
+def _checked_power(first: Any, second: Any, loop: promotion.Loop) -> Op | None:
+    """The row for an integer power; None if the exponents must be looked at first."""
+    if loop.out.kind not in "iu":
+        return _POWER
+    if type(second) in PLAIN:
+        if second >= 0:
+            return _POWER_NONNEGATIVE
+        return None
+    return _POWER if loop.out.kind == "u" else None
+
+
+# ------------------------------------------------------------------------------------- in place
+
+
+def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
+    """`self op= other`, whatever the two are."""
+    assert spec.inplace is not None
+    if was_updated(spec.op, spec.inplace, self, other):
+        return self
+    if DEFERRED and (found := deferred_inplace(spec, self, other)) is not None:
+        return found
+    if type(other) in (list, tuple):
+        other = as_real(other)
+    known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
+    if known and settle(self) is None and not _must_write_now(spec, self, other):
+        return read_in_place(record_inplace, spec, self, other)
+    function = None if known else override(other, spec.op.ufunc)
+    if function is not None:
+        return function(self, other, out=(self,))
+    value = real_operand(other)
+    real = writable(self, "in-place operation")
+    result = spec.inplace(real, value)
+    return self if result is real else wrap(result)
+
+
+def _must_write_now(spec: Spec, self: ndarray, other: Any) -> bool:
+    storage = self._storage
+    if storage is not None and (is_part_of_number(self) or storage.shared()):
+        return True
+    if runs_now(spec.op, self, other):
+        return True
+    if ready(self) is None:
+        return updates_at_once(spec.op, self, (other,))
+    if is_captured(self):
+        return False
+    return type(other) not in OURS or ready(other) is not None
+
+
+def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
+    """Record an in-place operation on an array that is not direct."""
+    assert spec.inplace is not None
+    dtype = dtype_of(self)
+    loop = loop_for(spec, dtype, operand_key(other))
+    shape = geometry(self).shape
+    op = _checked_power(self, other, loop) if loop and spec.op is _POWER else spec.op
+    if op is None or loop is None or not _fits(self, other, loop, shape):
+        if op is not None:
+            spec.inplace(standin(self, shape), standin(other, shape_of(other)))  # raises
+        spec.inplace(writable(self, "in-place operation"), real_operand(other))
+        return self
+    nodes = node_of(self), operand_node(other, loop.ins[1])
+    node = self._node
+    perm = node.perm if node is not None else keep_order(self._view)
+    result = Node(op, nodes, loop, shape, loop.out, perm, caller())
+    write_node(self, cast_node(result, dtype))
+    return self
+
+
+def _fits(self: ndarray, other: Any, loop: promotion.Loop, shape: tuple[int, ...]) -> bool:
+    if not np.can_cast(loop.out, dtype_of(self), "same_kind"):
+        return False
+    if self._storage is not None and not self._view.flags.writeable:
+        return False
+    try:
+        return broadcast(shape, shape_of(other)) == shape
+    except ValueError:
+        return False
+
+
+# ---------------------------------------------------------------------------------------- unary
+
+
+def unary(spec: Spec, self: ndarray) -> Any:
+    """`op self` for anything the fast path leaves."""
+    if DEFERRED and (found := deferred_unary(spec.op, self)) is not None:
+        return found
+    if (value := ready(self)) is not None and type(self) is ndarray:
+        return wrap(spec.function(value))
+    if value is not None or runs_now(spec.op, self) or overflows_alone(spec.op, self):
+        return wrap(spec.function(real_operand(self)))
+    return read_in_place(record_unary, spec.op, self)
+
+
+def record_unary(op: Op, self: ndarray) -> Any:
+    """Record an elementwise operation of one operand."""
+    keys = (dtype_of(self),)
+    try:
+        loop = promotion.resolve(op, keys)
+    except TypeError:
+        op.ufunc(standin(self, ()))
+        raise
+    base.LOOPS[op, keys] = loop  # for native/recorded.c
+    perm = order_of(shape := shape_of(self), self)
+    return from_node(Node(op, (node_of(self),), loop, shape, loop.out, perm, caller()))
+
+
+# -------------------------------------------------------------------------------- special cases
+
+
+def power_row(self: ndarray, exponent: Any) -> Op | None:
+    """NumPy's shortcuts for scalar exponents (`fast_scalar_power`): the row that takes over."""
+    kind = type(exponent)
+    if kind is int:
+        if exponent == 2:
+            return TABLE["square"] if SQUARES_BOOLEANS or dtype_of(self) != np.bool_ else None
+        if exponent == -1 and dtype_of(self).kind in "fc":
+            return TABLE["reciprocal"]
+    elif kind is float and exponent == 0.5 and dtype_of(self).kind in "fc":
+        return TABLE["sqrt"]
+    return None
+
+
+def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
+    """`self ** exponent`."""
+    if modulo is not None:
+        return NotImplemented
+    row = power_row(self, exponent) if type(self) is ndarray else None  # scalars have none
+    if DEFERRED and row is not None and (found := deferred_unary(row, self)) is not None:
+        return found
+    if type(self) is not ndarray and dtype_of(self).kind == "b":
+        return run_now(spec, self, exponent, False)  # not as an array of booleans
+    if row is None:
+        return binary(spec, self, exponent, False)
+    if ready(self) is not None or runs_now(row, self):
+        return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
+    return read_in_place(record_unary, row, self)
+
+
+def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
+    """`self **= exponent`."""
+    row = power_row(self, exponent)
+    if row is None or ready(self) is not None or _must_write_now(spec, self, exponent):
+        return inplace(spec, self, exponent)
+    loop = promotion.resolve(row, (dtype_of(self),))
+    if not _fits(self, exponent, loop, shape_of(self)):
+        return inplace(spec, self, exponent)
+    node = self._node
+    perm = node.perm if node is not None else keep_order(self._view)
+    where = caller()
+    result = Node(row, (node_of(self),), loop, shape_of(self), loop.out, perm, where)
+    del node
+    write_node(self, cast_node(result, dtype_of(self)))
+    return self
+
+
+def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
+    """`divmod`: two operations where it is recorded."""
+    known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
+    lazy = ready(self) is None or (type(other) in OURS and ready(other) is None)
+    if known and lazy and _divides(self, other, swapped):
+        quotient = binary(SPECS["floor_divide"], self, other, swapped)
+        rest = binary(SPECS["remainder"], self, other, swapped)
+        name = "scalar divmod" if are_scalars(self, other) else "divmod"
+        name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
+        return quotient, rest
+    if type(other) in (list, tuple):
+        return divide_with_rest(self, as_real(other), swapped)
+    function = None if known else override(other, np.divmod)
+    if function is not None:
+        return function(other, self) if swapped else function(self, other)
+    if not known and _defers(other, "__rdivmod__", swapped):
+        return NotImplemented
+    name = "__rdivmod__" if swapped else "__divmod__"
+    pair = getattr(np.ndarray, name)(np.asarray(real_operand(self)), real_operand(other))
+    return pair if pair is NotImplemented else (wrap(pair[0]), wrap(pair[1]))
+
+
+def _divides(self: ndarray, other: Any, swapped: bool) -> bool:
+    """Whether `divmod` can be recorded as two operations."""
+    keys = operand_key(self), operand_key(other)
+    return loop_for(SPECS["floor_divide"], *(reversed(keys) if swapped else keys)) is not None
+
+
+_ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
+
+
+def contract(self: ndarray, other: Any, swapped: bool) -> Any:
+    """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
+    known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
+    asks = not known and override(other, np.matmul) is None
+    if asks and _defers(other, "__rmatmul__", swapped):
+        return NotImplemented
+    if _knows_better(other):
+        name = "__rmatmul__" if swapped else "__matmul__"
+        return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
+    if type(other) in PLAIN or not any(hasattr(other, name) for name in _ARRAY_LIKE):
+        name = "__rmatmul__" if swapped else "__matmul__"
+        return getattr(np.ndarray, name)(standin(self, (1,) * min(1, len(shape_of(self)))), other)
+    return _matmul(other, self) if swapped else _matmul(self, other)
+
+
+def _knows_better(other: Any) -> bool:
+    """Whether `other` may do the work: subclasses, and sparse matrices by their priority."""
+    kind = type(other)
+    if kind in OURS or kind in (np.ndarray, list, tuple) or not hasattr(other, "shape"):
+        return False
+    return kind not in PLAIN and override(other, np.matmul) is None
+
+
+def contract_in_place(self: ndarray, other: Any) -> Any:
+    """`self @= other`."""
+    known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
+    function: Any = None if known else override(other, np.matmul)
+    if function is not None:
+        own = (-2, -1) if len(shape_of(self)) > 1 else (-1,)
+        axes = [own, (-2, -1), own]
+        return function(self, other, axes=axes, out=(self,))
+    real = writable(self, "in-place operation")
+    function = operator.imatmul
+    result = function(real, real_operand(other))
+    return self if result is real else wrap(result)
+
+
+def _numpy_matmul(first: Any, second: Any) -> Any:
+    return wrap(np.matmul(real_operand(first), real_operand(second)))
+
+
+_matmul: Callable[[Any, Any], Any] = _numpy_matmul
+
+
+def set_matmul(function: Callable[[Any, Any], Any]) -> None:
+    """Say what `@` calls."""
+    global _matmul
+    _matmul = function
+
+
+SPECS: dict[str, Spec] = {
+    op.name: Spec(op) for op in dict.fromkeys(TABLE.values()) if op.dunders and op.kind == "map"
+}

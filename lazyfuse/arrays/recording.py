@@ -1,0 +1,281 @@
+"""Nodes from operands: what functions of several arrays record, beyond Python's operators.
+
+Owns the choice of loops for any number of operands, reduce nodes and host nodes. Every function
+here answers None where an operation cannot be recorded; the caller then runs NumPy at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import base
+from lazyfuse.arrays.ndarray import (
+    caller,
+    from_node,
+    geometry,
+    is_part_of_number,
+    ndarray,
+    node_of,
+    options,
+    ready,
+    settle,
+)
+from lazyfuse.arrays.operators import (
+    PLAIN,
+    WEAK,
+    dtype_of,
+    operand_key,
+    operand_node,
+    order_of,
+)
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.node import LONGEST, HostCall, Node, Reduction, Shape
+from lazyfuse.codegen.graph.shapes import broadcast_all, reduced_shape, size_of
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.runtime.layout.meta_arrays import Array, Perm
+from lazyfuse.runtime.numerics import errstate
+
+_loops: dict[Any, promotion.Loop | None] = base.LOOPS
+_POWER = TABLE["power"]
+
+
+def deferred_shape(x: Any) -> Shape:
+    """The shape of a selection; set by mask_selection.py."""
+    raise NotImplementedError
+
+
+def may_record() -> bool:
+    """Whether the floating-point error state lets operations run later."""
+    return errstate.is_default() or not errstate.must_run_at_once()
+
+
+def may_write(x: ndarray) -> bool:
+    """Whether a write to all of `x` can be recorded: nobody else sees its memory, it is ours."""
+    if settle(x) is not None:
+        return False
+    storage = x._storage
+    if storage is None:
+        return True
+    return not storage.shared() and x._view.flags.writeable and not is_part_of_number(x)
+
+
+def steps_over(x: ndarray, region: Array, value: Any) -> bool:
+    """Whether a value lies in the memory of `x` where it goes to, at other steps.
+
+    NumPy then reads some of what it has just written, in an order that only it knows.
+    """
+    if type(value) is not ndarray or x._storage is None or value._storage is not x._storage:
+        return False
+    part = geometry(value)
+    if not part.ndim == region.ndim == 1 or part.strides == region.strides:
+        return False
+    return part.strides[0] * region.strides[0] > 0 and np.may_share_memory(part, region)
+
+
+def is_operand(x: Any) -> bool:
+    """Whether `x` can stand in a node: an array of ours or NumPy's, or a number."""
+    return isinstance(x, ndarray) or type(x) is np.ndarray or type(x) in PLAIN
+
+
+def shape_of(x: Any) -> Shape:
+    """The shape of an operand."""
+    if isinstance(x, ndarray):
+        node = x._node
+        if node is not None:
+            return node.shape
+        small = x._small
+        if small is None and x._storage is None:
+            return tuple(deferred_shape(x))
+        real = small if small is not None else x._view
+        return tuple(real.shape)
+    return tuple(x.shape) if type(x) is np.ndarray else ()
+
+
+def wants_recording(operands: Sequence[Any]) -> bool:
+    """Whether an elementwise operation is big enough to be recorded, or has recorded operands."""
+    sizes = 0
+    shapes = []
+    for x in operands:
+        if isinstance(x, ndarray):
+            if ready(x) is None:
+                return True
+            sizes += 1
+            shapes.append(shape_of(x))
+        elif type(x) is np.ndarray:
+            shapes.append(x.shape)
+    if not sizes or len(shapes) < 2 or all(shape == shapes[0] for shape in shapes):
+        return False
+    try:
+        return size_of(broadcast_all(shapes)) >= options.eager_below > 0
+    except ValueError:
+        return False
+
+
+def find_loop(
+    op: Op,
+    operands: Sequence[Any],
+    signature: tuple[Any, ...] | None = None,
+    casting: str = "same_kind",
+) -> promotion.Loop | None:
+    """The loop for these operands, or None if it is one that cannot be recorded."""
+    keys = tuple([operand_key(x) for x in operands])
+    cached = signature is None and casting == "same_kind"
+    if cached:
+        try:
+            return _loops[op, keys]
+        except KeyError:
+            pass
+    found = _find_loop(op, keys, signature, casting)
+    if cached:
+        _loops[op, keys] = found
+    return found
+
+
+def _find_loop(
+    op: Op, keys: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str
+) -> promotion.Loop | None:
+    if not all(key in CANONICAL or key in WEAK for key in keys):
+        return None
+    try:
+        if signature is None and casting == "same_kind":
+            loop = promotion.resolve(op, keys)
+        elif op.ufunc is None:
+            return None
+        else:
+            loop = promotion.resolve_with(op, keys, signature, casting)
+    except TypeError:  # the caller runs NumPy, which raises it again with NumPy's text
+        return None
+    known = loop.out in CANONICAL and all(dtype in CANONICAL for dtype in loop.ins)
+    return loop if known else None
+
+
+def map_node(
+    op: Op,
+    operands: Sequence[Any],
+    signature: tuple[Any, ...] | None = None,
+    casting: str = "same_kind",
+) -> Node | None:
+    """An elementwise operation as a node. Raises NumPy's error for shapes that do not fit."""
+    loop = find_loop(op, operands, signature, casting)
+    if loop is None:
+        return None
+    shape = broadcast_all([shape_of(x) for x in operands])
+    row = _power_row(operands, loop) if op is _POWER else op
+    if row is None:
+        return None
+    try:
+        nodes = tuple([operand_node(x, want) for x, want in zip(operands, loop.ins, strict=True)])
+    except OverflowError:  # a Python number that the dtype cannot hold
+        return None
+    return Node(row, nodes, loop, shape, loop.out, order_of(shape, *operands), caller())
+
+
+def _power_row(operands: Sequence[Any], loop: promotion.Loop) -> Op | None:
+    if loop.out.kind != "i":
+        return _POWER
+    exponent = operands[1]
+    if type(exponent) in PLAIN and exponent >= 0:
+        return TABLE["power_nonnegative"]
+    if dtype_of(exponent).kind in "ub" if isinstance(exponent, ndarray) else False:
+        return TABLE["power_nonnegative"]
+    return None  # a negative exponent raises: NumPy has to look
+
+
+def record(op: Op, *operands: Any) -> Any:
+    """An elementwise operation as a recorded array; None if it cannot be recorded."""
+    node = map_node(op, operands)
+    return None if node is None else from_node(node)
+
+
+def step(op: Op, *nodes: Node) -> Node:
+    """An elementwise operation on nodes of one shape (or no axes), in their memory order."""
+    loop = promotion.resolve(op, tuple([node.dtype for node in nodes]))
+    first = nodes[0]
+    shape = first.shape
+    for node in nodes[1:]:
+        if node.shape != shape:
+            shape = broadcast_all([node.shape for node in nodes])
+            first = next((node for node in nodes if node.shape == shape), first)
+            break
+    return Node(op, nodes, loop, shape, loop.out, first.perm, caller())
+
+
+# -------------------------------------------------------------------------------- reductions
+
+
+def reduce_node(
+    op: Op, source: Node, axes: tuple[int, ...], keepdims: bool, requested: Any = None
+) -> Node | None:
+    """A reduction of `source` as a node; `requested` is the dtype that the user asked for."""
+    try:
+        accumulator, result = promotion.resolve_reduce(op, source.dtype, requested)
+    except TypeError:
+        return None
+    if accumulator not in CANONICAL or result not in CANONICAL:
+        return None
+    if source.dtype.kind == "c" and result.kind in "iuf" and requested is not None:
+        return None  # NumPy warns of it
+    shape = reduced_shape(source.shape, axes, keepdims)
+    # what has no ufunc (argmin, argmax) comes in C order
+    perm = _reduced_order(source.perm, axes, keepdims) if op.ufunc is not None else None
+    number = source.shape[axes[0]] if len(axes) == 1 else 0
+    short = number if 1 < number <= LONGEST else 0  # plans may write so few out
+    arg = Reduction(axes, keepdims, CANONICAL[accumulator], short)
+    return Node(op, (source,), arg, shape, CANONICAL[result], perm, caller())
+
+
+def _reduced_order(perm: Perm, axes: tuple[int, ...], keepdims: bool) -> Perm:
+    if perm is None or keepdims:
+        return perm
+    left = [axis for axis in perm if axis not in axes]
+    order = [axis - sum(each < axis for each in axes) for axis in left]
+    return None if order == sorted(order) else tuple(order)
+
+
+# -------------------------------------------------------------------------------- host calls
+
+
+def host_node(
+    name: str,
+    function: Callable[..., Any],
+    sources: Sequence[Any],
+    shape: Shape,
+    dtype: Any,
+    perm: Perm = None,
+) -> Node:
+    """A call of NumPy's that is run later, on the evaluated `sources`; one array comes back."""
+    nodes = tuple([as_node(x) for x in sources])
+    return Node(ops.HOST, nodes, HostCall(name, function), shape, CANONICAL[dtype], perm, caller())
+
+
+def host(
+    name: str,
+    function: Callable[..., Any],
+    sources: Sequence[Any],
+    shape: Shape,
+    dtype: Any,
+    perm: Perm = None,
+) -> Any:
+    """As `host_node`, for the user."""
+    return from_node(host_node(name, function, sources, shape, dtype, perm))
+
+
+def as_node(x: Any) -> Node:
+    """Any operand as a node, numbers by their own dtype."""
+    if isinstance(x, ndarray):
+        return node_of(x)
+    return operand_node(x, np.dtype(type(x))) if type(x) in WEAK else operand_node(x, x.dtype)
+
+
+def is_packed(x: ndarray) -> bool:
+    """Whether `x` is an array in C order: the results of most functions are, too, then."""
+    node = x._node
+    if node is not None:
+        return node.perm is None
+    small = x._small
+    return bool((small if small is not None else geometry(x)).flags.c_contiguous)

@@ -1,0 +1,65 @@
+"""Operations that NumPy's warnings call by other names than the rows that record them.
+
+Owns the nodes of operations on two scalars, and the one name of what is recorded in several steps.
+Knows nodes and the array type, not its operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import caller, ndarray
+from lazyfuse.codegen.graph.node import HostCall, Node
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.runtime.layout.meta_arrays import Array
+from lazyfuse.runtime.numerics import errstate
+
+_OVERFLOWING = frozenset(("add", "subtract", "multiply", "power"))
+
+
+def are_scalars(*operands: Any) -> bool:
+    """Whether none of these operands (ours, NumPy's or Python's) is an array."""
+    return not any(type(x) is ndarray or type(x) is np.ndarray for x in operands)
+
+
+def overflows_alone(op: Op, x: Any) -> bool:
+    """Whether a recorded number may overflow in an operator, which NumPy's integers tell."""
+    if type(x) is ndarray or op.name not in ("negative", "absolute"):
+        return False
+    return bool(x.dtype.kind in "iu")
+
+
+def scalar_node(
+    function: Callable[[Any, Any], Any], op: Op, nodes: tuple[Node, Node], loop: promotion.Loop
+) -> Node:
+    """The operation `op` (Python's `function`) on two scalars.
+
+    NumPy's integers tell of overflow where its arrays do not: they are asked when it is run.
+    """
+    row = op.name.removesuffix("_nonnegative")
+    name = f"scalar {row}"
+    if loop.out.kind in "iu" and row in _OVERFLOWING:
+        call = HostCall(name, partial(_on_scalars, function))
+        return Node(ops.HOST, nodes, call, (), loop.out, None, caller())
+    place = errstate.Place.like(caller(), name=name)
+    return Node(op, nodes, loop, (), loop.out, None, place)
+
+
+def _on_scalars(function: Callable[..., Any], *values: Array) -> Any:
+    return function(*[value[()] for value in values])
+
+
+def name_steps(name: str, nodes: Sequence[Node | None]) -> None:
+    """Let nodes that are one operation of NumPy's, of that name, tell each condition once."""
+    first = nodes[0]
+    if first is None or first.where is None:
+        return
+    place = errstate.Place.like(first.where, name=name)
+    for node in nodes:
+        if node is not None:
+            node.where = place

@@ -1,0 +1,198 @@
+"""Lazy scalars: what a reduction or a pick of a recorded array gives until somebody looks.
+
+A `scalar` takes part in recorded operations like an array without axes; to everything else it is
+the NumPy scalar of its dtype: `isinstance(x, np.float64)` holds, it hashes, formats and indexes.
+Importing this module completes the array type.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import attributes, base, eager_operators, indexing, methods, operators
+from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
+from lazyfuse.arrays.operators import SPECS, record_unary
+from lazyfuse.codegen.graph.node import Node
+
+__all__ = ["attributes", "fastpath", "indexing", "methods", "scalar", "value_of"]
+
+
+class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
+    """One number that may not have been computed yet. Immutable."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        node = self._node
+        return scalar if node is None else node.dtype.type
+
+    def __new__(cls, value: Any = 0.0) -> Any:
+        """A NumPy scalar: there is nothing to wait for. Of other numbers (fractions) a float64."""
+        found: Any = np.asarray(value)[()]
+        return found if isinstance(found, np.generic) else np.float64(value)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(value_of(self))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__array_"):
+            raise AttributeError(name)
+        return getattr(value_of(self), name)
+
+
+def value_of(x: ndarray) -> Any:
+    """The NumPy scalar, evaluated if need be."""
+    return gather(x)[()]
+
+
+def make_scalar(node: Node) -> scalar:
+    """The lazy scalar whose value is that of a node without axes."""
+    x: scalar = new(scalar)
+    x._small = None
+    x._node = node
+    x._storage = None
+    x._base = None
+    return x
+
+
+array.make_scalar = make_scalar
+array.OURS.add(scalar)
+base.SLOW.scalar = scalar
+
+# ------------------------------------------------------------------------------------- sinks
+
+_SINKS: dict[str, Callable[..., Any]] = {
+    "__bool__": bool,
+    "__int__": int,
+    "__float__": float,
+    "__complex__": complex,
+    "__index__": operator.index,
+    "__repr__": repr,
+    "__str__": str,
+    "__format__": format,
+    "__len__": len,  # a `Sized` to whoever asks, but refused in NumPy's words
+    "__contains__": operator.contains,
+    "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem,
+    "__delitem__": operator.delitem,
+    "__round__": round,
+}
+
+
+def _sink(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: scalar, *args: Any) -> Any:
+        result = function(value_of(self), *args)
+        return array.wrap(result) if type(result) is np.ndarray else result
+
+    return methods._named(name, method)
+
+
+def _delegated(name: str) -> Callable[..., Any]:
+    def method(self: scalar, *args: Any, **kwargs: Any) -> Any:
+        value = value_of(self)
+        args = methods.real_arguments(args)
+        named = {key: methods._real_argument(each) for key, each in kwargs.items()}
+        return array.wrap(getattr(value, name)(*args, **named))
+
+    return methods._named(name, method)
+
+
+def _not_in_place(name: str, swapped: str) -> Callable[..., Any]:
+    def method(self: scalar, other: Any) -> Any:
+        return getattr(ndarray, swapped)(self, other)
+
+    return methods._named(name, method)
+
+
+def astype(self: scalar, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+    target = np.dtype(dtype)
+    if target not in array.CANONICAL or args or kwargs:
+        return array.wrap(value_of(self).astype(dtype, *args, **kwargs))
+    node = node_of(self)
+    if node.dtype.kind == "c" and target.kind != "c":
+        np.ones((), node.dtype).astype(target)  # warns
+    return from_node(array.cast_node(node, array.CANONICAL[target]))
+
+
+def _lazy_part(name: str) -> Any:
+    row = operators.TABLE[name]
+    return property(lambda self: record_unary(row, self))
+
+
+def _itself(self: scalar, *args: Any, **kwargs: Any) -> scalar:
+    return self
+
+
+def _conjugate(self: scalar) -> Any:
+    if array.node_of(self).dtype.kind != "c":
+        return self
+    return record_unary(operators.TABLE["conjugate"], self)
+
+
+def _matmul(self: scalar, other: Any) -> Any:
+    return array.wrap(operator.matmul(value_of(self), operators.real_operand(other)))
+
+
+def _reduce(self: scalar, protocol: Any = 2) -> Any:
+    return value_of(self).__reduce__()
+
+
+def _rmatmul(self: scalar, other: Any) -> Any:
+    if isinstance(other, (int, float, complex, np.generic)):
+        # NumPy's number on the left has asked us first: Python's own refusal, in its words
+        raise TypeError(
+            f"unsupported operand type(s) for @: {_spelled(type(other))!r} and "
+            f"{_spelled(self.dtype.type)!r}"
+        )
+    return array.wrap(operator.matmul(operators.real_operand(other), value_of(self)))
+
+
+def _spelled(kind: type) -> str:
+    return f"numpy.{kind.__name__}" if issubclass(kind, np.generic) else kind.__name__
+
+
+_OWN: dict[str, Any] = {
+    "__matmul__": _matmul,
+    "__rmatmul__": _rmatmul,
+    "__imatmul__": _matmul,
+    "__copy__": _itself,
+    "__deepcopy__": _itself,
+    "__reduce__": _reduce,
+    "__reduce_ex__": _reduce,
+    # None is how Python says that there is none: a number is not `Iterable`
+    "__iter__": None,
+    "astype": astype,
+    "base": property(lambda self: None),
+    "conj": _conjugate,
+    "conjugate": _conjugate,
+    "copy": _itself,
+    "data": property(lambda self: value_of(self).data),
+    "flags": property(lambda self: value_of(self).flags),
+    "flat": property(lambda self: value_of(self).flat),
+    "imag": _lazy_part("imag"),
+    "mT": property(lambda self: value_of(self).mT),  # numbers have none
+    "real": _lazy_part("real"),
+    "T": property(_itself),
+}
+
+
+def _install() -> None:
+    for name, function in _SINKS.items():
+        setattr(scalar, name, _sink(name, function))
+    for name in dir(np.generic):
+        if not name.startswith("_") and callable(getattr(np.generic, name)):
+            setattr(scalar, name, _delegated(name))
+    for spec in SPECS.values():
+        if len(spec.names) > 2:
+            setattr(scalar, spec.names[2], _not_in_place(spec.names[2], spec.names[0]))
+    for name, found in _OWN.items():
+        setattr(scalar, name, found)
+
+
+_install()

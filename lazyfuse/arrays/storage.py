@@ -1,0 +1,339 @@
+"""Memory identity: which node holds a block's present values, and who may look at the block.
+
+Owns `Storage` (the only mutable thing besides arrays), `Block` and the register of blocks that
+numpy arrays elsewhere were made from. Knows nodes and numpy arrays, not the array type.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.node import Memory, Node
+from lazyfuse.codegen.graph.references import IN_SLOT, count
+from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.layout.meta_arrays import (
+    Array,
+    DType,
+    Holder,
+    Perm,
+    address,
+    held,
+    held_twice,
+    is_lent,
+    terminal,
+    window,
+)
+from lazyfuse.runtime.placement import devices, residency
+from lazyfuse.runtime.scheduling import evaluate
+
+
+class Block(Memory):
+    """The memory of one leaf. Holds the leaf weakly: a cycle would keep big arrays alive."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Node) -> None:
+        super().__init__(True)
+        self.leaf = weakref.ref(leaf)
+
+    def captured(self, edges: dict[int, int] | None = None) -> bool:
+        """As `Memory.captured`: whether anything beyond `edges` reads the leaf."""
+        if self.leaf() is None:
+            return False
+        holders = references.of(self.leaf())  # held weakly: whoever holds it is another
+        return holders > (edges.get(id(self.leaf()), 0) if edges else 0)
+
+
+# Native dtypes that can be recorded, each with the one spelling that nodes use (long for longlong).
+CANONICAL: dict[DType, DType] = {
+    np.dtype(char): np.dtype(np.dtype(char).str) for char in "?bBhHiIlLqQefdgFDG"
+}
+
+
+def leaf(value: Array, perm: Perm) -> Node:
+    """A node for memory that is there: `value` is packed in memory order `perm`."""
+    node = Node(ops.LEAF, (), None, value.shape, CANONICAL[value.dtype], perm, None)
+    node.arg = Block(node)
+    node.value = value
+    return node
+
+
+def is_evaluated(node: Node) -> bool:
+    """Whether a node's values exist, here or in the memory of a device."""
+    return node.value is not None or node.resident is not None
+
+
+def fresh_leaf(node: Node) -> Node:
+    """A leaf in the place of an evaluated node that nobody else holds: updates may reuse it."""
+    resident = node.resident
+    if resident is None or node.value is not None:
+        assert node.value is not None
+        made = leaf(node.value, node.perm)
+    else:
+        made = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.where)
+        made.arg = Block(made)
+    if resident is not None:
+        residency.hand_over(node, made)
+    return made
+
+
+def own_value(node: Node) -> Array:
+    """The value of an evaluated node that has one owner, in memory that no other node refers to."""
+    shared = references.of(node.value) > 1  # 1: the node; more: two nodes were given one array
+    value = node.value
+    assert value is not None
+    if shared:
+        value = node.value = devices.copied(value)
+    return value
+
+
+class Root:
+    """A numpy array through which people outside may look at a block.
+
+    `own` is the number of references to it that are our own; -1 if they cannot be counted.
+    """
+
+    __slots__ = ("array", "own")
+
+    def __init__(self, array: Array, own: int) -> None:
+        self.array = array
+        self.own = own
+
+    def is_seen(self) -> bool:
+        """Whether somebody outside still holds the array, or a view or buffer of it."""
+        return self.own < 0 or references.of(self.array) > self.own
+
+
+# Views of one block that are in use at the same time; a view is some 100 bytes.
+REALS_LIMIT = 256
+
+TICKETS = itertools.count()
+"""The numbers under which storages keep numpy arrays over their memory."""
+
+
+class Storage:
+    """One block of memory with its views. `node` stands for its present values, packed.
+
+    `flat` is the block as a flat numpy array once the values are there (see `memory`), `origin`
+    its address. `reals` are the numpy arrays over it that arrays of ours stand for: they go when
+    the values are replaced, for nothing may keep old memory alive or make it look shared.
+    `part` is what was read last: key, the view it was taken of, and the part's own view.
+    A pinned storage is never pending again: everything on it runs at once.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "flat",
+        "node",
+        "origin",
+        "part",
+        "picks",
+        "pinned",
+        "reals",
+        "roots",
+        "value",
+    )
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.value: Array | None = None
+        self.flat: Array | None = None
+        self.origin = -1
+        self.roots: list[Root] | None = None
+        self.pinned = False
+        self.part: tuple[Any, Array, Array] | None = None
+        self.picks = 0
+        self.reals: dict[int, Array] = {}
+
+    def memory(self) -> Array | None:
+        """The flat memory, if the values are there."""
+        node = self.node
+        if node.value is None:
+            return None
+        if node.value is not self.value:  # no name for the value here: own_value counts them
+            with evaluate.quiet:
+                if node.value is not self.value:
+                    self.settle_on(own_value(node))
+        return self.flat
+
+    def settle_on(self, value: Array) -> Array:
+        """Take the value of the present node as the memory; the flat memory."""
+        perm = self.node.perm
+        flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
+        if not is_lent(flat):
+            flat = held(flat, value)
+        if self.reals:
+            self.forget_reals()
+        self.flat = flat
+        self.origin = address(flat)
+        self.picks = 0
+        self.value = value  # last: other threads take it as the sign that all is there
+        return flat
+
+    def forget_reals(self) -> None:
+        """Drop the numpy arrays over the memory; whoever holds the old table finds it empty."""
+        reals = self.reals
+        self.reals = {}
+        reals.clear()
+
+    @staticmethod
+    def add_real(reals: dict[int, Array], view: Array) -> int:
+        """Keep a numpy array over the memory of the table `reals`; where to find it there.
+
+        While the values last this is the storage's own table, and only then may it be read.
+        """
+        if len(reals) >= REALS_LIMIT:  # a loop over parts that are long gone
+            reals.clear()
+        ticket = next(TICKETS)
+        reals[ticket] = view
+        return ticket
+
+    def force(self, reason: str) -> Array:
+        """The flat memory, evaluated if need be."""
+        flat = self.memory()
+        if flat is None:
+            if concurrency.busy or concurrency.share:
+                evaluate.ahead([self.node], reason)
+            # else another thread, or a signal handler, might record a write in between
+            with evaluate.held():
+                evaluate.evaluate([self.node], reason)
+                flat = self.memory()
+            assert flat is not None, "evaluation left a node without a value"
+        return flat
+
+    def captured(self) -> bool:
+        """Whether recorded work, or a copy that was not made yet, wants the present values."""
+        return count(self.node) > IN_SLOT
+
+    def detach(self) -> None:
+        """Before the block is written at once: whoever wants the old values gets a copy of them."""
+        wanted = self.captured()
+        seen = references.of(self.node.value) > 3  # the node, our slot, the holder
+        node = self.node
+        value = node.value
+        assert value is not None
+        if wanted and (self.roots is not None or not concurrency.under_way):
+            self.node = leaf(value, node.perm)
+            node.value = devices.copied(value)
+        elif self.roots is None and (seen or wanted):
+            # another thread's kernel may be reading the memory
+            self.node = leaf(devices.copied(value), node.perm)
+
+    def writable(self, reason: str) -> Array:
+        """The flat memory for a write that happens at once (see `array.changing`)."""
+        with evaluate.held():
+            self.force(reason)
+            self.detach()
+            node = self.node
+            if node.resident is not None:
+                residency.forget(node)
+            del node  # `memory` counts who holds it
+            flat = self.memory()
+        assert flat is not None
+        return flat
+
+    def shared(self) -> bool:
+        """Whether somebody outside may look at the block, or write to it, at any time."""
+        roots = self.roots
+        if roots is None:
+            return False
+        roots[:] = [root for root in roots if root.is_seen()]
+        if not roots:
+            self.roots = None
+        return bool(roots)
+
+    def lend(self) -> Array:
+        """The flat memory as an array that people outside may keep: from now on it is shared."""
+        if self.value is None and self.roots is None:
+            found = self._lend_first()
+            if found is not None:
+                return found
+        flat = self.writable("export")
+        roots = self.roots
+        if roots is not None and self.shared():
+            for root in roots:
+                if is_lent(root.array) and root.array.shape == flat.shape:
+                    return root.array
+        array = held(flat, flat)
+        lent = Root(array, 1)  # 1: the root's slot
+        self.roots = [lent] if self.roots is None else [*self.roots, lent]
+        base: Any = array.base
+        base.owner = weakref.ref(self)
+        return array
+
+    def _lend_first(self) -> Array | None:
+        """As `lend`, for values that have just been computed and that nobody else wants."""
+        if self.node.value is None:
+            evaluate.evaluate([self.node], "export")
+        if self.captured() or self.node.resident is not None:
+            return None
+        value = own_value(self.node)
+        if not (value.flags.c_contiguous and value.flags.writeable) or is_lent(value):
+            return None
+        self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
+        self.picks = 0
+        self.value = value  # last: other threads take it as the sign that all is there
+        self.roots = [Root(array, 1)]  # 1: the root's slot
+        return array
+
+    def read(self) -> Node:
+        """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
+        if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.captured():
+            with evaluate.quiet:
+                if is_evaluated(self.node) and not self.captured():  # no other thread was quicker
+                    self.node = fresh_leaf(self.node)
+        return self.node
+
+    def replace(self, old: Node, node: Node) -> bool:
+        """Let `node` hold the present values in the place of `old`, as which it has shape, dtype
+        and order; false: `old` does not hold them any more, and nothing has been done.
+
+        With the lock held since `old` was read: else another thread's write would be lost. That of
+        a signal handler or finaliser is seen: the interpreter runs none between these two lines.
+        """
+        if self.node is not old:
+            return False
+        self.node = node
+        self.value = self.flat = None
+        self.forget_reals()
+        evaluate.note_recorded(node)
+        return True
+
+
+LENT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""id of the numpy array at the end of a chain of bases -> the storage (or array) it belongs to."""
+
+
+def lender(last: Array) -> Any:
+    """The storage or array of ours whose memory ends in `last` (`views.terminal`), or None."""
+    base: Any = last.base
+    owner = base.owner if isinstance(base, Holder) else None
+    return LENT.get(id(last)) if owner is None else owner()
+
+
+def foreign(array: Array) -> Storage | None:
+    """A storage over the memory of somebody else's array; None if it must not be recorded."""
+    found = window(array)
+    if found is None or not array.flags.aligned:
+        return None
+    owner = terminal(array)
+    flat = held(found[0], owner)
+    storage = Storage(leaf(flat, None))
+    storage.settle_on(flat)
+    # the root's slot and the holder's
+    storage.roots = [Root(owner, 2 if is_countable(owner) else -1)]
+    return storage
+
+
+def is_countable(owner: Array) -> bool:
+    """Whether every way to the memory of `owner` leads through a reference to it."""
+    if owner.base is None:
+        return bool(owner.flags.owndata)
+    # our own: what an export left behind, and the leases of the buffer pool
+    return type(owner.base).__module__.partition(".")[0] == "lazyfuse"

@@ -1,0 +1,57 @@
+"""Makes the package whole when it is imported straight from a checkout, and keeps it up to date.
+
+`codegen/` and `devices/` stand beside `lazyfuse/` in the repository and inside it once installed.
+Python started in the repository's root finds the checkout's `lazyfuse/` before the installed one;
+without this, `lazyfuse.codegen` would be missing there. Machine code (setup.py) is not used beside
+sources that are others than it was made from. `lazyfuse/__init__.py` imports this module first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import zlib
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).parent
+RECORD = "compiled.txt"
+"""The file that says what machine code was made from: a file and its checksum per line."""
+
+
+def complete(package: str = "lazyfuse") -> None:
+    """Let `package` find the storeys below it in the folder above, if that is where they are."""
+    if not (HERE / "codegen").is_dir() and (HERE.parent / "codegen" / "node.py").is_file():
+        sys.modules[package].__path__.append(str(HERE.parent))
+
+
+def why_not(folder: Path) -> str:
+    """Why machine code in `folder` is not to be used; empty if it is."""
+    if os.environ.get("LAZYFUSE_COMPILED") == "0":
+        return "LAZYFUSE_COMPILED=0"
+    record = folder / RECORD
+    if not record.is_file():
+        return "installed without machine code"
+    for line in record.read_text().splitlines():
+        name, checksum = line.split()
+        source = folder / name  # the C sources are not installed
+        if source.is_file() and str(zlib.crc32(source.read_bytes())) != checksum:
+            return f"{name} has changed since it was compiled"
+    return ""
+
+
+def machine_code(name: str = "_native") -> ModuleType | None:
+    """The compiled module of that name; None where Python does its work."""
+    global WHY_PYTHON
+    if WHY_PYTHON:
+        return None
+    try:
+        return importlib.import_module(f"lazyfuse.{name}")
+    except ImportError as error:  # of another Python, or of a NumPy that is older than this one
+        WHY_PYTHON = f"{name}: {error}"
+        return None
+
+
+complete()
+WHY_PYTHON = why_not(HERE)

@@ -1,0 +1,419 @@
+"""As NumPy's array creation: `array`, `asarray`, `zeros`, `full` and their kin, and `load`.
+
+Big constant arrays are recorded; what converts other objects runs at once. `asarray` shares memory
+with real numpy arrays as NumPy would. All other creation functions run NumPy's and wrap the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import device_api
+from lazyfuse.arrays.ndarray import (
+    alone,
+    full_node,
+    geometry,
+    is_recordable,
+    ndarray,
+    node_of,
+    options,
+    scalar_node,
+    wrap,
+    wrap_shared,
+)
+from lazyfuse.arrays.operators import PLAIN, shape_of
+from lazyfuse.arrays.scalars import scalar
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.interop import fallback, overrides
+from lazyfuse.registry import implements
+from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling.evaluate import note_recorded
+
+_NoValue = np._NoValue
+POOLED = 1 << 18  # bytes from which new memory costs more than looking for some that is there
+_SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
+
+
+def _plain_object(value: Any, dtype: Any) -> Any:
+    """A list as NumPy should see it: with real arrays in the place of ours.
+
+    An array of objects keeps the arrays themselves; the numbers in it are never lazy.
+    """
+    kind = type(value)
+    if (kind is list or kind is tuple) and len(value) <= _SCANNED:
+        if PLAIN.issuperset(map(type, value)):
+            return value
+        try:
+            keeps = dtype is not None and np.dtype(dtype).hasobject
+            return _real_items(value, scalar if keeps else ndarray)
+        except RecursionError:  # a list that contains itself: NumPy has a limit of its own
+            return value
+    return value
+
+
+def _real_items(value: Any, kind: type) -> Any:
+    """Nested lists with real values in the place of lazy scalars, and of arrays if that is `kind`.
+
+    Other objects are the elements of the array to be, and remain what they are.
+    """
+    own = type(value)
+    if own is list or own is tuple:
+        items = [_real_items(x, kind) for x in value]
+        if all(new is old for new, old in zip(items, value, strict=False)):
+            return value  # it may be an element itself
+        return items if own is list else tuple(items)
+    return fallback.gathered(value) if own is scalar or own is kind else value
+
+
+def _finish(value: Any, source: Any) -> Any:
+    """NumPy's conversion of `source` as ours: shared if it is the memory of somebody else."""
+    if type(value) is not np.ndarray:
+        return value
+    if value is source or value.base is not None:
+        return wrap_shared(value)
+    return wrap(value)
+
+
+def _foreign(like: Any) -> dict[str, Any]:
+    """The keyword `like`, unless it means arrays of ours."""
+    return {} if like is None or type(like) in (ndarray, scalar) else {"like": like}
+
+
+def _overrides(like: Any) -> bool:
+    """Whether the class of `like` makes arrays of its own (NEP 35)."""
+    return like is not None and overrides.of_functions(type(like))
+
+
+@implements(np.array)
+def array(
+    object: Any,  # NumPy's name
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: Any = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: Any = _NoValue,
+    like: Any = None,
+) -> Any:
+    """As `numpy.array`."""
+    usual = copy is True and order == "K" and not ndmin and like is None and not subok
+    if usual and type(object) is list and ndmax is _NoValue and len(object) <= _SCANNED:
+        return wrap(fallback.call(np.array, [_plain_object(object, dtype), dtype], {}))
+    if _overrides(like):
+        named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, "like": like}
+        return overrides.call_function(np.array, (object, dtype), named)
+    kind = type(object)
+    lazy = (kind is ndarray and object._small is None) or kind is scalar
+    if lazy and copy in (True, None) and ndmax is _NoValue and like is None:
+        return _converted(object, dtype, order, bool(copy), ndmin)
+    named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, **_foreign(like)}
+    if ndmax is not _NoValue:
+        named["ndmax"] = ndmax
+    if kind is ndarray or kind is scalar:
+        return fallback.run(np.array, "array", (object, dtype), named)
+    return _finish(fallback.call(np.array, [_plain_object(object, dtype), dtype], named), object)
+
+
+def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
+    if type(x) is scalar:
+        x = alone(node_of(x))
+    result = x
+    if copy or dtype is not None or order not in (None, "K"):
+        result = x.astype(x.dtype if dtype is None else dtype, order=order or "K", copy=copy)
+    if ndmin > result.ndim:
+        return result.reshape((1,) * (ndmin - result.ndim) + result.shape)
+    return result
+
+
+@implements(np.asarray)
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    copy: Any = None,
+    like: Any = None,
+) -> Any:
+    """As `numpy.asarray`: an array of ours is handed back, a real one is shared."""
+    kind = type(a)
+    if kind is ndarray and dtype is None and order is None and not copy and device is None:
+        return a
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(asarray, device, a, dtype, order, copy=copy, like=like)
+    return _as_array(np.asarray, a, dtype, order, device, copy, like)
+
+
+@implements(np.asanyarray)
+def asanyarray(
+    a: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    copy: Any = None,
+    like: Any = None,
+) -> Any:
+    """As `numpy.asanyarray`."""
+    kind = type(a)
+    if kind is ndarray and dtype is None and order is None and not copy and device is None:
+        return a
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(asanyarray, device, a, dtype, order, copy=copy, like=like)
+    return _as_array(np.asanyarray, a, dtype, order, device, copy, like)
+
+
+def _as_array(
+    function: Any, a: Any, dtype: Any, order: Any, device: Any, copy: Any, like: Any
+) -> Any:
+    if _overrides(like):
+        named = {"device": device, "copy": copy, "like": like}
+        return overrides.call_function(function, (a, dtype, order), named)
+    kind = type(a)
+    named = {"device": device, "copy": copy, **_foreign(like)}
+    if kind is ndarray or kind is scalar:
+        if getattr(a, "_small", None) is None and copy is not False and device in (None, "cpu"):
+            return _converted(a, dtype, order, bool(copy), 0)
+        return fallback.run(function, "asarray", (a, dtype, order), named)
+    return _finish(fallback.call(function, [_plain_object(a, dtype), dtype, order], named), a)
+
+
+@implements(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    """As `numpy.ascontiguousarray`."""
+    if _overrides(like):
+        return overrides.call_function(np.ascontiguousarray, (a, dtype), {"like": like})
+    return _at_least_1d(asarray(a, dtype, "C", like=like))
+
+
+@implements(np.asfortranarray)
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    """As `numpy.asfortranarray`."""
+    if _overrides(like):
+        return overrides.call_function(np.asfortranarray, (a, dtype), {"like": like})
+    return _at_least_1d(asarray(a, dtype, "F", like=like))
+
+
+def _at_least_1d(x: Any) -> Any:
+    is_bare = type(x) is ndarray and not shape_of(x)
+    return x.reshape(1) if is_bare else x
+
+
+@implements(np.copy)
+def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
+    """As `numpy.copy`."""
+    return array(a, order=order, subok=subok, copy=True)
+
+
+# --------------------------------------------------------------- constant arrays
+
+
+def _recorded(model: Any, value: Node) -> Any:
+    """One number everywhere, in the shape and memory order of the empty array `model`."""
+    dtype = CANONICAL[model.dtype]
+    perm = packed_order(model)[1]
+    if perm is None and not _has_c_strides(model):
+        perm = tuple(reversed(range(model.ndim)))
+    node = full_node(value, model.shape, dtype, perm)
+    note_recorded(node)
+    return alone(node)
+
+
+def _has_c_strides(model: Array) -> bool:
+    """Whether a packed array tells C order by its strides. With an axis of length 1 both orders may
+    be the same one; NumPy gives the strides that were asked for.
+    """
+    return model.strides == byte_strides(model.shape, None, model.itemsize)
+
+
+def _is_recorded(model: Any) -> bool:
+    if type(model) is not np.ndarray or model.ndim == 0 or not is_recordable(model.dtype):
+        return False
+    return bool(model.size >= options.eager_below and model.size)
+
+
+def _filled(model: Any, number: Any) -> Any:
+    """The empty array `model` filled with a number that every dtype can hold."""
+    if _is_recorded(model):
+        return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
+    np.copyto(model, number, casting="unsafe")
+    return wrap(model)
+
+
+@implements(np.empty)
+def empty(
+    shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    """As `numpy.empty`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(empty, device, shape, dtype, order, like=like)
+    if _overrides(like):
+        named = {"device": device, "like": like}
+        return overrides.call_function(np.empty, (shape, dtype, order), named)
+    return _unwritten(_empty(shape, dtype, order, device, like))
+
+
+def _unwritten(found: Array) -> Any:
+    """An array that nobody has written to, in memory whose pages are there if it is large."""
+    if not _is_recorded(found) or not found.flags.c_contiguous:
+        return wrap(found)
+    if not _has_c_strides(found):
+        return _filled(found, 0)
+    if found.nbytes < POOLED:
+        return wrap(found)
+    return wrap(devices.cpu().empty(found.shape, found.dtype))
+
+
+def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
+    if type(shape) is not tuple and type(shape) is not int:
+        shape = fallback.gathered(shape)
+    return np.empty(shape, dtype, order, device=device, **_foreign(like))
+
+
+@implements(np.zeros)
+def zeros(
+    shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    """As `numpy.zeros`."""
+    kind = type(shape)
+    if like is None and device is None and (kind is tuple or kind is int):
+        model = np.zeros(shape, dtype, order)
+        return _filled(model, 0) if _is_recorded(model) else wrap(model)
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(zeros, device, shape, dtype, order, like=like)
+    if _overrides(like):
+        named = {"device": device, "like": like}
+        return overrides.call_function(np.zeros, (shape, dtype, order), named)
+    if type(shape) is not tuple and type(shape) is not int:
+        shape = fallback.gathered(shape)
+    model = np.zeros(shape, dtype, order, device=device, **_foreign(like))
+    return _filled(model, 0) if _is_recorded(model) else wrap(model)
+
+
+@implements(np.ones)
+def ones(
+    shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
+) -> Any:
+    """As `numpy.ones`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(ones, device, shape, dtype, order, like=like)
+    if _overrides(like):
+        named = {"device": device, "like": like}
+        return overrides.call_function(np.ones, (shape, dtype, order), named)
+    return _filled(_empty(shape, dtype, order, device, like), 1)
+
+
+@implements(np.full)
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Any:
+    """As `numpy.full`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(full, device, shape, fill_value, dtype, order, like=like)
+    if _overrides(like):
+        named = {"dtype": dtype, "order": order, "device": device, "like": like}
+        return overrides.call_function(np.full, (shape, fill_value), named)
+    if dtype is None:
+        fill_value = asarray(fill_value)
+        dtype = fill_value.dtype
+    return _filled_with(_empty(shape, dtype, order, device, like), fill_value)
+
+
+def _filled_with(model: Any, value: Any) -> Any:
+    lazy = type(value) in (ndarray, scalar)
+    if lazy and not value.ndim and _is_recorded(model) and is_recordable(value.dtype):
+        return _recorded(model, node_of(asarray(value).astype(model.dtype)))
+    real = fallback.gathered(value)
+    if _is_recorded(model) and np.ndim(real) == 0:
+        number = np.empty((), model.dtype)
+        np.copyto(number, real, casting="unsafe")
+        return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
+    np.copyto(model, real, casting="unsafe")
+    return wrap(model)
+
+
+def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any) -> Any:
+    """An empty array as NumPy's `*_like` functions would make it; nothing is evaluated."""
+    if type(a) is ndarray:
+        a = geometry(a)
+    return np.empty_like(
+        fallback.gathered(a), dtype, order, subok, fallback.gathered(shape), device=device
+    )
+
+
+@implements(np.empty_like)
+def empty_like(
+    prototype: Any,
+    /,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.empty_like`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(empty_like, device, prototype, dtype, order, subok, shape)
+    return _unwritten(_model(prototype, dtype, order, subok, shape, device))
+
+
+@implements(np.zeros_like)
+def zeros_like(
+    a: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.zeros_like`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(zeros_like, device, a, dtype, order, subok, shape)
+    model = _model(a, dtype, order, subok, shape, device)
+    return _filled(model, np.zeros(1, model.dtype)[0])
+
+
+@implements(np.ones_like)
+def ones_like(
+    a: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.ones_like`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(ones_like, device, a, dtype, order, subok, shape)
+    return _filled(_model(a, dtype, order, subok, shape, device), 1)
+
+
+@implements(np.full_like)
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    """As `numpy.full_like`."""
+    if device is not None and device_api.is_elsewhere(device):
+        return device_api.placed(full_like, device, a, fill_value, dtype, order, subok, shape)
+    return _filled_with(_model(a, dtype, order, subok, shape, device), fill_value)

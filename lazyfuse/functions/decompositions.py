@@ -1,0 +1,146 @@
+"""NumPy's own Python code, run over recorded arrays.
+
+Much of NumPy is written in Python on top of a few primitives. `follow` gives such a function the
+globals of lazyfuse in the place of NumPy's, so that each of its steps is recorded: the result is
+what NumPy computes, step by step, and nothing has to be written twice. Small arrays take NumPy's
+function itself. Owns the list of functions that are followed.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.arrays.nodes import FOLLOWED as PACKAGE
+from lazyfuse.arrays.scalars import scalar
+from lazyfuse.functions.ufunc import ufunc_of
+from lazyfuse.interop import fallback
+from lazyfuse.registry import OURS, dress, pair
+from lazyfuse.runtime.scheduling.compound_calls import as_one
+
+FOLLOWED = (
+    "allclose angle append array_equal array_equiv atleast_1d atleast_2d atleast_3d "
+    "average column_stack corrcoef cov cross diff dstack fix histogram2d histogramdd "
+    "gradient hstack isclose isneginf isposinf kron nan_to_num "
+    "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer pad polyval select "
+    "sinc stack tensordot tile trapezoid tril triu unwrap vander vstack"
+).split()
+"""Functions of the main namespace whose Python code is followed."""
+
+FOLLOWED_LINALG = "norm vector_norm matrix_norm multi_dot matrix_power".split()
+"""The same in `numpy.linalg`."""
+
+_rebound: dict[types.FunctionType, types.FunctionType] = {}
+
+
+def is_big(value: Any) -> bool:
+    """Whether `value` holds an array that would be recorded (one level of lists included)."""
+    kind = type(value)
+    if kind is ndarray:
+        return value._small is None
+    if kind is list or kind is tuple:
+        return len(value) < 1000 and any(
+            type(item) is ndarray and item._small is None for item in value
+        )
+    return kind is scalar
+
+
+def any_big(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether some argument would be recorded."""
+    for value in args:
+        if is_big(value):
+            return True
+    return bool(kwargs) and any(is_big(value) for value in kwargs.values())
+
+
+class _Module:
+    """A NumPy module as followed code sees it: what lazyfuse has, and else what is there."""
+
+    def __init__(self, theirs: types.ModuleType) -> None:
+        self._theirs = theirs
+
+    def __getattr__(self, name: str) -> Any:
+        found = _translate(getattr(self._theirs, name))
+        setattr(self, name, found)
+        return found
+
+
+def _translate(theirs: Any) -> Any:
+    """One global of NumPy's code for the same code over our arrays."""
+    if isinstance(theirs, types.ModuleType):
+        return _Module(theirs) if theirs.__name__.startswith("numpy") else theirs
+    try:
+        ours = OURS.get(theirs)
+    except TypeError:
+        return theirs
+    if ours is not None:
+        return ours
+    if isinstance(theirs, np.ufunc):
+        return ufunc_of(theirs)
+    if isinstance(theirs, types.FunctionType):
+        return rebind(theirs) if theirs.__module__.startswith("numpy") else theirs
+    if hasattr(theirs, "_implementation") and callable(theirs):
+        return fallback.wrap_function(theirs)
+    return theirs
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def rebind(function: types.FunctionType) -> types.FunctionType:
+    """A copy of NumPy's Python `function` that works on our arrays."""
+    known = _rebound.get(function)
+    if known is not None:
+        return known
+    # the package: whoever looks for the user's line passes over these frames, too
+    inside = {"__name__": __name__, "__package__": PACKAGE}
+    scope: dict[str, Any] = {"__builtins__": __builtins__, **inside}
+    copy = types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    _rebound[function] = copy  # before its globals are translated: functions may be recursive
+    theirs = function.__globals__
+    scope.update(
+        {name: _translate(theirs[name]) for name in _names(function.__code__) if name in theirs}
+    )
+    return copy
+
+
+def follow(theirs: Any) -> Callable[..., Any]:
+    """Our counterpart of a NumPy function written in Python: recorded step by step if big."""
+    implementation = theirs.__wrapped__
+    name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
+    rebound: Callable[..., Any] | None = None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal rebound
+        if not any_big(args, kwargs):
+            return fallback.run(theirs, name, args, kwargs)
+        if rebound is None:
+            rebound = as_one(rebind(implementation))
+        return rebound(*args, **kwargs)
+
+    dress(call, theirs)
+    pair(theirs, call)
+    return call
+
+
+def _follow_all() -> None:
+    home = vars(sys.modules[__name__])
+    for name in FOLLOWED:
+        home[name] = follow(getattr(np, name))
+    for name in FOLLOWED_LINALG:
+        follow(getattr(np.linalg, name))
+
+
+_follow_all()

@@ -1,0 +1,274 @@
+"""As NumPy's elementwise functions that are not ufuncs: `where`, `clip`, `round`, `copyto`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.exported_memory import read_in_place, spares_copy
+from lazyfuse.arrays.ndarray import (
+    alone,
+    cast_node,
+    from_node,
+    geometry,
+    ndarray,
+    node_of,
+    ready,
+    scalar_node,
+    settle,
+    wrap,
+    write_node,
+)
+from lazyfuse.arrays.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
+from lazyfuse.arrays.recording import (
+    is_operand,
+    map_node,
+    may_record,
+    may_write,
+    record,
+    shape_of,
+    step,
+    steps_over,
+    wants_recording,
+)
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
+from lazyfuse.codegen.table import promotion
+from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.interop import fallback
+from lazyfuse.registry import OURS, implements
+from lazyfuse.runtime.layout.meta_arrays import result_order
+from lazyfuse.runtime.scheduling.compound_calls import as_one
+
+_NoValue = np._NoValue
+
+
+def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
+    """An elementwise row on any operands; None if it should run at once."""
+    taken = [_as_operand(x) for x in operands]
+    if not all(map(is_operand, taken)) or not wants_recording(taken) or not may_record():
+        return None
+    try:
+        return record(TABLE[row], *taken)
+    except ValueError:
+        return None  # shapes that do not fit: NumPy may have something else to say first
+
+
+def _as_operand(x: Any) -> Any:
+    return wrap(np.asarray(fallback.gathered(x))) if type(x) in (list, tuple) else x
+
+
+@implements(np.where)
+def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
+    """As `numpy.where`; with one argument it looks at the values."""
+    if x is _NoValue or y is _NoValue:
+        if x is y and type(condition) is ndarray:
+            return OURS[np.nonzero](condition)
+        given = tuple(value for value in (condition, x, y) if value is not _NoValue)
+        return fallback.run(np.where, "where", given, {})
+    operands = (condition, x, y)
+    result = None
+    if not spares_copy(TABLE["where"], operands):
+        result = read_in_place(lambda *given: _recorded("where", given), *operands)
+    if result is not None and type(result) is not ndarray:
+        return alone(node_of(result))  # never a number
+    return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
+
+
+@implements(np.clip)
+def clip(
+    a: Any,
+    a_min: Any = _NoValue,
+    a_max: Any = _NoValue,
+    out: Any = None,
+    *,
+    min: Any = _NoValue,  # NumPy's name
+    max: Any = _NoValue,  # NumPy's name
+    **kwargs: Any,
+) -> Any:
+    """As `numpy.clip`."""
+    if type(a) is ndarray and ready(a) is None and out is None and not kwargs:
+        if a_min is _NoValue and a_max is _NoValue:
+            low = None if min is _NoValue else min
+            high = None if max is _NoValue else max
+            result = _clip(a, low, high)
+        elif a_min is not _NoValue is not a_max and min is max is _NoValue:
+            result = _clip(a, a_min, a_max)
+        else:
+            result = None
+        if result is not None:
+            return result
+    named = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
+    named = {name: value for name, value in named.items() if value is not _NoValue}
+    return fallback.run(np.clip, "clip", (a,), {**named, **fallback.given(out=out), **kwargs})
+
+
+def _clip_signature() -> inspect.Signature:
+    """The bounds by the names that the array API gives them; NumPy's old names are keywords."""
+    usual, last = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    shown = [inspect.Parameter("a", usual)]
+    shown += [inspect.Parameter(name, usual, default=_NoValue) for name in ("min", "max")]
+    shown.append(inspect.Parameter("out", usual, default=None))
+    shown += [inspect.Parameter(name, last, default=_NoValue) for name in ("a_min", "a_max")]
+    return inspect.Signature([*shown, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
+
+
+clip.__signature__ = _clip_signature()  # type: ignore[attr-defined]
+
+
+def _clip(a: ndarray, low: Any, high: Any) -> Any:
+    """The steps of NumPy's `_clip`."""
+    dtype = dtype_of(a)
+    if dtype.kind in "iu":
+        if type(low) is int and low <= np.iinfo(dtype).min:
+            low = None
+        if type(high) is int and high >= np.iinfo(dtype).max:
+            high = None
+    if low is None and high is None:
+        return _recorded("positive", (a,))
+    if low is None:
+        return _recorded("minimum", (a, high))
+    if high is None:
+        return _recorded("maximum", (a, low))
+    low, high = _as_operand(low), _as_operand(high)
+    return _recorded("clip_each" if _steps(a, low, high) else "clip", (a, low, high))
+
+
+def _steps(a: ndarray, low: Any, high: Any) -> bool:
+    """Whether NumPy's inner loop steps from bound to bound: then zeros get the bounds' signs."""
+    if type(low) in PLAIN and type(high) in PLAIN:
+        return False
+    arrays = [_shown(x) for x in (a, low, high)]
+    try:
+        shape = broadcast_all([x.shape for x in arrays])
+    except ValueError:
+        return False  # NumPy says what is wrong
+    if size_of(shape) == 1:  # no axis to step along: NumPy loops over plain arrays as they are
+        plain = len({x.ndim for x in arrays if x.ndim}) == 1
+        return plain and any(x.ndim > 1 or x.strides[0] != 0 for x in arrays[1:] if x.ndim)
+    run = 1  # elements, one after the other, with the same bounds
+    fast: list[int] = []
+    for axis in reversed(result_order(shape, arrays) or range(len(shape))):
+        if any(_moves(x, axis - len(shape)) for x in arrays[1:]):
+            # rows that fit into a buffer together are copied there, if that saves enough loops
+            rows = min(shape[axis], _BUFFER // run)
+            copied = [x for x in arrays if _is_uneven(x, axis - len(shape), fast)]
+            return run == 1 or rows > len(copied)
+        if shape[axis] != 1:
+            run *= shape[axis]
+            fast.append(axis - len(shape))
+    return False
+
+
+_BUFFER = 8192  # elements: NumPy's default for ufuncs
+
+
+def _moves(x: Any, axis: int) -> bool:
+    """Whether an operand has other elements along an axis (counted from the last)."""
+    if x.ndim < -axis:
+        return False
+    return bool(x.shape[axis] != 1 and x.strides[axis] != 0)
+
+
+def _is_uneven(x: Any, axis: int, fast: list[int]) -> bool:
+    """Whether an operand repeats elements along an axis or along faster ones, but not both."""
+    return _moves(x, axis) != any(_moves(x, each) for each in fast)
+
+
+def _shown(x: Any) -> Any:
+    """The geometry of an operand."""
+    if isinstance(x, ndarray):
+        return geometry(x)
+    return x if type(x) is np.ndarray else np.empty(())
+
+
+@implements(np.round)
+def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
+    """As `numpy.round`."""
+    plain = type(a) is ndarray and out is None and type(decimals) is int
+    if plain and may_record() and ready(a) is None and dtype_of(a).kind == "f":
+        return _round(a, decimals)
+    return fallback.run(np.round, "round", (a, decimals), fallback.given(out=out))
+
+
+@implements(np.around)
+def around(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    """As `numpy.around`."""
+    return round(a, decimals, out)
+
+
+@as_one
+def _round(a: ndarray, decimals: int) -> Any:
+    """The steps of NumPy's `PyArray_Round` for floats."""
+    source = node_of(a)
+    if decimals == 0:
+        return from_node(step(TABLE["rint"], source))
+    power = scalar_node(10.0 ** abs(decimals), source.dtype)
+    first, second = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    scaled = step(TABLE["rint"], step(TABLE[first], source, power))
+    last = step(TABLE[second], scaled, power)
+    # this one allocates its result by itself, in Fortran's order or C's
+    perm = tuple(reversed(range(len(shape_of(a))))) if geometry(a).flags.fnc else None
+    ordered = Node(last.op, last.src, last.arg, last.shape, last.dtype, perm, last.where)
+    return from_node(ordered)
+
+
+# ---------------------------------------------------------------------- copyto
+
+
+@implements(np.copyto)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
+    """As `numpy.copyto`."""
+    if type(dst) is ndarray and settle(dst) is None and not steps_over(dst, geometry(dst), src):
+        value = _value_to_copy(dst, _as_operand(src), casting, _as_operand(where))
+        if value is not None:
+            write_node(dst, value)
+            return None
+    named: dict[str, Any] = {} if casting == "same_kind" else {"casting": casting}
+    if where is not True:
+        named["where"] = where
+    # None, unless the array is of a class with an `__array_function__` of its own
+    return fallback.run_writing(np.copyto, "copyto", (dst, src), named, (0,))
+
+
+def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | None:
+    """What all of `dst` becomes; None if NumPy has to do it, or to refuse it."""
+    dtype = dtype_of(dst)
+    if not is_operand(src) or not (mask is True or is_operand(mask)) or not may_write(dst):
+        return None
+    if not _casts(operand_key(src), dtype, casting):
+        return None
+    shape = shape_of(dst)
+    shapes = [shape_of(src)] if mask is True else [shape_of(src), shape_of(mask)]
+    try:
+        if broadcast_all([shape, *shapes]) != shape:
+            return None
+        value = cast_node(operand_node(src, dtype), dtype)
+    except (ValueError, OverflowError):
+        return None
+    if mask is True:
+        return value
+    truth = operand_node(mask, np.dtype(bool))
+    if truth.dtype.kind != "b":
+        return None
+    row = TABLE["where"]
+    node = map_node(row, (mask, dst, dst))
+    if node is None:
+        return None
+    loop = promotion.resolve(row, (truth.dtype, dtype, dtype))
+    return Node(row, (truth, value, node.src[2]), loop, shape, dtype, node.perm, node.where)
+
+
+def _casts(key: Any, dtype: Any, casting: Any) -> bool:
+    if key not in CANONICAL and key not in WEAK:
+        return False
+    if key in WEAK:  # by kind; what fits is found when the number is converted
+        order = {int: "iufc", float: "fc", complex: "c"}[key]
+        if key is complex and dtype.kind != "c":
+            return False  # NumPy drops the imaginary part, and warns of it
+        # by the other rules it depends on the dtype that NumPy finds for the number
+        return casting == "unsafe" or (casting in ("safe", "same_kind") and dtype.kind in order)
+    return bool(np.can_cast(key, dtype, casting))

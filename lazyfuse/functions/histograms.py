@@ -1,0 +1,490 @@
+"""Counting: `bincount` and `histogram`, with and without edges of one's own.
+
+Owns the compiled loops: each block of values is counted into a table of its own, on all threads,
+and the tables are added; counts are whole numbers, so the order does not show. The steps that
+decide a bin are NumPy's (`numpy/lib/_histograms_impl.py`), element by element. Weights are added
+in NumPy's order: one after the other, histograms by NumPy's blocks of 65536 values, each from zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.recording import host, may_record, shape_of
+from lazyfuse.functions.searching import GUIDED, NUMBA_TYPES, place_text
+from lazyfuse.interop import fallback
+from lazyfuse.kernels.search_index import Guide
+from lazyfuse.registry import implements
+from lazyfuse.runtime.execution import routine as routines
+from lazyfuse.runtime.scheduling import evaluate
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_INTP = np.dtype(np.intp)
+_SHORTEST = 1 << 15  # values per block
+_WORTH = 1 << 16  # values from which a block of loops beats NumPy's own
+_MOST = 1 << 16  # bins of a block's own table
+_TILE = 256  # values whose bins are found before they are counted
+_LANES = 4  # tables that take turns: equal neighbours do not wait for each other
+_FEW = 1 << 11  # bins for which there are so many tables
+
+_KEPT = 64  # histograms of bounds given as numbers, to be asked for again
+_uniforms: dict[Any, Uniform] = {}
+
+INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
+BINNED = (*INTEGERS, "f4", "f8")
+"""The dtypes of values that compiled text counts."""
+
+
+def _counted(
+    routine: routines.Routine,
+    values: Array,
+    bins: int,
+    *more: Array,
+    scalars: tuple[Any, ...] = (),
+    numbers: tuple[int, ...] = (),
+) -> Array | None:
+    """The counts of a routine: a table of `bins` per block, and last a word that says "leave it".
+
+    None if the routine is not there, or if it left the values to NumPy.
+    """
+    launch = routine.ready()
+    if launch is None:
+        return None
+    starts, lengths = routines.spread(values.size, max(_SHORTEST, 4 * bins))
+    width = bins + 2  # values that are in no bin, and the word
+    lanes = _LANES if bins <= _FEW else 1
+    tables = np.zeros((len(starts), lanes, width), np.int64)
+    rows = np.arange(len(starts)) * (lanes * width)
+    places = [starts, rows, *[0 * starts for _ in more]]
+    launch(
+        (values, tables, *more),
+        [[length, bins, lanes - 1, *numbers] for length in lengths],
+        np.stack(places, 1),
+        scalars,
+        work=8 * values.size,
+    )
+    if tables[:, 0, -1].any():
+        return None
+    found: Array = tables[:, :, :bins].sum((0, 1))
+    return found
+
+
+# -------------------------------------------------------------------------------- bincount
+
+
+def _in_turn(count: str, places: str) -> str:
+    """The text that counts so many places, in tables that take turns."""
+    steps = [
+        f"    counts[{at} * (bins + 2) + int64({places}[k + {at}])] += 1" for at in range(_LANES)
+    ]
+    lines = [
+        f"whole = {count} - {count} % {_LANES} if lanes else 0",
+        f"for k in range(0, whole, {_LANES}):",
+        *steps,
+        f"for k in range(whole, {count}):",
+        f"    counts[int64({places}[k])] += 1",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@functools.cache
+def _bincount_routine(code: str) -> routines.Routine:
+    """Counts of `count` values from 0 on."""
+    arrays = {"values": code, "counts": "i8"}
+    body = _in_turn("count", "values")
+    return routines.Routine(f"bincount_{code}", ("count", "bins", "lanes"), arrays, body)
+
+
+def _bincounted(values: Array, minlength: int) -> Array | None:
+    """As `numpy.bincount` of real integers; None where NumPy has to do it, or to refuse."""
+    code = values.dtype.str[1:]
+    if values.size < (_WORTH if code == "u1" else 2 * _WORTH):
+        return None
+    values = np.ascontiguousarray(values)
+    if code == "u1":  # all there can be
+        found = _counted(_bincount_routine(code), values, 256)
+        if found is None:
+            return None
+        last = int(np.flatnonzero(found)[-1]) + 1
+        return _lengthened(found[:last].copy(), minlength)
+    ends = routines.extremes(values, _SHORTEST)
+    if ends is None:
+        return None
+    bins = ends[1] + 1
+    if ends[0] < 0 or bins > max(_MOST, values.size >> 3):
+        return None
+    found = _counted(_bincount_routine(code), values, bins)
+    return None if found is None else _lengthened(found, minlength)
+
+
+@functools.cache
+def _weigh_routine(code: str, weight: str) -> routines.Routine:
+    """Sums of weights, one after the other, by `count` values from 0 on."""
+    body = """
+    for k in range(count):
+        sums[int64(values[k])] += float64(weights[k])
+    """
+    arrays = {"values": code, "weights": weight, "sums": "f8"}
+    return routines.Routine(f"weigh_{code}_{weight}", ("count",), arrays, body)
+
+
+def _weighed(values: Array, weights: Array, minlength: int) -> Array | None:
+    """As `numpy.bincount` with weights; None where NumPy has to do it, or to refuse."""
+    if values.size < _WORTH or weights.shape != values.shape:
+        return None
+    values, weights = np.ascontiguousarray(values), np.ascontiguousarray(weights)
+    launch = _weigh_routine(values.dtype.str[1:], weights.dtype.str[1:]).ready()
+    ends = routines.extremes(values, _SHORTEST)
+    if launch is None or ends is None or ends[0] < 0:
+        return None
+    sums = np.zeros(max(ends[1] + 1, minlength))
+    launch((values, weights, sums), (values.size,))
+    return sums
+
+
+def _lengthened(counts: Array, least: int) -> Array:
+    """Counts, and zeros behind them up to `least`."""
+    if least <= len(counts):
+        return counts
+    longer = np.zeros(least, counts.dtype)
+    longer[: len(counts)] = counts
+    return longer
+
+
+@implements(np.bincount)
+def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    """As `numpy.bincount`."""
+    plain = type(x) is ndarray and type(minlength) is int and minlength >= 0
+    if plain and ready(x) is None and len(shape_of(x)) == 1 and dtype_of(x).str[1:] in INTEGERS:
+        if weights is None:
+            return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
+        if _are_weights(weights, x):
+            evaluate.evaluate([each._node for each in (x, weights) if each._node], "bincount")
+            real = gather(x), gather(weights)
+            return wrap(routines.either(_weighed, np.bincount, *real, minlength=minlength))
+    return fallback.run(np.bincount, "bincount", (x, weights, minlength), {})
+
+
+# -------------------------------------------------------------------------------- histogram
+
+
+_IN_ORDER = """
+for k in range(size):
+    counts[(k & lanes) * (bins + 2) + bin[k]] += float64(weights[start + k])
+"""
+
+
+@functools.cache
+def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routines.Routine:
+    """Bins of one width: NumPy's steps, in the dtype `edge` and from the division on in `step`.
+
+    They hold counts, or sums of weights (of dtype `weight`) in the order of the values.
+
+    NumPy compares each value with the edges beside it. That can change something only near an edge,
+    and so can a product in the place of NumPy's division: only a tile with a value within `margin`
+    of an edge, or with one that no bin can be told for, takes NumPy's steps. A value outside of the
+    range goes to the place after the last bin. Where the steps lead out of the table of edges,
+    NumPy shall see.
+    """
+    real, wide = ("float32" if each == "f4" else "float64" for each in (edge, step))
+    counting = textwrap.indent(_IN_ORDER if weight else _in_turn("size", "bin"), 8 * " ").strip()
+    body = f"""
+    bin = local_i8({_TILE})
+    strange = 0
+    ratio = scale / width
+    inner = 0.5 - margin
+    outside = float64(bins) + 0.5
+    for start in range(0, count, {_TILE}):
+        size = min({_TILE}, count - start)
+        near = 0
+        for k in range(size):
+            independent()
+            given = {real}(values[start + k])
+            keep = (given >= first) & (given <= last)
+            place = float64({wide}(given - first) * ratio) if keep else outside
+            at = int64(place)
+            near = near | int64(not (abs(place - float64(at) - 0.5) <= inner))
+            bin[k] = at
+        if near:
+            for k in range(size):
+                independent()
+                given = {real}(values[start + k])
+                keep = (given >= first) & (given <= last)
+                value = given if keep else first
+                at = int64({wide}(value - first) / width * scale)
+                wrong = (at < 0) | (at > bins)
+                at = at - 1 if at == bins else at
+                at = at - 1 if value < edges[max(min(at, bins), 0)] else at
+                more = (value >= edges[max(min(at + 1, bins), 0)]) & (at != bins - 1)
+                at = at + 1 if more else at
+                wrong = wrong | (at < 0) | (at > bins)
+                strange = strange | int64(keep & wrong)
+                bin[k] = bins if wrong | (not keep) else at
+        {counting}
+    counts[bins + 1] = strange
+    """
+    arrays = {"values": code, "counts": "f8" if weight else "i8", "edges": edge}
+    if weight:
+        arrays["weights"] = weight
+    scalars = {"first": edge, "last": edge, "width": step, "scale": step, "margin": "f8"}
+    name = f"histogram_{code}_{edge}_{step}{'_' * bool(weight)}{weight}"
+    return routines.Routine(name, ("count", "bins", "lanes"), arrays, body, scalars)
+
+
+def _margin(edges: Array) -> float:
+    """How far from an edge, in bins, a value has to be for no rounding to matter: generously."""
+    bins = len(edges) - 1
+    span, largest = float(edges[-1] - edges[0]), float(np.abs(edges[[0, -1]]).max())
+    margin = 64.0 * float(np.finfo(edges.dtype).eps) * bins * (1.0 + largest / span)
+    return margin if margin < 0.25 else 2.0
+
+
+@functools.cache
+def _edges_routine(code: str, edge: str) -> routines.Routine:
+    """Bins between edges of any distances: the last edge belongs to the last bin.
+
+    Searches run side by side, as in `searching`.
+    """
+    found = place_text(edge, "right", "values[start + k]", NUMBA_TYPES[edge])
+    body = f"""
+    at = local_i8({_TILE})
+    wanted = local_{edge}({_TILE})
+    final = table[bins]
+    entries = bins + 1
+    absent = 0
+    for start in range(0, count, {_TILE}):
+        size = min({_TILE}, count - start)
+    {textwrap.indent(found, "    ")}
+        for k in range(size):
+            independent()
+            bin = at[k] - 1
+            bin = bins - 1 if wanted[k] == final else bin
+            at[k] = bin if (bin >= 0) & (bin < bins) else bins
+        for k in range(size):
+            counts[(k & lanes) * (bins + 2) + at[k]] += 1
+    """
+    arrays = {"values": code, "counts": "i8", "table": edge, "guide": "i8"}
+    name = f"edges_{code}_{edge}"
+    return routines.Routine(name, ("count", "bins", "lanes", "window"), arrays, body, GUIDED)
+
+
+_EXACT = 1 << 53  # integers up to here are float64s
+_NUMPYS_BLOCK = 1 << 16  # values that `numpy.histogram` looks at together
+
+
+def _distance(high: Any, low: Any) -> Any:
+    """How far apart two bounds are, in the dtype that NumPy gives it: unsigned of integers."""
+    dtype = np.result_type(high, low)
+    if dtype.kind != "i":
+        return np.subtract(high, low, dtype=dtype)
+    ends = np.asarray(high, dtype), np.asarray(low, dtype)
+    return np.subtract(*ends, casting="unsafe", dtype=f"u{dtype.itemsize}")
+
+
+class Uniform:
+    """`numpy.histogram` with bins of one width and a range, without weights: the counts."""
+
+    has_routine = True
+
+    def __init__(self, edges: Array, bounds: tuple[Any, Any], dtype: np.dtype[Any]) -> None:
+        self.edges = edges
+        self.bounds = bounds
+        self.dtype = dtype  # of the values
+        self._found: dict[str, tuple[routines.Routine, tuple[Any, ...]] | None] = {}
+
+    def routine(self, weight: str = "") -> tuple[routines.Routine, tuple[Any, ...]] | None:
+        """What counts, and its scalars; None for dtypes and bounds that NumPy has to look at."""
+        if weight not in self._found:
+            self._found[weight] = self._routine(weight)
+        return self._found[weight]
+
+    def _routine(self, weight: str) -> tuple[routines.Routine, tuple[Any, ...]] | None:
+        first, last = self.bounds
+        if first == last:
+            first, last = first - 0.5, last + 0.5
+        code, edge = self.dtype.str[1:], self.edges.dtype
+        with np.errstate(all="ignore"):
+            width = _distance(last, first)
+            step = np.result_type(np.empty(0, edge), width)
+            ends = edge.type(first), edge.type(last)
+            plain = step.str[1:] in ("f4", "f8") and np.isfinite([*ends, step.type(width)]).all()
+        fits = edge.str[1:] in ("f4", "f8") and (edge.str[1:] == "f4") == (code == "f4")
+        if not fits or not plain or np.result_type(np.empty(0, edge), first, last) != edge:
+            return None
+        if code[0] in "iu" and max(abs(first), abs(last)) >= _EXACT:
+            return None
+        bins = len(self.edges) - 1
+        routine = _uniform_routine(code, edge.str[1:], step.str[1:], weight)
+        return routine, (*ends, step.type(width), step.type(bins), _margin(self.edges))
+
+    def __call__(self, values: Array) -> Array:
+        return routines.either(self.compiled, self.by_numpy, values)
+
+    def by_numpy(self, values: Array) -> Array:
+        """The oracle."""
+        return np.histogram(values, len(self.edges) - 1, self.bounds)[0]
+
+    def compiled(self, values: Array) -> Array | None:
+        """By a routine."""
+        found = self.routine() if values.size >= routines.FEWEST else None
+        if found is None:
+            return None
+        flat = np.ascontiguousarray(values).reshape(-1)
+        return _counted(found[0], flat, len(self.edges) - 1, self.edges, scalars=found[1])
+
+
+class Weighted(Uniform):
+    """The same with weights: their sums."""
+
+    def __call__(self, values: Array, weights: Array) -> Array:  # type: ignore[override]
+        return routines.either(self.summed, self.summed_by_numpy, values, weights)
+
+    def summed_by_numpy(self, values: Array, weights: Array) -> Array:
+        """The oracle."""
+        return np.histogram(values, len(self.edges) - 1, self.bounds, weights=weights)[0]
+
+    def summed(self, values: Array, weights: Array) -> Array | None:
+        """By a routine: NumPy sums blocks of its own, each from zero, and adds them up."""
+        bins = len(self.edges) - 1
+        found = self.routine(weights.dtype.str[1:]) if values.size >= routines.FEWEST else None
+        launch = None if found is None or bins > _FEW else found[0].ready()
+        if found is None or launch is None:
+            return None
+        flat, heavy = (np.ascontiguousarray(each).reshape(-1) for each in (values, weights))
+        starts = np.arange(0, flat.size, _NUMPYS_BLOCK)
+        tables = np.zeros((len(starts), bins + 2))
+        rows = np.arange(len(starts)) * (bins + 2)
+        sizes = [[min(_NUMPYS_BLOCK, flat.size - start), bins, 0] for start in starts.tolist()]
+        places = np.stack([starts, rows, 0 * starts, starts], 1)
+        launch((flat, tables, self.edges, heavy), sizes, places, found[1], work=12 * flat.size)
+        if tables[:, -1].any():
+            return None
+        sums = np.zeros(bins, weights.dtype)
+        for table in tables[:, :bins]:
+            sums += table.astype(weights.dtype)
+        return sums
+
+
+class Between:
+    """`numpy.histogram` between given edges, without weights: the counts."""
+
+    has_routine = True
+
+    def __init__(self, edges: Array) -> None:
+        self.edges = edges
+
+    def __call__(self, values: Array) -> Array:
+        return routines.either(self.compiled, self.by_numpy, values)
+
+    def by_numpy(self, values: Array) -> Array:
+        """The oracle."""
+        return np.histogram(values, self.edges)[0]
+
+    def compiled(self, values: Array) -> Array | None:
+        """By a routine, in the dtype that NumPy compares in."""
+        bins = len(self.edges) - 1
+        code = values.dtype.str[1:]
+        common = np.result_type(values, self.edges)
+        if code not in BINNED or common.str[1:] not in ("f4", "f8", "i8") or bins > _MOST:
+            return None
+        if values.size < _WORTH:
+            return None
+        edges = np.ascontiguousarray(self.edges, common)
+        if bins < 1 or not (edges[:-1] <= edges[1:]).all():  # NaN among them
+            return None
+        flat = np.ascontiguousarray(values).reshape(-1)
+        guide = Guide(edges)
+        return _counted(
+            _edges_routine(code, common.str[1:]), flat, bins, guide.table, guide.starts,
+            scalars=guide.scalars, numbers=(guide.window,),
+        )  # fmt: skip
+
+
+@implements(np.histogram)
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    """As `numpy.histogram`; the counts of a big `a` are recorded, the edges are not."""
+    if type(a) is ndarray and ready(a) is None and density in (None, True, False):
+        found = _recorded_histogram(a, bins, range, weights)
+        if found is not None:
+            return _as_density(*found) if density else found
+    return fallback.run(np.histogram, "histogram", (a, bins, range, density, weights), {})
+
+
+def _as_density(counts: Any, edges: Any) -> Any:
+    """The last steps of NumPy's function."""
+    return counts / np.array(np.diff(gather(edges)), float) / counts.sum(), edges
+
+
+def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
+    """Counts and edges; None where NumPy has to look at more than that. Its errors are raised."""
+    dtype = dtype_of(a)
+    if dtype.str[1:] not in BINNED or not may_record() or 0 in shape_of(a):
+        return None
+    if weights is not None and not _are_weights(weights, a):
+        return None
+    bins = fallback.gathered(bins)
+    if type(bins) is not int:
+        return _recorded_between(a, bins) if weights is None else None
+    if bins > _MOST:
+        return None
+    if range is None:
+        low, high = a.min(), a.max()  # type: ignore[attr-defined]
+        ends = np.array([fallback.gathered(low), fallback.gathered(high)], dtype)
+        edges, bounds = np.histogram_bin_edges(ends, bins), (ends[0], ends[1])
+        function = (Uniform if weights is None else Weighted)(edges, bounds, dtype)
+    else:
+        bounds = fallback.gathered(tuple(range))
+        if len(bounds) != 2 or not all(isinstance(each, (int, float)) for each in bounds):
+            return None
+        function = _uniform(bins, bounds, dtype, weights is not None)
+    if function.routine() is None:
+        return None
+    sources = (a,) if weights is None else (a, weights)
+    kind = _INTP if weights is None else dtype_of(weights)
+    return host("histogram", function, sources, (bins,), kind), wrap(function.edges.copy())
+
+
+def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weighs: bool) -> Uniform:
+    """What counts between given bounds; kept, since a call is likely to come again."""
+    # numbers of Python's are what their text says: 0.0 is not -0.0, and 1 not 1.0
+    key = None
+    if {type(bounds[0]), type(bounds[1])} <= {int, float} and bins <= _FEW:
+        key = bins, repr(bounds), dtype, weighs
+        found = _uniforms.get(key)
+        if found is not None:
+            return found
+    edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
+    made = (Weighted if weighs else Uniform)(edges, bounds, dtype)
+    if key is not None and made.routine() is not None:  # else NumPy is to warn each time
+        if len(_uniforms) >= _KEPT:
+            _uniforms.clear()
+        _uniforms[key] = made
+    return made
+
+
+def _are_weights(weights: Any, a: ndarray) -> bool:
+    """Whether numbers of ours belong to the values of `a`, one to each, as they are."""
+    if type(weights) is not ndarray or shape_of(weights) != shape_of(a):
+        return False
+    return dtype_of(weights).str[1:] in BINNED
+
+
+def _recorded_between(a: ndarray, bins: Any) -> Any:
+    """The same for edges that are given."""
+    edges = np.asarray(bins) if type(bins) in (list, tuple, np.ndarray) else None
+    if edges is None or edges.ndim != 1 or edges.dtype.kind not in "iuf":
+        return None
+    if not 1 < len(edges) <= _MOST:
+        return None
+    edges = np.histogram_bin_edges(np.empty(0, dtype_of(a)), edges)  # refuses what descends
+    counts = host("histogram", Between(edges.copy()), (a,), (len(edges) - 1,), _INTP)
+    return counts, wrap(edges.copy())

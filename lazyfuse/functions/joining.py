@@ -1,0 +1,300 @@
+"""As NumPy's joining, repeating and rolling: `concatenate`, `repeat`, `roll`.
+
+A few big arrays are joined by writing each of them into its part of a new block, many as one host
+call: shape and dtype are known without looking. Views are the methods of the array; most other
+functions of this topic are followed (decompositions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.meta_operands import blank
+from lazyfuse.arrays.ndarray import (
+    caller,
+    cast_node,
+    from_node,
+    gather,
+    geometry,
+    is_small,
+    ndarray,
+    node_of,
+    options,
+    ready,
+    settle,
+    wrap,
+)
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.recording import host, shape_of
+from lazyfuse.arrays.storage import CANONICAL, leaf
+from lazyfuse.codegen.graph.node import Layout, Node
+from lazyfuse.codegen.graph.shapes import contiguous_strides, normalize_axis
+from lazyfuse.codegen.table import ops
+from lazyfuse.interop import fallback
+from lazyfuse.registry import implements
+from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
+from lazyfuse.runtime.placement import devices
+
+# So many arrays at most are joined part by part in what computes them.
+PIECES = 16
+
+
+def _as_array(x: Any) -> Any:
+    """A joined operand as an array of ours or NumPy's; None if it is something special."""
+    kind = type(x)
+    if kind is ndarray:
+        return x
+    if kind is np.ndarray:
+        return wrap(x.copy(order="K"))
+    if kind in (list, tuple, int, float, bool, complex):
+        return wrap(np.asarray(fallback.gathered(x)))
+    return None
+
+
+@implements(np.concatenate)
+def concatenate(
+    arrays: Any,
+    /,
+    axis: Any = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Any:
+    """As `numpy.concatenate`."""
+    if out is None and dtype is None and type(arrays) in (list, tuple) and _is_usual(casting):
+        joined = _joined(tuple(arrays), axis)
+        if joined is not None:
+            return joined
+    named = {} if _is_usual(casting) else {"casting": casting}
+    named.update(fallback.given(out=out, dtype=dtype))
+    return fallback.run(np.concatenate, "concatenate", (arrays, axis), named)
+
+
+def _is_usual(casting: Any) -> bool:
+    """Whether nothing is asked of casts: without a dtype all of this kind are allowed."""
+    return type(casting) is str and casting == "same_kind"
+
+
+def _joined(arrays: Any, axis: Any) -> Any:
+    if not any(type(x) is ndarray and ready(x) is None for x in arrays):
+        return None
+    operands = [_as_array(x) for x in arrays]
+    if any(x is None or dtype_of(x) not in CANONICAL for x in operands):
+        return None
+    shapes = [shape_of(x) for x in operands]
+    place = _join_axis(axis, shapes)
+    if place is None:
+        return None
+    dtype = CANONICAL[np.result_type(*[dtype_of(x) for x in operands])]
+    if place < 0:
+        total = sum(_size(shape) for shape in shapes)
+        return host("concatenate", _Concatenate(None), operands, (total,), dtype)
+    first = shapes[0]
+    length = sum(shape[place] for shape in shapes)
+    shape = (*first[:place], length, *first[place + 1 :])
+    # a real array as it lies, not as its copy does
+    perm = joined_order(
+        [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
+    )
+    few = len(operands) <= PIECES and _size(shape) >= max(options.eager_below, 1)
+    if few and devices.current() is devices.cpu():
+        return from_node(_by_parts(operands, place, shape, dtype, perm))
+    return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
+
+
+def _by_parts(
+    operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
+) -> Node:
+    """A block that takes one operand after the other: what computes them stores there."""
+    packed = shape if perm is None else tuple([shape[axis] for axis in perm])
+    block = devices.cpu().empty(packed, dtype)
+    strides = contiguous_strides(shape, perm)
+    node = leaf(block if perm is None else block.transpose(np.argsort(perm)), perm)
+    where = caller()
+    start = 0
+    for x in operands:
+        own = shape_of(x)
+        if own[place]:
+            value = node_of(x)
+            layout = Layout(start * strides[place], own, strides)
+            if own[place] == 1 and (below := _without(place, value)) is not None:
+                value = below  # as `stack` adds an axis: whatever computes it stores it here
+                kept = (*own[:place], *own[place + 1 :])
+                layout = Layout(layout.offset, kept, (*strides[:place], *strides[place + 1 :]))
+            value = cast_node(value, dtype)
+            node = Node(ops.UPDATE, (node, value), layout, shape, dtype, perm, where)
+        start += own[place]
+    return node
+
+
+def _without(place: int, value: Node) -> Node | None:
+    """What is pending below a view that has one axis of length one more, at `place`."""
+    if value.op is not ops.VIEW or value.value is not None or value.resident is not None:
+        return None
+    below = value.src[0]
+    shape, steps = value.arg.shape, value.arg.strides
+    same = below.shape == (*shape[:place], *shape[place + 1 :]) and not value.arg.offset
+    if not same or below.value is not None or below.resident is not None:
+        return None
+    packed = contiguous_strides(below.shape, below.perm)
+    return below if (*steps[:place], *steps[place + 1 :]) == packed else None
+
+
+def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
+    """The axis as a number, -1 for None; None if NumPy has to refuse."""
+    if axis is None:
+        return -1
+    rank = len(shapes[0])
+    if not rank or any(len(shape) != rank for shape in shapes):
+        return None
+    try:
+        place = normalize_axis(axis, rank)
+    except (TypeError, ValueError):
+        return None
+    rests = {(*shape[:place], *shape[place + 1 :]) for shape in shapes}
+    return place if len(rests) == 1 else None
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+class _Concatenate:
+    """`numpy.concatenate` along one axis, of any number of arrays."""
+
+    def __init__(self, axis: int | None) -> None:
+        self.axis = axis
+
+    def __call__(self, *arrays: Any) -> Any:
+        return np.concatenate(arrays, self.axis)
+
+
+if np.concat is not np.concatenate:
+    implements(np.concat)(concatenate)
+
+
+@implements(np.repeat)
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    """As `numpy.repeat`; recorded if every element is repeated equally often."""
+    if type(a) is ndarray and type(repeats) is int and repeats >= 0 and ready(a) is None:
+        result = _repeated(a, repeats, axis)
+        if result is not None:
+            return result
+    return fallback.run(np.repeat, "repeat", (a, repeats, axis), {})
+
+
+def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
+    shape = shape_of(a)
+    dtype = dtype_of(a)
+    if dtype not in CANONICAL:
+        return None
+    if axis is None:
+        function = _Repeat(repeats, None)
+        return host("repeat", function, (a,), (_size(shape) * repeats,), dtype)
+    try:
+        place = normalize_axis(axis, len(shape))
+    except (TypeError, ValueError):
+        return None
+    longer = (*shape[:place], shape[place] * repeats, *shape[place + 1 :])
+    return host("repeat", _Repeat(repeats, place), (a,), longer, dtype)
+
+
+class _Repeat:
+    """`numpy.repeat` with a plain number."""
+
+    def __init__(self, repeats: int, axis: int | None) -> None:
+        self.repeats = repeats
+        self.axis = axis
+
+    def __call__(self, value: Any) -> Any:
+        return np.repeat(value, self.repeats, self.axis)
+
+
+@implements(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """As `numpy.roll`; recorded if the shift is known."""
+    if type(a) is ndarray and settle(a) is None and dtype_of(a) in CANONICAL:
+        shown = geometry(a)
+        if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
+            if is_small(blank(shown.shape, shown.dtype)):
+                return wrap(rolled(gather(a), shift, axis))
+            perm = None if axis is None else keep_order(shown)
+            return host("roll", _Roll(shift, axis), (a,), shown.shape, dtype_of(a), perm)
+    return fallback.run(np.roll, "roll", (a, shift, axis), {})
+
+
+def _is_known(number: Any) -> bool:
+    """Whether a shift or an axis is an integer or a tuple of them."""
+    if type(number) is tuple:
+        return all(type(each) is int for each in number)
+    return type(number) is int
+
+
+def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
+    """Whether NumPy knows what to do with these axes."""
+    if axis is None:
+        return type(shift) is int
+    if not _is_known(axis):
+        return False
+    axes = axis if type(axis) is tuple else (axis,)
+    shifts = shift if type(shift) is tuple else (shift,)
+    if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
+        return False
+    return all(-rank <= each < rank for each in axes)
+
+
+class _Roll:
+    """`numpy.roll` by known shifts."""
+
+    def __init__(self, shift: Any, axis: Any) -> None:
+        self.shift = shift
+        self.axis = axis
+
+    def __call__(self, value: Array) -> Array:
+        return rolled(value, self.shift, self.axis)
+
+
+_roll: Callable[..., Array] = getattr(np.roll, "_implementation", np.roll)
+
+
+def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
+    """`numpy.roll` of a numpy array, in two copies where memory lies in order.
+
+    One moves everything by the shift, over the ends of rows, too; the other puts right what has
+    left its row.
+    """
+    if type(shift) is not int or (type(axis) is not int and axis is not None):
+        return _roll(a, shift, axis)
+    shape = a.shape
+    if axis is None:
+        inner, length = 1, a.size
+    else:
+        place = axis + len(shape) if axis < 0 else axis
+        if not 0 <= place < len(shape):
+            return _roll(a, shift, axis)  # raises
+        inner, length = _size(shape[place + 1 :]), shape[place]
+    if not a.size or not a.flags.c_contiguous or a.dtype.hasobject:
+        return _roll(a, shift, axis)
+    result = np.empty_like(a)
+    shift %= length
+    if not shift:
+        result[...] = a
+        return result
+    to, source = result.reshape(-1), a.reshape(-1)
+    rows, row_source = result.reshape(-1, length * inner), a.reshape(-1, length * inner)
+    if 2 * shift <= length:
+        way = shift * inner
+        to[way:] = source[:-way]
+        rows[:, :way] = row_source[:, -way:]
+    else:
+        way = (length - shift) * inner
+        to[:-way] = source[way:]
+        rows[:, -way:] = row_source[:, :way]
+    return result

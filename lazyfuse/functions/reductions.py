@@ -1,0 +1,546 @@
+"""As NumPy's reductions: `sum`, `mean`, `var`, `argmax` and their kin.
+
+Big arrays are reduced by recorded nodes that repeat NumPy's own steps (`numpy/_core/_methods.py`),
+so that the bits are NumPy's. Small arrays, `out=`, `where=`, `initial=` and whatever NumPy would
+refuse or warn about at the call run in NumPy at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import base, mask_selection
+from lazyfuse.arrays.exported_memory import read_in_place, spares_copy
+from lazyfuse.arrays.ndarray import (
+    DEFERRED,
+    cast_node,
+    from_node,
+    ndarray,
+    node_of,
+    ready,
+    scalar_node,
+    wrap,
+)
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.recording import host, is_packed, may_record, reduce_node, shape_of, step
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.linearize import is_even
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import normalize_axes, size_of
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.functions import ufunc
+from lazyfuse.interop import fallback
+from lazyfuse.registry import implements
+from lazyfuse.runtime.scheduling.compound_calls import as_one
+from lazyfuse.versions import DEVIATIONS_ARE_SQUARED
+
+_NoValue = np._NoValue
+_INTP = np.dtype(np.intp)
+_ADD = TABLE["reduce:add"]
+_KNOWN = 1024  # reductions that are recorded without asking what they give
+
+
+class _Refused(Exception):
+    """The call is not one that is recorded: NumPy runs it."""
+
+
+def _source(a: Any, *unusual: Any) -> ndarray:
+    """`a`, if a reduction of it is recorded; `unusual` arguments must not have been given."""
+    if type(a) is not ndarray or a._small is not None or ready(a) is not None:
+        raise _Refused
+    for value in unusual:
+        if value is not None and value is not _NoValue:
+            raise _Refused
+    shape = shape_of(a)
+    if not shape or not size_of(shape) or not may_record():
+        raise _Refused
+    dtype = dtype_of(a)
+    if dtype not in CANONICAL or (dtype.kind in "fc" and _is_copied_packed(a)):
+        raise _Refused
+    return a
+
+
+def _is_copied_packed(a: ndarray) -> bool:
+    """Whether recorded work would read a copy of `a` that sums walk in another order than `a`."""
+    storage = a._storage
+    if storage is None or storage.roots is None or is_even(a._view.shape, a._view.strides):
+        return False
+    return storage.shared()
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    try:
+        axes = normalize_axes(axis, ndim)
+    except Exception as error:  # NumPy has its own words
+        raise _Refused from error
+    if not axes:
+        raise _Refused
+    return axes
+
+
+def _flag(keepdims: Any) -> bool:
+    if keepdims is _NoValue or keepdims is None:
+        return False
+    if keepdims is True or keepdims is False:
+        return bool(keepdims)
+    raise _Refused
+
+
+def _requested(dtype: Any) -> Any:
+    if dtype is None:
+        return None
+    try:
+        found = CANONICAL.get(np.dtype(dtype))
+    except TypeError as error:
+        raise _Refused from error
+    if found is None:
+        raise _Refused
+    return found
+
+
+def _reduced(
+    row: Op, source: Node, axes: tuple[int, ...], keepdims: bool, dtype: Any = None
+) -> Node:
+    if len(axes) > 1 and not row.reorderable:
+        raise _Refused
+    node = reduce_node(row, source, axes, keepdims, dtype)
+    if node is None:
+        raise _Refused
+    return node
+
+
+def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
+    """One reduce node."""
+    if DEFERRED and type(a) is ndarray:
+        found = mask_selection.reduced(row, a, axis, dtype, keepdims, unusual)
+        if found is not None:
+            return found
+    x = _source(a, *unusual)
+    axes = _axes(axis, len(shape_of(x)))
+    if dtype is None and spares_copy(row, (x,)):
+        raise _Refused
+    return read_in_place(_one, row, x, axis, axes, dtype, _flag(keepdims))
+
+
+def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept: bool) -> Any:
+    node = _reduced(row, node_of(x), axes, kept, _requested(dtype))
+    if (axis is None or type(axis) is int) and (dtype is None or dtype is np.bool_):
+        if len(base.REDUCED) >= _KNOWN:
+            base.REDUCED.clear()
+        source = node.src[0]
+        key = row, dtype, source.dtype, source.shape, axis, kept
+        base.REDUCED[key] = node.arg, node.shape, node.dtype
+    return from_node(node)
+
+
+def _reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
+    """For `ufunc.reduce`: the recorded result, or None."""
+    try:
+        return _simple(row, x, axis, dtype, keepdims)
+    except _Refused:
+        return None
+
+
+ufunc.reduction = _reduction
+
+
+def _given(**kwargs: Any) -> dict[str, Any]:
+    """The keyword arguments that the user gave."""
+    return {name: value for name, value in kwargs.items() if value is not _NoValue}
+
+
+# ------------------------------------------------------------------ one ufunc
+
+
+@implements(np.sum)
+def sum(  # NumPy's name
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NoValue,
+    initial: Any = _NoValue,
+    where: Any = _NoValue,
+) -> Any:
+    """As `numpy.sum`."""
+    try:
+        return _simple(_ADD, a, axis, dtype, keepdims, out, initial, where)
+    except _Refused:
+        named = _given(keepdims=keepdims, initial=initial, where=where)
+        return _at_once(np.sum, a, out, axis=axis, dtype=dtype, **named)
+
+
+@implements(np.prod)
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NoValue,
+    initial: Any = _NoValue,
+    where: Any = _NoValue,
+) -> Any:
+    """As `numpy.prod`."""
+    try:
+        row = TABLE["reduce:multiply"]
+        return _simple(row, a, axis, dtype, keepdims, out, initial, where)
+    except _Refused:
+        named = _given(keepdims=keepdims, initial=initial, where=where)
+        return _at_once(np.prod, a, out, axis=axis, dtype=dtype, **named)
+
+
+def _at_once(
+    theirs: Callable[..., Any], a: Any, out: Any, axis: Any = None, dtype: Any = None, **given: Any
+) -> Any:
+    """NumPy's function with what the user gave: objects that override it see no more than that."""
+    if type(a) is ndarray and a._small is not None and out is dtype is None and not given:
+        return wrap(theirs(a._small, fallback.gathered(axis)))
+    usual = {"axis": axis, "dtype": dtype, "out": out}
+    given.update({name: value for name, value in usual.items() if value is not None})
+    return fallback.run(theirs, theirs.__name__, (a,), given)
+
+
+def _extreme(name: str, *theirs: Any) -> Callable[..., Any]:
+    row = TABLE[f"reduce:{'maximum' if 'max' in name else 'minimum'}"]
+    function = theirs[0]
+
+    @implements(*theirs)
+    def extreme(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = _NoValue,
+        initial: Any = _NoValue,
+        where: Any = _NoValue,
+    ) -> Any:
+        try:
+            return _simple(row, a, axis, None, keepdims, out, initial, where)
+        except _Refused:
+            named = _given(keepdims=keepdims, initial=initial, where=where)
+            return _at_once(function, a, out, axis=axis, **named)
+
+    return extreme
+
+
+max = _extreme("max", np.max)  # NumPy's name
+min = _extreme("min", np.min)  # NumPy's name
+amax = _extreme("amax", np.amax) if np.amax is not np.max else max
+amin = _extreme("amin", np.amin) if np.amin is not np.min else min
+
+
+def _truth(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
+    @implements(theirs)
+    def truth(
+        a: Any,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: Any = _NoValue,
+        *,
+        where: Any = _NoValue,
+    ) -> Any:
+        try:
+            return _simple(row, a, axis, np.bool_, keepdims, out, where)
+        except _Refused:
+            named = _given(keepdims=keepdims, where=where)
+            return _at_once(theirs, a, out, axis=axis, **named)
+
+    return truth
+
+
+any = _truth("any", np.any, TABLE["reduce:logical_or"])  # NumPy's name
+all = _truth("all", np.all, TABLE["reduce:logical_and"])  # NumPy's name
+
+
+def _position(name: str, theirs: Any) -> Callable[..., Any]:
+    row = TABLE[f"reduce:{name}"]
+
+    @implements(theirs)
+    def position(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NoValue) -> Any:
+        try:
+            if type(axis) is tuple:
+                raise _Refused
+            return _simple(row, a, axis, None, keepdims, out)
+        except _Refused:
+            return _at_once(theirs, a, out, axis=axis, **_given(keepdims=keepdims))
+
+    return position
+
+
+argmax = _position("argmax", np.argmax)
+argmin = _position("argmin", np.argmin)
+
+
+# ------------------------------------------------------------- several steps
+
+
+def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    items = 1
+    for axis in axes:
+        items *= shape[axis]
+    return items
+
+
+def _divided(total: Node, by: Any) -> Node:
+    """`true_divide(total, by, casting="unsafe")`, `by` a NumPy number, in the dtype of `total`."""
+    divisor = scalar_node(by, CANONICAL[by.dtype])
+    return cast_node(step(TABLE["divide"], total, divisor), total.dtype)
+
+
+@implements(np.mean)
+def mean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NoValue,
+    *,
+    where: Any = _NoValue,
+) -> Any:
+    """As `numpy.mean`."""
+    try:
+        return read_in_place(_mean, a, axis, dtype, keepdims, out, where)
+    except _Refused:
+        named = _given(keepdims=keepdims, where=where)
+        return _at_once(np.mean, a, out, axis=axis, dtype=dtype, **named)
+
+
+@as_one
+def _mean(a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
+    if DEFERRED and (found := mask_selection.mean(a, axis, dtype, keepdims, unusual)) is not None:
+        return from_node(_divided(*found))
+    x = _source(a, *unusual)
+    shape = shape_of(x)
+    axes = _axes(axis, len(shape))
+    asked = _requested(dtype)
+    source = node_of(x)
+    half = False
+    if asked is None:
+        if source.dtype.kind in "biu":
+            asked = np.dtype("f8")
+        elif source.dtype.char == "e":
+            asked = np.dtype("f4")
+            half = True
+    total = _reduced(_ADD, source, axes, _flag(keepdims), asked)
+    result = _divided(total, np.intp(_count(shape, axes)))
+    return from_node(cast_node(result, source.dtype) if half else result)
+
+
+def _square(node: Node) -> Node:
+    if DEVIATIONS_ARE_SQUARED:
+        return step(TABLE["square"], node)
+    return step(TABLE["multiply"], node, node)
+
+
+def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, *unusual: Any) -> Node:
+    """The steps of NumPy's `_var`: mean, deviations, squares, sum, division."""
+    x = _source(a, *unusual)
+    shape = shape_of(x)
+    axes = _axes(axis, len(shape))
+    asked = _requested(dtype)
+    count = np.intp(_count(shape, axes))
+    if type(ddof) not in (int, float) or ddof >= count:
+        raise _Refused  # NumPy warns
+    source = node_of(x)
+    kind = source.dtype.kind
+    if asked is None and kind in "biu":
+        asked = np.dtype("f8")
+    # the mean of everything is a number, not a kernel of its own over one element
+    average = _divided(_reduced(_ADD, source, axes, len(axes) < len(shape), asked), count)
+    deviation = step(TABLE["subtract"], source, average)
+    if kind in "fiu" and deviation.dtype.kind != "c":
+        squares = _square(deviation)
+    elif deviation.dtype.kind == "c":
+        real = _square(step(TABLE["real"], deviation))
+        imaginary = _square(step(TABLE["imag"], deviation))
+        squares = step(TABLE["add"], real, imaginary)
+    else:
+        squares = step(TABLE["multiply"], deviation, deviation)
+    total = _reduced(_ADD, squares, axes, _flag(keepdims), asked)
+    return _divided(total, np.maximum(count - ddof, 0))
+
+
+def _correction(ddof: Any, correction: Any) -> Any:
+    if correction is _NoValue:
+        return ddof
+    if ddof != 0:
+        raise _Refused  # NumPy's ValueError
+    return correction
+
+
+def _deviation(
+    theirs: Callable[..., Any],
+    root: bool,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: Any,
+    *,
+    where: Any,
+    mean: Any,
+    correction: Any,
+) -> Any:
+    """`var`, or its square root: recorded, or by NumPy at once."""
+    try:
+        asked = a, axis, dtype, _correction(ddof, correction), keepdims
+        return read_in_place(_spread, *asked, root, out, where, mean)
+    except _Refused:
+        named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
+        if type(ddof) is not int or ddof:
+            named["ddof"] = ddof
+        return _at_once(theirs, a, out, axis=axis, dtype=dtype, **named)
+
+
+@implements(np.var)
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NoValue,
+    *,
+    where: Any = _NoValue,
+    mean: Any = _NoValue,
+    correction: Any = _NoValue,
+) -> Any:
+    """As `numpy.var`."""
+    given = {"where": where, "mean": mean, "correction": correction}
+    return _deviation(np.var, False, a, axis, dtype, out, ddof, keepdims, **given)
+
+
+@implements(np.std)
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NoValue,
+    *,
+    where: Any = _NoValue,
+    mean: Any = _NoValue,
+    correction: Any = _NoValue,
+) -> Any:
+    """As `numpy.std`."""
+    given = {"where": where, "mean": mean, "correction": correction}
+    return _deviation(np.std, True, a, axis, dtype, out, ddof, keepdims, **given)
+
+
+@as_one
+def _spread(
+    a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, root: bool, *unusual: Any
+) -> Any:
+    node = _var(a, axis, dtype, ddof, keepdims, *unusual)
+    if root:
+        if node.dtype.kind not in "fc":
+            raise _Refused  # NumPy's error, or a scalar's conversion
+        node = cast_node(step(TABLE["sqrt"], node), node.dtype)
+    return from_node(node)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
+    """As `numpy.ptp`."""
+    try:
+        return read_in_place(_ptp, a, axis, keepdims, out)
+    except _Refused:
+        return _at_once(np.ptp, a, out, axis=axis, **_given(keepdims=keepdims))
+
+
+@as_one
+def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
+    x = _source(a, *unusual)
+    axes = _axes(axis, len(shape_of(x)))
+    if dtype_of(x).kind == "b":
+        raise _Refused  # NumPy's TypeError
+    source = node_of(x)
+    high = _reduced(TABLE["reduce:maximum"], source, axes, _flag(keepdims))
+    low = _reduced(TABLE["reduce:minimum"], source, axes, _flag(keepdims))
+    return from_node(step(TABLE["subtract"], high, low))
+
+
+_COUNT: Any = type(np.count_nonzero(()))
+
+
+@implements(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    """As `numpy.count_nonzero`; without an axis older NumPys give a Python int."""
+    try:
+        counted = read_in_place(_count_nonzero, a, axis, keepdims)
+    except _Refused:
+        named = {"keepdims": keepdims} if keepdims is not False else {}
+        return _at_once(np.count_nonzero, a, None, axis=axis, **named)
+    return int(counted) if _COUNT is int and axis is None and not keepdims else counted
+
+
+@as_one
+def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
+    if DEFERRED and (found := mask_selection.count_nonzero(a, axis, keepdims)) is not None:
+        return from_node(found)
+    x: Any = _source(a)
+    axes = _axes(axis, len(shape_of(x)))
+    truth = x.astype(bool, copy=False)  # in the memory order of x, as NumPy's is
+    return from_node(_reduced(_ADD, node_of(truth), axes, _flag(keepdims), _INTP))
+
+
+# ------------------------------------------------------------------------ scans
+
+
+def _scan(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
+    @implements(theirs)
+    def scan(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        try:
+            return _recorded_scan(name, theirs, row, a, axis, dtype, out)
+        except _Refused:
+            return _at_once(theirs, a, out, axis=axis, dtype=dtype)
+
+    return scan
+
+
+def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+    x = _source(a, out)
+    shape = shape_of(x)
+    axes = _axes(axis, len(shape))
+    if not is_packed(x) or (axis is not None and len(axes) != 1) or type(axis) is tuple:
+        raise _Refused
+    asked = _requested(dtype)
+    probe = reduce_node(row, node_of(x), axes, False, asked)
+    if probe is None:
+        raise _Refused
+    if axis is None:
+        shape = (size_of(shape),)
+    axis = None if axis is None else axes[0]
+    # the name in NumPy's warnings
+    function = functools.partial(theirs, axis=axis, dtype=asked)
+    return host("accumulate", function, (x,), shape, probe.dtype)
+
+
+cumsum = _scan("cumsum", np.cumsum, _ADD)
+cumprod = _scan("cumprod", np.cumprod, TABLE["reduce:multiply"])
+
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "var",
+]

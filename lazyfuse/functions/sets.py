@@ -1,0 +1,75 @@
+"""`unique` of integers: which values occur is a table of marks where the range of values is short.
+
+Owns `unique`. Everything else about it is NumPy's: other dtypes, wide ranges, indices and counts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.recording import may_record, shape_of
+from lazyfuse.functions import reductions
+from lazyfuse.interop import fallback
+from lazyfuse.kernels import compact
+from lazyfuse.registry import implements
+from lazyfuse.runtime.execution import routine
+from lazyfuse.runtime.execution.routine import Routine
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CHUNKS = 4  # each has a table of its own
+SHORT = 2  # so many values per element are still looked at faster than elements are sorted
+
+
+@cache
+def _marking(code: str) -> Routine:
+    body = """
+    for i in range(count):
+        marks[int64(data[i]) - least] = 1
+    """
+    arrays = {"data": code, "marks": "u1"}
+    return Routine(f"mark_{code}", ("count",), arrays, body, scalars={"least": "i8"})
+
+
+def _unique(values: Array, least: int, greatest: int) -> Array | None:
+    """The values that occur, in order; None where NumPy has to find them."""
+    span = greatest - least + 1
+    if span > SHORT * values.size:
+        return None
+    launch = _marking(values.dtype.str[1:]).ready()
+    if launch is None:
+        return None
+    flat = np.ascontiguousarray(values).reshape(-1)
+    starts, counts = routine.spread(flat.size, 1 << 16, CHUNKS)
+    marks = np.zeros((len(starts), span), dtype=np.uint8)
+    offsets = np.stack([starts, np.arange(len(starts)) * span], 1)
+    base = int(np.uint64(least % 2**64).astype(np.int64))
+    launch((flat, marks), counts[:, None], offsets, (base,), work=2 * flat.size)
+    found = compact.positions(np.bitwise_or.reduce(marks, axis=0).view(bool))[0]
+    return (found + base).astype(values.dtype, copy=False)
+
+
+def _by_numpy(values: Array, least: int, greatest: int) -> Array:
+    return np.unique(values)
+
+
+def _is_searched(ar: Any) -> bool:
+    """Whether an array is one whose marks may be looked at."""
+    if type(ar) is not ndarray or ready(ar) is not None or not may_record():
+        return False
+    return dtype_of(ar).kind in "iu" and dtype_of(ar).isnative and 0 not in shape_of(ar)
+
+
+@implements(np.unique)
+def unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
+    """As `numpy.unique`."""
+    if not args and not kwargs and _is_searched(ar):
+        least, greatest = reductions.min(ar), reductions.max(ar)
+        values = gather(ar)
+        return wrap(routine.either(_unique, _by_numpy, values, int(least), int(greatest)))
+    return fallback.run(np.unique, "unique", (ar, *args), kwargs)

@@ -1,0 +1,461 @@
+"""As `numpy.ufunc`: one object for each of NumPy's, that records where NumPy would compute.
+
+Owns the class `ufunc` and the register of its objects. Direct operands and unusual arguments run
+in NumPy at once; what they mean, and every error, is NumPy's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import registry
+from lazyfuse.arrays import mask_selection
+from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.eager_functions import is_simple
+from lazyfuse.arrays.eager_ufunc import BESIDE, UfuncCore, adopt
+from lazyfuse.arrays.eager_updates import has_bits_of_its_own, updates_at_once, was_written
+from lazyfuse.arrays.exported_memory import finished, is_seen, privately, spares_copy
+from lazyfuse.arrays.ndarray import cast_node as cast
+from lazyfuse.arrays.ndarray import (
+    changing,
+    from_node,
+    gather,
+    ndarray,
+    ready,
+    wrap,
+    wrap_shared,
+    writable,
+    write_node,
+)
+from lazyfuse.arrays.operators import PLAIN, WEAK, dtype_of, operand_key, order_of
+from lazyfuse.arrays.recording import (
+    host,
+    is_operand,
+    map_node,
+    may_record,
+    may_write,
+    shape_of,
+    wants_recording,
+)
+from lazyfuse.arrays.scalar_ops import name_steps
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
+from lazyfuse.codegen.table.promotion import Loop
+from lazyfuse.functions.complex_cases import COMPLETED
+from lazyfuse.interop import conversion, fallback, overrides
+from lazyfuse.kernels import gather as gathers
+from lazyfuse.registry import OURS, pair
+
+_OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
+_SIMPLE = frozenset(("out", "dtype", "casting"))
+"""Keywords with which a call may still be recorded."""
+
+_WARN_OF_A_THIRD = (np.maximum, np.minimum)
+"""Whose third operand people take for a value: NumPy warns that it is the output."""
+
+_COMPLEX = frozenset((complex, np.dtype("c8"), np.dtype("c16")))
+"""Keys of operands for which some ufuncs are completed."""
+
+
+class _Kind(type):
+    """Real ufuncs are instances of ours, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or isinstance(instance, np.ufunc)
+
+
+class _Documentation:
+    """`__doc__` of the class and of each object, which may be set as NumPy's may."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return np.ufunc.__doc__
+        return instance.__dict__.get("__doc__", instance._call.__doc__)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__["__doc__"] = value
+
+    def __delete__(self, instance: Any) -> None:
+        del instance.__dict__["__doc__"]
+
+
+@adopt
+class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
+    __doc__ = _Documentation()
+    __name__ = property(lambda self: self._call.__name__)
+
+    __slots__ = ("__dict__", "recorder")
+
+    def __init__(self, theirs: np.ufunc) -> None:
+        known = getattr(np, theirs.__name__, None) is theirs
+        self._beside = known and theirs.__name__ in BESIDE
+        self._call = theirs
+        self._compute = theirs  # or what completes it, see complex_cases.py
+        self.nin = theirs.nin
+        self.nout = theirs.nout
+        self._rows = _rows_of(theirs)
+        self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
+        self._loops: dict[Any, Loop] = {}
+        self.__dict__.update(vars(theirs))  # how NumPy describes it, and what users have added
+        self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
+
+    def _remember(self, operands: Sequence[Any], node: Node) -> None:
+        """Let `_quick` know the loop of a call that was recorded."""
+        if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is Loop:
+            keys = tuple([operand_key(x) for x in operands])
+            if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
+                self._loops[keys[0] if self.nin == 1 else keys] = node.arg
+
+    def now(self, *args: Any) -> Any:
+        """The call in NumPy, at once."""
+        if overrides.of_ufuncs.find(args):
+            return overrides.call_ufunc(self._call, args, {})
+        return run(self._call, self._compute, args, {})
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Everything that the fast path leaves: overrides, recording, keywords, errors."""
+        if array.DEFERRED and self._rows is not None and not kwargs and len(args) == self.nin:
+            found = mask_selection.mapped(self._rows[0], args) if len(self._rows) == 1 else None
+            if found is not None:
+                return found
+        if overrides.of_ufuncs.find(_operands(args, kwargs)):
+            return overrides.call_ufunc(self._call, args, kwargs)
+        nin = self.nin
+        if (
+            len(args) > nin
+            and "out" not in kwargs
+            and len(args) <= nin + self.nout
+            and self._call not in _WARN_OF_A_THIRD
+        ):
+            outs = args[nin:]
+            if any(out is ... for out in outs):
+                return self._call(*fallback.gathered(args))  # refused
+            args = args[:nin]
+            if any(out is not None for out in outs):
+                missing = (None,) * (self.nout - len(outs))
+                kwargs = {"out": (*outs, *missing), **kwargs}
+        if self._rows is not None and len(args) == nin and may_record():
+            out = kwargs.get("out", ())
+            outs = out if type(out) is tuple else () if out is None else (out,)
+            result = self._recorded(args, kwargs, outs)
+            if result is not None:
+                return result
+        return run(self._call, self._compute, args, kwargs)
+
+    def _has_bits_of_its_own(self, operands: Sequence[Any]) -> bool:
+        assert self._rows is not None
+        return has_bits_of_its_own(
+            self._rows[0], [x._small if type(x) is ndarray else x for x in operands]
+        )
+
+    def _recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Any, ...]
+    ) -> Any:
+        """The call as recorded work; None if it should run at once."""
+        assert self._rows is not None
+        operands = [_as_operand(x) for x in args]
+        if not all(map(is_operand, operands)):
+            return None
+        if not wants_recording(operands) and not self._has_bits_of_its_own(operands):
+            return None
+        if len(outs) == 1 and type(outs[0]) is ndarray:
+            if kwargs.keys() == {"out"} and was_written(self._rows[0], outs[0], operands):
+                return outs[0]
+            if updates_at_once(self._rows[0], outs[0], operands):
+                return None
+        if not kwargs.keys() <= _SIMPLE:
+            return None
+        plain = len(self._rows) == 1 and kwargs.keys() <= {"out"}
+        if plain and (spares_copy(self._rows[0], [*operands, *outs]) or is_seen(outs)):
+            return None
+        if plain and not outs and (private := privately(operands)) is not None:
+            return finished(self._recorded(tuple(private), {}, ()), private)
+        if self._rows[0].kind == "contract":
+            return self.recorder(*operands) if not kwargs and self.recorder else None
+        if self._compute is not self._call and operand_key(operands[0]) in _COMPLEX:
+            return self._completed(operands[0]) if not kwargs else None
+        signature = None
+        dtype = kwargs.get("dtype")
+        if dtype is not None:
+            signature = (*(None,) * self.nin, np.dtype(dtype))
+            if len(self._rows) > 1:
+                return None
+        nodes = []
+        casting = kwargs.get("casting", "same_kind")
+        for row in self._rows:
+            try:
+                node = map_node(row, operands, signature, casting)
+            except ValueError:
+                if outs:
+                    return None  # NumPy, too, looks at the dtypes and shapes of what it writes to
+                raise
+            if node is None:
+                return None
+            nodes.append(node)
+        if len(nodes) > 1:
+            name_steps(self.__name__, nodes)
+        if len(outs) == 1 and outs[0] is ...:  # an array, please, even if it has no axes
+            return None if nodes[0].shape == () else from_node(nodes[0])
+        if kwargs.keys() <= {"out"}:
+            self._remember(operands, nodes[0])
+        if outs:
+            return _into(nodes, outs, casting)
+        results = [from_node(node) for node in nodes]
+        return results[0] if self.nout == 1 else tuple(results)
+
+    def _completed(self, x: Any) -> Any:
+        """A function of complex numbers that NumPy's ufunc does not do alone."""
+        shape = shape_of(x)
+        return host(self.__name__, self._compute, (x,), shape, x.dtype, order_of(shape, x))
+
+    # -- methods ---------------------------------------------------------------------------
+
+    def reduce(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.reduce`."""
+        if args and type(args[0]) is ndarray:
+            small = args[0]._small
+            if small is None:
+                reducer = _recorded_reduction(self, args, kwargs) if may_record() else None
+                if reducer is not None:
+                    return reducer
+            elif all(map(is_simple, args[1:])) and all(map(is_simple, kwargs.values())):
+                result = self._call.reduce(small, *args[1:], **kwargs)
+                return wrap(result) if type(result) is np.ndarray else result
+        return self._method("reduce", args, kwargs)
+
+    def accumulate(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.accumulate`."""
+        return self._method("accumulate", args, kwargs)
+
+    def reduceat(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.reduceat`."""
+        return self._method("reduceat", args, kwargs)
+
+    def outer(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.outer`."""
+        if len(args) == 2 and not kwargs and self.nin == 2 and self._rows and may_record():
+            result = self._outer(*args)
+            if result is not None:
+                return result
+        return self._method("outer", args, kwargs)
+
+    def _outer(self, first: Any, second: Any) -> Any:
+        operands = [_as_operand(first), _as_operand(second)]
+        if all(type(x) is ndarray and x._small is not None for x in operands):
+            left, right = operands[0]._small, operands[1]._small
+            if left.size * right.size < array.options.eager_below:
+                return wrap(self._call.outer(left, right)) if self.nout == 1 else None
+        if not all(type(x) is ndarray for x in operands) or self.signature is not None:
+            return None
+        left, right = operands
+        left = left.reshape(left.shape + (1,) * right.ndim)
+        return self._recorded((left, right), {}, ())
+
+    def at(self, *args: Any) -> Any:
+        """As `numpy.ufunc.at`."""
+        if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
+            with changing(args[0]):
+                real = writable(args[0], f"{self.__name__}.at")
+                args = (real, *fallback.gathered(args[1:]))
+                if len(args) == 3 and gathers.combine(self.__name__, *args):
+                    return None
+                return self._method("at", args, {})
+        return self._method("at", args, {})
+
+    def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = getattr(self._call, method)
+        if overrides.of_ufuncs.find(_operands(args, kwargs)):
+            return overrides.call_ufunc(function, args, kwargs)
+        return run(self._call, function, args, kwargs, method)
+
+    # -- what else a ufunc has ---------------------------------------------------------------
+
+    def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.resolve_dtypes`."""
+        return self._call.resolve_dtypes(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_call":  # while being unpickled
+            raise AttributeError(name)
+        found = getattr(self._call, name)
+        if name == "__signature__":  # made when it is first asked for, and kept, as NumPy does
+            self.__dict__[name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(type(self)), *dir(self._call)})
+
+    def __repr__(self) -> str:
+        return repr(self._call)
+
+    def __eq__(self, other: object) -> bool:
+        """Ours and NumPy's are the same ufunc to whoever looks one up in a table."""
+        return self is other or self._call is other
+
+    def __hash__(self) -> int:
+        return hash(self._call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ufunc_of, (self._call,)
+
+    def __copy__(self) -> ufunc:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> ufunc:
+        return self
+
+
+def _forwarded(name: str) -> property:
+    doc = getattr(getattr(np.ufunc, name), "__doc__", None)
+    return property(lambda self: getattr(self._call, name), doc=doc)
+
+
+for _name in ("identity", "nargs", "ntypes", "signature", "types"):
+    setattr(ufunc, _name, _forwarded(_name))
+
+
+def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:
+    """The rows of the op table that a call records; None if it never is."""
+    row = BY_UFUNC.get(theirs)
+    if row is not None:
+        return (row,)
+    names = MULTIPLE.get(theirs.__name__)
+    if names is None or getattr(np, theirs.__name__, None) is not theirs:
+        return None
+    return tuple(TABLE[name] for name in names)
+
+
+def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Everything that may override a call."""
+    if not kwargs:
+        return args
+    out = kwargs.get("out")
+    return (*args, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
+
+
+def _as_operand(x: Any) -> Any:
+    """A list as an array; everything else unchanged."""
+    if type(x) in (list, tuple):
+        return wrap(np.asarray(fallback.gathered(x)))
+    return x
+
+
+def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
+    """Record writes of `nodes` into arrays of ours; None if that has to happen at once."""
+    if len(outs) != len(nodes):
+        return None
+    if not all(_takes(out, node, casting) for out, node in zip(outs, nodes, strict=True)):
+        return None
+    if len(outs) > 1 and len({id(array.storage_of(out)) for out in outs}) < len(outs):
+        return None  # they may share memory: NumPy's order of writing decides
+    for out, node in zip(outs, nodes, strict=True):
+        write_node(out, cast(node, out.dtype))
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _takes(out: Any, node: Node, casting: str) -> bool:
+    if type(out) is not ndarray or not may_write(out) or shape_of(out) != node.shape:
+        return False
+    return bool(np.can_cast(node.dtype, dtype_of(out), casting))  # type: ignore[arg-type]
+
+
+def _recorded_reduction(self: ufunc, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`reduce` as recorded work, if its arguments are plain ones; else None."""
+    names = ("axis", "dtype", "out", "keepdims")
+    if self._reduction is None or len(args) > 1 + len(names) or not kwargs.keys() <= set(names):
+        return None
+    named = {"axis": 0, **dict(zip(names, args[1:], strict=False)), **kwargs}
+    if len(named) < len(args) - 1 + len(kwargs) or named.get("out") is not None:
+        return None
+    return reduction(
+        self._reduction, args[0], named["axis"], named.get("dtype"), named.get("keepdims", False)
+    )
+
+
+def reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
+    """Set by reductions.py."""
+    raise NotImplementedError
+
+
+def run(
+    theirs: np.ufunc,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    method: str = "",
+) -> Any:
+    """Call NumPy at once: outputs are written through, the result is ours."""
+    outs: list[tuple[Any, Any]] = []
+    named = dict(kwargs)
+    given = named.get("out")
+    place = _OUT_POSITION.get(method, len(args)) if method else theirs.nin
+    last = place + 1 if method else len(args)
+    with changing((*args[place:last], *(given if type(given) is tuple else (given,)))):
+        if "out" in named:
+            named["out"] = _writable_out(given, outs)
+        args = [_writable_out(x, outs) if place <= i < last else x for i, x in enumerate(args)]
+        real = [x if any(x is each for each, _ in outs) else _real(x) for x in args]
+        if named:
+            keys = [key for key in named if key != "out"]
+            named.update({key: fallback.gathered(named[key]) for key in keys})
+        result = fallback.call(function, real, named)
+    if any(type(x) is ndarray and ready(x) is None for x in args):
+        fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
+    return _finish(result, outs)
+
+
+def _real(x: Any) -> Any:
+    kind = type(x)
+    if kind is ndarray:
+        small = x._small
+        return gather(x) if small is None else small
+    return x if kind in PLAIN else fallback.gathered(x)
+
+
+def _writable_out(out: Any, outs: list[tuple[Any, Any]]) -> Any:
+    if type(out) is tuple:
+        return tuple([_writable_out(item, outs) for item in out])
+    if type(out) is not ndarray:
+        real = fallback.gathered(out)
+        if type(real) is np.ndarray:
+            outs.append((real, out))
+        return real
+    real = writable(out, "out=")
+    outs.append((real, out))
+    return real
+
+
+def _finish(result: Any, outs: list[tuple[Any, Any]]) -> Any:
+    if type(result) is tuple:
+        return tuple([_finish(item, outs) for item in result])
+    for real, ours in outs:
+        if result is real:
+            return ours
+    if type(result) is np.ndarray and result.base is not None:
+        return wrap_shared(result)
+    return wrap(result)
+
+
+def ufunc_of(theirs: np.ufunc) -> ufunc:
+    """Our object for one of NumPy's ufuncs (or one made by `frompyfunc`)."""
+    ours: ufunc | None = OURS.get(theirs)
+    if ours is None:
+        ours = ufunc(theirs)
+        if getattr(np, theirs.__name__, None) is theirs:  # a user's own may come and go
+            pair(theirs, ours)
+            ours._compute = COMPLETED.get(theirs.__name__, theirs)
+    return ours
+
+
+pair(np.ufunc, ufunc)
+registry.ufunc_of = ufunc_of
+fallback.register_type(ufunc, lambda value, kept: value._call)
+fallback.register_type(type(ufunc))
+conversion.register_type(ufunc)
+conversion.register_type(type(ufunc))
+fallback.register_result(np.ufunc, lambda value, kept: ufunc_of(value))

@@ -1,0 +1,126 @@
+"""As NumPy's functions that return views: NumPy decides on the geometry, nothing is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib import stride_tricks
+
+from lazyfuse.arrays.attributes import base_view, derive, pinned
+from lazyfuse.arrays.ndarray import ndarray, options, writable
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.functions.creation import asarray
+from lazyfuse.interop import fallback
+from lazyfuse.registry import dress, implements, pair
+from lazyfuse.runtime.layout.meta_arrays import affine
+
+VIEWS = (
+    "array_split broadcast_to diagonal dsplit expand_dims flip fliplr flipud hsplit "
+    "matrix_transpose moveaxis permute_dims rollaxis rot90 split squeeze swapaxes transpose "
+    "vsplit"
+).split()
+"""Functions of the main namespace that only ever look at memory in another way."""
+
+METHODS = "reshape ravel".split()
+"""Functions that are views where NumPy can manage it: the method of the array decides."""
+
+
+def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
+    if result is whole:
+        return owner
+    if isinstance(result, (list, tuple)):
+        return type(result)([_as_views(owner, item, whole) for item in result])
+    return derive(owner, result)
+
+
+def view_function(theirs: Any) -> Callable[..., Any]:
+    """Our counterpart of a function that returns views of its first argument."""
+    module = theirs.__module__
+    name = f"{module}.{theirs.__name__}".removeprefix("numpy.")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is ndarray:
+            whole = base_view(args[0])
+            rest = fallback.gathered(args[1:])
+            result = theirs(whole, *rest, **fallback.gathered(kwargs))
+            if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
+                return args[0][()]
+            if type(result) is np.ndarray and not affine(result) and args[0]._small is None:
+                pinned(args[0])  # parts of elements: nothing that is recorded can look at them
+                return call(*args, **kwargs)
+            if type(result) is not np.ndarray or result.dtype == whole.dtype:
+                return _as_views(args[0], result, whole)
+        return fallback.run(theirs, name, args, kwargs)
+
+    dress(call, theirs)
+    pair(theirs, call)
+    return call
+
+
+@implements(np.unstack)
+def unstack(x: Any, /, *, axis: int = 0) -> Any:
+    """As `numpy.unstack`: scalars of an array with one axis."""
+    if type(x) is ndarray and base_view(x).ndim:
+        rows: Any = np.moveaxis(x, axis, 0)  # type: ignore[type-var]
+        return tuple(rows)
+    return fallback.run(np.unstack, "unstack", (x,), {"axis": axis})
+
+
+@implements(np.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    """As `numpy.broadcast_arrays`."""
+    ours = [x for x in args if type(x) is ndarray]
+    big = any(x._small is None for x in ours) or (bool(ours) and _is_large(args))
+    if not big or any(isinstance(x, np.ndarray) and type(x) is not np.ndarray for x in args):
+        return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
+    arrays = [asarray(x) for x in args]
+    shape = np.broadcast_shapes(*[x.shape for x in arrays])
+    return tuple([x if x.shape == shape else _widened(x, shape) for x in arrays])
+
+
+def _is_large(arrays: Sequence[Any]) -> bool:
+    """Whether arrays have so many elements together that those of ours are recorded."""
+    try:
+        return size_of(np.broadcast_shapes(*map(np.shape, arrays))) >= options.eager_below
+    except ValueError:
+        return False
+
+
+def _widened(x: ndarray, shape: tuple[int, ...]) -> ndarray:
+    """A broadcast view that may be written to, as those of `broadcast_arrays` still may."""
+    whole = base_view(x)
+    strides = np.broadcast_to(whole, shape).strides
+    return derive(x, stride_tricks.as_strided(whole, shape, strides))
+
+
+def sharing_function(theirs: Any) -> Callable[..., Any]:
+    """Our counterpart of `shares_memory` and `may_share_memory`.
+
+    Equal arrays that were computed together may lie in the same memory until one is written to;
+    nobody may find out, so each is given its own.
+    """
+
+    def call(a: Any, b: Any, max_work: Any = None) -> Any:
+        first = writable(a, theirs.__name__) if type(a) is ndarray else a
+        second = writable(b, theirs.__name__) if type(b) is ndarray and b is not a else b
+        real = (first, first if b is a else second)
+        return fallback.run(theirs, theirs.__name__, (*real, max_work), {})
+
+    dress(call, theirs)
+    pair(theirs, call)
+    return call
+
+
+for _function in (np.shares_memory, np.may_share_memory):
+    sharing_function(_function)
+for _name in VIEWS:
+    globals()[_name] = view_function(getattr(np, _name))
+for _theirs in (
+    np.linalg.diagonal,
+    np.linalg.matrix_transpose,
+    stride_tricks.as_strided,
+    stride_tricks.sliding_window_view,
+):
+    view_function(_theirs)

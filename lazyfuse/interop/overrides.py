@@ -1,0 +1,240 @@
+"""Who else wants a say: objects with `__array_ufunc__` (NEP 13) or `__array_function__` (NEP 18).
+
+Such classes get our function objects and our arrays, not NumPy's and evaluated ones. To learn what
+NumPy would ask them, and whether it would refuse the call, NumPy is called with probes in the
+place of the overriding objects and of our arrays: a probe is asked first and passes it on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import ndarray, wrap_shared
+from lazyfuse.arrays.operators import PLAIN
+from lazyfuse.interop.conversion import outside
+from lazyfuse.registry import OURS, THEIRS
+
+_ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
+_CACHED_TYPES = 512  # more classes than this means that somebody makes them in a loop
+
+
+class _Question:
+    """Which classes have a method of their own of some name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.default = getattr(np.ndarray, name)
+        self.known: dict[type, bool] = {}
+        self.foreign: dict[type, bool] = {}
+
+    def of_numpy(self, kind: type) -> bool:
+        """Whether the method was written for NumPy alone, as far as its module shows.
+
+        Such methods look functions up by identity and arrays by class: they get NumPy's.
+        """
+        answer = self.foreign.get(kind)
+        if answer is None:
+            method = inspect.unwrap(getattr(kind, self.name))
+            names = getattr(method, "__globals__", {}).values()
+            ours = sys.modules["lazyfuse"]
+            answer = any(x is np for x in names) and not any(x is ours for x in names)
+            if len(self.foreign) >= _CACHED_TYPES:
+                self.foreign.clear()
+            self.foreign[kind] = answer
+        return answer
+
+    def __call__(self, kind: type) -> bool:
+        answer = self.known.get(kind)
+        if answer is None:
+            method = getattr(kind, self.name, self.default)
+            answer = method is not self.default and not issubclass(kind, ndarray)
+            if len(self.known) >= _CACHED_TYPES:
+                self.known.clear()
+            self.known[kind] = answer
+        return answer
+
+    def find(self, values: Iterable[Any]) -> list[Any]:
+        """Those that have it, one per class: subclasses before their bases, else in order."""
+        found: list[Any] = []
+        for value in values:
+            kind = type(value)
+            if kind in _ORDINARY or not self(kind) or any(type(x) is kind for x in found):
+                continue
+            place = next((i for i, x in enumerate(found) if issubclass(kind, type(x))), len(found))
+            found.insert(place, value)
+        return found
+
+
+of_ufuncs = _Question("__array_ufunc__")
+of_functions = _Question("__array_function__")
+
+
+class _Probe:
+    """Stands for an object that overrides, or for an array of ours, while NumPy sorts arguments."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        values = [_unveiled(x) for x in inputs]
+        named = {name: _unveiled(x) for name, x in kwargs.items()}
+        asked = of_ufuncs.find([*values, *named.get("out", ()), named.get("where")])
+        return _ask_ufuncs(asked, OURS.get(ufunc, ufunc), method, values, named)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _ask_functions(
+            OURS.get(func, func),
+            func,
+            tuple([_unveiled(x) for x in args]),
+            {name: _unveiled(x) for name, x in kwargs.items()},
+            self.value,
+        )
+
+
+def _veiled(value: Any, question: _Question) -> Any:
+    kind = type(value)
+    if kind is ndarray or (kind not in _ORDINARY and question(kind)):
+        return _Probe(value)
+    if kind in (list, tuple):
+        return kind([_veiled(item, question) for item in value])
+    return value
+
+
+def _unveiled(value: Any) -> Any:
+    kind = type(value)
+    if kind is _Probe:
+        return value.value
+    if kind in (list, tuple):
+        return kind([_unveiled(item) for item in value])
+    return value
+
+
+def call_ufunc(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A ufunc, or a method of one, some of whose operands override."""
+    named = {name: _veiled(value, of_ufuncs) for name, value in kwargs.items()}
+    return function(*[_veiled(value, of_ufuncs) for value in args], **named)
+
+
+def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy's, some of whose arguments override."""
+    args, kwargs = _as_written(function, args, kwargs)
+    named = {name: _veiled(value, of_functions) for name, value in kwargs.items()}
+    return function(*[_veiled(value, of_functions) for value in args], **named)
+
+
+def _as_written(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """A call without the defaults that our own functions fill in: whoever overrides sees none.
+
+    What follows a default is passed by its name.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return args, kwargs
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return args, kwargs
+    taken = list(zip(parameters, args, strict=False))
+    first = next((i for i, pair in enumerate(taken) if _is_default(*pair)), len(args))
+    later = [pair for pair in taken[first:] if not _is_default(*pair)]
+    if any(parameter.kind is parameter.POSITIONAL_ONLY for parameter, _ in later):
+        return args, kwargs
+    named = {parameter.name: value for parameter, value in later}
+    if "like" in kwargs:  # our functions that make arrays fill in every keyword
+        known = {each.name: each for each in parameters}
+        kwargs = {k: x for k, x in kwargs.items() if k == "like" or not _is_default(known[k], x)}
+    return args[:first], {**named, **kwargs}
+
+
+def _is_default(parameter: inspect.Parameter, value: Any) -> bool:
+    default = parameter.default
+    return value is default or (type(value) in (bool, int, str) and value == default)
+
+
+def _ask_ufuncs(
+    asked: Sequence[Any], ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    for operand in asked:
+        if type(operand).__array_ufunc__ is None:
+            name = type(operand).__name__
+            raise TypeError(f"operand '{name}' does not support ufuncs (__array_ufunc__=None)")
+    for operand in asked:
+        if of_ufuncs.of_numpy(type(operand)):
+            result = _ask_numpys(operand, THEIRS.get(ufunc, ufunc), method, args, kwargs)
+        else:
+            result = operand.__array_ufunc__(ufunc, method, *args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    parts = [repr(arg) for arg in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
+    kinds = ", ".join(repr(type(arg).__name__) for arg in (*args, *kwargs.get("out", ())))
+    raise TypeError(
+        "operand type(s) all returned NotImplemented from "
+        f"__array_ufunc__({ufunc!r}, {method!r}, {', '.join(parts)}): {kinds}"
+    )
+
+
+def _ask_numpys(
+    operand: Any, ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A ufunc override that was written for NumPy: it gets NumPy's ufunc and NumPy's arrays."""
+    real = {name: outside(value) for name, value in kwargs.items()}
+    result = operand.__array_ufunc__(ufunc, method, *outside(tuple(args)), **real)
+    for ours, theirs in zip(kwargs.get("out", ()), real.get("out", ()), strict=True):
+        if result is theirs:
+            return ours
+    return wrap_shared(result) if type(result) is np.ndarray else result
+
+
+def ask_again(
+    asked: Sequence[Any], ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """NumPy called its ufunc and asks us beside others: those that know NumPy alone get its arrays.
+
+    They may have been asked before with ours, and left the work to us.
+    """
+    for operand in asked:
+        if type(operand).__array_ufunc__ is not None and of_ufuncs.of_numpy(type(operand)):
+            result = _ask_numpys(operand, ufunc, method, args, kwargs)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
+
+
+def _flat(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if type(value) in (list, tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _ask_functions(
+    ours: Any, theirs: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Any
+) -> Any:
+    values = list(_flat([first, *args, *kwargs.values()]))
+    asked = of_functions.find(values)
+    kinds = [type(x) for x in asked]
+    if any(type(x) is ndarray for x in values):
+        kinds.append(ndarray)
+    for value in asked:
+        if of_functions.of_numpy(type(value)):
+            known = [np.ndarray if kind is ndarray else kind for kind in kinds]
+            real = outside(args), outside(kwargs)
+            result = value.__array_function__(theirs, tuple(known), *real)
+            result = wrap_shared(result) if type(result) is np.ndarray else result
+        else:
+            result = value.__array_function__(ours, tuple(kinds), args, kwargs)
+        if result is not NotImplemented:
+            return result
+    name = f"{theirs.__module__ or 'numpy'}.{theirs.__name__}"
+    raise TypeError(
+        f"no implementation found for {name!r} on types that implement __array_function__: {kinds}"
+    )

@@ -1,0 +1,368 @@
+"""What a mask keeps, on real arrays: how many, where, their values, and their sum.
+
+Owns the compiled loops for it. They count per block of the mask, and each chunk then writes to its
+own place: in parallel, by sizes alone. A float sum follows NumPy's pairwise tree over the values
+that are kept, stretch by stretch in a buffer that stays in the cache. Knows numpy arrays only;
+where a loop is not compiled yet NumPy answers, with the same values.
+"""
+
+from __future__ import annotations
+
+from cmath import isfinite
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.lowering.summation import leaves, left_half
+from lazyfuse.runtime.execution import routine
+from lazyfuse.runtime.execution.routine import Routine
+from lazyfuse.runtime.placement import devices
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK = 1024  # elements of a mask that are counted together
+CHUNK = 64 * BLOCK
+_BYTES = 128  # of a mask that are counted side by side, each in a byte
+STRETCH = 1 << 15  # values that one chunk of a sum adds, at most; of many, about 1 in PIECES
+PIECES = 15
+LEAF = 1024  # of them are added at once, in a buffer of the L1 cache
+_PIECE = 512  # elements of the mask that are looked at in between
+_ROOM = LEAF + BLOCK + 2 * _PIECE
+# Threads are worth waking for less than they are for as many additions: each element takes some.
+WEIGHT = 4
+# NumPy finds the places of so few truth values in one row before a loop of ours has been launched.
+FEW = 1 << 17
+_GEOMETRIES = 32  # geometries of chunks that are kept
+
+_COUNT = Routine(
+    "count_true",
+    ("count", "first"),
+    {"mask": "u1", "found": "i8"},
+    f"""
+    lanes = local_u1({_BYTES})
+    for block in range((count + {BLOCK - 1}) // {BLOCK}):
+        start = block * {BLOCK}
+        stop = min(start + {BLOCK}, count)
+        whole = stop - (stop - start) % {_BYTES}
+        for j in range({_BYTES}):
+            independent()
+            lanes[j] = uint8(0)
+        for at in range(start, whole, {_BYTES}):
+            for j in range({_BYTES}):
+                independent()
+                lanes[j] = uint8(lanes[j] + uint8(mask[at + j] != 0))
+        total = int32(0)
+        for j in range({_BYTES}):
+            total += int32(lanes[j])
+        for i in range(whole, stop):
+            total += int32(mask[i] != 0)
+        found[first + block] = total
+    """,
+)
+
+_POSITIONS = Routine(
+    "true_positions",
+    ("count", "room", "start"),
+    {"mask": "u1", "out": "i8"},
+    f"""
+    numbers = local_i8({BLOCK})
+    k = 0
+    for first in range(0, count, {BLOCK}):
+        number = min({BLOCK}, count - first)
+        for i in range(number):
+            numbers[i] = start + first + i
+        there, here = pointer_i8(meta[7] + 8 * k), pointer_u1(meta[3] + first)  # out, mask
+        k += compact_8(there, numbers, here, number, room - k)
+    """,
+)
+
+_POSITIONS_2 = Routine(
+    "true_rows_columns",
+    ("count", "room", "row", "column"),
+    {"mask": "u1", "out": "i8"},
+    """
+    k = 0
+    i = 0
+    while k < room:
+        out[2 * k] = row
+        out[2 * k + 1] = column
+        k += int64(mask[i] != 0)
+        i += 1
+        column += 1
+        if column == columns:
+            column = 0
+            row += 1
+    """,
+    scalars={"columns": "i8"},
+)
+
+# NumPy's pairwise tree over the values kept, left to right with a stack; its leaves are added as
+# they come out of the mask. The first `skip` values that are met belong to another chunk.
+_SUM = """
+buffer, left = local_{code}({room}), local_{code}(64)
+right, side = local_i8(64), local_i8(64)
+clear_flags()
+first, last, seen = 0, 0, 0
+top, size = 0, count
+while True:
+    while size > {leaf}:
+        half = {half}
+        right[top] = size - half
+        side[top] = 0
+        top += 1
+        size = half
+    if first + size + skip + {piece} > {room}:
+        last -= first
+        for k in range(last):
+            buffer[k] = buffer[first + k]
+        first = 0
+    while last - first < size + skip:
+        number = min({piece}, rest - seen)
+        there, these = shifted(buffer, last), shifted(data, seen)
+        last += compact_{bytes}(there, these, shifted(mask, seen), number, {room} - last)
+        seen += number
+    first += skip
+    skip = 0
+    total = pairwise_{code}(shifted(buffer, first), size)
+    first += size
+    while top > 0 and side[top - 1] == 1:
+        top -= 1
+        total = left[top] + total
+    if top == 0:
+        break
+    left[top - 1] = total
+    side[top - 1] = 1
+    size = right[top - 1]
+out[0] = total
+return test_flags()
+"""
+_HALF = {"f": "(size >> 1) & ~7", "c": "(size - (size & 7)) >> 1"}
+
+
+@cache
+def _select_routine(size: int) -> Routine:
+    code = "c16" if size == 16 else f"u{size}"
+    body = f"compact_{size}(out, data, mask, count, room)"
+    return Routine(
+        f"select_{code}", ("count", "room"), {"data": code, "mask": "u1", "out": code}, body
+    )
+
+
+@cache
+def _sum_routine(code: str) -> Routine:
+    sizes = {"room": _ROOM, "leaf": LEAF, "piece": _PIECE}
+    body = _SUM.format(code=code, bytes=code[1:], half=_HALF[code[0]], **sizes)
+    arrays = {"data": code, "mask": "u1", "out": code}
+    return Routine(f"sum_kept_{code}", ("rest", "skip", "count"), arrays, body)
+
+
+class Kept(NamedTuple):
+    """A mask in C order and what it keeps. `before`: of each block, how many precede it."""
+
+    whole: Array  # the mask
+    mask: Array  # flat, as bytes
+    before: Array | None  # None: counted by NumPy, all at once
+    number: int
+
+
+def kept(mask: Array) -> Kept:
+    """Count what a mask keeps."""
+    flat = np.ascontiguousarray(mask).reshape(-1).view(np.uint8)
+    before = routine.either(_counted, _uncounted, flat)
+    count = int(before[-1]) if before.size else int(np.count_nonzero(mask))
+    return Kept(mask, flat, before if before.size else None, count)
+
+
+def _counted(flat: Array) -> Array | None:
+    launch = _COUNT.ready()
+    if launch is None or not flat.size:
+        return None
+    before = np.zeros(-(-flat.size // BLOCK) + 1, dtype=np.int64)
+    sizes, places = _counting(flat.size)
+    launch((flat, before[1:]), sizes, places, work=flat.size)
+    before.cumsum(out=before)
+    return before
+
+
+@lru_cache(maxsize=_GEOMETRIES)
+def _counting(size: int) -> tuple[Array, Array]:
+    """What the chunks of so large a mask are counted with: sizes and places."""
+    starts, counts = _chunks(size)
+    return np.stack([counts, starts // BLOCK], 1), np.stack([starts, np.zeros_like(starts)], 1)
+
+
+def _uncounted(flat: Array) -> Array:
+    return np.empty(0, dtype=np.int64)
+
+
+def _chunks(size: int) -> tuple[Array, Array]:
+    starts = np.arange(0, size, CHUNK, dtype=np.int64)
+    return starts, np.minimum(CHUNK, size - starts)
+
+
+def _rooms(found: Kept, starts: Array) -> tuple[Array, Array]:
+    """Where each chunk writes, and how many elements."""
+    assert found.before is not None
+    lows = found.before[starts // BLOCK]
+    return lows, np.diff(lows, append=found.number)
+
+
+def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
+    """Memory for a result; of the pool, unless it will be a direct array that owns its memory."""
+    if count < config.options.eager_below:
+        return np.empty(count, dtype)
+    return devices.cpu().empty((count,), dtype)
+
+
+# --------------------------------------------------------------------------------------- values
+
+
+def select(values: Array, mask: Array, found: Kept | None = None) -> Array:
+    """`values[mask]` for a mask of the shape of `values`: a new packed array."""
+    return routine.either(_selected, _selected_by_numpy, values, mask, found)
+
+
+def _selected(values: Array, mask: Array, found: Kept | None) -> Array | None:
+    size = values.itemsize
+    if size not in (1, 2, 4, 8, 16) or values.dtype.hasobject:
+        return None
+    launch = _select_routine(size).ready()
+    if launch is None:
+        return None
+    found = found or kept(mask)
+    if found.before is None:
+        return None
+    out = _fresh(found.number, values.dtype)
+    code = "c16" if size == 16 else f"u{size}"
+    data = np.ascontiguousarray(values).reshape(-1)
+    starts, counts = _chunks(data.size)
+    lows, rooms = _rooms(found, starts)
+    launch(
+        (data.view(code), found.mask, out.view(code)),
+        np.stack([counts, rooms], 1),
+        np.stack([starts, starts, lows], 1),
+        work=WEIGHT * data.size,
+    )
+    return out
+
+
+def _selected_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
+    chosen: Array = values[mask]
+    return chosen
+
+
+# ------------------------------------------------------------------------------------ positions
+
+
+def positions(mask: Array) -> tuple[Array, ...]:
+    """As `numpy.nonzero` of an array of truth values."""
+    return routine.either(_positions, np.nonzero, mask)
+
+
+def _positions(mask: Array) -> tuple[Array, ...] | None:
+    rank = mask.ndim
+    if rank > 2 or mask.size < (FEW if rank == 1 else 1):
+        return None
+    launch = (_POSITIONS if rank == 1 else _POSITIONS_2).ready()
+    if launch is None:
+        return None
+    found = kept(mask)
+    if found.before is None or not found.number:
+        return None
+    starts, counts = _chunks(mask.size)
+    lows, rooms = _rooms(found, starts)
+    if rank == 1:
+        out = _fresh(found.number, np.dtype(np.int64))
+        sizes = np.stack([counts, rooms, starts], 1)
+        scalars: tuple[int, ...] = ()
+    else:
+        out = np.empty((found.number, 2), dtype=np.int64)
+        rows, columns = np.divmod(starts, mask.shape[1])
+        sizes, scalars = np.stack([counts, rooms, rows, columns], 1), (mask.shape[1],)
+    places = np.stack([starts, rank * lows], 1)
+    launch((found.mask, out), sizes, places, scalars, work=WEIGHT * mask.size)
+    return (out,) if rank == 1 else (out[:, 0], out[:, 1])
+
+
+# ----------------------------------------------------------------------------------------- sums
+
+
+def total(values: Array, mask: Array, found: Kept | None = None) -> Array:
+    """`values[mask].sum()` of floats, in NumPy's order of summation, as an array without axes."""
+    return routine.either(_total, _total_by_numpy, values, mask, found)
+
+
+def _total(values: Array, mask: Array, found: Kept | None) -> Array | None:
+    dtype = values.dtype
+    code = dtype.str[1:]
+    launch = _sum_routine(code).ready() if code in ("f4", "f8", "c8", "c16") else None
+    if launch is None or not dtype.isnative:
+        return None
+    found = found or kept(mask)
+    if found.before is None or not found.number:
+        return None
+    counts, lows, numbers, joins = _stretches(found.number, dtype.kind == "c")
+    blocks = found.before.searchsorted(lows, side="right") - 1
+    starts = blocks * BLOCK
+    partial = np.empty(len(counts), dtype)
+    data = np.ascontiguousarray(values).reshape(-1)
+    flags = launch(
+        (data, found.mask, partial),
+        np.stack([data.size - starts, lows - found.before[blocks], counts], 1),
+        np.stack([starts, starts, numbers], 1),
+        work=WEIGHT * data.size,
+    )
+    if flags:
+        return None  # NumPy warns of what its own sum raises
+    if dtype.char in "dD":  # Python's numbers are of double precision, and faster than NumPy's
+        found_sum = _joined(partial.tolist(), joins)
+    else:
+        with np.errstate(all="ignore"):
+            found_sum = _joined(list(partial), joins)
+    return np.asarray(found_sum, dtype) if isfinite(found_sum) else None
+
+
+def _total_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
+    return np.asarray(np.add.reduce(select(values, mask, found)))
+
+
+@lru_cache(maxsize=_GEOMETRIES)
+def _stretches(number: int, complex_values: bool) -> tuple[Array, Array, Array, tuple[int, ...]]:
+    """Stretches in which so many values are summed: lengths, what precedes each, numbers, joins.
+
+    Each is a subtree of NumPy's tree, so where they are cut changes no bit.
+    """
+    lengths = leaves(number, max(STRETCH, number // PIECES), complex_values)
+    counts = np.array(lengths, dtype=np.int64)
+    joins: list[int] = []
+    _schedule(number, iter(lengths), 0, complex_values, joins)
+    return counts, counts.cumsum() - counts, np.arange(len(counts)), tuple(joins)
+
+
+def _schedule(
+    count: int, lengths: Iterator[int], ahead: int, complex_values: bool, joins: list[int]
+) -> None:
+    """How often the last two sums are added once a stretch has come; `ahead`: the one at hand."""
+    first = ahead or next(lengths)
+    if first == count:
+        joins.append(0)
+        return
+    left = left_half(count, complex_values)
+    _schedule(left, lengths, first, complex_values, joins)
+    _schedule(count - left, lengths, 0, complex_values, joins)
+    joins[-1] += 1
+
+
+def _joined(sums: list[Any], joins: tuple[int, ...]) -> Any:
+    """The sum of stretches, by NumPy's tree above them."""
+    stack: list[Any] = []
+    for value, number in zip(sums, joins, strict=True):
+        total = value
+        for _ in range(number):
+            total = stack.pop() + total
+        stack.append(total)
+    # NumPy adds the tree to the identity: -0.0 becomes 0.0
+    return stack[0] + (0j if type(stack[0]) is complex else 0)

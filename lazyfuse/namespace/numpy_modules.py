@@ -1,0 +1,172 @@
+"""NumPy's modules as ours: every public name, translated when it is first asked for.
+
+Owns `find` (one name of one NumPy module as lazyfuse has it) and the module objects of all
+submodules. Nothing of a submodule is imported before one of its names is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.functions.ufunc import ufunc_of
+from lazyfuse.interop.fallback import wrap_function
+from lazyfuse.namespace import index_tricks
+from lazyfuse.registry import OURS
+
+MODULES = (
+    "ma",
+    "ma.core",
+    "ma.extras",
+    "ma.mrecords",
+    "polynomial",
+    "polynomial.polynomial",
+    "polynomial.chebyshev",
+    "polynomial.hermite",
+    "polynomial.hermite_e",
+    "polynomial.laguerre",
+    "polynomial.legendre",
+    "polynomial.polyutils",
+    "char",
+    "strings",
+    "rec",
+    "emath",
+    "exceptions",
+    "dtypes",
+    "testing",
+    "typing",
+    "ctypeslib",
+    "matlib",
+    "version",
+    "lib",
+    "lib.stride_tricks",
+    "lib.mixins",
+    "lib.array_utils",
+    "lib.scimath",
+    "lib.format",
+    "lib.npyio",
+    "lib.introspect",
+    "lib.recfunctions",
+)
+"""Paths below `numpy` that exist below `lazyfuse` without a file, parents first."""
+
+_DUNDERS = ("__all__", "__version__", "__array_namespace_info__")
+PASSED_ON = ("numpy.typing", "numpy.version", "numpy.dtypes", "numpy.exceptions")
+"""Modules without arrays: their objects are NumPy's own."""
+
+_PATHS = {"emath": "numpy.lib.scimath"}
+
+UNCHANGED = {
+    "numpy.testing": ("assert_raises", "assert_warns", "assert_no_", "suppress", "run", "measure"),
+}
+"""Functions, by the beginning of their names, that get the user's objects untouched."""
+
+
+def their_path(path: str) -> str:
+    """The NumPy module behind `lazyfuse.<path>`."""
+    return _PATHS.get(path, f"numpy.{path}" if path else "numpy")
+
+
+def find(module: str, name: str) -> Any:
+    """What lazyfuse has for `name` of NumPy's `module`; AttributeError if NumPy lacks it."""
+    theirs = getattr(importlib.import_module(module), name)
+    replacement = index_tricks.REPLACEMENTS.get((module, name))
+    if replacement is not None:
+        return replacement()
+    if name.startswith("_") or module in PASSED_ON:
+        return theirs
+    return quicken(theirs, translate(theirs, module))
+
+
+def _as_it_is(theirs: Any, ours: Any) -> Any:
+    return ours
+
+
+quicken: Callable[[Any, Any], Any] = _as_it_is
+"""The quick call in front of our function (eager_table.py puts the real one here)."""
+
+
+def translate(theirs: Any, module: str = "numpy") -> Any:
+    """NumPy's object as lazyfuse has it: ours, wrapped if it computes, else itself."""
+    try:
+        ours = OURS.get(theirs)
+    except TypeError:  # not hashable
+        return _constant(theirs)
+    if ours is not None:
+        return ours
+    if isinstance(theirs, np.ufunc):
+        return ufunc_of(theirs)
+    if isinstance(theirs, (type, types.ModuleType)) or not callable(theirs):
+        return _constant(theirs)
+    if str(type(theirs).__module__).startswith("numpy.ma"):  # a Cython of 2025 has no text there
+        return index_tricks.Operation(theirs)
+    if not hasattr(theirs, "__name__"):
+        return theirs
+    if theirs.__name__.startswith(UNCHANGED.get(module, ("\0",))):
+        return theirs
+    return wrap_function(theirs)
+
+
+def _constant(theirs: Any) -> Any:
+    if type(theirs) is np.ndarray:
+        return index_tricks.wrap_shared(theirs)
+    return theirs
+
+
+class Namespace(types.ModuleType):
+    """`lazyfuse.<path>`: looks names up in NumPy's module and keeps what it found."""
+
+    _theirs: str
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in _DUNDERS:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        try:
+            found = find(self._theirs, name)
+        except AttributeError:
+            text = f"module {self.__name__!r} has no attribute {name!r}"
+            raise AttributeError(text) from None
+        self.__dict__[name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *dir(importlib.import_module(self._theirs))})
+
+
+def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for the real module `ours`: the rest comes from `theirs`."""
+
+    def look_up(name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {ours!r} has no attribute {name!r}")
+        try:
+            found = find(theirs, name)
+        except AttributeError:
+            raise AttributeError(f"module {ours!r} has no attribute {name!r}") from None
+        setattr(sys.modules[ours], name, found)
+        return found
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[ours]), *dir(importlib.import_module(theirs))})
+
+    return look_up, names
+
+
+def install() -> None:
+    """Make every path of `MODULES` importable below `lazyfuse`. Imports none of NumPy's."""
+    for path in MODULES:
+        name = f"lazyfuse.{path}"
+        if name not in sys.modules:
+            namespace = Namespace(name, f"As `numpy.{path}`, for arrays of lazyfuse.")
+            namespace._theirs = their_path(path)
+            namespace.__spec__ = ModuleSpec(name, None, is_package=True)
+            sys.modules[name] = namespace
+        parent, _, child = name.rpartition(".")
+        if parent != "lazyfuse":
+            setattr(sys.modules[parent], child, sys.modules[name])

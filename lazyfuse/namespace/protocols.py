@@ -1,0 +1,251 @@
+"""How NumPy and others get at our arrays: NEP 13 and 18, `__array__`, DLPack, buffers, pickles.
+
+Importing this module completes the array type.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import buffer_protocol, device_api, instance_checks, methods
+from lazyfuse.arrays.attributes import become
+from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap, wrap_shared
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.scalars import scalar
+from lazyfuse.functions.ufunc import ufunc_of
+from lazyfuse.interop import fallback, overrides
+from lazyfuse.namespace import numpy_modules
+from lazyfuse.registry import OURS
+from lazyfuse.runtime.numerics import errstate
+
+
+def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """NumPy's ufunc was called with an array of ours: ours does it (NEP 13)."""
+    out = kwargs.get("out", ())
+    asked = (*inputs, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
+    if found := overrides.of_ufuncs.find(asked):
+        return overrides.ask_again(found, ufunc, method, inputs, kwargs)
+    if type(out) is tuple and len(out) == 1 and (method != "__call__" or out[0] is ...):
+        kwargs["out"] = out[0]
+    if isinstance(ufunc, np.ufunc):
+        ufunc = ufunc_of(ufunc)
+    return getattr(ufunc, method)(*inputs, **kwargs)
+
+
+def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """A function of NumPy's was called with an array of ours: our counterpart does it (NEP 18)."""
+    if type(args) is not tuple:
+        raise TypeError("args must be a tuple")
+    if type(kwargs) is not dict:
+        raise TypeError("kwargs must be a dict")
+    if any(overrides.of_functions(kind) and not issubclass(kind, np.ndarray) for kind in types):
+        return NotImplemented
+    ours = OURS.get(func)
+    if ours is None:
+        ours = numpy_modules.translate(func, getattr(func, "__module__", "numpy") or "numpy")
+    return ours(*args, **kwargs)
+
+
+def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
+    """The values as a numpy array: the memory itself where no conversion is asked for."""
+    _raise_lost(self)
+    if copy:
+        return np.array(gather(self), dtype=dtype, copy=True)
+    if dtype is not None and np.dtype(dtype) != self.dtype:  # type: ignore[attr-defined]
+        return np.array(gather(self), dtype=dtype, copy=copy)
+    return export(self)
+
+
+def array_wrap(self: ndarray, arr: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
+    """A result that somebody computed outside, as an array of ours."""
+    if return_scalar and np.ndim(arr) == 0:
+        return fallback.gathered(arr)[()]
+    return arr if isinstance(arr, ndarray) else wrap(arr)
+
+
+def array_namespace(self: ndarray, *, api_version: Any = None) -> Any:
+    """Lazyfuse itself (array API)."""
+    if api_version != sys.modules["lazyfuse"].__array_api_version__:
+        np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
+    return sys.modules["lazyfuse"]
+
+
+def dlpack(self: ndarray, **kwargs: Any) -> Any:
+    """As `numpy.ndarray.__dlpack__`."""
+    return export(self).__dlpack__(**kwargs)
+
+
+def dlpack_device(self: ndarray) -> Any:
+    """The CPU."""
+    return np.empty(0).__dlpack_device__()
+
+
+def buffer(self: ndarray, flags: int, /) -> memoryview:
+    """The memory, for `memoryview` and its kin (Python 3.12)."""
+    return memoryview(_buffer(self))
+
+
+def _is_unmarked(dtype: Any) -> bool:
+    """Whether a dtype carries no metadata, which neither buffers nor interfaces can tell."""
+    if dtype.metadata:
+        return False
+    if dtype.subdtype is not None:
+        return _is_unmarked(dtype.base)
+    return all(_is_unmarked(field[0]) for field in (dtype.fields or {}).values())
+
+
+def _read_back(dtype: Any) -> Any:
+    """The dtype that NumPy makes of the format of a buffer; None where there is no such buffer."""
+    try:
+        view: Any = memoryview(np.empty(0, dtype))  # type: ignore[arg-type]  # before Python 3.12
+    except (ValueError, BufferError):
+        return None
+    try:
+        return np.asarray(view).dtype
+    except (ValueError, TypeError, RuntimeError):
+        return np.dtype("V")
+
+
+def _is_pending(self: ndarray) -> bool:
+    node = self._node if self._storage is None else self._storage.node
+    return node is not None and node.value is None
+
+
+def _buffer(self: ndarray) -> Any:
+    """The memory, unless NumPy, which prefers buffers, would take it for something else."""
+    if _is_pending(self) and errstate.must_run_at_once():
+        # before Python 3.12 an error would be lost on its way; NumPy asks `__array_struct__` next
+        raise BufferError("[buffer] values: expected evaluated ones, got pending ones; look first")
+    dtype = dtype_of(self)
+    if dtype.kind not in "biufc" or dtype.metadata:
+        found = _read_back(dtype)
+        if found is not None and (found != dtype or not _is_unmarked(dtype)):
+            raise BufferError(
+                "[buffer] dtype: expected one that the format of a buffer can tell, "
+                f"got {dtype}; use numpy.asarray first"
+            )
+    lost = buffer_protocol.lost
+    try:
+        found = export(self)
+        lost.found = None
+        return found
+    except BaseException as error:
+        lost.found = self, error
+        raise
+
+
+def _raise_lost(self: ndarray) -> None:
+    """Called for what NumPy asks for after a buffer."""
+    lost = buffer_protocol.lost
+    found, lost.found = lost.found, None
+    if found is not None and found[0] is self:
+        raise found[1]
+
+
+def _array_struct(self: ndarray) -> Any:
+    _raise_lost(self)
+    # NumPy asks for this before `__array__`, and reads strings and records wrongly through it
+    dtype = dtype_of(self)
+    if dtype.kind not in "biufcO" or dtype.metadata:
+        raise AttributeError("__array_struct__")
+    return export(self).__array_struct__
+
+
+def _array_interface(self: ndarray) -> Any:
+    _raise_lost(self)
+    interface = export(self).__array_interface__
+    dtype = dtype_of(self)
+    described = interface["descr"]
+    plain = described == [("", interface["typestr"])]
+    try:
+        told = np.dtype(interface["typestr"] if plain else described)
+    except (TypeError, ValueError):
+        told = None
+    told_right = told == dtype or (dtype.kind == "V" and _read_back(dtype) == dtype)
+    if not told_right or not _is_unmarked(dtype):
+        raise AttributeError("__array_interface__")  # NumPy has to ask `__array__`
+    return interface
+
+
+def rebuild(value: Any) -> Any:
+    """Unpickle: an array of ours around NumPy's."""
+    return wrap(value)
+
+
+def reduce(self: ndarray) -> Any:
+    """Pickle by NumPy's own array."""
+    return rebuild, (gather(self),)
+
+
+def reduce_ex(self: ndarray, protocol: Any, /) -> Any:
+    """Pickle by NumPy's own array, whose own protocol decides on buffers: those are shared."""
+    return rebuild, (export(self) if operator.index(protocol) >= 5 else gather(self),)
+
+
+def setstate(self: ndarray, state: Any, /) -> None:
+    """As `numpy.ndarray.__setstate__`."""
+    value = np.empty(0)
+    value.__setstate__(state)
+    become(self, wrap(value))
+
+
+def array_finalize(self: ndarray, obj: Any, /) -> None:
+    """As `numpy.ndarray.__array_finalize__`: nothing to do."""
+
+
+def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
+    """As `numpy.ndarray.to_device`, for every device in `lazyfuse.devices()`."""
+    return device_api.moved(self, device, stream)
+
+
+def _set_device(self: ndarray, value: Any) -> None:
+    raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
+
+
+_view = ndarray.view  # type: ignore[attr-defined]
+
+
+def view(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+    """As `numpy.ndarray.view`; `x.view(y.__class__)` gives an array of ours."""
+    if any(x is np.ndarray for x in args) or kwargs.get("type") is np.ndarray:
+        args = tuple([ndarray if x is np.ndarray else x for x in args])
+        kwargs = {name: ndarray if x is np.ndarray else x for name, x in kwargs.items()}
+    return _view(self, *args, **kwargs)
+
+
+METHODS: dict[str, Any] = {
+    "__array_finalize__": array_finalize,
+    "__array_ufunc__": array_ufunc,
+    "__array_function__": array_function,
+    "__array__": array,
+    "__array_wrap__": array_wrap,
+    "__array_namespace__": array_namespace,
+    "__dlpack__": dlpack,
+    "__dlpack_device__": dlpack_device,
+    "__buffer__": buffer,
+    "__reduce__": reduce,
+    "__reduce_ex__": reduce_ex,
+    "__setstate__": setstate,
+    "to_device": to_device,
+    "view": view,
+}
+
+for _name, _function in METHODS.items():
+    _function.__name__ = _name
+    _function.__qualname__ = f"ndarray.{_name}"
+methods.install(METHODS)
+ndarray.device = property(device_api.place_of, _set_device)  # type: ignore[attr-defined]
+ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
+ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
+for _name, _method in vars(ndarray).items():
+    if isinstance(_method, types.FunctionType) and hasattr(np.ndarray, _name):
+        _method.__wrapped__ = getattr(np.ndarray, _name)  # type: ignore[attr-defined]  # signature
+buffer_protocol.install(ndarray, _buffer)
+instance_checks.share = wrap_shared
+ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
+fallback.register_type(scalar, lambda value, kept: gather(value)[()])

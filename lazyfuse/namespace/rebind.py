@@ -1,0 +1,179 @@
+"""Copies of functions that see lazyfuse where their module sees numpy.
+
+Owns `Twins`. The original function, its module and its source stay as they are: a copy gets a
+globals mapping of its own, brought up to date before each call, in which NumPy's modules and
+functions are exchanged and helper functions of the same package are copies, too.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.interop.import_hook import counterpart
+from lazyfuse.namespace.numpy_modules import translate
+
+ORIGINAL = "__lazyfuse_original__"
+"""Attribute of accelerated functions: the function that was decorated."""
+
+_MISSING = object()
+
+
+def package_of(name: str | None) -> str:
+    """The top-level package of a module's name."""
+    return (name or "").partition(".")[0]
+
+
+class _Names:
+    """The globals of one module as the copies see them, and which names they read and write."""
+
+    __slots__ = ("given", "reads", "real", "seen", "shadow", "writes")
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        self.real = real
+        self.shadow = dict(real)
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+        self.seen: dict[str, Any] = {}  # the module's value of each name, when last looked at
+        self.given: dict[str, Any] = {}  # what the copies got for it
+
+
+class Twins:
+    """The copies that belong to one accelerated function: itself and the helpers it can reach."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.package = package_of(function.__module__)
+        self._functions: dict[int, tuple[FunctionType, FunctionType]] = {}
+        self._names: dict[int, _Names] = {}
+        self.main = self._twin(function)
+
+    def refresh(self) -> None:
+        """Bring the copies' globals up to date with their modules'. Call it before each use."""
+        for names in list(self._names.values()):
+            self._refresh(names)
+
+    def write_back(self, convert: Callable[[Any], Any]) -> None:
+        """Hand what the copies assigned to globals on to their modules. Call it after each use."""
+        for names in self._names.values():
+            for name in names.writes:
+                value = names.shadow.get(name, _MISSING)
+                if value is _MISSING:
+                    names.real.pop(name, None)
+                elif value is not names.given.get(name, _MISSING):
+                    names.real[name] = convert(value)
+
+    def values(self) -> Iterator[Any]:
+        """What the copies can read from globals and closures, functions' own arguments aside."""
+        for names in self._names.values():
+            for name in names.reads:
+                yield names.shadow.get(name)
+        for _, copy in self._functions.values():
+            for cell in copy.__closure__ or ():
+                yield _contents(cell)
+
+    def _refresh(self, names: _Names) -> None:
+        real, shadow, seen = names.real, names.shadow, names.seen
+        for name in list(names.reads):
+            value = real.get(name, _MISSING)
+            if value is _MISSING:
+                shadow.pop(name, None)
+                seen.pop(name, None)
+            elif seen.get(name, _MISSING) is not value or name in names.writes:
+                seen[name] = value
+                shadow[name] = names.given[name] = self.translate(value)
+
+    def translate(self, value: Any) -> Any:
+        """What the copies see in the place of `value`."""
+        original = self._own_function(value)
+        return _exchange(value) if original is None else self._twin(original)
+
+    def _own_function(self, value: Any) -> FunctionType | None:
+        """The function behind `value`, if it is one of the same package."""
+        if not isinstance(value, FunctionType):
+            return None
+        original = getattr(value, ORIGINAL, value)
+        is_own = isinstance(original, FunctionType) and package_of(value.__module__) == self.package
+        return original if is_own else None
+
+    def _twin(self, function: FunctionType) -> FunctionType:
+        known = self._functions.get(id(function))
+        if known is not None:
+            return known[1]
+        names = self._names.get(id(function.__globals__))
+        if names is None:
+            names = self._names[id(function.__globals__)] = _Names(function.__globals__)
+        cells = function.__closure__ or ()
+        copy = FunctionType(
+            function.__code__,
+            names.shadow,
+            function.__name__,
+            None,
+            tuple(map(self._cell, cells)),
+        )
+        self._functions[id(function)] = (function, copy)  # before its helpers: they may call it
+        functools.update_wrapper(copy, function)
+        for code in _codes(function.__code__):
+            names.reads.update(code.co_names)
+            names.writes |= _written(code)
+        names.reads |= names.writes
+        self._refresh(names)
+        self._fill(copy, function)
+        return copy
+
+    def _cell(self, cell: CellType) -> CellType:
+        """The same cell, shared with the original, unless its value will be exchanged."""
+        value = _contents(cell)
+        stays = self._own_function(value) is None and _exchange(value) is value
+        return cell if stays else CellType(None)
+
+    def _fill(self, copy: FunctionType, function: FunctionType) -> None:
+        """Give a copy its defaults and what its own cells hold."""
+        if function.__defaults__:
+            copy.__defaults__ = tuple(map(self.translate, function.__defaults__))
+        if function.__kwdefaults__:
+            values = function.__kwdefaults__.items()
+            copy.__kwdefaults__ = {name: self.translate(value) for name, value in values}
+        for mine, theirs in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
+            if mine is not theirs:
+                mine.cell_contents = self.translate(_contents(theirs))
+
+
+def _exchange(value: Any) -> Any:
+    """What lazyfuse has in the place of a module, function or class of NumPy's; else `value`."""
+    if isinstance(value, ModuleType):
+        ours = counterpart(value.__name__)
+        return importlib.import_module(ours) if ours else value
+    if callable(value) and package_of(_module_of(value)) == "numpy":
+        return translate(value)
+    return value
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _module_of(value: Any) -> str:
+    return "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None) or ""
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code and that of the functions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _written(code: CodeType) -> set[str]:
+    """Names of globals that code assigns to or deletes."""
+    names = {"STORE_GLOBAL", "DELETE_GLOBAL"}
+    return {item.argval for item in dis.get_instructions(code) if item.opname in names}

@@ -1,0 +1,395 @@
+"""Plans that have run before at the same sizes: launches prepared, nothing decided again.
+
+Owns the shortcut from a plan cache hit to its kernels, for plans of kernels alone on the CPU.
+`Run` (executor.py) does everything once; what it decided that follows from sizes and strides is kept
+here. Whatever is unusual goes back to it: operands that nobody reads again (their buffers may take
+results), other devices, listeners, failures. Knows nodes and numpy arrays, never the array type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.lowering.lower import Lowered
+from lazyfuse.codegen.plan.plan import KernelStep, Plan
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.devices.base import Device, DeviceError, Program
+from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.execution import program_tiers, tiled_run
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.layout.meta_arrays import ghost
+from lazyfuse.runtime.numerics import fp_flags
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DType = np.dtype[Any]
+Raised = list[tuple[int, list[tuple[Op, Node]]]]
+Start = Callable[[list[Array], tuple[Any, ...]], int]
+
+# Geometries kept per plan: loops over sizes that never come again must not fill the memory.
+LIMIT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One array that a kernel makes, and whose buffer it takes."""
+
+    index: int
+    shape: tuple[int, ...]  # as it is allocated, in C order
+    dtype: DType
+    back: tuple[int, ...] | None  # from that order of axes to the result's
+    donor: int  # a value of this plan that dies here; -1: a buffer of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel, ready to run on arrays of known geometry."""
+
+    step: KernelStep
+    start: Start
+    language: str
+    operations: int
+    inputs: tuple[int, ...]
+    scalars: tuple[int, ...]
+    made: tuple[Made, ...]
+    lowered: Lowered | None  # where there are temporaries, or partial results to be combined
+    last: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan at one geometry, on one device."""
+
+    device: Device
+    launches: tuple[Launch, ...]
+
+
+def suits(plan: Plan) -> bool:
+    """Whether a plan consists of kernels that make new arrays, or of one chain."""
+    if plan.in_place or plan.chains:
+        return not plan.in_place and tiled_run.is_whole(plan)
+    return all(type(step) is KernelStep and not step.targets for step in plan.steps)
+
+
+_switches: dict[str, bool] = {}
+_usual = False
+
+
+def is_usual() -> bool:
+    """Whether nobody wants to look at kernels while they run, and everything may be kept."""
+    return _usual and not tracing.listeners
+
+
+def _watch(name: str, wanted: bool) -> None:
+    def look(value: object) -> None:
+        global _usual
+        _switches[name] = bool(value) is wanted
+        _usual = all(_switches.values())
+
+    config.on_change(name, look)
+
+
+for _name in ("prepared", "ready_limit", "program_limit", "plan_limit"):
+    _watch(_name, True)
+for _name in ("validate", "debug", "report"):
+    _watch(_name, False)
+
+
+native: Any = None
+"""The module lazyfuse._native, where native_replay.py replays by it; None: Python does."""
+
+
+class Kept(dict[Any, "Prepared | tiled_run.Again"]):
+    """What is kept of a plan, by geometry, with what holds for all geometries."""
+
+    __slots__ = ("operands", "results", "size")
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        values = plan.graph.values
+        self.size = len(values)
+        # of each operand: its place among the nodes, its number, whether its buffer may be taken
+        self.operands = tuple(
+            [
+                (values[i].origin, i, values[i].op is ops.LEAF and values[i].shape != ())
+                for i in plan.bound
+            ]
+        )
+        self.results = tuple([(values[i].origin, i) for i in plan.outputs])
+
+
+def _bind(kept: Kept, recording: Recording) -> tuple[Any, list[Any]] | None:
+    """Sizes and strides of what a run begins with, and its values.
+
+    None where something does not lie in host memory, or where an operand dies in this run, so that
+    a result may take its buffer.
+    """
+    nodes = recording.nodes
+    edges = recording.edges
+    if native is not None:
+        bound: tuple[Any, list[Any]] | None = native.replay_bind(
+            kept.size, kept.operands, (), False, None, nodes, edges, recording.sizes
+        )
+        return bound
+    env: list[Any] = [None] * kept.size
+    key: list[Any] = recording.sizes.copy()
+    counts = references.of_each([nodes[origin] for origin, _, _ in kept.operands])
+    for (origin, index, is_array), count in zip(kept.operands, counts, strict=True):
+        node = nodes[origin]
+        value = node.value
+        if value is None or node.resident is not None:
+            return None
+        if is_array and count <= edges.get(id(node), 0) + 2:  # 2: the recording's list and ours
+            return None
+        key.append(value.strides)
+        env[index] = value
+    return tuple(key), env
+
+
+def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised | None:
+    """Run a plan as it ran before; None if `Run` has to."""
+    kept = plan.prepared
+    if type(kept) is not Kept or not is_usual():
+        return None
+    bound = _bind(kept, recording)
+    if bound is None:
+        return None
+    found = kept.get(bound[0])
+    if found is None or found.device is not device:
+        return None
+    try:
+        if type(found) is tiled_run.Again:
+            raised = _tiled(found, kept, plan, recording, bound[1])
+        else:
+            raised = _launch(found, kept, plan, recording, bound[1])  # type: ignore[arg-type]
+    except DeviceError:
+        return None  # nothing has been written but new arrays
+    if raised is None:
+        return None
+    counters.flushed(reason, plan, recording)
+    return raised
+
+
+def _launch(
+    prepared: Prepared, kept: Kept, plan: Plan, recording: Recording, env: list[Any]
+) -> Raised:
+    nodes = recording.nodes
+    raised: Raised = []
+    device = prepared.device
+    empty = device.empty
+    for launch in prepared.launches:
+        arrays = [env[index] for index in launch.inputs]
+        outputs = []
+        for made in launch.made:
+            if made.donor < 0:
+                array = empty(made.shape, made.dtype)
+                if made.back is not None:
+                    array = array.transpose(made.back)
+            else:
+                array = env[made.donor]
+            outputs.append(array)
+        arrays += outputs
+        scalars = tuple([env[index][()] for index in launch.scalars]) if launch.scalars else ()
+        if launch.lowered is None:
+            bits = launch.start(arrays, scalars)
+        else:
+            bits = _with_temporaries(launch, launch.lowered, arrays, scalars, empty)
+        if bits and fp_flags.is_wanted(bits):
+            raised += _told(launch, Run(plan, recording, device), env, bits, outputs)
+        for made, array in zip(launch.made, outputs, strict=True):
+            env[made.index] = array
+        for index in launch.last:
+            env[index] = None
+        counters.ran_again(device, launch.language, launch.operations)
+    _commit(kept, nodes, env)
+    return raised
+
+
+def _commit(kept: Kept, nodes: list[Node], env: list[Any]) -> None:
+    for origin, index in kept.results:
+        node = nodes[origin]
+        node.value = env[index]
+        node.src = ()
+
+
+def _tiled(
+    chain: tiled_run.Again, kept: Kept, plan: Plan, recording: Recording, env: list[Any]
+) -> Raised | None:
+    flags = chain.start(env)
+    if flags is None:
+        return None
+    raised: Raised = []
+    if any(flags):
+        run = Run(plan, recording, chain.device)
+        run.env[:] = env
+        if not chain.tell(run, flags):
+            return None
+        raised = run.raised
+    _commit(kept, recording.nodes, env)
+    return raised
+
+
+def _with_temporaries(
+    launch: Launch,
+    lowered: Lowered,
+    arrays: list[Array],
+    scalars: tuple[Any, ...],
+    empty: Callable[[tuple[int, ...], DType], Array],
+) -> int:
+    arrays += [empty(shape, dtype) for shape, dtype in lowered.temporaries]
+    bits = launch.start(arrays, scalars)
+    if lowered.is_partial:
+        with fp_flags.collecting() as found:
+            lowered.finish(arrays)
+        bits |= found.bits
+    return bits
+
+
+def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Array]) -> Raised:
+    """The conditions of a kernel, as `Run` tells them."""
+    run.env[:] = env
+    spoiled = any(made.donor >= 0 for made in launch.made)
+    sources = None if spoiled else run.sources_of(launch.step)
+    run.tell(launch.step, bits, sources, outputs)
+    return run.raised
+
+
+# ------------------------------------------------------------------------------------ preparing
+
+
+def _key(kept: Kept, recording: Recording) -> Any:
+    """The key of `_bind`, whether operands die or not; None as there."""
+    if native is not None:
+        nodes, sizes = recording.nodes, recording.sizes
+        bound = native.replay_bind(kept.size, kept.operands, (), False, None, nodes, {}, sizes)
+        return bound and bound[0]  # without edges, every reader looks like another owner
+    found: list[Any] = recording.sizes.copy()
+    for origin, _, _ in kept.operands:
+        node = recording.nodes[origin]
+        if node.value is None or node.resident is not None:
+            return None
+        found.append(node.value.strides)
+    return tuple(found)
+
+
+def learn(plan: Plan, recording: Recording, run: Run) -> None:
+    """After a run: keep what it decided, if the next one at these sizes would decide the same."""
+    kept = plan.prepared
+    if kept is None or run.away or not is_usual():
+        return
+    if not kept and not suits(plan):
+        plan.prepared = None
+        return
+    if type(kept) is not Kept:
+        kept = plan.prepared = Kept(plan)
+    key = _key(kept, recording)
+    if key is None or key in kept:
+        return
+    env: dict[int, Array] = {}
+    for origin, index, _ in kept.operands:
+        value = recording.nodes[origin].value
+        assert value is not None, "a key was made of it"
+        env[index] = value
+    if plan.chains:
+        tiled = tiled_run.again(run, env)
+        if tiled is not None:
+            _keep(kept, key, tiled)
+        return
+    launches = []
+    for step, last in zip(plan.steps, plan.lifetimes.last, strict=True):
+        assert type(step) is KernelStep, "the plan suits"
+        launch = _prepared(step, tuple(last), plan, run, env)
+        if launch is None:
+            return
+        launches.append(launch)
+    _keep(kept, key, Prepared(run.device, tuple(launches)))
+
+
+def _keep(kept: Kept, key: Any, found: Prepared | tiled_run.Again) -> None:
+    if len(kept) >= LIMIT:
+        kept.clear()
+    kept[key] = found
+
+
+def _prepared(
+    step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
+) -> Launch | None:
+    """A launch as it was decided; None if it may be decided otherwise the next time."""
+    made = _made(step, last, plan, run, env)
+    inputs = [env[index] for index in step.inputs]
+    outputs = [env[each.index] for each in made]
+    shape = run.shape(step.domain_of)
+    found = step.ready.get(program_tiers.geometry(run.device, shape, inputs, outputs))
+    if found is None:
+        return None
+    lowered, program = found
+    if program is None:
+        return None
+    whole = not lowered.temporaries and not lowered.is_partial
+    arrays = inputs + outputs
+    arrays += [ghost(size, dtype, None) for size, dtype in lowered.temporaries]
+    return Launch(
+        step,
+        _start(lowered, program, arrays, len(step.scalars)),
+        program.source.language,
+        len(step.members) + len(step.reductions),
+        step.inputs,
+        step.scalars,
+        made,
+        None if whole else lowered,
+        last,
+    )
+
+
+def _start(lowered: Lowered, program: Program, arrays: list[Array], scalars: int) -> Start:
+    language = program.source.language
+    prepare = getattr(program, "prepare", None)
+    if prepare is not None:
+        start: Start = prepare(lowered.launch(language, arrays, (0,) * scalars))
+        slots = lowered.slots
+        if slots == tuple(range(len(arrays))):
+            return start
+        return lambda arrays, scalars: start([arrays[slot] for slot in slots], scalars)
+
+    def launch(arrays: list[Array], scalars: tuple[Any, ...]) -> int:
+        flags = program.launch(lowered.launch(language, arrays, scalars))
+        assert isinstance(flags, int), "the CPU's launches are over when they return"
+        return flags
+
+    return launch
+
+
+def _made(
+    step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
+) -> tuple[Made, ...]:
+    """What a kernel makes. Puts ghosts of it into `env`."""
+    values = plan.graph.values
+    shape = run.shape(step.domain_of)
+    dying = [
+        index
+        for index in step.inputs
+        if step.may_reuse and index in last and values[index].op not in (ops.LEAF, ops.VIEW)
+        and env[index].shape == shape and env[index].flags.c_contiguous
+    ]  # fmt: skip
+    found = []
+    for index in (*step.stores, *step.reductions):
+        value = values[index]
+        size = shape if index in step.stores else run.shape(index)
+        donor = -1
+        if value.perm is None and index in step.stores:
+            donor = next((each for each in dying if values[each].dtype == value.dtype), -1)
+            if donor >= 0:
+                dying.remove(donor)
+        back = None if value.perm is None else tuple(np.argsort(value.perm).tolist())
+        dense = size if value.perm is None else tuple([size[axis] for axis in value.perm])
+        found.append(Made(index, dense, value.dtype, back, donor))
+        env[index] = ghost(size, value.dtype, value.perm)
+    return tuple(found)

@@ -1,0 +1,340 @@
+"""Runs that are watched while they go: what they do is written down, to be done again.
+
+Owns `Observed`, a run that notes its allocations, copies, launches and calls as events of a replay
+(replay.py), and what is kept of it. Whatever it cannot say in numbers makes it unfit to be kept.
+Knows nodes and numpy arrays, never the array type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.plan.plan import KernelStep, Plan
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.base import Device
+from lazyfuse.runtime.capture.bound_launches import is_usual
+from lazyfuse.runtime.capture.replay import (
+    LIMIT,
+    Allocation,
+    Call,
+    Event,
+    Kept,
+    Replay,
+    Start,
+    Window,
+    kept_of,
+    key_of,
+)
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.execution.run_values import at_most
+from lazyfuse.runtime.layout.copies import Copy, Part, copy_of
+from lazyfuse.runtime.layout.meta_arrays import address
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def observed(run: Run) -> Run:
+    """A run to be executed: one that keeps what it does, if that is likely to come again."""
+    kept = kept_of(run.plan)
+    if kept is None or not is_usual() or not kept.is_worth_observing():
+        return run
+    run.env.clear()  # the operands: it would look like somebody who reads them
+    return Observed(run.plan, run.recording, run.device)
+
+
+class Observed(Run):
+    """A run that writes down what it does."""
+
+    __slots__ = ("events", "extents", "fit", "key", "known", "leaves", "slides", "updates")
+
+    def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
+        super().__init__(plan, recording, device)
+        self.events: list[Event] = []
+        self.extents: list[tuple[int, int, Any]] = []  # address and bytes of each block
+        self.updates: list[tuple[int, Part, int]] = []
+        self.slides: dict[int, int] = {}  # windows, and the blocks that stand for them
+        values = plan.graph.values
+        self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF])
+        self.key = key_of(self)
+        self.fit = self.key is not None and not self.away
+        for index in self.leaves:
+            array = self.env[index]
+            if array is None:
+                self.fit = False
+                return
+            self.extents.append((address(array), array.nbytes, array.flags.c_contiguous))
+        self.known = len(self.extents)
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        super().execute()
+        if self.fit:
+            self.keep()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        array = super().empty(shape, dtype)
+        self.allocated(array)
+        return array
+
+    def allocated(self, array: Array) -> None:
+        self.events.append(Allocation(len(self.extents), array.shape, array.dtype))
+        self.extents.append((address(array), array.nbytes, True))
+
+    def run_single(self, index: int) -> None:
+        value = self.plan.graph.values[index]
+        reached = self.reached() if value.op is ops.HOST and self.spoilt else ()
+        super().run_single(index)
+        result = self.array(index)
+        if value.op is ops.VIEW and self.plan.replays.slides:
+            if value.axes is not None:
+                if value.src[0] in self.slides:
+                    self.slides[index] = self.slides[value.src[0]]
+                return
+            self.slides[index] = len(self.extents)
+            source = self.located(value.src[0])
+            self.events.append(Window(index, source, len(self.extents)))
+            self.extents.append((address(result), 0, False))
+        if value.op in (ops.VIEW, ops.UPDATE):
+            return
+        if type(result) is not np.ndarray:
+            self.fit = False
+            return
+        sources = [(at, self.scalar(at)) for at in value.src]
+        parts = tuple([(at, part) for at, part in sources if type(part) is Part])
+        if not all(self.is_flat(part.root) for _, part in parts):
+            self.fit = False
+        self.events.append(Call(index, parts, len(self.extents), reached))
+        self.extents.append((address(result), result.nbytes, True))
+
+    def reached(self) -> tuple[tuple[int, Part], ...]:
+        """The values that the run has made and that somebody reads."""
+        made = [i for i, each in enumerate(self.env) if each is not None]
+        found = [(i, self.located(i)) for i in made if i not in self.plan.bound]
+        if not all(self.is_flat(part.root) for _, part in found):
+            self.fit = False
+        return tuple(found)
+
+    def is_flat(self, root: int) -> bool:
+        """Whether arrays can be made over a block: NumPy asks for C order."""
+        windows = {each.root: each.source.root for each in self.events if type(each) is Window}
+        return bool(self.extents[windows.get(root, root)][2])
+
+    def target(self, index: int) -> tuple[Array, Array]:
+        old = self.array(self.plan.graph.values[index].src[0])
+        part, whole = super().target(index)
+        if whole is not old and not (whole.flags.c_contiguous and old.flags.c_contiguous):
+            self.fit = False
+        return part, whole
+
+    def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
+        flat = super().packed(array, perm)
+        if not np.may_share_memory(flat, array):
+            self.fit = False
+        return flat
+
+    def copied(self, target: Array, source: Array) -> None:
+        """Elements were copied."""
+        self.events.append(copy_of(self.part(target), self.part(source)))
+
+    def update(self, index: int) -> None:
+        super().update(index)
+        value = self.plan.graph.values[index]
+        whole = self.array(index)
+        flat = super().packed(whole, value.perm)
+        layout = self.nodes[value.origin].arg
+        size = flat.itemsize
+        strides = tuple([stride * size for stride in layout.strides])
+        part = np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)
+        source = self.array(value.src[1])
+        if source.ndim > part.ndim or not np.may_share_memory(flat, whole):
+            self.fit = False
+        else:
+            self.copied(part, np.broadcast_to(source, part.shape))
+        self.updated(index, whole)
+
+    def updated(self, index: int, whole: Array) -> None:
+        self.updates.append((index, self.part(whole), len(self.events) - 1))
+
+    def move(self, temporary: Array, part: Array) -> None:
+        super().move(temporary, part)
+        self.copied(part, temporary)
+
+    def attempt(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
+        outputs = super().attempt(step, last)
+        for index in step.targets.values():
+            self.updated(index, self.array(index))
+        return outputs
+
+    def launch(
+        self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
+    ) -> Any:
+        flags = super().launch(step, shape, inputs, outputs)
+        found = step.ready.get(program_tiers.geometry(self.device, shape, inputs, outputs))
+        if found is None or found[1] is None or not isinstance(flags, int):
+            self.fit = False  # not the program that will run from now on
+            return flags
+        lowered, program = found
+        assert program is not None, "asked above"
+        prepare = getattr(program, "prepare_addresses", None)
+        if prepare is None or lowered.second() is not None:
+            self.fit = False
+            return flags
+        blocks = range(len(self.extents) - len(lowered.temporaries), len(self.extents))
+        arrays = [self.located(index, at) for index, at in zip(step.inputs, inputs, strict=True)]
+        arrays += [self.part(array) for array in outputs]
+        for root, (size, dtype) in zip(blocks, lowered.temporaries, strict=True):
+            strides = np.empty(size, dtype).strides
+            arrays.append(Part(root, 0, size, strides, np.dtype(dtype)))
+        real = [part.at([each[0] for each in self.extents]) for part in arrays]
+        launch = lowered.launch(program.source.language, real, (0,) * len(step.scalars))
+        slots = lowered.slots
+        self.events.append(
+            Start(
+                step,
+                prepare(launch),
+                tuple([(arrays[slot].root, arrays[slot].offset) for slot in slots]),
+                tuple([self.scalar(index) for index in step.scalars]),
+                lowered,
+                tuple(arrays),
+                tuple(arrays[: len(inputs)]),
+                tuple(arrays[len(inputs) : len(inputs) + len(outputs)]),
+                bool(step.targets) or any(out is each for out in outputs for each in inputs),
+                program.source.language,
+                len(step.members) + len(step.reductions),
+            )
+        )
+        return flags
+
+    def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
+        self.fit = False  # a kernel that failed has left no launch to do again
+        return super().run_members(step, outputs)
+
+    def scalar(self, index: int) -> int | Part:
+        if self.plan.graph.values[index].op in (ops.SCALAR, ops.LEAF):
+            return index
+        return self.located(index)
+
+    def located(self, index: int, array: Array | None = None) -> Part:
+        """Where a value lies."""
+        if array is None:
+            array = self.array(index)
+        root = self.slides.get(index)
+        if root is None:
+            return self.part(array)
+        offset = address(array) - self.extents[root][0]  # one place along an axis: Value.picks
+        return Part(root, offset, array.shape, array.strides, array.dtype)
+
+    def part(self, array: Array) -> Part:
+        """Where an array lies; the run is not kept if that is in none of its blocks."""
+        start = address(array)
+        for root in range(len(self.extents) - 1, -1, -1):
+            begin, size, _ = self.extents[root]
+            if begin <= start < begin + size:
+                return Part(root, start - begin, array.shape, array.strides, array.dtype)
+        self.fit = False
+        return Part(0, 0, array.shape, array.strides, array.dtype)
+
+    # -- what is kept of it ---------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Keep the run for its geometry."""
+        kept: Kept | None = self.plan.replays
+        if kept is None or self.key is None or self.careful:
+            return
+        if any(index in self.slides for index in self.plan.outputs):
+            return
+        results = [(index, self.part(self.array(index))) for index in self.plan.outputs]
+        stored = {part.root for event in self.events for part in _written(event)}
+        if any(not self.extents[part.root][2] for _, part in results if not _is_whole(self, part)):
+            return
+        starts = [event for event in self.events if type(event) is Start]
+        if not self.fit or len(starts) != len(self.plan.kernels):
+            return
+        kept.learnt += 1
+        if len(kept.found) >= LIMIT:
+            kept.found.clear()
+        leaves = frozenset(range(self.known))
+        dead = _dead(self.events, {part.root for _, part in results})
+        kept.found[self.key] = Replay(
+            self.device,
+            self.leaves,
+            frozenset(stored & leaves),
+            tuple([root for root in stored if self.gave(root)]),
+            tuple(self.events),
+            dead,
+            tuple(results),
+            tuple(self.updates),
+            small=tuple([(each.step, each.lowered) for each in starts if _is_small(each)]),
+            blocks=self.taken(dead) if stored & leaves else (),
+        )
+
+    def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
+        """What a run reserves: the blocks that it takes at most at a time, by class."""
+        sizes = [size for _, size, _ in self.extents]
+        turns = (
+            (
+                [sizes[event.root]] if type(event) is Allocation else [],
+                [sizes[root] for root in roots if root >= self.known],
+            )
+            for event, roots in zip(self.events, dead, strict=True)
+        )
+        buffers: Any = self.device
+        found: tuple[tuple[int, int], ...] = buffers.buffers.classes(at_most(turns).items())
+        return found
+
+    def gave(self, root: int) -> bool:
+        """Whether a block that was written belongs to an operand that no update writes to: its
+        buffer was given away, which depends on more than the key.
+        """
+        if root >= self.known:
+            return False
+        return not any(part.root == root for _, part, _ in self.updates)
+
+
+def _is_small(event: Start) -> bool:
+    return event.language == "numpy" and program_tiers.is_exact(event.lowered)
+
+
+def _is_whole(run: Observed, part: Part) -> bool:
+    if part.root >= run.known:
+        return False
+    array = run.env[run.leaves[part.root]]
+    return array is not None and array.strides == part.strides and not part.offset
+
+
+def _written(event: Event) -> tuple[Part, ...]:
+    if type(event) is Start:
+        return event.outputs
+    return (event.target,) if type(event) is Copy else ()
+
+
+def _touched(event: Event) -> list[int]:
+    if type(event) is Start:
+        scalars = [each.root for each in event.scalars if type(each) is Part]
+        return scalars + [part.root for part in event.arrays]
+    if type(event) is Copy:
+        return [event.target.root, event.source.root]
+    if type(event) is Window:
+        return [event.root, event.source.root]
+    if type(event) is Call:
+        return [event.root, *[part.root for _, part in event.sources]]
+    return [event.root]  # type: ignore[union-attr]
+
+
+def _dead(events: Sequence[Event], kept: set[int]) -> tuple[tuple[int, ...], ...]:
+    """After each event, the blocks that may go."""
+    final: dict[int, int] = {}
+    for at, event in enumerate(events):
+        for root in _touched(event):
+            final[root] = at
+    found: list[list[int]] = [[] for _ in events]
+    for root, at in final.items():
+        if root not in kept:
+            found[at].append(root)
+    return tuple(tuple(roots) for roots in found)

@@ -1,0 +1,250 @@
+"""Replays as programs of native/replay.c: what a run does again is one call in C.
+
+Owns the way from an event to numbers, and what C hands back: calls of NumPy's, conditions that have
+to be told, the end of reductions that C does not know. replay.py says the same in Python and runs
+where no C compiler was there. Knows nodes and numpy arrays, never the array type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Layout, Memory, Node
+from lazyfuse.codegen.plan.plan import Plan
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.base import Device
+from lazyfuse.runtime.capture import bound_launches, tier_up
+from lazyfuse.runtime.capture import replay as replays
+from lazyfuse.runtime.capture.bound_launches import Raised
+from lazyfuse.runtime.capture.replay import Allocation, Call, Event, Kept, Replay, Start, Window
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.layout.copies import Copy, Part
+
+LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON = range(6)
+NOT_BEGUN = -2
+_HOW = {"add": 0, "maximum": 1, "minimum": 2}
+_DOUBLE = np.dtype(np.float64)
+_NOWHERE = (0, 0, -1)  # block, offset and type of what is no element of a block
+MOST_PARTIAL = 256
+
+
+def use(native: Any) -> None:
+    """Do replays by the module lazyfuse._native from now on; None: by the text of replay.py."""
+    known = native is not None and native.replay_setup(Node, Memory, Layout, ops.LEAF)
+    bound_launches.native = native if known else None
+
+
+class Again(Run):
+    """What Python needs of a run that C goes through."""
+
+    __slots__ = ()
+
+    def __init__(self, plan: Plan, recording: Recording, device: Device, env: list[Any]) -> None:
+        self.plan = plan
+        self.recording = recording
+        self.nodes = recording.nodes
+        self.home = self.device = device
+        self.away = self.overwrites = self.spoilt = False
+        self.raised, self.waiting, self.made, self.spares = [], [], [], []
+        self.moved, self.free = set(), set()
+        self.env = env
+        same = recording.sizes == plan.sizes
+        self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
+
+
+def run(plan: Plan, kept: Kept, recording: Recording, device: Device) -> Raised | None:
+    """Do again what a run of this plan did at the same geometry; None if `Run` has to."""
+    native = bound_launches.native
+    bound = replays.bind(kept, recording, bool(plan.in_place))
+    if bound is None:
+        return None
+    key, env = bound
+    found = kept.found.get(key)
+    if found is None or found.device is not device:
+        return None
+    if concurrency.current is not None:  # another thread may be quicker while a call runs
+        return None
+    program = found.program[0] if found.program else _program(found, plan)
+    begun = native.replay_begin(program, env)
+    if begun is None:
+        return None
+    buffers: Any = device.buffers if found.blocks else None  # type: ignore[attr-defined]
+    if buffers is not None and not buffers.reserve(found.blocks):
+        return None
+    kept.learnt = 0
+    try:
+        raised = _play(found, plan, recording, env, *begun)
+    finally:
+        if buffers is not None:
+            buffers.release()
+    if tier_up.is_due(found):
+        tier_up.compile_small(kept, found)
+    return raised
+
+
+def _play(
+    replay: Replay,
+    plan: Plan,
+    recording: Recording,
+    env: list[Any],
+    roots: list[Any],
+    addresses: list[int],
+) -> Raised:
+    program, launched, numbers = replay.program
+    native, nodes = bound_launches.native, recording.nodes
+    empty = replay.device.empty
+    again: Again | None = None
+    at = 0
+    try:
+        while True:
+            stop = native.replay_play(program, at, roots, addresses, env, nodes, empty)
+            if stop is None:
+                break
+            at, bits = stop
+            if again is None:
+                again = Again(plan, recording, replay.device, env)
+            numbers -= _by_python(replay.events[at], bits, again, roots, addresses)
+            for root in replay.dead[at]:
+                roots[root] = None
+            at += 1
+    except BaseException:
+        replays.keep_updates(replay, plan, nodes, roots, max(at, addresses[-1]))
+        raise
+    for each in native.replay_commit(program, roots, nodes) or ():
+        index, part = replay.results[each]
+        replays.commit(plan, nodes, index, part.of(roots[part.root]))
+    counters.ran_replay(replay.device, launched, numbers)
+    return again.raised if again is not None else []
+
+
+def _by_python(event: Event, bits: int, run: Run, roots: list[Any], addresses: list[int]) -> int:
+    """One event, or the end of a launch; how many numbers C would have computed."""
+    if type(event) is Start:
+        if bits == NOT_BEGUN:
+            replays.start(event, run, addresses)
+        else:
+            replays.end(event, run, addresses, bits)
+    elif type(event) is Call:
+        replays.call(event, run, roots, addresses)
+        return 1 if _number(event, run.plan) is not None else 0
+    elif type(event) is Window:
+        replays.slide(event, run, roots, addresses)
+    elif type(event) is Copy:
+        event.play(addresses)
+    else:
+        raise AssertionError("blocks are allocated by C")
+    return 0
+
+
+# -------------------------------------------------------------------------------------- as numbers
+
+
+def _program(replay: Replay, plan: Plan) -> Any:
+    """The program of a replay, kept with what it counts for the report."""
+    events = tuple(
+        [_event(event, dead, plan) for event, dead in zip(replay.events, replay.dead, strict=True)]
+    )
+    values = plan.graph.values
+    results = tuple(
+        [
+            (values[index].origin, part.root, part.offset, part.shape, part.strides, part.dtype)
+            for index, part in replay.results
+        ]
+    )
+    blocks = len(replay.leaves) + len(replay.events) + 1
+    made = bound_launches.native.replay_program(
+        blocks, replay.leaves, tuple(replay.written), replay.given, events, results
+    )
+    launched: Counter[str] = Counter()
+    operations = 0
+    for event in replay.events:
+        if type(event) is Start:
+            launched[event.language] += 1
+            operations += event.operations
+    numbers = sum(each[0] == NUMBER for each in events)
+    replay.program.extend((made, (operations, tuple(launched.items())), numbers))
+    return made
+
+
+def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
+    python = BY_PYTHON, dead
+    if type(event) is Start:
+        return _launch(event, dead)
+    if type(event) is Allocation:
+        return BLOCK, dead, event.root, event.shape, event.dtype
+    if type(event) is Window:
+        value = plan.graph.values[event.index]
+        source = event.source
+        item = value.dtype.itemsize
+        return WINDOW, dead, event.root, value.origin, source.root, source.offset, item
+    if type(event) is Call:
+        number = _number(event, plan)
+        return python if number is None else (NUMBER, dead, event.root, event.index, *number)
+    assert type(event) is Copy, "all kinds are named"
+    if not event.how:
+        return python
+    target, source = event.target, event.source
+    return COPY, dead, target.root, target.offset, source.root, source.offset, event.how
+
+
+def _launch(event: Start, dead: tuple[int, ...]) -> tuple[Any, ...]:
+    """A launch; what C does not know as rows it leaves to Python."""
+    rows = getattr(event.run, "rows", event.run)
+    scalars = [
+        (each, *_NOWHERE) if type(each) is int else _element(each)  # type: ignore[arg-type]
+        for each in event.scalars
+    ]
+    threads = getattr(event.run, "threads", None)
+    return LAUNCH, dead, rows, threads, event.places, tuple(scalars), _combining(event)
+
+
+def _element(part: Part) -> tuple[int, int, int, int]:
+    kind = part.dtype.num if part.dtype.isnative else -1
+    return -1, part.root, part.offset, kind
+
+
+def _combining(event: Start) -> Any:
+    """How partial results become one: in C, by Python (True), not at all."""
+    if not event.lowered.is_partial:
+        return None
+    found = event.lowered.combining()
+    if found is None:
+        return True
+    steps = []
+    for output, partial, op, joins in found:
+        to, start = event.arrays[output], event.arrays[partial]
+        plain = to.dtype == start.dtype == _DOUBLE and to.shape == () and len(start.shape) == 1
+        if not plain or op not in _HOW or start.shape[0] > MOST_PARTIAL:
+            return True
+        joined = bytes(joins) if op == "add" else bytes(start.shape[0])
+        if len(joined) != start.shape[0] or start.strides != (_DOUBLE.itemsize,):
+            return True
+        steps.append((_HOW[op], start.root, start.offset, to.root, to.offset, joined))
+    return tuple(steps)
+
+
+def _number(event: Call, plan: Plan) -> tuple[Any, ...] | None:
+    """An exact operation of numbers that lie in memory, for one step of NumPy's own loop."""
+    values = plan.graph.values
+    value = values[event.index]
+    op = value.op
+    if op.kind != "map" or type(op.ufunc) is not np.ufunc or value.shape != ():
+        return None
+    kind = value.arg.ins[0]
+    parts = dict(event.sources)
+    operands = []
+    for index, wanted in zip(value.src, value.arg.ins, strict=True):
+        source = values[index]
+        if source.shape != () or source.dtype != kind or wanted != kind or not kind.isnative:
+            return None
+        part = parts.get(index)
+        if part is not None and part.offset % kind.itemsize:
+            return None
+        operands.append((index, *_NOWHERE) if part is None else _element(part))
+    return op.ufunc, kind.num, value.dtype.num, tuple(operands)

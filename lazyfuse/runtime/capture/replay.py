@@ -1,0 +1,341 @@
+"""Runs over memory in place, repeated: what a run did at the same geometry is done again.
+
+Owns the shortcut for plans that write into existing arrays (time loops over slices): the first run
+of a geometry is observed, and the following ones go through its launches and copies with nothing
+but addresses and scalars filled in. What the decisions hung on is in the key: sizes, strides,
+layouts, and which operands the recording alone still holds. Whatever is unusual goes to `Run`.
+Knows nodes and numpy arrays, never the array type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.lowering.lower import Lowered
+from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.base import Device
+from lazyfuse.runtime.capture import bound_launches, tier_up
+from lazyfuse.runtime.capture.bound_launches import is_usual
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.layout.copies import Copy, Part
+from lazyfuse.runtime.layout.meta_arrays import address
+from lazyfuse.runtime.layout.strides import is_alone
+from lazyfuse.runtime.numerics import fp_flags
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Geometries kept per plan, and how many may be learnt before one has come again: a loop over
+# windows that never come again is not worth observing.
+LIMIT = 8
+PATIENCE = 4
+# Runs observed at first, and afterwards one in so many: programs may still be compiled.
+EAGER_TURNS = 4
+SPACING = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A block of the device's memory."""
+
+    root: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a block whose place may differ from run to run: addressed as a block of its own."""
+
+    index: int
+    source: Part
+    root: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation that NumPy does: its result is a block of its own."""
+
+    index: int
+    sources: tuple[tuple[int, Part], ...]  # those that the run does not begin with
+    root: int
+    reached: tuple[tuple[int, Part], ...] = ()  # what there is, if operands were written over
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One launch, its strides and chunks filled in."""
+
+    step: KernelStep
+    run: Callable[[Any, tuple[Any, ...]], int]
+    places: tuple[tuple[int, int], ...]  # of each array: block and byte offset
+    scalars: tuple[int | Part, ...]
+    lowered: Lowered
+    arrays: tuple[Part, ...]
+    inputs: tuple[Part, ...]
+    outputs: tuple[Part, ...]
+    spoiled: bool
+    language: str
+    operations: int
+
+
+Event = Allocation | Copy | Window | Call | Start
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A run at one geometry, on one device."""
+
+    device: Device
+    leaves: tuple[int, ...]  # values whose memory is block 0, 1, ...
+    written: frozenset[int]  # blocks among them that are written to
+    given: tuple[int, ...]  # those of them whose operands die, and that took results
+    events: tuple[Event, ...]
+    dead: tuple[tuple[int, ...], ...]  # after each event: blocks that nothing reads again
+    results: tuple[tuple[int, Part], ...]
+    updates: tuple[tuple[int, Part, int], ...]  # value, where it lies, event that completes it
+    program: list[Any] = field(default_factory=list)  # once it is made: native_replay.py
+    small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that NumPy runs by blocks
+    turns: list[int] = field(default_factory=lambda: [0])  # how many: tier_up.py
+    blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: BufferPool.classes
+
+
+class Kept:
+    """The replays of one plan."""
+
+    __slots__ = ("found", "learnt", "operands", "places", "size", "slides", "turns", "windows")
+
+    def __init__(self, plan: Plan) -> None:
+        self.found: dict[Any, Replay] = {}
+        self.learnt = 0  # since one was last used
+        self.turns = 0  # runs that were not replays
+        values = enumerate(plan.graph.values)
+        # where nothing is written over, no decision hangs on where in its block a part lies
+        self.slides = not any(value.op is ops.UPDATE for value in plan.graph.values)
+        # parts of memory whose place in their block is not in the plan
+        self.windows = tuple(
+            [i for i, v in values if v.op is ops.UPDATE or (v.op is ops.VIEW and v.axes is None)]
+        )
+        found = plan.graph.values
+        self.size = len(found)
+        self.places = tuple([found[index].origin for index in self.windows])
+        self.operands = tuple([(found[i].origin, i, found[i].op is ops.LEAF) for i in plan.bound])
+
+    def is_worth_observing(self) -> bool:
+        """Whether the next run may teach something: not at every turn while programs compile."""
+        self.turns += 1
+        return self.learnt < PATIENCE and (self.turns <= EAGER_TURNS or not self.turns % SPACING)
+
+
+def suits(plan: Plan) -> bool:
+    """Whether a plan's steps are such as can be told to happen again, and not kernels alone."""
+    if plan.chains:
+        return False
+    values = plan.graph.values
+    singles = [values[step.index] for step in plan.steps if type(step) is SingleStep]
+    return bool(singles) and all(value.op.kind in _KINDS for value in singles)
+
+
+_KINDS = frozenset({"view", "update", "map", "reduce", "host", "contract"})
+
+
+def bind(kept: Kept, recording: Recording, free: set[int] | bool) -> Any:
+    """By C: the key of a run and the values that it begins with; None if not all are in host
+    memory. `free`: the nodes whose memory may be written over; True: look which.
+    """
+    return bound_launches.native.replay_bind(
+        kept.size, kept.operands, kept.places, kept.slides, free, recording.nodes,
+        recording.edges, recording.sizes,
+    )  # fmt: skip
+
+
+def key_of(run: Run) -> Any:
+    """What decides how a run goes; None if not everything is in host memory."""
+    if bound_launches.native is not None:
+        bound = bind(run.plan.replays, run.recording, run.free)
+        return None if bound is None else bound[0]
+    values = run.plan.graph.values
+    nodes, edges = run.nodes, run.recording.edges
+    found: list[Any] = run.recording.sizes.copy()
+    counts = references.of_each([nodes[values[index].origin] for index in run.plan.bound])
+    for index, count in zip(run.plan.bound, counts, strict=True):
+        value = values[index]
+        node = nodes[value.origin]
+        real = node.value
+        if real is None or node.resident is not None:
+            return None
+        if value.op is ops.LEAF:
+            # 2: the recording's list and ours; nobody reads it after this run
+            dies = count <= edges.get(id(node), 0) + 2
+            found += (real.strides, dies, value.origin in run.free, real.flags.writeable)
+    kept = run.plan.replays
+    for index in kept.windows:
+        layout = nodes[values[index].origin].arg
+        found.append((layout.shape, layout.strides) if kept.slides else layout)
+    return tuple(found)
+
+
+def run_again(run: Run) -> bool:
+    """Do again what a run of this plan did at the same geometry; False if `Run` has to."""
+    kept = kept_of(run.plan)
+    if kept is None or not kept.found or not is_usual():
+        return False
+    found = kept.found.get(key_of(run))
+    if found is None or found.device is not run.device:
+        return False
+    roots: list[Any] = [run.env[index] for index in found.leaves]
+    if concurrency.current is not None:  # another thread may be quicker while a call runs
+        return False
+    if not _apart(roots, found.written):
+        return False
+    for root in found.given:
+        if references.of(roots[root]) > _OWNERS or not is_alone(roots[root]):
+            return False
+    if found.blocks and not found.device.buffers.reserve(found.blocks):  # type: ignore[attr-defined]
+        return False
+    kept.learnt = 0
+    try:
+        _play(found, run, roots)
+    finally:
+        if found.blocks:
+            found.device.buffers.release()  # type: ignore[attr-defined]
+    if tier_up.is_due(found):
+        tier_up.compile_small(kept, found)
+    return True
+
+
+# Who refers to an operand's array: the environment, the list of blocks, the node.
+_OWNERS = 3
+
+
+def kept_of(plan: Plan) -> Kept | None:
+    """What is kept of a plan; None where its runs are not such as can be told to happen again."""
+    if plan.replays == UNKNOWN:
+        plan.replays = Kept(plan) if suits(plan) else None
+    found: Kept | None = plan.replays
+    return found
+
+
+def _apart(roots: list[Array], written: frozenset[int]) -> bool:
+    """Whether blocks that are written share no memory with others, as when they were observed."""
+    if len(roots) == 1:
+        return True
+    ends = [(address(root), root.nbytes) for root in roots]
+    for at in written:
+        start, size = ends[at]
+        for other, (begin, length) in enumerate(ends):
+            if other != at and start < begin + length and begin < start + size:
+                return False
+    return True
+
+
+def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
+    roots += [None] * (len(replay.events) + 1)
+    addresses = [address(root) if root is not None else 0 for root in roots]
+    empty = run.device.empty
+    done = 0
+    try:
+        for event, dead in zip(replay.events, replay.dead, strict=True):
+            if type(event) is Start:
+                start(event, run, addresses)
+                counters.ran_again(run.device, event.language, event.operations)
+            elif type(event) is Allocation:
+                block = roots[event.root] = empty(event.shape, event.dtype)
+                addresses[event.root] = address(block)
+            elif type(event) is Window:
+                slide(event, run, roots, addresses)
+            elif type(event) is Call:
+                call(event, run, roots, addresses)
+            else:
+                event.play(addresses)  # type: ignore[union-attr]
+            done += 1
+            for root in dead:
+                roots[root] = None
+    except BaseException:
+        keep_updates(replay, run.plan, run.nodes, roots, done)
+        raise
+    for index, part in replay.results:
+        commit(run.plan, run.nodes, index, part.of(roots[part.root]))
+
+
+def keep_updates(
+    replay: Replay, plan: Plan, nodes: list[Node], roots: list[Any], done: int
+) -> None:
+    """After a failure: memory that has been updated must not be updated again."""
+    for index, part, after in replay.updates:
+        if after < done and roots[part.root] is not None:
+            commit(plan, nodes, index, part.of(roots[part.root]))
+
+
+def commit(plan: Plan, nodes: list[Node], index: int, array: Array) -> None:
+    """A result is there."""
+    node = nodes[plan.graph.values[index].origin]
+    node.value = array
+    node.src = ()
+
+
+def slide(event: Window, run: Run, roots: list[Any], addresses: list[int]) -> None:
+    """Find a window in its block."""
+    value = run.plan.graph.values[event.index]
+    place = run.nodes[value.origin].arg.offset * value.dtype.itemsize
+    source = event.source
+    addresses[event.root] = addresses[source.root] + source.offset + place
+    roots[event.root] = roots[source.root]
+
+
+def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
+    """Let NumPy do an operation."""
+    for index, part in event.sources:
+        run.env[index] = part.held(roots, addresses)
+    try:
+        run.run_single(event.index)
+    except BaseException:
+        for index, part in event.reached:  # as Values.commit_reached
+            if roots[part.root] is not None:
+                commit(run.plan, run.nodes, index, part.held(roots, addresses))
+        raise
+    block = roots[event.root] = run.array(event.index)
+    addresses[event.root] = address(block)
+
+
+def start(event: Start, run: Run, addresses: list[int]) -> None:
+    """Launch a kernel."""
+    env = run.env
+    scalars = tuple(
+        [
+            env[each][()] if type(each) is int else each.at(addresses)[()]  # type: ignore[index,union-attr]
+            for each in event.scalars
+        ]
+    )
+    bits = event.run([addresses[root] + offset for root, offset in event.places], scalars)
+    end(event, run, addresses, bits)
+
+
+def end(event: Start, run: Run, addresses: list[int], bits: int) -> None:
+    """Combine partial results of a kernel that has run, and tell its conditions."""
+    env = run.env
+    if event.lowered.is_partial:
+        with fp_flags.collecting() as found:
+            event.lowered.finish([part.at(addresses) for part in event.arrays])
+        bits |= found.bits
+    if bits and fp_flags.is_wanted(bits):
+        step = event.step
+        outputs = [part.at(addresses) for part in event.outputs]
+        sources = None
+        if not event.spoiled:
+            for index, part in zip(step.inputs, event.inputs, strict=True):
+                env[index] = part.at(addresses)
+            for index, each in zip(step.scalars, event.scalars, strict=True):
+                if type(each) is Part:
+                    env[index] = each.at(addresses)
+            sources = run.sources_of(step)
+        run.tell(step, bits, sources, outputs)

@@ -1,0 +1,431 @@
+"""One execution of a plan: steps in order, tiers, fallbacks.
+
+Owns `Run`. Speaks of nodes and numpy arrays, never of the array type. Sees both the compiler and
+the devices, as evaluate.py does, which decides when to run what.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.node import source_line
+from lazyfuse.codegen.lowering import flag_slots
+from lazyfuse.codegen.lowering.kernel import KernelError
+from lazyfuse.codegen.lowering.lower import Lowered
+from lazyfuse.codegen.plan.chains import Chain
+from lazyfuse.codegen.plan.lifetimes import apart, crosses_itself, overlap, shares
+from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices import critical
+from lazyfuse.devices.base import DeviceError, DeviceLost, Later
+from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import (
+    concurrency,
+    matmul,
+    program_tiers,
+    tiled_run,
+)
+from lazyfuse.runtime.execution import (
+    validate as check_step,
+)
+from lazyfuse.runtime.execution.routine import counterpart
+from lazyfuse.runtime.execution.run_values import Abandoned, Values, Waiting, explain_failure
+from lazyfuse.runtime.execution.update_hazards import places_of
+from lazyfuse.runtime.layout.strides import is_alone
+from lazyfuse.runtime.numerics import fp_flags, narrow_precision
+from lazyfuse.runtime.placement import devices, library_calls
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Run(Values):
+    """One execution of a plan for one recording."""
+
+    __slots__ = ()
+
+    keeps_origins = False
+    """Whether what a run began with can be had again after a kernel has written over it."""
+
+    def execute(self) -> None:
+        """Run the steps. Whatever happens, nothing that was computed is lost."""
+        chains: dict[int, list[Chain]] = {}
+        for chain in self.plan.chains:
+            for each in (chain, *chain.parts):
+                chains.setdefault(each.first, []).append(each)
+        steps, lasts = self.plan.steps, self.plan.lifetimes.last
+        at = begin = 0
+        here: Sequence[Chain] = ()
+        reserved = self.reserve()
+        try:
+            while at < len(steps):
+                if critical.waiting and not self.spoilt:
+                    critical.give_way()
+                begin, step = at, steps[at]
+                here = chains.get(at, ()) if chains else ()
+                at += 1
+                if here:
+                    self.spoilt = True
+                ran = next((each for each in here if tiled_run.run(self, each)), None)
+                if ran is not None:
+                    at = begin + len(ran.steps)
+                elif isinstance(step, KernelStep):
+                    self.run_kernel(step, lasts[begin])
+                else:
+                    self.run_single(step.index)
+                for last in lasts[begin:at]:
+                    for index in last:
+                        self.env[index] = None
+            self.settle()
+        except Abandoned:
+            self.commit_updates()
+            raise
+        except BaseException:
+            with suppress(Abandoned):
+                self.settle()
+            self.commit_reached(range(begin, begin + max([1, *(len(each.steps) for each in here)])))
+            raise
+        finally:
+            self.commit(self.plan.outputs)
+            if reserved is not None:
+                reserved.release()
+
+    def run_single(self, index: int) -> None:
+        value = self.plan.graph.values[index]
+        node = self.nodes[value.origin]
+        if value.op is ops.VIEW:
+            self.env[index] = self.view(index)
+            return
+        if self.away and (done := library_calls.run(self, index)) is not None:
+            self.env[index] = done
+            return
+        self.settle()
+        try:
+            if value.op is ops.UPDATE:
+                self.update(index)
+                return
+            sources = [self.host(source) for source in value.src]
+            perms = [self.plan.graph.values[source].perm for source in value.src]
+            shape = self.shape(index)
+            with fp_flags.collecting() as flags:
+                arg = value.arg if value.op is not ops.HOST else counterpart(node.arg)
+                found = concurrency.numpys(value.op, arg)(
+                    matmul.run_node,
+                    value.op, arg, shape, value.dtype, value.perm, sources, perms,
+                )  # fmt: skip
+            self.env[index] = found
+        except Exception as error:
+            explain_failure(error, [node])
+            raise
+        counters.ran_single(node)
+        if flags.bits:
+            self.raised.append((flags.bits, [(value.op, node)]))
+
+    def update(self, index: int) -> None:
+        """Write a value into a part of an array."""
+        self.spoilt = True
+        target, whole = self.target(index)
+        target[...] = apart(target, self.array(self.plan.graph.values[index].src[1]))
+        self.env[index] = whole
+
+    def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:
+        """Run a kernel where it can run: at home, else on the CPU, else by the oracle."""
+        validate = config.options.validate and not self.narrowed(step)
+        expected = check_step.before(self, step) if validate else None
+        if self.away:
+            outputs = self.descend(step, last)
+        else:
+            outputs = self.attempt(step, last)
+        if expected is not None:
+            self.settle()
+            check_step.after(self, step, self.readable(outputs), expected)
+
+    def descend(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
+        """At home or, if that fails, on the CPU; the arrays that were written."""
+        home = self.home.traits.name
+        why = self.unfit(step)
+        if not why:
+            try:
+                return self.attempt(step, last)
+            except (DeviceError, KernelError) as error:
+                if isinstance(error, DeviceLost):
+                    self.abandon(error)
+                why = str(error)
+        counters.fell_back(step, self.nodes_of(step), why, home, "cpu")
+        self.settle()
+        self.device = devices.cpu()
+        try:
+            return self.attempt(step, ())
+        finally:
+            self.device = self.home
+
+    def unfit(self, step: KernelStep) -> str:
+        """Why the device need not be asked to run a kernel; empty if it may."""
+        if fp_flags.is_wanted(fp_flags.UNDER) and self.may_raise(step, "under"):
+            return "the device does not tell of underflow, which the error state asks for"
+        return narrow_precision.why_not(step.kernel, self.home.traits)
+
+    def narrowed(self, step: KernelStep) -> bool:
+        """Whether the device computes a kernel in float32, so that the oracle cannot judge it."""
+        return narrow_precision.is_narrowed(step.kernel, self.home.traits)
+
+    def may_raise(self, step: KernelStep, condition: str) -> bool:
+        return any(condition in fp_flags.raises(op, node.arg) for op, node in self.operations(step))
+
+    def attempt(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
+        """Run a kernel on the present device; the arrays that it wrote."""
+        shape = self.shape(step.domain_of)
+        self.overwrites = False
+        inputs = [self.operand(index) for index in step.inputs]
+        # not the first time, where the oracle may want to see what raised conditions
+        reuses = step.may_reuse and last and (step.ready or not self.may_ask(step))
+        donors = self.donors(step, last, shape) if reuses else None
+        outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
+        if self.overwrites:
+            self.settle()  # while everything that is under way can be run again
+        if self.overwrites or step.targets or pending or late:
+            self.spoilt = True
+        spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
+        flags = self.started(step, shape, inputs, outputs)
+        if not isinstance(flags, int):
+            self.waiting.append(Waiting(flags, step))
+            self.made += [index for index, _ in made]
+            flags = 0
+            if pending or late or self.overwrites or not config.options.pipelining:
+                self.settle_over(step)
+        for part, temporary in pending:
+            self.move(temporary, part)
+        for index, array in made:
+            self.env[index] = array
+        for index, temporary in sorted(late.items()):
+            part, whole = self.target(index)
+            self.move(temporary, part)
+            self.env[index] = whole
+        if flags:
+            self.tell(step, flags, None if spoiled else self.sources_of(step), outputs)
+        return outputs
+
+    def started(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        outputs: list[Array],
+    ) -> int | Later:
+        """As `launch`, and what NumPy makes of it where the CPU fails."""
+        try:
+            return self.launch(step, shape, inputs, outputs)
+        except DeviceError as error:
+            if self.away and self.device is self.home:
+                raise
+            counters.fell_back(step, self.nodes_of(step), str(error), "cpu")
+            return self.run_members(step, outputs)
+        except (Abandoned, KernelError):
+            raise
+        except Exception as error:
+            explain_failure(error, self.nodes_of(step))
+            raise
+
+    def settle_over(self, step: KernelStep) -> None:
+        """Wait for a kernel that may have written over what the run began with."""
+        try:
+            self.settle()
+        except Abandoned as error:
+            if not self.overwrites or self.keeps_origins:
+                raise
+            file, line, function = source_line(self.nodes_of(step)[-1].where)
+            what = f"the device failed while it wrote over its operands: {error}"
+            name = self.nodes_of(step)[-1].op.name
+            raise EvaluationError(what, op=name, file=file, line=line, function=function) from error
+
+    def readable(self, outputs: list[Array]) -> list[Array]:
+        """Results where NumPy can read them."""
+        return outputs
+
+    def move(self, temporary: Array, part: Array) -> None:
+        """What a kernel could not write in place, to its place."""
+        np.copyto(part, temporary)
+
+    def donors(
+        self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...]
+    ) -> dict[np.dtype[Any], list[Array]]:
+        """Operands that nobody reads again: their buffers may take the kernel's results."""
+        found: dict[np.dtype[Any], list[Array]] = {}
+        updated = self.updated_by(step) if step.targets else ()
+        places = [index for index in step.inputs if index in last and index not in updated]
+        counts = references.of_each([self.array(index) for index in places])
+        for index, count in zip(places, counts, strict=True):
+            value = self.plan.graph.values[index]
+            owners = 3  # the environment, the list of inputs, and ours
+            if value.op is ops.LEAF:
+                # another thread may evaluate its reader, too
+                if self.careful or concurrency.current is not None:
+                    continue
+                edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
+                if references.of(self.nodes[value.origin]) > edges + 1:  # 1: the recording's list
+                    continue
+                owners = 4  # and its node
+            array = self.array(index)
+            if array.shape != shape or not array.flags.c_contiguous:
+                continue
+            if value.op is not ops.VIEW and count <= owners and is_alone(array):
+                if value.op is ops.LEAF:
+                    self.overwrites = True
+                    self.take(self.nodes[value.origin])
+                found.setdefault(array.dtype, []).append(array)
+        return found
+
+    def updated_by(self, step: KernelStep) -> set[int]:
+        """The values in whose memory a kernel's updates may be made, as far down as they go."""
+        values = self.plan.graph.values
+        found: set[int] = set()
+        for at in step.targets.values():
+            while values[at].op in (ops.VIEW, ops.UPDATE):
+                at = values[at].src[0]
+                found.add(at)
+        return found
+
+    def outputs(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        donors: dict[np.dtype[Any], list[Array]] | None,
+    ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
+        """Arrays that a kernel writes; once it has run: copies to make, values that exist, and
+        updates to make with what it has written.
+        """
+        values = self.plan.graph.values
+        outputs: list[Array] = []
+        pending: list[tuple[Array, Array]] = []
+        made: list[tuple[int, Array]] = []
+        late: dict[int, Array] = {}
+        targets = step.targets
+        places = places_of(self, targets, inputs) if targets else {}
+        for position, index in enumerate(step.stores):
+            if not targets or position not in targets:
+                value = values[index]
+                gifts = donors.get(value.dtype) if donors and value.perm is None else None
+                array = gifts.pop() if gifts else self.fresh(value, shape)
+                made.append((index, array))
+                outputs.append(array)
+                continue
+            place = places[targets[position]]
+            if place is None:
+                array = self.empty(shape, values[index].dtype)
+                late[targets[position]] = array
+                outputs.append(array)
+                continue
+            part, whole = place
+            made.append((targets[position], whole))
+            if (
+                any(overlap(part, loaded) for loaded in inputs)
+                or _crowded(part, outputs)
+                or crosses_itself(part)  # the last write counts, in NumPy's order
+            ):
+                temporary = self.empty(part.shape, part.dtype)
+                pending.append((part, temporary))
+                outputs.append(temporary)
+            else:
+                outputs.append(part)
+        for index in step.reductions:
+            array = self.fresh(values[index], self.shape(index))
+            made.append((index, array))
+            outputs.append(array)
+        return outputs, pending, made, late
+
+    def launch(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        outputs: list[Array],
+    ) -> int | Later:
+        """Start a kernel on the present device; its conditions, or where they will be found."""
+        order = self.order(step, len(shape))
+        lowered, program = program_tiers.ready(
+            step, shape, inputs, outputs, order, self.device, self.refused
+        )
+        counters.kernel_begins(step, self, program.source)
+        scalars = tuple([self.number(index) for index in step.scalars])
+        arrays = inputs + outputs
+        start = time.perf_counter()
+        if lowered.temporaries:
+            arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
+        flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
+        if program.source.language == "numpy" and program.source.exact and isinstance(flags, int):
+            step.seen |= flags  # what NumPy itself has told needs no confirmation
+        if lowered.is_partial:
+            flags = self.finish(step, lowered, arrays, flags)
+        under_way = not isinstance(flags, int)
+        counters.ran_kernel(step, self, program.source, inputs, outputs, start, under_way)
+        return flags
+
+    def refused(self, step: KernelStep, why: str) -> None:
+        """Compiled text was refused: the interpreter runs the kernel's blocks."""
+        counters.fell_back(step, self.nodes_of(step), why, "numba", "numpy")
+
+    def finish(
+        self, step: KernelStep, lowered: Lowered, arrays: list[Array], flags: int | Later
+    ) -> int | Later:
+        """Combine partial results: on the device where it can, else when they are there."""
+        second = lowered.second()
+        if second is not None:
+            source, launch = second
+            program = program_tiers.compiled(step, source, self.device)
+            return program_tiers.Both(flags, program.launch(launch(arrays)))
+        return self.combine(step, lowered, arrays, flags)
+
+    def combine(
+        self, step: KernelStep, lowered: Lowered, arrays: list[Array], flags: int | Later
+    ) -> int:
+        """Combine partial results with NumPy."""
+        return self.outcome(flags) | self.finished(lowered, arrays)
+
+    def finished(self, lowered: Lowered, arrays: list[Array]) -> int:
+        """Combine partial results with NumPy; the conditions, told as the programs tell theirs."""
+        if not self.works_out:
+            with fp_flags.collecting() as found:
+                lowered.finish(arrays)
+            return found.bits
+        bits = 0
+        slots = flag_slots.of_reductions(lowered.kernel)
+        for slot, finish in zip(slots, lowered.finishers(), strict=False):
+            with fp_flags.collecting() as found:
+                finish(arrays)
+            bits |= flag_slots.in_slot(found.bits, slot)
+        return bits
+
+    def outcome(self, flags: int | Later) -> int:
+        """The conditions of a launch, once it has run."""
+        if isinstance(flags, int):
+            return flags
+        try:
+            return flags.flags()
+        except DeviceError as error:
+            self.abandon(error)
+
+    def order(self, step: KernelStep, rank: int) -> tuple[int, ...] | None:
+        if not step.reductions:
+            return None
+        perm = self.plan.graph.values[step.domain_of].perm
+        return perm if perm is not None and len(perm) == rank else None
+
+    def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
+        """The last fallback: a kernel's operations one by one with NumPy."""
+        with fp_flags.collecting() as flags:
+            values = self.members(step)
+        for array, index in zip(outputs, (*step.stores, *step.reductions), strict=True):
+            np.copyto(array, values[index], casting="unsafe")
+        return flags.bits
+
+
+def _crowded(part: Array, outputs: list[Array]) -> bool:
+    return any(shares(part, other) for other in outputs)

@@ -1,0 +1,344 @@
+"""Large products of matrices in tiles of rows, alone or inside chains of kernels.
+
+A chain (see tiles.py) multiplies a few rows, runs what follows on them while they are in the cache,
+and takes the next rows. Tiles are multiplied by NumPy's own BLAS (devices/cpu/matmul_blas.py), or, where that
+does not know this processor's vectors and for integers, by loops of ours (devices/cpu/matmul_loops.py).
+Either way an element's bits follow from the operands' sizes and values alone, not from tiles or
+threads. Owns which products are done so, by sizes and dtypes; all others, and those that raise
+conditions that the user wants to hear of, are NumPy's. Floats are within n * eps * (|a| @ |b|) of
+the true value, as NumPy's; integers have NumPy's bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph import interpret
+from lazyfuse.codegen.graph.linearize import Value, memory_strides
+from lazyfuse.codegen.graph.node import Layout, Node
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.plan import chains
+from lazyfuse.codegen.table.op import Op, Verdict
+from lazyfuse.codegen.table.ops import TABLE, VIEW
+from lazyfuse.devices import fork_safety
+from lazyfuse.devices.base import DeviceError
+from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing
+from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
+from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import routine
+from lazyfuse.runtime.execution.tiles import MAKERS, Geometry, Part
+from lazyfuse.runtime.numerics import fp_flags
+from lazyfuse.runtime.placement import devices
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Ints = tuple[int, ...]
+
+# Multiplications from which a product is ours. No operand of fewer than LARGE elements alone makes
+# one: those are multiplied where they stand, by NumPy. Of narrower matrices memory is the limit:
+# least rows, length of the chains, and columns.
+WORTH = 1 << 23
+LARGE = 1 << 15
+NARROWEST = (32, 32, 8)
+# Rows, and columns, of a tile where a product is cut for itself.
+ROWS, MOST_ROWS, COLUMNS = 64, 256, 96
+# A multiplication of a matrix product, in additions of a kernel: how much work it is.
+COST = 0.1
+
+# Elements of a matrix from which OpenBLAS uses several threads, even for a vector beside it.
+SHARED_BY_BLAS = 9216
+
+_MATMUL = TABLE["matmul"]
+_CHOICES = ("auto", "blas", "loops", "off")
+
+
+def is_ours(first: Ints, second: Ints, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Whether the product of two matrices, or stacks of them, is done by our loops."""
+    if len(first) < 2 or len(second) < 2 or not _are_known(dtypes):
+        return False
+    if first[:-2] != second[:-2] and len(first) > 2 and len(second) > 2:
+        return False  # stacks that are repeated
+    (rows, depth), columns = first[-2:], second[-1]
+    if size_of(first[:-2] or second[:-2]) * rows * depth * columns < WORTH:
+        return False
+    if any(size < least for size, least in zip((rows, depth, columns), NARROWEST, strict=True)):
+        return False
+    large = max(size_of(first), size_of(second)) >= LARGE
+    return large and config.options.matrix_products != "off"
+
+
+def _are_known(dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Whether elements are of one dtype that our loops multiply."""
+    found = dtypes[0]
+    return found.isnative and found.str[1:] in matmul_packing.KINDS and dtypes[-1] == found
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Machine code that multiplies tiles: see matmul_loops.ROW for what it takes."""
+
+    code: Any  # Loaded
+    library: bool  # NumPy's: tiles begin at its blocks
+
+    @property
+    def within(self) -> Any:
+        """The context in which it may run."""
+        return matmul_blas.alone if self.library else None
+
+
+class _Products:
+    """The code for each dtype, made when first asked for; None: this machine has none."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], Product | None] = {}
+        self.after_fork()
+        fork_safety.register(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew."""
+        self._lock = threading.Lock()
+
+    def get(self, code: str, turned: bool = False) -> Product | None:
+        """The code for one dtype, and for rows of the second matrix that are not dense if
+        `turned`; waits until it is made.
+        """
+        device: Any = devices.cpu()
+        key = device, code, turned, config.options.matrix_products
+        if key not in self._made:
+            with self._lock:
+                if key not in self._made:
+                    self._made[key] = self._make(device, code, turned)
+        return self._made[key]
+
+    def foresee(self, code: str, turned: bool) -> None:
+        """Have the code made while Python goes on."""
+        key = devices.cpu(), code, turned, config.options.matrix_products
+        if key in self._made or not config.options.compile_ahead:
+            return
+        with suppress(RuntimeError):  # the interpreter is about to end
+            # it is waited for at the end: LLVM must not be taken down while it works
+            threading.Thread(target=self.get, args=(code, turned), daemon=False).start()
+
+    def _make(self, device: Any, code: str, turned: bool) -> Product | None:
+        if "numba" not in device.traits.languages:
+            return None
+        choice = config.options.matrix_products
+        try:
+            library = code[0] == "f" and choice != "loops"
+            library = library and (choice == "blas" or not matmul_blas.is_narrow())
+            return Product(device.product(code, library, turned and not library), library)
+        except DeviceError as error:
+            counters.fell_back(None, [], f"matrix products: {error}", "tiles", "numpy")
+            return None
+
+
+_products = _Products()
+
+
+def foresee(first: Node, second: Node, dtypes: Sequence[np.dtype[Any]]) -> None:
+    """A product has been recorded: make its code ready if it is one of ours."""
+    if is_ours(first.shape, second.shape, dtypes):
+        layout = second.arg
+        known = second.op is VIEW and type(layout) is Layout
+        strides = layout.strides if known else memory_strides(second.shape, second.perm)
+        _products.foresee(dtypes[0].str[1:], strides[-1] != 1)
+
+
+def product(first: Array, second: Array) -> Array | None:
+    """`first @ second`; None where NumPy has to find it."""
+    if not is_ours(first.shape, second.shape, (first.dtype, second.dtype)):
+        return None
+    size = first.itemsize
+    arrays = [
+        x if x.flags.aligned and _is_regular(x.shape, [s / size for s in x.strides]) else x.copy()
+        for x in (first, second)
+    ]
+    found = _products.get(first.dtype.str[1:], arrays[1].strides[-1] != size)
+    if found is None:
+        return None
+    stack = first.shape[:-2] or second.shape[:-2]
+    shape = (*stack, first.shape[-2], second.shape[-1])
+    result: Array = devices.cpu().empty(shape, first.dtype)
+    if stack:
+        count = size_of(stack)
+        items = [x.reshape(-1, *x.shape[-2:]) for x in (*arrays, result)]
+        flags = _run_items(found, [np.broadcast_to(x, (count, *x.shape[1:])) for x in items])
+    else:
+        flags = _run(found, [*arrays, result])
+    return None if flags and fp_flags.is_wanted(flags) else result
+
+
+def _is_regular(shape: Ints, strides: Sequence[float]) -> bool:
+    """Whether one axis of a matrix is dense, and the other one steps over it."""
+    (rows, columns), (down, along) = shape[-2:], strides[-2:]
+    return (along == 1 and down >= columns) or (down == 1 and along >= rows)
+
+
+def _run(found: Product, arrays: Sequence[Array]) -> int:
+    """One product, `arrays` being its operands and its result; the IEEE flags."""
+    (rows, depth), columns = arrays[0].shape, arrays[1].shape[1]
+    return _launched(found, arrays, _batch, (rows, depth, columns))
+
+
+def _run_items(found: Product, arrays: Sequence[Array]) -> int:
+    """As `_run` for stacks of products: tiles are some of them, or parts of one."""
+    if len(arrays[0]) < 2 * routine.threads():
+        flags = [_run(found, each) for each in zip(*arrays, strict=True)]
+        return functools.reduce(operator.or_, flags)
+    return _launched(found, arrays, _batch_of_items, (*arrays[0].shape, arrays[1].shape[2]))
+
+
+def _launched(found: Product, arrays: Sequence[Array], cut: Any, shape: Ints) -> int:
+    device: Any = devices.cpu()
+    size = arrays[0].itemsize
+    strides = tuple([s // size for x in arrays for s in x.strides])
+    batch: Batch = cut(found, shape, strides, size, device.traits.threads)
+    counters.totals.languages["product"] += 1
+    (flags,) = batch.run(device.work, arrays, (b"",), None, found)
+    return flags
+
+
+@functools.lru_cache(maxsize=128)
+def _batch(found: Product, shape: Ints, strides: Ints, size: int, threads: int) -> Batch:
+    """The calls of a whole product: tiles of rows, or of columns where these are more."""
+    rows, depth, columns = shape
+    by_rows = found.library or rows >= threads * ROWS or rows >= columns
+    length, least, most = (rows, ROWS, MOST_ROWS) if by_rows else (columns, COLUMNS, columns)
+    tile = min(most, max(least, -(-length // (4 * threads))))
+    step = (matmul_blas.BLOCK if found.library else 8) if by_rows else least
+    tile = min(tile + -tile % step, length)
+    steps = (strides[0], 0, strides[4]) if by_rows else (0, strides[3], 1)
+    per_item = (0, *strides[:2], 0, *strides[2:4], 0, strides[4])
+    rows_of = [
+        [1, *((count, columns) if by_rows else (rows, count)), depth, *per_item]
+        for count in (tile, length % tile)
+    ]
+    work = COST * rows * depth * columns
+    return _tiles(found, rows_of, steps, length, tile, size, work)
+
+
+@functools.lru_cache(maxsize=128)
+def _batch_of_items(found: Product, shape: Ints, strides: Ints, size: int, threads: int) -> Batch:
+    """The calls of a stack of products: a tile is some of them."""
+    length, rows, depth, columns = shape
+    tile = -(-length // (4 * threads))
+    rows_of = [[count, rows, columns, depth, *strides[:-1]] for count in (tile, length % tile)]
+    work = COST * length * rows * depth * columns
+    return _tiles(found, rows_of, strides[::3], length, tile, size, work)
+
+
+def _tiles(
+    found: Product,
+    rows_of: list[list[int]],
+    steps: Ints,
+    length: int,
+    tile: int,
+    size: int,
+    work: float,
+) -> Batch:
+    """Tiles of `tile` along an axis of `length`, a step of which moves the arrays by `steps`."""
+    whole, rest = divmod(length, tile)
+    places = enumerate(steps, len(matmul_loops.ROW) - 3)
+    addresses = [
+        (at, Address(number, 0, tile * step * size)) for number, (at, step) in enumerate(places)
+    ]
+    calls = [[Call(found.code.address, 0, [*row, 0, 0, 0], addresses)] for row in rows_of]
+    batch = Batch(calls if rest else calls[:1], whole + bool(rest), whole, [0], 0, work)
+    batch.within = found.within or batch.within
+    return batch
+
+
+@routine.serves(np.dot)
+def _dot(a: Array, b: Array) -> Array | None:
+    return product(a, b) if a.ndim == b.ndim == 2 else None
+
+
+matmul = functools.partial(routine.either, product, np.matmul)
+dot = functools.partial(routine.either, _dot, np.dot)
+
+
+def run_node(op: Op, arg: Any, *rest: Any) -> Array:
+    """As `interpret.run_node`, with our loops for `@`. `rest` ends in the values and their orders.
+
+    The oracle itself asks NumPy.
+    """
+    if op is _MATMUL and (found := routine.attempt(product, *rest[-2])) is not None:
+        return found
+    if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
+        work = getattr(devices.cpu(), "work", None)
+        if work is not None:
+            work.native.rest()  # helpers that look for work would hold the cores of BLAS's threads
+    return interpret.run_node(op, arg, *rest)
+
+
+def verdict(values: Sequence[Value], shapes: Sequence[Ints]) -> Verdict:
+    """Whether a recorded product is done by tiles, and why or why not."""
+    dtypes = [value.dtype for value in values]
+    if not is_ours(shapes[0], shapes[1], dtypes):
+        return Verdict(False, "it is small, or of another dtype")
+    found = _products.get(dtypes[0].str[1:])
+    if found is None:
+        return Verdict(False, "there is no code for it here")
+    how = f"NumPy's BLAS, {matmul_blas.BLOCK} rows at a time" if found.library else "loops of ours"
+    count = routine.threads()
+    return Verdict(True, f"{how} on {count} thread{'s' * (count != 1)}")
+
+
+# -------------------------------------------------------------------------------- in chains
+
+
+def _is_chainable(sources: Sequence[Value]) -> bool:
+    """Whether rows of a product, or products of a stack, can be a tile: structure only."""
+    first, second = [source.shape for source in sources]
+    matrices = len(first) == len(second) == 2
+    stacks = len(first) == 3 and (len(second) == 2 or second[:1] == first[:1])
+    return (matrices or stacks) and _are_known([source.dtype for source in sources])
+
+
+def _tile(_: Any, sources: Sequence[Geometry], result: Geometry) -> Part | None:
+    """The product of the rows of one tile; None where NumPy multiplies."""
+    first, second = sources
+    if not is_ours(first.whole, second.whole, (first.dtype, second.dtype)):
+        return None
+    if result.strides[-1] != 1:
+        return None
+    if not all(_is_regular(each.whole, each.strides) for each in sources):
+        return None
+    found = _products.get(first.dtype.str[1:], second.strides[-1] != 1)
+    if found is None:
+        return None
+    rows, columns = result.shape[-2:]
+    depth = first.shape[-1]
+    stacked = len(result.shape) > 2
+    items = first.shape[0] if stacked else 1
+    taken = [each.strides if len(each.strides) > 2 else (0, *each.strides) for each in sources]
+    written = result.strides if stacked else (0, *result.strides)
+    meta = (items, rows, columns, depth, *taken[0], *taken[1], *written[:2])
+    work = COST * size_of(first.whole) * columns
+    return Part(found.code.address, meta, found, work, found.within)
+
+
+chains.PRODUCTS["matmul"] = _is_chainable
+chains.PRODUCTS["dot"] = lambda sources: (
+    all(len(source.shape) == 2 for source in sources) and _is_chainable(sources)
+)
+MAKERS["matmul"] = MAKERS["dot"] = _tile
+
+
+def _check(choice: str) -> None:
+    if choice not in _CHOICES:
+        expected = " or ".join(_CHOICES)
+        what = message("options", "matrix_products", expected, choice, "see lazyfuse.options()")
+        raise ConfigurationError(what)
+
+
+config.on_change("matrix_products", _check)

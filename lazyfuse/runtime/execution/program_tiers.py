@@ -1,0 +1,304 @@
+"""Which program runs a kernel: its geometry, its language, and what is remembered of both.
+
+Owns the rules of the tiers: on the CPU compiled text or blocked NumPy, by size and use; on other
+devices their own languages in order. Knows steps and devices, no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Store
+from lazyfuse.codegen.lowering.languages import VECTOR, lowering
+from lazyfuse.codegen.lowering.lower import Lowered
+from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.codegen.table.ops import COPY
+from lazyfuse.devices.base import (
+    Device,
+    DeviceError,
+    DeviceLost,
+    Later,
+    Launch,
+    Program,
+    Source,
+)
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.layout.strides import strides_kept, strides_over
+from lazyfuse.runtime.numerics import narrow_precision
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Ready = tuple[Lowered, Program | None]
+
+# Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
+# program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
+COMPILE_ELEMENTS = 32768
+# From so many element operations on a kernel is sent to the compiler's process on its first use:
+# as blocked NumPy it takes long enough that another use would gain by it.
+AHEAD_ELEMENTS = 1 << 18
+# From so many on, blocked NumPy takes longer than it takes to import llvmlite and load a program.
+PATIENT_ELEMENTS = 1 << 25
+
+
+@dataclass(slots=True)
+class Refused:
+    """Stands for a program that a device would not build, so that it is not asked again."""
+
+    source: Source
+    reason: str
+
+    def launch(self, launch: Launch) -> int | Later:
+        """Never."""
+        raise DeviceError(self.reason)
+
+
+class Both:
+    """The outcome of two launches."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first: Later | int, second: Later | int) -> None:
+        self.first = first
+        self.second = second
+
+    def flags(self) -> int:
+        """As `base.Later.flags`."""
+        bits = [each if isinstance(each, int) else each.flags() for each in self]
+        return bits[0] | bits[1]
+
+    def __iter__(self) -> Iterator[Later | int]:
+        yield self.first
+        yield self.second
+
+
+def ready(
+    step: KernelStep,
+    shape: tuple[int, ...],
+    inputs: list[Array],
+    outputs: list[Array],
+    order: tuple[int, ...] | None,
+    device: Device,
+    refused: Callable[[KernelStep, str], None],
+) -> tuple[Lowered, Program]:
+    """A kernel lowered to these sizes and strides, and its program on a device.
+
+    `refused` is told why where the CPU's compiler refuses a kernel and the interpreter takes over.
+    """
+    key = geometry(device, shape, inputs, outputs)
+    if step.whole:
+        key = *key, step.whole
+    found: Ready | None = step.ready.get(key)
+    if found is None:
+        kernel = narrow_precision.fitted(step.kernel, device.traits)
+        decide = partial(_lowered, kernel, shape, inputs, outputs, order)
+        if "numpy" in device.traits.languages:
+            found = decide("numpy"), None
+        else:
+            found = _first(step, decide, device)
+        limit = config.options.ready_limit
+        if len(step.ready) >= limit:
+            step.ready.clear()
+        if limit:
+            step.ready[key] = found
+    lowered, program = found
+    if program is None:
+        program = _program(step, lowered, shape, device)
+        if isinstance(program, Refused) and program.source.language == "numba":
+            refused(step, program.reason)
+            key_of_program = device, program.source
+            program = _blocked(step, lowered, device)
+            program = program or compiled(step, lowered.source("numpy"), device)
+            step.programs[key_of_program] = program
+        if _is_final(program, lowered, step, shape) and key in step.ready:
+            step.ready[key] = lowered, program
+    return lowered, program
+
+
+def geometry(
+    device: Device, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
+) -> tuple[Any, ...]:
+    """The key of what is remembered of a kernel (`KernelStep.ready`)."""
+    return (
+        device,
+        shape,
+        tuple([(array.shape, array.strides) for array in inputs]),
+        tuple([array.strides for array in outputs]),
+    )
+
+
+def _lowered(
+    kernel: Kernel,
+    shape: tuple[int, ...],
+    inputs: list[Array],
+    outputs: list[Array],
+    order: tuple[int, ...] | None,
+    language: str,
+) -> Lowered:
+    rank = len(shape)
+    for array in inputs:
+        if any(stride % array.itemsize for stride in array.strides):
+            raise DeviceError("[launch] strides: expected whole elements")
+    in_strides = tuple([strides_over(array, shape, rank) for array in inputs])
+    stores = len(kernel.stores)
+    out_strides = tuple(
+        [strides_over(array, shape, rank) for array in outputs[:stores]]
+        + [strides_kept(array, kernel.reduced, rank) for array in outputs[stores:]]
+    )
+    lowered: Lowered = lowering(language)(kernel, shape, in_strides, out_strides, order)
+    return lowered
+
+
+def _is_final(program: Program, lowered: Lowered, step: KernelStep, shape: tuple[int, ...]) -> bool:
+    """Whether the choice of the program would be the same the next time."""
+    source = program.source
+    if source.language == "numba" or (source.exact and not lowered.source("numba").exact):
+        return True
+    # a small one is compiled by nobody, unless it has been for other sizes already
+    return source.language == "numpy" and _work(step, lowered, shape) < COMPILE_ELEMENTS
+
+
+def _work(step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> float:
+    """Additions' worth of work by which the program of a kernel is chosen."""
+    # the inexact kernels of a chain are of one tier: it may run by tiles, with the same bits
+    exact = lowered.source("numba").exact
+    elements = size_of(shape) if exact else max(size_of(shape), step.whole)
+    return elements * max(step.cost, 1.0)
+
+
+def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
+    """The program of a kernel in one of the CPU's languages."""
+    languages = device.traits.languages
+    if len(languages) == 1:
+        return compiled(step, lowered.source(languages[0]), device)
+    return _tier(step, lowered, shape, device)
+
+
+def _first(
+    step: KernelStep, decide: Callable[[str], Lowered], device: Device
+) -> tuple[Lowered, Program]:
+    """A kernel and its program in the first language of a device that can say it."""
+    reasons = []
+    for language in device.traits.languages:
+        try:
+            lowered = decide(language)
+            program = compiled(step, lowered.source(language), device)
+        except KernelError as error:
+            reasons.append(f"{language}: {error}")
+            continue
+        if not isinstance(program, Refused):
+            return lowered, program
+        reasons.append(f"{language}: {program.reason}")
+    nothing = Source(device.traits.languages[0], "", "", 0, (), ())
+    return decide("numpy"), Refused(nothing, "; ".join(reasons))
+
+
+def compiled(step: KernelStep, source: Source, device: Device) -> Program:
+    """The program of a source on a device; a refusal is remembered as such."""
+    key = device, source
+    program: Program | None = step.programs.get(key)
+    if program is None:
+        try:
+            program = counters.compiled(device, source)
+        except DeviceLost:
+            raise
+        except DeviceError as error:
+            program = Refused(source, str(error))
+        step.programs[key] = program
+    return program
+
+
+def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
+    """Compiled text or blocked NumPy on the CPU: what is done first.
+
+    The bits of inexact kernels follow from their sizes alone: NumPy's below `COMPILE_ELEMENTS`,
+    compiled text's from there on, which blocked text over the same functions has too.
+    """
+    source = lowered.source("numba")
+    work = _work(step, lowered, shape)
+    small = work < COMPILE_ELEMENTS
+    if (device, source) in step.programs and (source.exact or not small):
+        return compiled(step, source, device)
+    if small:
+        return compiled(step, lowered.source("numpy"), device)
+    step.uses += 1
+    often = step.uses > config.options.compile_after
+    cpu: Any = device
+    if not hasattr(device, "soon") or not cpu.compiles_ahead():
+        _tell_of_worker(device)
+        wanted = often or not source.exact or device.cached(source)
+        return compiled(step, source if wanted else lowered.source("numpy"), device)
+    if work >= PATIENT_ELEMENTS and device.cached(source):
+        return compiled(step, source, device)
+    wanted = often or work >= AHEAD_ELEMENTS or cpu.may_hold(source)
+    if wanted and not counters.awaited(device, source):
+        return compiled(step, source, device)
+    return _blocked(step, lowered, device) or compiled(step, source, device)
+
+
+def is_exact(lowered: Lowered) -> bool:
+    """Whether compiled text has the bits of blocked NumPy."""
+    return bool(lowered.source("numpy").exact and lowered.source("numba").exact)
+
+
+def grown(step: KernelStep, lowered: Lowered, device: Device) -> bool:
+    """Whether a small exact kernel that recurs has compiled text from now on: no bit depends on it.
+
+    Asks the compiler's process for it; where there is none such kernels stay with blocked NumPy.
+    """
+    source, cpu = lowered.source("numba"), device
+    ahead = source.exact and hasattr(cpu, "soon") and cpu.compiles_ahead()  # type: ignore[attr-defined]
+    if not ahead or counters.awaited(device, source):
+        return False
+    if isinstance(compiled(step, source, device), Refused):
+        return False
+    step.ready.clear()
+    return True
+
+
+_told: set[str] = set()  # what has been said of workers that are lost
+
+
+def _tell_of_worker(device: Any) -> None:
+    """Once: programs are compiled here from now on, since the compiler's process is lost."""
+    why = device.lost_worker() if hasattr(device, "lost_worker") else ""
+    if why and why not in _told:
+        _told.add(why)
+        counters.fell_back(None, [], why, "the compiler's process", "this one")
+
+
+def _blocked(step: KernelStep, lowered: Lowered, device: Device) -> Program | None:
+    """Blocked NumPy with the bits of compiled text; None if some operation has no words for it."""
+    if lowered.source("numba").exact:
+        return compiled(step, lowered.source("numpy"), device)
+    with suppress(KernelError):
+        program = compiled(step, lowered.source(VECTOR), device)
+        if not isinstance(program, Refused):
+            return program
+    return None
+
+
+def copying(
+    array: Array, shape: tuple[int, ...], into: Array, device: Device
+) -> tuple[Lowered, Program]:
+    """Lowered kernel and program that copy `array`, which broadcasts to `shape`, into `into`."""
+    rank = len(shape)
+    dtype = into.dtype.str[1:]
+    body = (Instruction(COPY.name, (0,), (dtype,), dtype),)
+    kernel = Kernel(rank, (dtype,), (), body, (Store(1, dtype),))
+    kernel = narrow_precision.fitted(kernel, device.traits)
+    strides = (strides_over(array, shape, rank),), (strides_over(into, shape, rank),)
+    reasons = []
+    for language in device.traits.languages:
+        try:
+            lowered = lowering(language)(kernel, shape, *strides)
+            return lowered, counters.compiled(device, lowered.source(language))
+        except KernelError as error:
+            reasons.append(f"{language}: {error}")
+    raise DeviceError(f"[print] copy: {'; '.join(reasons)}")

@@ -1,0 +1,288 @@
+"""Hand-written loop nests as programs: compiled once, kept on disk, run on all threads.
+
+Owns `Routine` (a loop nest written by hand in the text language of the CPU's compiler), when one
+is used, and how it is launched over chunks. What a routine computes is its writer's; where it is
+not compiled yet, is refused or fails, NumPy's own function answers, with the same values. Routines
+run on host arrays: in functions that run at once, and inside host calls, so that they join plans.
+
+    COUNT = Routine("count_bytes", ("count", "row"), {"data": "u1", "found": "i8"}, '''
+    for k in range(count):
+        found[row * 256 + int64(data[k])] += 1
+    ''')
+    launch = COUNT.ready()                            # None: not compiled yet; let NumPy answer
+    flags = launch((data, found), sizes, offsets)     # a row of sizes and of offsets per chunk
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.node import HostCall
+from lazyfuse.codegen.table.op import Verdict
+from lazyfuse.devices.base import DeviceError, Launch, Program, Source
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.placement import devices
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Found = TypeVar("Found")
+
+_refused: set[Source] = set()
+
+FEWEST = 1 << 12
+"""Elements below which NumPy is done before a routine would be launched."""
+
+
+class Routine:
+    """A loop nest written by hand, in the language of `devices/cpu/numba_runtime.py`.
+
+    `sizes` names the integers that every chunk gets of its own (counts, positions, ...), `arrays`
+    the array arguments with their dtypes ("f8", ...), `scalars` those that all chunks share. In
+    `body` an array is a pointer to its chunk's first element: `data[i]` loads and stores, and
+    `data_stride` is its stride in elements where one was given. `helpers` is text before it, of
+    functions under `@njit`. The body may `return test_flags()`; without a return no IEEE condition
+    is told. No chunk may write what another reads or writes. A `bare` routine stands in a chain of
+    kernels (see tiles.py): its row holds sizes and addresses alone, and it is not launched.
+    """
+
+    __slots__ = ("source",)
+
+    def __init__(
+        self,
+        name: str,
+        sizes: Sequence[str],
+        arrays: Mapping[str, str],
+        body: str,
+        scalars: Mapping[str, str] | None = None,
+        helpers: str = "",
+        bare: bool = False,
+    ) -> None:
+        lines = [f"{size} = meta[{at}]" for at, size in enumerate(sizes)]
+        rank = max(len(sizes), 1)
+        for position, (array, code) in enumerate(arrays.items()):
+            at = rank + position * (1 if bare else rank + 1)
+            lines.append(f"{array} = pointer_{code}(meta[{at}])")
+            if f"{array}_stride" in body:
+                lines.append(f"{array}_stride = meta[{at + 1}]")
+        shared = scalars or {}
+        lines += [
+            f"{each} = scalar_{code}(scalars, {at})"
+            for at, (each, code) in enumerate(shared.items())
+        ]
+        text = textwrap.dedent(body).strip("\n")
+        inner = textwrap.indent("\n".join([*lines, text, "return 0"]), "    ")
+        before = textwrap.dedent(helpers).strip("\n")
+        whole = f"{before}\n\n\ndef {name}(meta, scalars):\n{inner}\n".lstrip("\n")
+        self.source = Source(
+            "numba", name, whole, rank, tuple(arrays.values()), tuple(shared.values())
+        )
+
+    def ready(self) -> Callable[..., int] | None:
+        """What launches the routine; None where NumPy has to answer.
+
+        It takes the arrays, a row of sizes per chunk, a row of offsets (elements from each array's
+        start; none: all zero), the scalars, strides per array, and how many additions' worth the
+        work is (by which threads are woken); it gives the IEEE flags and raises `DeviceError`.
+        """
+        program = _find(self.source)
+        return None if program is None else _Launcher(program)
+
+
+def entry_of(routine: Routine) -> tuple[int, Any] | None:
+    """Where the code of a bare routine begins, and what keeps it; 0 while it is being compiled.
+
+    None if there will never be any.
+    """
+    program: Any = _find(routine.source)
+    if program is not None:
+        return program.entry, program
+    off = not config.options.routines or not config.options.program_limit
+    return None if off or routine.source in _refused else (0, None)
+
+
+class _Launcher:
+    """See `Routine.ready`."""
+
+    __slots__ = ("_program",)
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def __call__(
+        self,
+        arrays: Sequence[Array],
+        sizes: Any,
+        offsets: Any = None,
+        scalars: tuple[Any, ...] = (),
+        strides: Sequence[int] | None = None,
+        work: int = 0,
+    ) -> int:
+        rank = self._program.source.rank
+        rows = np.asarray(sizes, dtype=np.int64).reshape(-1, rank)
+        if offsets is None:
+            places = np.zeros((len(rows), len(arrays)), dtype=np.int64)
+        else:
+            places = np.asarray(offsets, dtype=np.int64).reshape(len(rows), len(arrays))
+        rest = (0,) * (rank - 1)
+        steps = tuple([(step, *rest) for step in strides or (0,) * len(arrays)])
+        counters.totals.languages["routine"] += 1
+        launch = Launch(tuple(arrays), steps, scalars, rows, places, work)
+        flags = concurrency.outside(self._program.launch, launch)
+        return flags if isinstance(flags, int) else flags.flags()
+
+
+def _find(source: Source) -> Program | None:
+    """The program of a source if it is there; else it is being compiled meanwhile."""
+    options = config.options
+    if not options.routines or not options.program_limit or source in _refused:
+        return None
+    device: Any = devices.cpu()
+    if source.language not in device.traits.languages:
+        return None
+    program: Program | None = device.soon(source)
+    if program is None and (why := device.why_never(source)):
+        _refused.add(source)  # NumPy answers from now on
+        counters.fell_back(None, [], f"{source.name}: {why}", "numba", "numpy")
+    return program
+
+
+def attempt(ours: Callable[..., Found | None], *args: Any, **named: Any) -> Found | None:
+    """`ours`, built on routines; None where NumPy has to answer, or a routine failed."""
+    try:
+        return ours(*args, **named)
+    except DeviceError as error:
+        counters.fell_back(None, [], str(error), "numba", "numpy")
+        return None
+
+
+def either(
+    ours: Callable[..., Found | None], theirs: Callable[..., Found], *args: Any, **named: Any
+) -> Found:
+    """As `attempt`, and NumPy's answer where that is None."""
+    found = attempt(ours, *args, **named)
+    return concurrency.outside(theirs, *args, **named) if found is None else found
+
+
+_counterparts: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's function
+
+
+def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
+    """Decorator: the function below, built on routines, runs in the place of NumPy's `theirs`.
+
+    It takes real arrays and what else `theirs` takes, and answers None where that has to run.
+    """
+
+    def register(ours: Callable[..., Found | None]) -> Callable[..., Found | None]:
+        _counterparts[id(theirs)] = functools.partial(either, ours, theirs)
+        return ours
+
+    return register
+
+
+def counterpart(call: HostCall) -> HostCall:
+    """A recorded call of NumPy's as the CPU runs it."""
+    function: Any = call.function
+    if not isinstance(function, functools.partial):
+        ours = _counterparts.get(id(function))
+        return call if ours is None else HostCall(call.name, ours)
+    ours = _counterparts.get(id(function.func)) if not function.args else None
+    return (
+        call if ours is None else HostCall(call.name, functools.partial(ours, **function.keywords))
+    )
+
+
+def verdict(call: HostCall) -> Verdict:
+    """Whether a recorded call of NumPy's is made by routines, and why or why not."""
+    ours = counterpart(call) is not call or getattr(call.function, "has_routine", False)
+    if not ours:
+        return Verdict(False, "no routine for it")
+    if not config.options.routines:
+        return Verdict(False, "routines are switched off")
+    if "numba" not in devices.cpu().traits.languages:
+        return Verdict(False, "numba is not installed")
+    count = threads()
+    return Verdict(True, f"compiled loops on {count} thread{'s' * (count != 1)}")
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """An uninitialised array for a routine's result, over reused memory if it is large."""
+    return devices.cpu().empty(shape, np.dtype(dtype))
+
+
+def blocks(count: int, length: int) -> tuple[Array, Array]:
+    """Starts and lengths of the blocks of about `length` that `count` elements are cut into.
+
+    By the count alone, never by the number of threads.
+    """
+    number = max(1, -(-count // length))
+    bounds = np.arange(number + 1, dtype=np.int64) * count // number
+    return bounds[:-1], np.diff(bounds)
+
+
+def spread(count: int, shortest: int, most: int = 16) -> tuple[Array, Array]:
+    """As `blocks`: at most `most` of them, none much shorter than `shortest`."""
+    return blocks(count, max(shortest, -(-count // most)))
+
+
+_EXTREMES = """
+low = int64(values[0])
+high = low
+for k in range(count):
+    value = int64(values[k])
+    low = value if value < low else low
+    high = value if value > high else high
+ends[0] = low
+ends[1] = high
+"""
+
+
+@functools.cache
+def _extremes_routine(code: str) -> Routine:
+    return Routine(f"extremes_{code}", ("count",), {"values": code, "ends": "i8"}, _EXTREMES)
+
+
+def extremes(values: Array, shortest: int) -> tuple[int, int] | None:
+    """The lowest and the highest of packed integers (at least one); None: not compiled yet.
+
+    `shortest`: elements that are worth a chunk.
+    """
+    find = _extremes_routine(values.dtype.str[1:]).ready()
+    if find is None:
+        return None
+    starts, lengths = spread(values.size, shortest)
+    ends = np.empty((len(starts), 2), np.int64)
+    places = np.stack([starts, 2 * np.arange(len(starts))], 1)
+    find((values, ends), lengths, places, work=values.size)
+    return int(ends.min()), int(ends.max())
+
+
+def together(calls: Sequence[Callable[[], object]]) -> None:
+    """Make calls that drop the interpreter's lock, on all threads; the first error is raised."""
+    pending = iter(calls)
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                call = next(pending, None)
+            if call is None:
+                return
+            call()
+
+    pool: Any = getattr(devices.cpu(), "threads", None)
+    if pool is None:
+        work()
+    else:
+        concurrency.outside(pool.run, work, work, len(calls) - 1)
+
+
+def threads() -> int:
+    """How many threads the CPU's programs run on."""
+    return devices.cpu().traits.threads

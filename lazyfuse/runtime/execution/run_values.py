@@ -1,0 +1,524 @@
+"""The values of one run of a plan: where each of them is, and what launches under way will say.
+
+Owns `Values`: operands, views, the targets of updates, which memory may be written in place, and
+how results become the values of nodes. Which step runs where is executor.py's; memory that the host
+cannot read is discrete_run.py's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, NoReturn
+
+import numpy as np
+
+from lazyfuse.codegen.graph import interpret, references
+from lazyfuse.codegen.graph.linearize import Recording, Value
+from lazyfuse.codegen.graph.node import Memory, Node, source_line
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.lowering.flag_slots import slots
+from lazyfuse.codegen.plan.plan import KernelStep, Plan
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
+from lazyfuse.runtime.layout.strides import (
+    around,
+    arrange,
+    dense,
+    flat_memory,
+    is_alone,
+    is_dense,
+    picked,
+    window,
+)
+from lazyfuse.runtime.numerics import fp_flags
+from lazyfuse.runtime.placement import devices, residency
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# How often the oracle is asked whether a kernel's floating-point conditions are real.
+RECHECKS = 4
+# Of kernels of at least this many additions per element (of which looking at the results is a small
+# part) it is asked more often, up to a limit, where the results show something new.
+COSTLY = 10.0
+NEWS_LIMIT = 64
+
+
+class Abandoned(Exception):
+    """A device failed in work that it had accepted; what it did since the last wait is undone."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A launch under way."""
+
+    later: Later
+    step: KernelStep
+
+
+def at_most(turns: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Counter[int]:
+    """How many of each size exist at a time, if each turn takes some and then gives some back."""
+    now: Counter[int] = Counter()
+    most: Counter[int] = Counter()
+    for taken, given in turns:
+        for size in taken:
+            now[size] += 1
+            most[size] = max(most[size], now[size])
+        for size in given:
+            now[size] -= now[size] > 0
+    return most
+
+
+class Values:
+    """The values of one run.
+
+    `home` is the device that the run was given to, `device` the one that works at the moment: what
+    `home` cannot run is run by the CPU. `away`: `home` is not the CPU.
+    """
+
+    __slots__ = (
+        "away",
+        "careful",
+        "device",
+        "env",
+        "free",
+        "home",
+        "made",
+        "moved",
+        "nodes",
+        "overwrites",
+        "plan",
+        "raised",
+        "recording",
+        "resized",
+        "spares",
+        "spoilt",
+        "waiting",
+    )
+
+    def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
+        self.plan = plan
+        self.recording = recording
+        self.home = self.device = device
+        self.away = not devices.is_host(device)
+        self.nodes = recording.nodes
+        self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
+        self.waiting: list[Waiting] = []
+        self.made: list[int] = []  # values that launches since the last wait have made
+        self.moved: set[int] = set()  # updates that went to a copy of what they write over
+        self.spares: list[Array] = []  # blocks that changed places: see update_hazards.py
+        self.overwrites = False  # whether the kernel at hand writes over what the run began with
+        self.spoilt = False  # whether any kernel so far has written over it
+        self.careful = False  # whether none may: memory is short, and a run may end halfway
+        self.env: list[Array | None] = [None] * len(plan.graph.values)
+        same = recording.sizes == plan.sizes
+        self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
+        self.free = self.writable_memories() | self.spent_results() if plan.in_place else set()
+        values = plan.graph.values
+        for index in plan.bound:
+            node = self.nodes[values[index].origin]
+            self.env[index] = node.value if node.resident is None else self.bound(node)
+
+    def bound(self, node: Node) -> Array:
+        """A value that the run begins with and that a device has, too."""
+        return residency.gather(node, "operand")
+
+    def leaf_positions(self) -> list[int]:
+        """Where among the nodes the arrays are that the plan begins with."""
+        values = self.plan.graph.values
+        return [values[at].origin for at in self.plan.bound if values[at].op is ops.LEAF]
+
+    def writable_memories(self) -> set[int]:
+        """Leaves whose memory nobody outside this graph still reads: updates may write there."""
+        positions: dict[int, list[int]] = {}
+        memories: dict[int, Memory] = {}
+        for position in self.leaf_positions():
+            node = self.nodes[position]
+            if isinstance(node.arg, Memory) and node.op is ops.LEAF:
+                positions.setdefault(id(node.arg), []).append(position)
+                memories[id(node.arg)] = node.arg
+        if not memories:
+            return set()
+        del node  # no name for what is counted
+        # the recording's list of nodes holds each leaf once more than the edges do
+        edges = {key: count + 1 for key, count in self.recording.edges.items()}
+        free: set[int] = set()
+        for key, memory in memories.items():
+            if memory.owned and not memory.captured(edges):
+                free.update(positions[key])
+        return free
+
+    def spent_results(self) -> set[int]:
+        """Nodes that an earlier run has evaluated and that nobody but this graph reads any more.
+
+        A loop that was evaluated between the reads of a statement has them where a leaf would be.
+        """
+        free: set[int] = set()
+        edges = self.recording.edges
+        places = [] if self.away else self.leaf_positions()
+        counts = references.of_each([self.nodes[position] for position in places])
+        for position, count in zip(places, counts, strict=True):
+            node = self.nodes[position]
+            if node.value is None or node.resident is not None or isinstance(node.arg, Memory):
+                continue
+            # 2: the recording's list and ours; of the array 1: the node
+            alone = count <= edges.get(id(node), 0) + 2 and references.of(node.value) <= 1
+            if alone and is_alone(node.value):
+                free.add(position)
+        return free
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The distinct sizes of this recording: with the plan, the shapes of all values."""
+        return tuple(self.recording.sizes)
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of a value in this recording."""
+        shape = self.plan.graph.values[index].shape
+        if self.resized is None:
+            return shape
+        resized = self.resized
+        return tuple([resized[size] for size in shape])
+
+    def array(self, index: int) -> Array:
+        found = self.env[index]
+        assert found is not None, "a step ran before its source"
+        return found
+
+    def operand(self, index: int) -> Array:
+        """A value where the present device can read it."""
+        return self.array(index)
+
+    def host(self, index: int) -> Array:
+        """A value where NumPy can read it."""
+        self.settle()
+        return self.array(index)
+
+    def number(self, index: int) -> Any:
+        """A value without axes as a number."""
+        if self.waiting and self.plan.graph.values[index].op not in (ops.SCALAR, ops.LEAF):
+            self.settle()  # a launch under way may be about to write it
+        return self.env[index][()]  # type: ignore[index]
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Memory that the present device can write."""
+        return self.device.empty(shape, dtype)
+
+    def reserve(self) -> Any:
+        """Have the memory for all steps ready if one may write over what the run began with.
+
+        What it has written over cannot be had again: it must not end halfway for want of memory.
+        Gives who has to be told that the run is over; None if nobody.
+        """
+        plan = self.plan
+        buffers = (
+            None if self.away or len(plan.steps) < 2 else getattr(self.device, "buffers", None)
+        )
+        if buffers is None:
+            return None
+        blocks = plan.blocks if self.resized is None else None
+        if blocks is None:
+            blocks = buffers.classes(self.blocks())
+            if self.resized is None:
+                plan.blocks = blocks
+        if blocks and not buffers.reserve(blocks):
+            self.careful = True
+            return None
+        return buffers if blocks else None
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Bytes of the blocks that the run takes at most at a time, and how many of each."""
+        values = self.plan.graph.values
+        taken = {
+            index: size_of(self.shape(index)) * values[index].dtype.itemsize
+            for step in self.plan.steps
+            for index in step.writes
+        }
+        turns = (
+            ([taken[index] for index in step.writes], [taken[i] for i in last if i in taken])
+            for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True)
+        )
+        return sorted(at_most(turns).items())
+
+    def copied(self, target: Array, source: Array) -> None:
+        """Told of what is copied beside a kernel, for whoever writes a run down (replay.py)."""
+
+    def fresh(self, value: Value, shape: tuple[int, ...]) -> Array:
+        if value.perm is None:
+            return self.empty(shape, value.dtype)
+        dense_shape = tuple([shape[axis] for axis in value.perm])
+        return self.empty(dense_shape, value.dtype).transpose(np.argsort(value.perm))
+
+    def view(self, index: int) -> Array:
+        """A value that only looks at another one's memory."""
+        value = self.plan.graph.values[index]
+        source = self.array(value.src[0])
+        if value.axes is not None:
+            return arrange(picked(source, value.picks), value.axes, self.shape(index))
+        perm = self.plan.graph.values[value.src[0]].perm
+        layout = self.nodes[value.origin].arg
+        return window(self.packed(source, perm), layout)
+
+    def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
+        """The flat memory of an array: its own if it is dense, else a copy."""
+        if not is_dense(array, perm):
+            self.settle()
+        return flat_memory(array, perm)
+
+    def joined(self, index: int, old: Array) -> Array | None:
+        """Where update `index` writes if the kernel at hand makes `old`, too; None: only after it.
+
+        No older value of the memory may be needed: what the kernel stores cannot be copied yet.
+        """
+        if self.away or index not in self.plan.in_place or not old.flags.writeable:
+            return None
+        flat = flat_memory(old, self.plan.graph.values[index].perm)
+        if not np.may_share_memory(flat, old):
+            return None
+        return window(flat, self.nodes[self.plan.graph.values[index].origin].arg)
+
+    def target(self, index: int) -> tuple[Array, Array]:
+        """Where update `index` writes, and the whole array that it leaves behind.
+
+        In place where no older value of the memory is needed. Otherwise in a copy.
+        """
+        value = self.plan.graph.values[index]
+        before = value.src[0]
+        old = self.array(before)
+        layout = self.nodes[value.origin].arg
+        flat = self.packed(old, value.perm)
+        if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
+            return window(flat, layout), old
+        self.settle()
+        self.moved.add(index)
+        fresh = self.empty(flat.shape, flat.dtype)
+        shape = self.shape(index)
+        packed = shape if value.perm is None else tuple([shape[axis] for axis in value.perm])
+        slabs = around(packed, layout)
+        for slab in ((...,),) if slabs is None else slabs:  # what the window leaves out is enough
+            target, source = fresh.reshape(packed)[slab], flat.reshape(packed)[slab]
+            np.copyto(target, source)
+            self.copied(target, source)
+        return window(fresh, layout), dense(fresh, shape, value.perm)
+
+    def may_overwrite(self, index: int, before: int, old: Array) -> bool:
+        if index not in self.plan.in_place or not old.flags.writeable:
+            return False
+        values = self.plan.graph.values
+        at = before
+        while values[at].op in (ops.VIEW, ops.UPDATE):
+            if at in self.moved or (values[at].op is ops.UPDATE and at not in self.plan.in_place):
+                return True  # it has a block of its own
+            at = values[at].src[0]
+        value = values[at]
+        if value.op is ops.LEAF:
+            if value.origin not in self.free or self.careful:
+                return False
+            self.overwrites = True
+            self.take(self.nodes[value.origin])
+            return True
+        return not value.output and values[before].op is not ops.VIEW
+
+    def take(self, node: Node) -> None:
+        """The memory of a leaf that nobody else holds is about to be written to."""
+        if node.resident is not None:
+            residency.forget(node)
+
+    def settle(self) -> None:
+        """Wait for what is under way: only then host code may read or write what launches use."""
+        if not self.waiting:
+            return
+        waiting, self.waiting = self.waiting, []
+        try:
+            self.home.settle()  # type: ignore[attr-defined]  # nothing waits on other devices
+            found = [(each, each.later.flags()) for each in waiting]
+        except DeviceError as error:
+            self.abandon(error)
+        self.made.clear()
+        for each, bits in found:
+            self.tell(each.step, bits, None)
+
+    def abandon(self, error: DeviceError) -> NoReturn:
+        """Forget what a failed device was given since the last wait."""
+        if isinstance(error, DeviceLost):
+            devices.lose(self.home, str(error))
+        self.waiting.clear()
+        for index in self.made:
+            self.env[index] = None
+        raise Abandoned(str(error)) from error
+
+    def tell(
+        self,
+        step: KernelStep,
+        bits: int,
+        sources: dict[int, Array] | None,
+        outputs: Sequence[Array] = (),
+    ) -> None:
+        """Note the conditions of a kernel that the user wants to hear of."""
+        if not bits or not fp_flags.is_wanted(bits):
+            return
+        if self.works_out:
+            self.raised += fp_flags.told(bits, self.operations(step), self.slots(step))
+            return
+        bits = self.confirmed(step, bits, sources, outputs)
+        self.raised += fp_flags.attributed(bits, self.operations(step), self.culprits(step))
+
+    @property
+    def works_out(self) -> bool:
+        """Whether programs work conditions out from values, and say whose they are."""
+        return self.away and self.device is self.home
+
+    def may_ask(self, step: KernelStep) -> bool:
+        """Whether the oracle may be asked about a kernel's conditions."""
+        if self.works_out:
+            return False
+        operations = self.operations(step)
+        misreports = any(fp_flags.misreports(*each) for each in operations)
+        return misreports or fp_flags.is_ambiguous(fp_flags.ALL, operations)
+
+    def confirmed(
+        self,
+        step: KernelStep,
+        flags: int,
+        sources: dict[int, Array] | None,
+        outputs: Sequence[Array] = (),
+    ) -> int:
+        """The conditions that NumPy would report too.
+
+        Vector comparisons of NaN and the arms of selects raise flags of their own, which NumPy
+        clears, and a kernel's flags are those of all its operations. Where a kernel has such
+        operations, or several that may be meant, the oracle is asked, a few times per kernel.
+        Other devices have no such flags and need none of this.
+        """
+        operations = self.operations(step)
+        believed = not any(fp_flags.misreports(*each) for each in operations)
+        asks = sources is not None and step.rechecks < RECHECKS
+        if believed and not (asks and fp_flags.is_ambiguous(flags, operations)):
+            return flags
+        if sources is None:  # written over: the oracle cannot be asked, the results can
+            return flags & (step.seen | fp_flags.shown(outputs, operations))
+        if step.rechecks >= RECHECKS:
+            known = flags & step.seen
+            if step.cost < COSTLY:
+                return known
+            shown = fp_flags.shown(outputs, operations)
+            if not flags & shown & ~known or step.rechecks >= NEWS_LIMIT:
+                return known & shown if len(operations) == 1 else known
+        step.rechecks += 1
+        found: dict[int, int] = {}
+        self.members(step, sources=sources, conditions=found)
+        step.culprits = found
+        for raised in found.values():
+            step.seen |= raised
+        return flags & reduce(or_, found.values(), 0)
+
+    def culprits(self, step: KernelStep) -> list[int]:
+        """The conditions that each operation of a kernel is known to have raised."""
+        indices = sorted((*step.members, *step.reductions))
+        return [step.culprits.get(index, 0) for index in indices]
+
+    def slots(self, step: KernelStep) -> list[int]:
+        """Where a device's program tells the conditions of each operation of a kernel."""
+        if not step.slots:
+            found = dict(zip((*step.reductions, *step.members), slots(step.kernel), strict=True))
+            step.slots = [found[index] for index in sorted(found)]
+        return step.slots
+
+    def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
+        """The operands of a kernel, if the oracle can be asked when it has run."""
+        return {index: self.operand(index) for index in step.reads}
+
+    def members(
+        self,
+        step: KernelStep,
+        seconds: list[float] | None = None,
+        sources: dict[int, Array] | None = None,
+        conditions: dict[int, int] | None = None,
+    ) -> dict[int, Array]:
+        """What each operation of a kernel gives, by the oracle.
+
+        Appends how long each one took to `seconds`; `conditions` gets what each of them raised.
+        """
+        values = self.plan.graph.values
+        known = sources if sources is not None else {s: self.host(s) for s in step.reads}
+        found: dict[int, Array] = {}
+        for index in sorted((*step.members, *step.reductions)):
+            value = values[index]
+            operands = [found[s] if s in found else known[s] for s in value.src]
+            perms = [values[s].perm for s in value.src]
+            start = time.perf_counter()
+            collecting: AbstractContextManager[fp_flags.Flags | None] = nullcontext()
+            if conditions is not None:
+                collecting = fp_flags.collecting()
+            try:
+                with collecting as flags:
+                    found[index] = interpret.run_node(
+                        value.op, value.arg, self.shape(index), value.dtype, value.perm, operands,
+                        perms,
+                    )  # fmt: skip
+            except Exception as error:
+                explain_failure(error, self.nodes_of(step), self.nodes[value.origin])
+                raise
+            if seconds is not None:
+                seconds.append(time.perf_counter() - start)
+            if conditions is not None and flags is not None:
+                conditions[index] = flags.bits
+        return found
+
+    def commit(self, indices: Sequence[int]) -> None:
+        values = self.plan.graph.values
+        for index in indices:
+            value = self.env[index]
+            if value is not None:
+                node = self.nodes[values[index].origin]
+                if node.value is None:  # no other thread was quicker
+                    node.value = value
+                node.src = ()
+
+    def commit_updates(self) -> None:
+        """After a failure: memory that has been updated must not be updated again."""
+        values = self.plan.graph.values
+        self.commit([i for i, value in enumerate(values) if value.op is ops.UPDATE])
+
+    def commit_reached(self, failed: range) -> None:
+        """After a failure of these steps: what is pending goes on from the values that are there.
+
+        What those were made from may have been written over, so nothing can be made again. Operands
+        that end here may be written over, too, where a step writes into them.
+        """
+        self.commit_updates()
+        if not self.spoilt:
+            return
+        steps, values = self.plan.steps, self.plan.graph.values
+        spent: set[int] = set()
+        for at in failed:
+            step = steps[at]
+            if isinstance(step, KernelStep) or values[step.index].op is ops.UPDATE:
+                spent.update(self.plan.lifetimes.last[at])
+        self.commit([index for index in range(len(self.env)) if index not in spent])
+
+    def nodes_of(self, step: KernelStep) -> list[Node]:
+        """The recorded operations that a kernel computes, in order."""
+        values = self.plan.graph.values
+        indices = sorted((*step.members, *step.reductions))
+        return [self.nodes[values[index].origin] for index in indices]
+
+    def operations(self, step: KernelStep) -> list[tuple[Op, Node]]:
+        values = self.plan.graph.values
+        indices = sorted((*step.members, *step.reductions))
+        return [(values[i].op, self.nodes[values[i].origin]) for i in indices]
+
+
+def explain_failure(error: BaseException, nodes: list[Node], culprit: Node | None = None) -> None:
+    """Name the user's line and the fused stage on an exception that keeps its own type."""
+    node = culprit or nodes[-1]
+    file, line, function = source_line(node.where)
+    stage = " -> ".join(each.op.name for each in nodes)
+    error.add_note(f'[{node.op.name}] recorded in File "{file}", line {line}, in {function}')
+    error.add_note(f"[{node.op.name}] fused stage: {stage}")

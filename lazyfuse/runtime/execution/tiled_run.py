@@ -1,0 +1,383 @@
+"""Running chains of kernels tile by tile, or saying why not.
+
+Owns the decision, the programs of tiles and the launch; what is decided for sizes and strides is
+kept. Whatever is unusual makes `run` decline, and the executor runs the steps of the chain one
+after the other: conditions that the oracle has to confirm, programs that are not compiled yet,
+orders of summation that a tile would change (see tiles.py). Results have the same bits either way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.plan.chains import Chain, is_product
+from lazyfuse.codegen.plan.plan import Plan
+from lazyfuse.devices.base import Source
+from lazyfuse.devices.cpu.launch import NumbaProgram
+from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
+from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.execution.tiles import (
+    MAKERS,
+    Declined,
+    Geometry,
+    Part,
+    Prepared,
+    Task,
+    prepare,
+)
+from lazyfuse.runtime.numerics import fp_flags
+
+if TYPE_CHECKING:
+    from lazyfuse.runtime.execution.executor import Run
+
+__all__ = ["MAKERS", "Again", "Geometry", "Part", "again", "described", "run", "sources"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Ints = tuple[int, ...]
+
+# Runs to let pass, at most, after runs that raised conditions.
+LONGEST_REST = 64
+# Sizes of which a chain remembers whether they are large.
+WHOLES = 64
+
+
+def run(values: Run, chain: Chain) -> bool:
+    """Run all steps of a chain by tiles; False if the executor has to run them one by one."""
+    sizes = values.sizes
+    whole = chain.wholes.get(sizes)
+    if whole is None or whole != chain.kernels[0].whole:
+        whole = _mark(values, chain)
+    options = config.options
+    if values.away or not options.pipelining or not whole or options.validate or tracing.stages:
+        return False
+    if chain.rest:
+        chain.rest -= 1
+        return False
+    loads = [values.array(index) for index in chain.loads]
+    key = (values.device, options.matrix_products, sizes, *[array.strides for array in loads])
+    prepared: Prepared | None = chain.ready.get(key)
+    if prepared is None:
+        prepared = prepare(values, chain, loads)
+        limit = config.options.ready_limit
+        if len(chain.ready) >= limit:
+            chain.ready.clear()
+        if limit and not prepared.why.endswith(" yet"):
+            chain.ready[key] = prepared
+    try:
+        if prepared.why:
+            raise Declined(prepared.why)
+        batch = prepared.batch or _batch(values, chain, prepared)
+        return _launch(values, chain, prepared, batch, loads)
+    except Declined as declined:
+        chain.why = str(declined)
+        return False
+
+
+def _mark(values: Run, chain: Chain) -> int:
+    """Elements of the largest domain, which decides on the tier of all kernels; 0: too few."""
+    largest = most = 0.0
+    kernels = (chain.of or chain).kernels  # a chain and its parts are of one tier
+    for step in kernels:
+        elements = size_of(values.shape(step.domain_of))
+        largest = max(largest, elements)
+        most = max(most, elements * max(step.cost, 1.0))
+    whole = int(largest) if most >= program_tiers.COMPILE_ELEMENTS else 0
+    for step in kernels:
+        step.whole = whole
+    if len(chain.wholes) >= WHOLES:
+        chain.wholes.clear()
+    chain.wholes[values.sizes] = whole
+    return whole
+
+
+# Programs
+
+
+def _batch(values: Run, chain: Chain, prepared: Prepared) -> Batch:
+    """The calls of all tiles, once every program is there."""
+    tasks = [task for each in prepared.variants for task in each if task.lowered is not None]
+    chain.uses += 1
+    made = {id(task): _program(values, chain, task) for task in tasks}
+    if None in made.values():
+        raise Declined("its programs are not compiled yet")
+    variants: list[list[Call]] = []
+    groups = len(prepared.kernels)
+    prepared.programs = [None] * groups
+    work = 0.0
+    for task in tasks:
+        program = made[id(task)]
+        assert program is not None
+        assert task.step is not None
+        if prepared.programs[task.group] is None:
+            prepared.programs[task.group] = program
+            work += program.weight * size_of(values.shape(task.step.domain_of))
+        prepared.keep.append(program)
+    for variant in prepared.variants:
+        calls: list[Call] = []
+        for task in variant:
+            if task.part is not None:
+                calls.append(_call(task, task.part, groups, prepared.rows))
+                prepared.keep.append(task.part.keep)
+                work += task.part.work if variant is prepared.variants[0] else 0.0
+            else:
+                entry = made[id(task)].entry  # type: ignore[union-attr]
+                calls += _calls(task, entry, prepared.rows)
+        variants.append(calls)
+    sizes = [16 * len(step.scalars) for step in prepared.kernels] + [0]
+    batch = prepared.batch = Batch(
+        variants, prepared.tiles, prepared.whole, sizes, prepared.scratch, work
+    )
+    parts = [task.part for task in prepared.variants[0] if task.part is not None]
+    batch.within = next((part.within for part in parts if part.within), batch.within)
+    return batch
+
+
+def _program(values: Run, chain: Chain, task: Task) -> NumbaProgram | None:
+    """The program of a kernel on a tile; None if it is not there yet."""
+    source, device, step = task.source, values.device, task.step
+    assert step is not None
+    program: Any = step.programs.get((device, source))
+    if program is None:
+        cpu: Any = device
+        wanted = not source.exact or chain.uses > config.options.compile_after
+        if not (wanted or cpu.may_hold(source)):
+            return None
+        if cpu.soon(source) is None:
+            if cpu.why_never(source):
+                raise Declined("a program was refused")
+            return None
+        program = program_tiers.compiled(step, source, device)
+    if not isinstance(program, NumbaProgram):
+        raise Declined("a program was refused")
+    return program
+
+
+def _calls(task: Task, entry: int, rows: int) -> list[Call]:
+    """The calls of one kernel on one tile: one per chunk of it."""
+    assert task.lowered is not None
+    table = task.lowered.table("numba")
+    rank = table.sizes.shape[1]
+    calls = []
+    for sizes, offsets in zip(table.sizes.tolist(), table.offsets.tolist(), strict=True):
+        row, addresses = list(sizes), []
+        for operand, offset, strides in zip(task.operands, offsets, table.strides, strict=True):
+            first = operand.offset + offset * operand.dtype.itemsize
+            addresses.append((len(row), Address(operand.number, first, operand.step * rows)))
+            row += [0, *strides]
+        assert len(row) == rank + len(task.operands) * (rank + 1)
+        calls.append(Call(entry, task.group, row, addresses))
+    return calls
+
+
+def _call(task: Task, part: Part, group: int, rows: int) -> Call:
+    """The call of a host call's part on one tile. Its flags go with those of all such calls."""
+    first = len(part.meta)
+    addresses = [
+        (first + at, Address(operand.number, operand.offset, operand.step * rows))
+        for at, operand in enumerate(task.operands)
+    ]
+    return Call(part.entry, group, [*part.meta, *[0] * len(task.operands)], addresses)
+
+
+# Running
+
+
+def _launch(
+    values: Run, chain: Chain, prepared: Prepared, batch: Batch, loads: list[Array]
+) -> bool:
+    graph = values.plan.graph.values
+    device: Any = values.device
+    kept = [values.fresh(graph[index], values.shape(index)) for index in chain.kept]
+    scalars = [
+        program.pack(tuple([values.number(index) for index in step.scalars]))
+        if step.scalars and program is not None
+        else b""
+        for step, program in zip(prepared.kernels, prepared.programs, strict=True)
+    ]
+    start = time.perf_counter()
+    flags = batch.run(device.work, loads + kept, [*scalars, b""], _scratch(device), prepared.keep)
+    if min(flags) < 0:
+        prepared.why = "a program raised an exception"
+        raise Declined(prepared.why)
+    told = any(flags)
+    if told and not _can_tell(values, prepared, flags):
+        _rest(chain)
+        raise Declined("conditions arose that the oracle has to confirm")
+    chain.unlucky = 0
+    chain.why = ""
+    for index, array in zip(chain.kept, kept, strict=True):
+        values.env[index] = array
+    for index in chain.views:
+        values.env[index] = values.view(index)
+    _report(values, prepared, start)
+    if told:
+        for step, bits in zip(prepared.kernels, flags, strict=False):
+            if bits:
+                values.tell(step, bits, None)
+    return True
+
+
+def _rest(chain: Chain) -> None:
+    """Let some runs pass: conditions arose that the oracle has to confirm."""
+    chain.unlucky += 1
+    chain.rest = min(2**chain.unlucky - 1, LONGEST_REST)
+
+
+def _scratch(device: Any) -> Callable[[int], Array]:
+    def empty(size: int) -> Array:
+        found: Array = device.empty((size,), np.dtype(np.uint8))
+        return found
+
+    return empty
+
+
+def _can_tell(values: Run, prepared: Prepared, flags: Sequence[int]) -> bool:
+    """Whether the flags alone say which conditions the user has to hear of."""
+    if flags[-1] and fp_flags.is_wanted(flags[-1]):
+        return False  # of host calls, whose flags are no kernel's
+    for step, bits in zip(prepared.kernels, flags, strict=False):
+        if bits and fp_flags.is_wanted(bits):
+            operations = values.operations(step)
+            if any(fp_flags.misreports(*each) for each in operations):
+                return False
+            if fp_flags.is_ambiguous(bits, operations):
+                return False
+    return True
+
+
+def _report(values: Run, prepared: Prepared, start: float) -> None:
+    """The kernels have run. Only what exists as a whole was read from memory or written to it."""
+    listening = bool(tracing.listeners)
+    options = config.options
+    if not (listening or options.report or options.debug):
+        for step in prepared.kernels:
+            counters.ran_again(values.device, "numba", len(step.members) + len(step.reductions))
+        return
+    for step, program in zip(prepared.kernels, prepared.programs, strict=True):
+        assert program is not None
+        if listening:
+            counters.kernel_begins(step, values, program.source)
+        inputs = [a for a in (values.env[i] for i in step.inputs) if a is not None]
+        outputs = [a for a in (values.env[i] for i in step.writes) if a is not None]
+        counters.ran_kernel(step, values, program.source, inputs, outputs, start)
+
+
+# What ran before
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A chain that is a whole plan, at one geometry: its launch, with nothing left to decide."""
+
+    device: Any
+    chain: Chain
+    prepared: Prepared
+    products: str  # what `matrix_products` was
+    made: tuple[tuple[int, Ints, np.dtype[Any], Ints | None], ...]
+    """Of each value that is kept: its number, shape in memory, dtype, and the way back from it."""
+
+    def start(self, env: list[Any]) -> list[int] | None:
+        """Run all tiles; the flags of each group. None if the chain has to be looked at again."""
+        options = config.options
+        if self.chain.rest or not options.pipelining or options.matrix_products != self.products:
+            return None
+        device, prepared = self.device, self.prepared
+        arrays = [env[index] for index in self.chain.loads]
+        for index, shape, dtype, back in self.made:
+            array = device.empty(shape, dtype)
+            env[index] = array if back is None else array.transpose(back)
+            arrays.append(env[index])
+        scalars = [
+            program.pack(tuple([env[index][()] for index in step.scalars])) if step.scalars else b""
+            for step, program in zip(prepared.kernels, prepared.programs, strict=True)
+        ]
+        flags: list[int] = prepared.batch.run(
+            device.work, arrays, [*scalars, b""], _scratch(device), prepared.keep
+        )
+        if min(flags) < 0:
+            return None
+        for step in prepared.kernels:
+            counters.ran_again(device, "numba", len(step.members) + len(step.reductions))
+        return flags
+
+    def tell(self, values: Run, flags: list[int]) -> bool:
+        """Tell the conditions that arose; False if the chain has to be looked at again."""
+        if not _can_tell(values, self.prepared, flags):
+            _rest(self.chain)
+            return False
+        self.chain.unlucky = 0
+        for step, bits in zip(self.prepared.kernels, flags, strict=False):
+            if bits:
+                values.tell(step, bits, None)
+        return True
+
+
+def is_whole(plan: Plan) -> bool:
+    """Whether a plan is one chain and nothing else."""
+    if len(plan.chains) != 1:
+        return False
+    chain = plan.chains[0]
+    return len(chain.steps) == len(plan.steps) and not chain.views
+
+
+def again(values: Run, env: dict[int, Array]) -> Again | None:
+    """What to keep of a plan that is one chain, after a run; None if it did not run by tiles.
+
+    `env`: the operands of the plan.
+    """
+    chain = values.plan.chains[0]
+    products = config.options.matrix_products
+    strides = [env[index].strides for index in chain.loads]
+    prepared = chain.ready.get((values.device, products, values.sizes, *strides))
+    if prepared is None or prepared.batch is None or prepared.why or chain.why or chain.rest:
+        return None
+    made: list[tuple[int, Ints, np.dtype[Any], Ints | None]] = []
+    for index in chain.kept:
+        value, shape = values.plan.graph.values[index], values.shape(index)
+        if value.perm is None:
+            made.append((index, shape, value.dtype, None))
+        else:
+            back = tuple(np.argsort(value.perm).tolist())
+            dense = tuple([shape[axis] for axis in value.perm])
+            made.append((index, dense, value.dtype, back))
+    return Again(values.device, chain, prepared, products, tuple(made))
+
+
+def sources(values: Run, chain: Chain) -> list[Source]:
+    """The programs that running a chain by tiles takes, where it would run so."""
+    if values.away or not config.options.pipelining or not _mark(values, chain):
+        return []
+    graph = values.plan.graph.values
+    loads = []
+    for index in chain.loads:  # those that are computed are taken to be dense
+        array = values.env[index]
+        loads.append(values.fresh(graph[index], values.shape(index)) if array is None else array)
+    prepared = prepare(values, chain, loads)
+    tasks = [task for each in prepared.variants for task in each if task.lowered is not None]
+    return list(dict.fromkeys(task.source for task in tasks))
+
+
+def described(plan: Plan) -> list[str]:
+    """For each chain of a plan, what it does, or why it did not the last time."""
+    kernels = plan.kernels
+    lines = []
+    for chain in plan.chains:
+        numbers = [at for at, step in enumerate(kernels) if any(step is x for x in chain.steps)]
+        products = sum(is_product(step, plan.graph) for step in chain.steps)
+        more = f" and {products} matrix product{'s' * (products > 1)}" if products else ""
+        line = f"kernels {numbers[0]} to {numbers[-1]}{more} run tile by tile"
+        if chain.inner:
+            line += f"; {len(chain.inner)} values are never stored as a whole"
+        why = chain.why
+        if not config.options.pipelining:
+            why = "pipelining is switched off"
+        lines.append(f"{line} (not yet: {why})" if why else line)
+    return lines

@@ -1,0 +1,127 @@
+"""Updates whose kernel reads what it writes: how they are kept apart without a copy of the result.
+
+A kernel runs over its elements in any order, so a store must not change what it loads elsewhere.
+Where the loads that meet the store are small (a pivot's row and column) they are copied first.
+Where the store covers most of its block (a stencil's interior) it goes to a fresh block that takes
+over only the border, and the two change places. Owns that choice; values and steps are the run's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph.node import Layout
+from lazyfuse.codegen.plan.lifetimes import overlap, shares
+from lazyfuse.runtime.layout.strides import Array, around, dense, window
+
+# Loads that together are so many times smaller than the store are copied instead of it.
+SMALLER = 8
+# Fewer bytes are written twice sooner than a border is taken over piece by piece.
+SWAP_BYTES = 1 << 17
+
+
+def spare_loads(run: Any, part: Array, inputs: list[Array]) -> bool:
+    """Copy the few elements that a kernel loads from where it stores; whether that was worth it.
+
+    Replaces these arrays in `inputs`.
+    """
+    meeting = [at for at, loaded in enumerate(inputs) if overlap(part, loaded)]
+    if sum([inputs[at].size for at in meeting]) * SMALLER > part.size:
+        return False
+    for at in meeting:
+        loaded = inputs[at]
+        inputs[at] = spared = run.empty(loaded.shape, loaded.dtype)
+        np.copyto(spared, loaded)
+        run.copied(spared, loaded)
+    return True
+
+
+def change_places(
+    run: Any, old: Array, perm: tuple[int, ...] | None, layout: Layout, inputs: list[Array]
+) -> tuple[Array, Array] | None:
+    """A window of another block that replaces `old`, and the block; None where a copy is cheaper.
+
+    Everything outside the window is there; the window itself is for the kernel to write. The next
+    kernel may take `old` in its turn, so that two blocks serve any number of updates in one run.
+    """
+    ordered = old if perm is None else old.transpose(perm)
+    if old.nbytes < SWAP_BYTES or not ordered.flags.c_contiguous:
+        return None
+    slabs = around(ordered.shape, layout)
+    if slabs is None:
+        return None
+    fresh = _spare(run.spares, ordered, inputs)
+    if fresh is None:
+        fresh = run.empty(ordered.shape, ordered.dtype)
+    # an operand of this very shape may be given away on its own account
+    if not any(loaded.shape == old.shape and overlaps(loaded, old) for loaded in inputs):
+        run.spares.append(ordered)
+    for slab in slabs:
+        np.copyto(fresh[slab], ordered[slab])
+        run.copied(fresh[slab], ordered[slab])
+    flat = fresh.reshape(-1)
+    return window(flat, layout), dense(flat, old.shape, perm)
+
+
+def overlaps(first: Array, second: Array) -> bool:
+    """Whether two arrays lie in the same memory, be it the same view of it."""
+    return bool(np.may_share_memory(first, second))
+
+
+def _spare(spares: list[Array], like: Array, inputs: list[Array]) -> Array | None:
+    """A block that changed places before and that the kernel at hand does not read."""
+    for at, block in enumerate(spares):
+        if block.shape != like.shape or block.dtype != like.dtype or overlaps(block, like):
+            continue
+        if not any(overlaps(block, loaded) for loaded in inputs):
+            return spares.pop(at)
+    return None
+
+
+def places_of(
+    run: Any, targets: dict[int, int], inputs: list[Array]
+) -> dict[int, tuple[Array, Array] | None]:
+    """For each update that a kernel feeds: where it stores, and the whole block that this leaves.
+
+    One kernel may feed several parts of one block (a join). None: what it stores has to be written
+    there once it has run. May replace arrays of `inputs` by copies.
+    """
+    found: dict[int, tuple[Array, Array] | None] = {}
+    parts: list[Array] = []
+    values = run.plan.graph.values
+    for index in sorted(targets.values()):
+        before = values[index].src[0]
+        if before not in found:
+            part, whole = run.target(index)
+            found[index] = place = keep_apart(run, index, part, whole, inputs)
+        elif (joined := found[before]) is None:
+            found[index] = None
+            continue
+        else:
+            joined_part = run.joined(index, joined[1])
+            if joined_part is None or any(shares(joined_part, other) for other in parts):
+                found[index] = None  # the last write counts
+                continue
+            if any(overlap(joined_part, loaded) for loaded in inputs):
+                spare_loads(run, joined_part, inputs)
+            found[index] = place = joined_part, joined[1]
+        parts.append(place[0])
+    return found
+
+
+def keep_apart(
+    run: Any, index: int, part: Array, whole: Array, inputs: list[Array]
+) -> tuple[Array, Array]:
+    """Where update `index` stores, and the whole block, so that stores change no later load.
+
+    May replace arrays of `inputs` by copies. What still meets is left to the caller.
+    """
+    if run.away or not any(overlap(part, loaded) for loaded in inputs):
+        return part, whole
+    if spare_loads(run, part, inputs):
+        return part, whole
+    value = run.plan.graph.values[index]
+    found = change_places(run, whole, value.perm, run.nodes[value.origin].arg, inputs)
+    return (part, whole) if found is None else found

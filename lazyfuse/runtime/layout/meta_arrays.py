@@ -1,0 +1,314 @@
+"""Geometry of arrays whose memory is not there yet: ghosts, layouts, memory orders.
+
+A ghost is a numpy array with the right shape, strides and dtype whose memory is never touched;
+NumPy itself decides on it what every slice, transpose or reshape gives. Ghosts lie at `ORIGIN`.
+Owns no state. Must not import arrays or nodes' evaluation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph.node import Layout, Shape
+from lazyfuse.codegen.graph.shapes import contiguous_strides
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DType = np.dtype[Any]
+Perm = tuple[int, ...] | None
+
+# One real page, so that a ghost's pointer is a valid and aligned one; the length is a fiction that
+# satisfies NumPy's bounds check, for no ghost is ever read.
+_PAGE = np.zeros(8192, np.uint8)
+_POINTER = ctypes.c_void_p.from_address
+_DATA_FIELD = object.__basicsize__  # PyArrayObject: the data pointer follows the object's head
+
+
+def _slow_address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _fast_address(array: Array) -> int:
+    # 100 ns against 800 for __array_interface__
+    return _POINTER(id(array) + _DATA_FIELD).value or 0
+
+
+SILENT = -1  # stands for the stride of an axis that has no say in a memory order
+
+_agrees = all(_fast_address(each) == _slow_address(each) for each in (_PAGE, _PAGE[5:9], _PAGE[:0]))
+address = _fast_address if _agrees else _slow_address
+
+ORIGIN = (address(_PAGE) + 4095) // 4096 * 4096
+_BUFFER: Any = (ctypes.c_char * (1 << 62)).from_address(ORIGIN)
+
+
+def ghost(shape: Shape, dtype: DType, perm: Perm) -> Array:
+    """A packed array in memory order `perm` that must never be read or written."""
+    if perm is None:
+        return np.ndarray(shape, dtype, _BUFFER)
+    return np.ndarray(shape, dtype, _BUFFER, 0, byte_strides(shape, perm, dtype.itemsize))
+
+
+def ghost_at(view: Array, origin: int) -> Array:
+    """`view`, whose buffer starts at address `origin`, moved to where ghosts lie."""
+    return place(view, _BUFFER, address(view) - origin)
+
+
+def place(view: Array, buffer: Any, offset: int) -> Array:
+    """An array as `view` is, over another buffer at byte `offset`."""
+    if view.size == 0:
+        offset = 0  # NumPy checks bounds even where nothing is addressed
+        moved: Array = np.ndarray(view.shape, view.dtype, buffer)
+        if moved.strides != view.strides:
+            moved = np.lib.stride_tricks.as_strided(moved, view.shape, view.strides)
+    else:
+        moved = np.ndarray(view.shape, view.dtype, buffer, offset, view.strides)
+    if not view.flags.writeable:
+        moved.flags.writeable = False
+    return moved
+
+
+@lru_cache(maxsize=4096)
+def byte_strides(shape: Shape, perm: Perm, itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of a packed array."""
+    return tuple([stride * itemsize for stride in contiguous_strides(shape, perm)])
+
+
+@lru_cache(maxsize=4096)
+def whole(shape: Shape, perm: Perm) -> Layout:
+    """The layout of a packed array over its own flat memory."""
+    return Layout(0, shape, contiguous_strides(shape, perm))
+
+
+def layout_of(view: Array, origin: int, itemsize: int) -> Layout:
+    """Where `view` lies in a flat buffer of elements of that size that starts at `origin`."""
+    strides = tuple([stride // itemsize for stride in view.strides])
+    return Layout((address(view) - origin) // itemsize if view.size else 0, view.shape, strides)
+
+
+def affine(view: Array) -> bool:
+    """Whether every stride is a whole number of elements."""
+    size = view.itemsize
+    return size > 0 and not any(stride % size for stride in view.strides)
+
+
+def packed_order(array: Array) -> tuple[bool, Perm]:
+    """Whether the elements fill one block without gaps, forwards, and in which order."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return True, None
+    if flags.f_contiguous:
+        return True, tuple(reversed(range(array.ndim)))
+    perm = keep_order(array)
+    return same_strides(array, byte_strides(array.shape, perm, array.itemsize)), perm
+
+
+def same_strides(array: Array, strides: Sequence[int]) -> bool:
+    """Whether an array has these strides, as far as they say anything."""
+    if array.strides == strides:
+        return True
+    sides = zip(array.shape, array.strides, strides, strict=True)
+    return all(length == 1 or first == second for length, first, second in sides)
+
+
+def keep_order(array: Array) -> Perm:
+    """The memory order of a copy with order "K": axes by falling stride, ties in C order."""
+    strides = array.strides
+    if falls(strides):
+        return None
+    flags = array.flags
+    if flags.c_contiguous:
+        return None
+    axes = range(len(strides))
+    if flags.f_contiguous:
+        return tuple(reversed(axes))
+    perm = tuple(sorted(axes, key=lambda axis: -abs(strides[axis])))
+    return None if perm == tuple(axes) else perm
+
+
+def falls(strides: Sequence[int]) -> bool:
+    """Whether strides are positive and fall from axis to axis: C order, whatever the gaps."""
+    last = strides[0] if strides else 0
+    for stride in strides:
+        if stride > last or stride < 0:
+            return False
+        last = stride
+    return True
+
+
+def result_order(shape: Shape, operands: Sequence[Array]) -> Perm:
+    """The memory order that NumPy gives to the result of an elementwise operation (order "K").
+
+    As NumPy's iterator sorts its axes: by insertion, each pair decided by the operands' strides,
+    C order where they disagree.
+    """
+    rank = len(shape)
+    if rank < 2:
+        return None
+    for array in operands:
+        if not falls(array.strides) and not _falls_where_long(array.strides, array.shape):
+            return _sorted_order(shape, operands)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _falls_where_long(strides: tuple[int, ...], shape: Shape) -> bool:
+    """As `falls`, for the axes that have a say: neither of length one nor repeated."""
+    sides = zip(strides, shape, strict=True)
+    return falls([stride for stride, length in sides if length != 1 and stride])
+
+
+def _sorted_order(shape: Shape, operands: Sequence[Array]) -> Perm:
+    rank = len(shape)
+    columns: list[tuple[int, ...]] = []
+    plain = fortran = True
+    for array in operands:
+        flags = array.flags
+        plain = plain and flags.c_contiguous
+        fortran = fortran and flags.f_contiguous and (array.shape == shape or not array.ndim)
+        missing = rank - array.ndim
+        sizes = zip(array.strides, array.shape, strict=True)
+        steps = tuple(abs(step) if n != 1 and step else SILENT for step, n in sizes)
+        columns.append((SILENT,) * missing + steps)
+    if plain:
+        return None
+    return tuple(range(rank - 1, -1, -1)) if fortran else sorted_axes(tuple(columns), rank)
+
+
+def joined_order(operands: Sequence[Array]) -> Perm:
+    """The memory order that NumPy gives to what `concatenate` joins: repeated axes count, too."""
+    columns = [
+        tuple(abs(step) if n != 1 else SILENT for step, n in zip(x.strides, x.shape, strict=True))
+        for x in operands
+    ]
+    order = list(range(operands[0].ndim))
+    _insert(order, lambda axis, before: _prefers(columns, before, axis))
+    return None if order == sorted(order) else tuple(order)
+
+
+@lru_cache(maxsize=4096)
+def sorted_axes(columns: tuple[tuple[int, ...], ...], rank: int) -> Perm:
+    """NumPy's iteration order (slowest axis first) for operands with these strides (or SILENT)."""
+    order = list(range(rank - 1, -1, -1))  # fastest axis first, as in NumPy's source
+    _insert(order, lambda axis, before: _prefers(columns, axis, before))
+    order.reverse()
+    return None if order == list(range(rank)) else tuple(order)
+
+
+def _insert(order: list[int], swaps: Callable[[int, int], bool | None]) -> None:
+    """NumPy's insertion sort of axes; what `swaps` says None about decides nothing."""
+    for position in range(1, len(order)):
+        axis = order[position]
+        target = position
+        for other in range(position - 1, -1, -1):
+            verdict = swaps(axis, order[other])
+            if verdict is None:
+                continue
+            if not verdict:
+                break
+            target = other
+        order.insert(target, order.pop(position))
+
+
+def _prefers(columns: Sequence[Sequence[int]], slow: int, fast: int) -> bool | None:
+    """Whether `slow` should run faster than `fast`; None where no operand says anything."""
+    swap = None
+    for strides in columns:
+        if strides[slow] != SILENT and strides[fast] != SILENT:
+            if strides[fast] <= strides[slow]:
+                swap = False
+            elif swap is None:
+                swap = True
+    return swap
+
+
+def terminal(array: Array) -> Array:
+    """The last numpy array along the chain of bases: the one that holds the memory."""
+    base = array.base
+    while type(base) is np.ndarray:
+        array = base
+        base = array.base
+    return array
+
+
+def is_lent(array: Array) -> bool:
+    """Whether a holder lends the memory of an array."""
+    return isinstance(array.base, Holder)
+
+
+class Holder:
+    """Lends memory to numpy arrays whose `base` then stops here: a buffer of just their bytes.
+
+    NumPy takes the length of a base for what strides may reach. A view of a buffer costs a fifth of
+    what its array interface does.
+    """
+
+    keep: Any
+    """What must live as long as the memory is lent."""
+
+    owner: Any = None
+    """A weak reference to the storage whose memory was lent to people outside; None: our own."""
+
+
+_HOLDERS: dict[int, Any] = {}  # by length: what makes a holder at an address
+_HOLDERS_LIMIT = 1024
+
+
+def _holder_of(length: int) -> Any:
+    if len(_HOLDERS) >= _HOLDERS_LIMIT:
+        _HOLDERS.clear()
+    kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
+    found = _HOLDERS[length] = kind.from_address
+    return found
+
+
+def held(flat: Array, keep: Any) -> Array:
+    """An array over the packed memory of `flat` that keeps `keep` alive through its own base."""
+    length = flat.nbytes
+    holder = (_HOLDERS.get(length) or _holder_of(length))(address(flat))
+    holder.keep = keep
+    array: Array = np.ndarray(flat.shape, flat.dtype, holder, 0, flat.strides)
+    if not flat.flags.writeable:
+        array.flags.writeable = False
+    return array
+
+
+def held_twice(flat: Array, keep: Any, owner: Any) -> tuple[Array, Array, int]:
+    """`held(flat, keep)`, `held` of that on behalf of `owner`, for others, and their address.
+
+    `flat` is writeable.
+    """
+    length = flat.nbytes
+    make = _HOLDERS.get(length) or _holder_of(length)
+    start = address(flat)
+    holder = make(start)
+    holder.keep = keep
+    inner: Array = np.ndarray(flat.shape, flat.dtype, holder)
+    holder = make(start)
+    holder.keep = inner
+    holder.owner = owner
+    outer: Array = np.ndarray(flat.shape, flat.dtype, holder)
+    return inner, outer, start
+
+
+def window(array: Array) -> tuple[Array, int] | None:
+    """The stretch of memory that `array` lies in, flat, and where it starts; None if not affine."""
+    if not affine(array):
+        return None
+    if array.size == 0:
+        return array.reshape(-1), address(array)
+    size = array.itemsize
+    low = high = 0
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        reach = (length - 1) * stride
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    first = tuple(slice(None, None, -1) if stride < 0 else slice(None) for stride in array.strides)
+    ones: Any = (*[slice(0, 1)] * array.ndim, ...)
+    corner = array[(*first, ...)][ones].reshape(-1)
+    flat = np.lib.stride_tricks.as_strided(corner, ((high - low) // size + 1,), (size,))
+    return flat, address(array) + low

@@ -1,0 +1,153 @@
+"""Numpy arrays as kernels and updates see them: strides over a domain, parts of flat memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.node import Layout
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def strides_over(array: Array, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Element strides of an operand over the domain; 0 where it is repeated."""
+    own = array.shape
+    size = array.itemsize
+    if own == shape:
+        return tuple([stride // size for stride in array.strides])
+    missing = rank - len(own)
+    strides = [0] * missing
+    for axis, stride in enumerate(array.strides):
+        strides.append(0 if own[axis] == 1 else stride // size)
+    return tuple(strides)
+
+
+def strides_kept(array: Array, reduced: tuple[bool, ...], rank: int) -> tuple[int, ...]:
+    """Element strides of a reduction's result over the domain; 0 on reduced axes."""
+    keepdims = array.ndim == rank
+    own = iter(array.strides)
+    found = []
+    for flag in reduced:
+        if flag:
+            if keepdims:
+                next(own)
+            found.append(0)
+        else:
+            found.append(next(own) // array.itemsize)
+    return tuple(found)
+
+
+def picked(source: Array, picks: tuple[int, ...]) -> Array:
+    """A view of one place along some axes; -1: of all."""
+    if not picks:
+        return source
+    index: Any = tuple([slice(None) if place < 0 else place for place in picks])
+    view: Array = source[(*index, ...)]
+    return view
+
+
+def arrange(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """A view that permutes, adds and repeats axes."""
+    strides = tuple([source.strides[axis] if axis >= 0 else 0 for axis in axes])
+    return np.lib.stride_tricks.as_strided(source, shape, strides)
+
+
+def arrange_stand_in(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """As `arrange`, by views alone, so that the result still leads to the memory of the source."""
+    kept = [axis for axis in axes if axis >= 0]
+    index: Any = tuple([slice(None) if axis in kept else 0 for axis in range(source.ndim)])
+    view = source[(*index, ...)]  # with `...` nothing is read even where no axis is left
+    ranks = sorted(kept)
+    view = view.transpose([ranks.index(axis) for axis in kept])
+    added: Any = tuple([None if axis < 0 else slice(None) for axis in axes])
+    view = view[(*added, ...)]
+    return view if view.shape == shape else np.broadcast_to(view, shape)
+
+
+def is_dense(array: Array, perm: tuple[int, ...] | None) -> bool:
+    """Whether an array fills its memory without gaps, its axes in memory order `perm`."""
+    return bool((array if perm is None else array.transpose(perm)).flags.c_contiguous)
+
+
+def flat_memory(array: Array, perm: tuple[int, ...] | None) -> Array:
+    """A dense array as its flat memory: a view wherever it is dense indeed."""
+    return array.ravel() if perm is None else array.transpose(perm).ravel()
+
+
+def dense(flat: Array, shape: tuple[int, ...], perm: tuple[int, ...] | None) -> Array:
+    """The inverse of `flat_memory`."""
+    if perm is None:
+        return flat.reshape(shape)
+    return flat.reshape([shape[axis] for axis in perm]).transpose(np.argsort(perm))
+
+
+def window(flat: Array, layout: Layout) -> Array:
+    """The part of a flat buffer that a layout describes."""
+    size = flat.itemsize
+    strides = tuple([stride * size for stride in layout.strides])
+    return np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)
+
+
+def is_alone(array: Array) -> bool:
+    """Whether an array that nobody else holds is all there is to its memory, and may be written."""
+    if not array.flags.writeable:
+        return False
+    while isinstance(array.base, np.ndarray):
+        if references.of(array.base) > 1:  # 1: the array above it
+            return False
+        array = array.base
+    return True
+
+
+@lru_cache(maxsize=1024)
+def around(dense_shape: tuple[int, ...], layout: Layout) -> tuple[Any, ...] | None:
+    """The parts of a block that a window leaves out; None where it is no box or covers little.
+
+    `dense_shape` is the block's shape in its memory order.
+    """
+    box = _box(dense_shape, layout)
+    if box is None:
+        return None
+    covered = size = 1
+    for n, (start, stop) in zip(dense_shape, box, strict=True):
+        size *= n
+        covered *= stop - start
+    if 2 * covered < size:
+        return None
+    slabs: list[tuple[slice, ...]] = []
+    inner: list[slice] = []
+    for n, (start, stop) in zip(dense_shape, box, strict=True):
+        if start > 0:
+            slabs.append((*inner, slice(0, start)))
+        if stop < n:
+            slabs.append((*inner, slice(stop, n)))
+        inner.append(slice(start, stop))
+    return tuple(slabs)
+
+
+def _box(dense_shape: tuple[int, ...], layout: Layout) -> list[tuple[int, int]] | None:
+    """Start and stop along each axis of a block, if a window is a box of neighbouring elements."""
+    if 0 in layout.shape:
+        return None
+    lengths = dict[int, int]()
+    for length, stride in zip(layout.shape, layout.strides, strict=True):
+        if length > 1:
+            if stride in lengths:
+                return None
+            lengths[stride] = length
+    box: list[tuple[int, int]] = []
+    rest, step = layout.offset, 1
+    for n in dense_shape:
+        step *= n
+    for n in dense_shape:
+        step //= n
+        start, rest = divmod(rest, step)
+        stop = start + (lengths.pop(step, 1) if n > 1 else 1)
+        if stop > n:
+            return None
+        box.append((start, stop))
+    return None if lengths or rest else box

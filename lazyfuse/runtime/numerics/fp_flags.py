@@ -1,0 +1,217 @@
+"""Floating-point conditions of fused kernels, told as NumPy tells them.
+
+A kernel reports which IEEE conditions arose; the warning names the operation that can raise them
+and the user's line that recorded it. Imports nothing of arrays or devices.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph.node import Node, Reduction, source_line
+from lazyfuse.codegen.lowering.flag_slots import of_slot
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.promotion import Loop
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.numerics.errstate import Place
+
+# NumPy's bits, which the devices use too, with the name of the errstate key and NumPy's wording.
+CONDITIONS = (
+    (1, "divide", "divide by zero"),
+    (2, "over", "overflow"),
+    (4, "under", "underflow"),
+    (8, "invalid", "invalid value"),
+)
+DIVIDE, OVER, UNDER, INVALID = 1, 2, 4, 8
+ALL = 15
+# Python shows a warning once per location and module: one registry for each file.
+_registries: dict[str, dict[Any, Any]] = {}
+
+
+class Flags:
+    """The conditions seen so far."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self) -> None:
+        self.bits = 0
+
+    def __call__(self, _: str, bits: int) -> None:
+        self.bits |= bits
+
+
+class collecting(Flags):  # noqa: N801  # a context manager
+    """Run NumPy without warnings and collect the conditions that it would have warned of."""
+
+    __slots__ = ("_state",)
+
+    def __enter__(self) -> Flags:
+        self._state = state = np.errstate(all="call", call=self)
+        state.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._state.__exit__(*raised)
+
+
+def is_wanted(bits: int) -> bool:
+    """Whether any condition in `bits` may have to be told in the present context."""
+    state: dict[str, Any] = dict(np.geterr())
+    return any(bits & bit and not _is_ignored(bit, state[name], ()) for bit, name, _ in CONDITIONS)
+
+
+def _is_ignored(bit: int, state: str, where: Any) -> bool:
+    """Whether a condition was ignored where it was recorded, or is now by others' error states.
+
+    What was recorded before an `errstate` of ours began is told as if NumPy had computed it there.
+    """
+    if getattr(where, "ignored", 0) & bit:
+        return True
+    return state == "ignore" and (bit == UNDER or errstate.plain or where is None)
+
+
+# Their vector forms raise "invalid" for quiet NaN, or run an arm whose result is thrown away.
+_COMPARING = frozenset(
+    "less less_equal greater greater_equal maximum minimum fmax fmin clip clip_each where sign "
+    "heaviside isfinite isnan isinf argmin argmax".split()
+)
+_MISREPORTING = _COMPARING.union(
+    "rint cast floor_divide remainder fmod power float_power nextafter logaddexp "
+    "logaddexp2 hypot arctan2 copysign spacing".split()
+)
+_OF_PARTS = ("divide", "reciprocal")  # misreported of complex numbers only
+
+
+def misreports(op: Op, node: Node) -> bool:
+    """Whether an operation can raise hardware flags that NumPy does not report."""
+    name = op.name.removesuffix(".reduce")
+    if name in _OF_PARTS:
+        return bool(node.dtype.kind == "c")
+    return name in _MISREPORTING or (op.kind == "map" and not op.exact)
+
+
+def is_ambiguous(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
+    """Whether more than one operation of a kernel may have raised its flags."""
+    names = {name for bit, name, _ in CONDITIONS if bits & bit}
+    return sum(not names.isdisjoint(raises(op, node.arg)) for op, node in operations) > 1
+
+
+def attributed(
+    bits: int, operations: list[tuple[Op, Any]], known: Sequence[int]
+) -> list[tuple[int, list[tuple[Op, Any]]]]:
+    """A kernel's conditions, each with the operations that are `known` to raise it (if none: all).
+
+    What one operation raises is told after what the operations before it raise, as in NumPy.
+    """
+    pairs = list(zip(operations, known, strict=True))
+    found = [(bits & seen, [each]) for each, seen in pairs if bits & seen]
+    for _, seen in pairs:
+        bits &= ~seen
+    return [*found, (bits, operations)] if bits else found
+
+
+def told(
+    bits: int, operations: list[tuple[Op, Any]], slots: Sequence[int]
+) -> list[tuple[int, list[tuple[Op, Any]]]]:
+    """The conditions that a program has told, which says in `slots` whose they are."""
+    known = [of_slot(bits, slot) for slot in slots]
+    return attributed(bits & ALL, operations, known)
+
+
+def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
+    """The conditions that results bear out, of those that the operations can raise.
+
+    After a comparison a NaN says nothing. Integers bear out all: they raise no more than NumPy's.
+    """
+    names = {name for op, node in operations for name in raises(op, node.arg)}
+    possible = sum(bit for bit, name, _ in CONDITIONS if name in names)
+    quiet = not any(op.name.removesuffix(".reduce") in _COMPARING for op, _ in operations)
+    bits = UNDER
+    for array in outputs:
+        if array.dtype.kind not in "fc":
+            bits |= ALL
+        elif not np.isfinite(array).all():
+            bits |= DIVIDE | OVER if np.isinf(array).any() else 0
+            bits |= INVALID if quiet and np.isnan(array).any() else 0
+    return bits & possible
+
+
+def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False) -> None:
+    """Warn of each condition in `bits` as the error state of the present context asks.
+
+    What was recorded before NumPy's own `errstate` began, of which nobody is told, is told of as
+    there, unless it is a function that is called `now`.
+    """
+    state: dict[str, Any] = dict(np.geterr())
+    for bit, name, text in CONDITIONS:
+        if not bits & bit:
+            continue
+        op, node = _culprit(name, operations)
+        way = state[name]
+        if type(node.where) is tuple and errstate.plain and not now and way != "ignore":
+            way = errstate.PLAIN[name]  # in force where it was recorded
+        if _is_ignored(bit, way, node.where):
+            continue
+        file, line, _ = source_line(node.where)
+        words = f"{text} encountered in {_spelled(op, node)}"
+        if isinstance(node.where, Place):
+            place = node.where
+            if place.told & bit or place.is_silent(words, _module(file), line):
+                continue
+            place.told |= bit if place.name else 0
+        if _is_handled(way, bit, text, words):
+            continue
+        registry = _registries.setdefault(file, {})
+        warnings.warn_explicit(words, RuntimeWarning, file, line, registry=registry)
+
+
+def _is_handled(state: str, bit: int, text: str, words: str) -> bool:
+    """Do as NumPy does in an error state that asks for more than a warning."""
+    if state == "raise":
+        raise FloatingPointError(words)
+    handler: Any = np.geterrcall()
+    if state == "call":
+        handler(text, bit)
+    elif state == "log":
+        handler.write(f"Warning: {words}\n")
+    elif state == "print":
+        sys.stderr.write(f"Warning: {words}\n")
+    return state in ("call", "log", "print")
+
+
+def _spelled(op: Op, node: Node) -> str:
+    """NumPy's name for an operation."""
+    if isinstance(node.where, Place) and node.where.name:
+        return node.where.name
+    if op.kind == "host":
+        name: str = node.arg.name
+        return name
+    # a pass may have written a reduction out
+    return "reduce" if "reduce" in (op.kind, getattr(node, "op", op).kind) else op.name
+
+
+def _module(file: str) -> str:
+    """The module that `warnings.warn_explicit` takes a file for."""
+    return file.removesuffix(".py") or "<unknown>"
+
+
+def raises(op: Op, arg: Any) -> tuple[str, ...]:
+    """The conditions that an operation can raise, on integers other ones than on floats."""
+    # a pass may have put another operation in the place of the one that was recorded
+    if isinstance(arg, Reduction):  # written out or not
+        return op.raises(arg.accumulator)
+    loop = arg if op.kind == "map" and isinstance(arg, Loop) else None
+    return op.raises(loop.ins[0]) if loop is not None and loop.ins else op.flags
+
+
+def _culprit(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
+    """The first operation that can raise the condition by itself; the last one if none says so."""
+    for op, node in operations:
+        if name in raises(op, node.arg):
+            return op, node
+    return operations[-1]

@@ -1,0 +1,243 @@
+"""The device in use, with the options of the face applied to it.
+
+Owns the choice of device and what happens when the one asked for cannot be had, or is lost.
+Together with evaluate.py and what runs plans the only module that sees the devices.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.lowering.lower import STREAM_ABOVE, stream_above
+from lazyfuse.codegen.plan.plan import Plan
+from lazyfuse.devices import cpu_figures as tunings
+from lazyfuse.devices import registry, settings
+from lazyfuse.devices.base import Array, Device, DeviceError
+from lazyfuse.devices.pools.disk_cache import DiskCache
+from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.placement import calibrate, offload
+
+tuning = tunings.tuning
+"""The figures of this processor for schedules: caches, tiles, threads, launches (no bits)."""
+
+CHOOSE = ("", "auto")
+"""Names that leave the choice of the device to us."""
+
+_within: ContextVar[str] = ContextVar("device", default="")  # of the innermost block that names one
+_found: dict[str, Device] = {}  # by the name that was asked for
+_lost: dict[Device, str] = {}  # devices that do nothing any more, with the reason
+
+
+def current() -> Device:
+    """The device that kernels run on where nothing else decides."""
+    return pinned() or cpu()
+
+
+def pinned() -> Device | None:
+    """The device that the user named, by a block or an option; None if the choice is ours."""
+    name = _within.get() or config.options.device
+    return None if name in CHOOSE else named(name)
+
+
+def is_home() -> bool:
+    """Whether plans run on the CPU without being asked about: nobody named a device, and there is
+    nothing to choose from.
+    """
+    return not (_within.get() or config.options.device) and offload.is_settled()
+
+
+def cpu() -> Device:
+    """The device that everything falls back to."""
+    return named("cpu")
+
+
+def copied(value: Array) -> Array:
+    """A copy in the same memory order, in pooled memory if it is large: new pages cost more."""
+    if not value.flags.c_contiguous:
+        return value.copy(order="K")
+    found = cpu().empty(value.shape, value.dtype)
+    np.copyto(found, value)
+    return found
+
+
+def for_plan(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Device:
+    """The device for a plan: the one that the user named, or what is expected to be fastest."""
+    device = pinned()
+    if device is not None:
+        return device
+    choice = offload.choose(plan, recording, wanted)
+    # without figures work goes where its operands lie
+    return (None if choice.estimates else _home(plan, recording)) or named(choice.device)
+
+
+def _home(plan: Plan, recording: Recording) -> Device | None:
+    """The one device on which operands lie that the host does not have."""
+    found = None
+    for index in plan.bound:
+        node = recording.nodes[plan.graph.values[index].origin]
+        if node.resident is not None and node.value is None:
+            if found is not None and found is not node.resident.device:
+                return None
+            found = node.resident.device
+    return None if found is None or found in _lost else found
+
+
+def named(name: str) -> Device:
+    """The device of that name, or the CPU with the reason in the report if it is refused."""
+    device = _found.get(name) or _find(name)
+    return cpu() if device in _lost else device
+
+
+def _find(name: str) -> Device:
+    try:
+        device = registry.device(name)
+    except DeviceError as error:
+        if not is_known(name):
+            raise
+        counters.fell_back(None, [], f"device {name}: {error}", name, "cpu")
+        device = cpu()
+    _found[name] = device
+    _apply(device)
+    return device
+
+
+def is_known(name: object) -> bool:
+    """Whether a device, usable or not, may have that name."""
+    if not isinstance(name, str):
+        return False
+    families = {entry.name.partition(":")[0] for entry in registry.devices()}
+    return name in _found or name.partition(":")[0] in families
+
+
+@contextmanager
+def within(name: str) -> Iterator[Device]:
+    """Name the device for a block, in this thread and task."""
+    token = _within.set(name)
+    try:
+        yield current()
+    finally:
+        _within.reset(token)
+
+
+def lose(device: Device, why: str) -> None:
+    """From now on the CPU takes the place of a device that does nothing any more."""
+    if device not in _lost and device is not cpu():  # nobody could take the CPU's place
+        _lost[device] = why
+        name = device.traits.name
+        offload.refuse(name, why)
+        counters.fell_back(None, [], f"device {name}: {why}; the CPU goes on", name, "cpu")
+
+
+def is_lost(device: Device) -> bool:
+    """Whether a device does nothing any more."""
+    return device in _lost
+
+
+def is_host(device: Device) -> bool:
+    """Whether launches of a device are over, on host arrays, when they return."""
+    return not hasattr(device, "settle")
+
+
+def memory_of(device: Device) -> Any:
+    """The `DeviceMemory` of a device that cannot read ours, None for every other."""
+    return getattr(device, "memory", None)
+
+
+def with_memory() -> list[str]:
+    """The names of the devices whose memory is not ours, as far as that shows unopened."""
+    lost = {device.traits.name for device in _lost}
+    return [
+        entry.name
+        for entry in registry.devices()
+        if entry.available
+        and entry.traits is not None
+        and not entry.traits.shares_memory
+        and entry.name not in lost
+    ]
+
+
+_SET = (
+    "threads", "threads_above", "pool_limit", "compile_ahead", "compile_after_exit",
+    "native_threads",
+)  # fmt: skip
+
+
+def _apply(device: Any) -> None:
+    """Hand the options to a device, as far as it has the setters."""
+    options = config.options
+    for name in _SET:
+        setter = getattr(device, f"set_{name}", None)
+        if setter is not None:
+            setter(getattr(options, name))
+    if device.traits.name == "cpu":
+        figures = calibrate.tuned(device, lambda: counters.totals.kernels)
+        if options.threads_above == tunings.THREADS_ABOVE:  # nobody has asked for another one
+            device.set_threads_above(figures.threads_above)
+        chosen = options.stream_above
+        stream_above(figures.l3_bytes if chosen == STREAM_ABOVE else chosen)
+    if hasattr(device, "programs"):
+        device.programs.set_limit(options.program_limit)
+    if hasattr(device, "set_disk"):
+        folder = options.cache_dir
+        folder = os.path.join(os.path.expanduser(folder), "programs") if folder else ""
+        device.set_disk(
+            DiskCache(folder or settings.cache_directory(), options.cache_limit, options.cache)
+        )
+
+
+def _forget(_: Any) -> None:
+    _found.clear()
+
+
+def reopen() -> None:
+    """Open OpenCL devices anew when they are next asked for, lost ones too."""
+    registry.reopen()
+    offload.readmit()
+    _found.clear()
+
+
+def _reopen(name: str) -> None:
+    """Open OpenCL devices anew whenever a switch changes that they are opened with."""
+    row = next(row for row in config.rows() if row.name == name)
+
+    def change(value: bool) -> None:
+        before = settings.flag(row.variable, row.default)
+        settings.chosen.pop(row.variable, None)
+        if settings.flag(row.variable, row.default) != value:
+            settings.chosen[row.variable] = value
+        if value != before:
+            reopen()
+
+    config.on_change(name, change)
+
+
+for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
+    _reopen(_name)
+
+
+def _check_folder(name: str) -> None:
+    if "\0" in name:
+        what = message("options", "cache_dir", "the path of a folder", name, "leave out the NUL")
+        raise ConfigurationError(what)
+
+
+config.on_change("cache_dir", _check_folder)
+# The device is asked for again, and gets the options anew, when one of these changes.
+for _name in (
+    "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",
+    "program_limit", "compile_ahead", "compile_after_exit", "native_threads",
+    "stream_above",
+):  # fmt: skip
+    config.on_change(_name, _forget)
+
+offload.open_with(named)

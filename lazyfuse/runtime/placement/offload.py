@@ -1,0 +1,507 @@
+"""Which device a plan should run on, by costs measured on this machine.
+
+Owns the estimate and the choice. A device that the user names is obeyed. Otherwise plans run on the
+CPU, unless figures kept by `lazyfuse.calibrate()` say that another device is clearly faster: that
+asks no driver and imports nothing. Knows figures (calibrate.py) and plans, runs neither.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.lowering.kernel import Kernel, KernelError, uses_doubles
+from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices import cost, registry
+from lazyfuse.devices.base import Device, DeviceError
+from lazyfuse.devices.cost import Costs, Tier
+from lazyfuse.runtime.placement import calibrate
+from lazyfuse.runtime.placement.plan_sizes import Geometry
+
+HOME = "cpu"
+# How much faster another device has to be expected: figures are good to a tenth or two.
+MARGIN = 1.2
+# Additions' worth of work in a plan below which no estimate is made: the CPU is done with it in the
+# time that starting any other device takes.
+LEAST_WORK = 100_000
+CHOICES_LIMIT = 64  # per plan: classes of sizes, and of operands' places
+
+SWITCHED_OFF = "offload is switched off"
+SMALL = f"less work than {LEAST_WORK:,} additions"
+NOT_MEASURED = "costs have not been measured: lazyfuse.calibrate() does"
+STALE = "costs were measured with other threads or compilers: lazyfuse.calibrate() again"
+ALONE = "no other usable device was found when costs were measured"
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """What one kernel is expected to take. `seconds` is without launch and copies."""
+
+    elements: int
+    bytes_in: int
+    bytes_out: int
+    additions: float
+    seconds: float
+    launch: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a plan is expected to take on one device, in seconds."""
+
+    device: str
+    steps: tuple[StepEstimate, ...]
+    launches: float
+    copies: float
+    building: float  # once: programs that are not there yet
+    measured: bool
+
+    @property
+    def kernels(self) -> float:
+        """Time in kernels alone."""
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def seconds(self) -> float:
+        """One run, with its launches and copies, once its programs are there."""
+        return self.kernels + self.launches + self.copies
+
+    def __str__(self) -> str:
+        parts = [f"copies {_time(self.copies)}"] if self.copies else []
+        parts += [f"building {_time(self.building)} once"] if self.building else []
+        parts += [] if self.measured else ["not measured"]
+        return f"{self.device} {_time(self.seconds)}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+@dataclass(slots=True)
+class Choice:
+    """A device, why it was chosen, and what was expected of it and of the others."""
+
+    device: str
+    reason: str
+    estimates: tuple[Estimate, ...] = ()
+    # A device that is faster once it is open and has its programs. Running at home costs `gain`
+    # each time; when that adds up to `need`, what the other one asks for once, we move.
+    better: str = ""
+    opening: bool = False  # whether `need` is for opening it; otherwise for its programs
+    gain: float = 0.0
+    need: float = 0.0
+    missed: float = 0.0
+    made_for: object = None  # the state of the figures; another one asks for another choice
+
+    def __str__(self) -> str:
+        figures = "; ".join(map(str, self.estimates))
+        return f"{self.device}: {self.reason}" + (f" [{figures}]" if figures else "")
+
+
+def _time(seconds: float) -> str:
+    for unit, name in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+# Estimates
+
+
+def estimate(
+    plan: Plan, recording: Recording, device: Device, wanted: Collection[Node] | None = None
+) -> Estimate:
+    """What the plan is expected to take on `device`.
+
+    `wanted`: the nodes whose values the host is waiting for (None: all results).
+    """
+    costs = calibrate.figures().get(device.traits.name)
+    if costs is None or costs.environment != cost.environment(device.traits):
+        costs = cost.defaults(device.traits)
+    geometry = Geometry(plan, recording)
+    found = _estimate(geometry, costs, wanted, costs)
+    building = _building(geometry, device, costs)
+    return Estimate(
+        costs.device, found.steps, found.launches, found.copies, building, costs.measured
+    )
+
+
+def _estimate(
+    geometry: Geometry, costs: Costs, wanted: Collection[Node] | None, link: Costs
+) -> Estimate:
+    """Without building. `link` has the costs of copying from where resident operands are."""
+    tier = next(iter(costs.tiers.values()))
+    steps = tuple(
+        _step(geometry, step, tier) for step in geometry.plan.steps if isinstance(step, KernelStep)
+    )
+    launches = sum(step.launch for step in steps) + (tier.wait if steps else 0.0)
+    if costs.shares_memory:
+        copies = _gathers(geometry, link)
+    else:
+        copies = _Copies(geometry, costs).total(wanted)
+    return Estimate(costs.device, steps, launches, copies, 0.0, costs.measured)
+
+
+def _step(geometry: Geometry, step: KernelStep, tier: Tier) -> StepEstimate:
+    elements = geometry.size(step.domain_of)
+    bytes_in = sum(geometry.nbytes(index) for index in step.inputs)
+    bytes_out = sum(geometry.nbytes(index) for index in (*step.stores, *step.reductions))
+    additions, functions = work(step.kernel)
+    seconds = tier.seconds(
+        bytes_in + bytes_out, elements * additions, elements * functions, not step.stores
+    )
+    return StepEstimate(
+        elements, bytes_in, bytes_out, elements * (additions + functions), seconds, tier.launch
+    )
+
+
+def work(kernel: Kernel) -> tuple[float, float]:
+    """Additions per element of the domain: of exact operations, and of mathematical functions."""
+    exact = functions = 0.0
+    for each in kernel.body:
+        row = ops.TABLE[each.op]
+        if not each.ins or each.ins[0][0] in row.exact:
+            exact += row.cost
+        else:
+            functions += row.cost
+    exact += sum(ops.TABLE[f"reduce:{each.op}"].cost for each in kernel.reductions)
+    return exact, functions
+
+
+def _building(geometry: Geometry, device: Device, costs: Costs) -> float:
+    """Seconds until the programs of a plan are there: loaded from disk or built."""
+    language, tier = next(iter(costs.tiers.items()))
+    total = 0.0
+    for step in geometry.plan.kernels:
+        with suppress(KernelError, DeviceError):  # it runs on the CPU, whatever the device
+            source = geometry.source(step, language, device.traits)
+            total += tier.load if device.cached(source) else tier.compile
+    return total
+
+
+# Copies
+
+
+def _gathers(geometry: Geometry, link: Costs) -> float:
+    """Fetching operands that only another device has."""
+    total = 0.0
+    for index in geometry.plan.bound:
+        node = geometry.nodes[geometry.values[index].origin]
+        if node.value is None and node.resident is not None:
+            total += link.download.seconds(geometry.nbytes(index))
+    return total
+
+
+class _Copies:
+    """Follows a plan and adds up what has to be copied to a device and back."""
+
+    def __init__(self, geometry: Geometry, costs: Costs) -> None:
+        self.geometry = geometry
+        self.costs = costs
+        self.here: set[int] = set()  # values that the host has
+        self.there: set[int] = set()
+        self.seconds = 0.0
+        for index in geometry.plan.bound:
+            node = geometry.nodes[geometry.values[index].origin]
+            if node.value is not None:
+                self.here.add(index)
+            if node.resident is not None:
+                self.there.add(index)
+
+    def total(self, wanted: Collection[Node] | None) -> float:
+        """Seconds of all copies, with those of the wanted results to the host."""
+        for step in self.geometry.plan.steps:
+            if isinstance(step, KernelStep):
+                for index in step.inputs:
+                    self.bring(index, self.there, self.costs.upload)
+                self.there.update(step.writes)
+            else:
+                self.follow_single(step)
+        for index in self.geometry.plan.outputs:
+            node = self.geometry.nodes[self.geometry.values[index].origin]
+            if wanted is None or node in wanted:
+                self.bring(index, self.here, self.costs.download)
+        return self.seconds
+
+    def follow_single(self, step: SingleStep) -> None:
+        """A view is where its memory is; everything else runs on the host."""
+        sources = self.geometry.values[step.index].src
+        if self.geometry.values[step.index].op is ops.VIEW:
+            for place in (self.here, self.there):
+                if sources[0] in place:
+                    place.add(step.index)
+            return
+        for index in sources:
+            self.bring(index, self.here, self.costs.download)
+        self.here.add(step.index)
+
+    def bring(self, index: int, place: set[int], link: cost.Link) -> None:
+        """A value to where it is needed, unless it is there already."""
+        if index in place:
+            return
+        place.add(index)
+        self.seconds += link.seconds(self.geometry.nbytes(index))
+
+
+# The choice
+
+
+@dataclass(slots=True)
+class _State:
+    """What choices follow from besides the plan. A new one is made whenever it changes."""
+
+    fixed: Choice | None  # the same device for every plan
+    may_measure: bool = False  # device "auto": figures are worth a few seconds now
+    costs: dict[str, Costs] = field(default_factory=dict)  # empty: not looked at the file yet
+    copies: bool = False  # whether some device has memory of its own
+
+
+def choose(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
+    """The device for this run of a plan, decided once per plan and class of sizes.
+
+    `wanted`: the nodes whose values the host is waiting for (None: all results).
+    """
+    state = _state or _begin()
+    if state.fixed is not None:
+        return state.fixed
+    key = _key(plan, recording, wanted, state)
+    found: Choice | None = plan.choices.get(key)
+    if found is None or found.made_for is not state:
+        found = preview(plan, recording, wanted)
+        if len(plan.choices) >= CHOICES_LIMIT:
+            plan.choices.clear()
+        plan.choices[key] = found
+    if found.better:
+        found.missed += found.gain
+        if found.missed >= found.need:
+            found = plan.choices[key] = _move(plan, recording, found, state)
+    return found
+
+
+def is_settled() -> bool:
+    """Whether every plan runs on the CPU."""
+    fixed = (_state or _begin()).fixed
+    return fixed is not None and fixed.device == HOME
+
+
+def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
+    """What `choose` would say, without counting as a run."""
+    state = _state or _begin()
+    if state.fixed is not None:
+        return state.fixed
+    found: Choice | None = plan.choices.get(_key(plan, recording, wanted, state))
+    if found is not None and found.made_for is state:
+        return found
+    geometry = Geometry(plan, recording)
+    if _work_of(geometry) < LEAST_WORK:
+        return Choice(HOME, SMALL, made_for=state)
+    if not state.costs:
+        state = _read_figures(state)
+    return state.fixed or _compare(geometry, wanted, state)
+
+
+def _key(
+    plan: Plan, recording: Recording, wanted: Collection[Node] | None, state: _State
+) -> tuple[Any, ...]:
+    """Sizes by powers of two; where copies count, also the operands' places and who waits."""
+    classes = tuple([size.bit_length() for size in recording.sizes])
+    if not state.copies:
+        return classes
+    nodes, values = recording.nodes, plan.graph.values
+    places = tuple([_place(nodes[values[index].origin]) for index in plan.bound])
+    return classes, places, wanted is None or bool(wanted)
+
+
+def _place(node: Node) -> int:
+    return (node.value is not None) + 2 * (node.resident is not None)
+
+
+def _work_of(geometry: Geometry) -> float:
+    """Additions' worth of work in the kernels of a plan."""
+    return sum(geometry.size(s.domain_of) * max(s.cost, 1.0) for s in geometry.plan.kernels)
+
+
+def _compare(geometry: Geometry, wanted: Collection[Node] | None, state: _State) -> Choice:
+    """The fastest device, where it is so by the margin."""
+    costs = state.costs
+    others = [each for each in costs.values() if each.device != HOME]
+    link = next((each for each in others if not each.shares_memory), costs[HOME])
+    home = _estimate(geometry, costs[HOME], wanted, link)
+    found = [
+        _estimate(geometry, each, wanted, link)
+        for each in others
+        if each.fp64 or config.options.single_precision or not _needs_fp64(geometry.plan)
+    ]
+    if not found:
+        return Choice(HOME, "the other devices lack float64", (home,), made_for=state)
+    best = min(found, key=lambda each: each.seconds)
+    waiting = Choice(HOME, "", (home, *found), best.device, made_for=state)
+    if home.seconds < MARGIN * best.seconds:
+        waiting.better = ""
+        waiting.reason = f"no other device is expected to be {MARGIN} times faster"
+        return waiting
+    waiting.gain = home.seconds - best.seconds
+    if best.device in _opened:
+        return _when_built(geometry, waiting, state)
+    waiting.opening, waiting.need = True, costs[best.device].opening
+    waiting.reason = f"{_promise(waiting)}, but is not open yet"
+    return waiting
+
+
+def _move(plan: Plan, recording: Recording, waiting: Choice, state: _State) -> Choice:
+    """Runs at home have cost as much as `better` asks for once."""
+    if not waiting.opening:
+        return _settled(waiting)
+    if waiting.better not in _opened:
+        _open(waiting.better, state)
+    if waiting.better not in _opened:
+        return preview(plan, recording)
+    waiting.missed -= waiting.need
+    waiting.opening = False
+    return _when_built(Geometry(plan, recording), waiting, state)
+
+
+def _when_built(geometry: Geometry, waiting: Choice, state: _State) -> Choice:
+    """The better device once its programs are paid for."""
+    costs = state.costs[waiting.better]
+    waiting.need = _building(geometry, _opened[waiting.better], costs)
+    waiting.reason = f"{_promise(waiting)}, but its programs are not built yet"
+    return _settled(waiting) if waiting.missed >= waiting.need else waiting
+
+
+def _settled(waiting: Choice) -> Choice:
+    """The better device from here on."""
+    reason = f"expected to be {_ratio(waiting):.3g} times faster than {HOME}"
+    return Choice(waiting.better, reason, waiting.estimates, made_for=waiting.made_for)
+
+
+def _promise(waiting: Choice) -> str:
+    return f"{waiting.better} is expected to be {_ratio(waiting):.3g} times faster"
+
+
+def _ratio(waiting: Choice) -> float:
+    home, *others = waiting.estimates
+    return home.seconds / next(e.seconds for e in others if e.device == waiting.better)
+
+
+def _needs_fp64(plan: Plan) -> bool:
+    """Whether some kernel computes in double precision."""
+    return any(uses_doubles(step.kernel) for step in plan.kernels)
+
+
+# State
+
+_opened: dict[str, Device] = {}  # devices that the figures were found to hold for
+_refused: dict[str, str] = {}
+
+
+def refuse(device: str, reason: str) -> None:
+    """Choose this device no more: it was lost, or gives wrong values."""
+    _refused[device] = reason
+    _opened.pop(device, None)
+    renew()
+
+
+def readmit() -> None:
+    """Choose every device again: those that were refused have been opened anew."""
+    _refused.clear()
+    renew()
+
+
+def _open(name: str, state: _State) -> None:
+    """Make a device ready, if it is still the one that was measured."""
+    try:
+        device = _opener(name)
+    except DeviceError as error:
+        refuse(name, str(error))
+        return
+    if cost.environment(device.traits) != state.costs[name].environment:
+        refuse(name, "it is not the one that was measured: lazyfuse.calibrate() again")
+        return
+    _opened[name] = device
+
+
+def open_with(opener: Callable[[str], Device]) -> None:
+    """How a device of that name is made: with the options applied, where somebody does that."""
+    global _opener
+    _opener = opener
+
+
+_opener: Callable[[str], Device] = registry.device
+
+
+def renew(_: Any = None) -> None:
+    """Choose anew from here on: options, figures or devices have changed."""
+    global _state
+    _state = None
+
+
+def _close(_: Any) -> None:
+    """Devices are made anew, perhaps as other ones than those that were measured."""
+    _opened.clear()
+    renew()
+
+
+def _begin() -> _State:
+    """What the options say."""
+    global _state
+    options = config.options
+    name = options.device
+    if name not in ("", "auto"):
+        _state = _State(Choice(name, pinned_by(name)))
+    elif not options.offload:
+        _state = _State(Choice(HOME, SWITCHED_OFF))
+    else:
+        _state = _State(None, name == "auto")
+    return _state
+
+
+def pinned_by(option: str) -> str:
+    """Who named a device: the option of that value, or a block if it is empty."""
+    if not option:
+        return "pinned by lazyfuse.device(...)"
+    if os.environ.get("LAZYFUSE_DEVICE", "") == option:
+        return "pinned by LAZYFUSE_DEVICE"
+    return f"pinned by lazyfuse.options(device={option!r})"
+
+
+def _read_figures(state: _State) -> _State:
+    """Look at the kept figures, once; without any device to choose, the CPU is fixed."""
+    figures = calibrate.figures()
+    if not figures and state.may_measure:
+        figures = calibrate.calibrate()
+        state = _begin()
+    usable = {name: each for name, each in figures.items() if name not in _refused and each.tiers}
+    state.costs = usable
+    state.copies = any(not each.shares_memory for each in usable.values())
+    why = _why_alone(usable)
+    if why:
+        state.fixed = Choice(HOME, why)
+    return state
+
+
+def _why_alone(usable: dict[str, Costs]) -> str:
+    """Why there is nothing to choose from; empty if there is."""
+    if HOME not in usable:
+        return NOT_MEASURED
+    if len(usable) == 1:
+        return "; ".join(f"{name}: {why}" for name, why in _refused.items()) or ALONE
+    if cost.environment(registry.device(HOME).traits) != usable[HOME].environment:
+        return STALE
+    return ""
+
+
+def refused() -> dict[str, str]:
+    """Devices that are not chosen any more in this process, and why."""
+    return dict(_refused)
+
+
+_state: _State | None = None
+for _name in ("device", "offload", "cache", "cache_dir", "threads"):
+    config.on_change(_name, renew)
+for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
+    config.on_change(_name, _close)
+calibrate.on_change(renew)

@@ -1,0 +1,367 @@
+"""What lies in the memory of devices: uploads that are kept, results that stay, copies back.
+
+Owns `Resident`, the counters of copies, and the lineage from which a value can be computed again
+when its device is lost. Knows nodes and devices, neither plans nor the array type.
+
+A node's upload is its host values as long as nobody writes to them: every writer of host memory
+calls `forget` first (`Storage.writable`, `array.writable`, `indexing._live`, the end of a loan, and
+the executor where it writes in place).
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph import interpret
+from lazyfuse.codegen.graph.node import HostCall, Node, source_line
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.base import Device, DeviceError, DeviceLost
+from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.numerics import narrow_precision
+from lazyfuse.runtime.placement import devices
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# A value that took more operations since it left the host cannot be computed again: remembering
+# them all would let a long loop grow without end.
+LINEAGE_OPERATIONS = 1000
+
+
+class Seal:
+    """Says whether host values are what they were when they were copied to a device."""
+
+    __slots__ = ("intact",)
+
+    def __init__(self) -> None:
+        self.intact = True
+
+
+class Lineage(NamedTuple):
+    """A copy of the operations that made a value, so that it can be computed again."""
+
+    node: Node
+    operations: int  # on the longest way to the host
+    held: int  # bytes of host memory that it keeps alive
+
+
+class Resident:
+    """A node's value in the memory of a device."""
+
+    __slots__ = (
+        "__weakref__",
+        "array",
+        "device",
+        "lineage",
+        "made",
+        "node",
+        "seal",
+        "spoiled",
+        "uses",
+    )
+
+    def __init__(self, node: Node, array: Array, device: Device) -> None:
+        self.node = weakref.ref(node)
+        self.array = array
+        self.device = device
+        before: Resident | None = node.resident
+        self.seal: Seal = Seal() if before is None else before.seal
+        self.lineage: Lineage | None = None
+        self.made = False  # on the device, or moved there; else it is a copy of the host's
+        self.spoiled = False  # a kernel may have written over it
+        self.uses = 0  # operations that read it on the device
+
+
+_lives: weakref.WeakSet[Resident] = weakref.WeakSet()
+
+
+def residents() -> list[Resident]:
+    """What lies in the memory of devices now."""
+    return [each for each in _lives if (node := each.node()) is not None and node.resident is each]
+
+
+# ------------------------------------------------------------------------------ there and back
+
+
+def copied_there(array: Array, device: Device, purpose: str) -> Array:
+    """A stand-in with the values of a host array."""
+    packed = array if _is_packed(array) else array.copy(order="K")
+    found: Array = devices.memory_of(device).upload(packed)
+    counters.copied("upload", array.nbytes, device.traits.name, purpose)
+    return found
+
+
+def copied_back(array: Array, device: Device, purpose: str) -> Array:
+    """A host array with the values of a stand-in."""
+    memory = devices.memory_of(device)
+    if _is_packed(array):
+        found: Array = memory.gather(array)
+        counters.copied("gather", array.nbytes, device.traits.name, purpose)
+        return found
+    flat, start = stretch(array)
+    host: Array = memory.gather(flat)
+    counters.copied("gather", flat.nbytes, device.traits.name, purpose)
+    return np.ndarray(array.shape, array.dtype, host, start, array.strides).copy(order="K")
+
+
+def stretch(array: Array) -> tuple[Array, int]:
+    """The bytes that a stand-in's elements lie among, as a stand-in, and where the first one is."""
+    low = high = 0
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        reach = (length - 1) * stride
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    block = base.transpose(sorted(range(base.ndim), key=lambda axis: -base.strides[axis]))
+    flat = block.reshape(-1).view(np.uint8)
+    begin = _address(array) - _address(flat) + low
+    return flat[begin : begin + high - low + array.itemsize], -low
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _is_packed(array: Array) -> bool:
+    flags = array.flags
+    if flags.c_contiguous or flags.f_contiguous:
+        return True
+    order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+    return bool(array.transpose(order).flags.c_contiguous)
+
+
+def upload(node: Node, device: Device, purpose: str) -> Array:
+    """The values of an evaluated node in a device's memory, copied there once."""
+    resident = node.resident
+    if resident is not None and resident.device is device:
+        if config.options.validate and node.value is not None:
+            _check(node, resident)
+        array: Array = resident.array
+        return array
+    value = gather(node, purpose)
+    return keep(node, copied_there(value, device, purpose), device).array
+
+
+def keep(node: Node, array: Array, device: Device) -> Resident:
+    """Note that the value of a node lies in a device's memory."""
+    node.resident = resident = Resident(node, array, device)
+    _lives.add(resident)
+    return resident
+
+
+def forget(node: Node | None) -> None:
+    """Host code is about to write to the node's values: what was uploaded is out of date."""
+    if node is not None and (resident := node.resident) is not None:
+        resident.seal.intact = False
+        node.resident = None
+
+
+def move(source: Node, node: Node, device: Device) -> None:
+    """Give a node the values of another one, in memory of its own on a device."""
+    memory = devices.memory_of(device)
+    array = upload(source, device, "to_device")
+    ordered = array if source.perm is None else array.transpose(source.perm)
+    twin = memory.empty(ordered.shape, array.dtype)
+    memory.copy(ordered.reshape(-1), twin.reshape(-1))
+    if source.perm is not None:
+        twin = twin.transpose(np.argsort(source.perm))
+    resident = keep(node, twin, device)
+    resident.made = True
+    resident.lineage = Lineages(set()).of(source)
+
+
+def hand_over(node: Node, heir: Node) -> None:
+    """Let another node, which takes the place of the first, have its value on the device."""
+    resident: Resident = node.resident
+    node.resident = None
+    heir.resident = resident
+    resident.node = weakref.ref(heir)
+
+
+def drop(node: Node) -> None:
+    """The device is about to write to an upload: the host values alone are the node's from now."""
+    if node.value is not None:
+        node.resident = None
+    else:
+        node.resident.spoiled = True
+
+
+def gather(node: Node, purpose: str) -> Array:
+    """The host values of an evaluated node, copied back at most once."""
+    value = node.value
+    if value is not None:
+        return value
+    resident: Resident = node.resident
+    if resident.spoiled or devices.is_lost(resident.device):
+        return recover(node)
+    try:
+        value = copied_back(resident.array, resident.device, purpose)
+    except DeviceError as error:
+        if isinstance(error, DeviceLost):
+            devices.lose(resident.device, str(error))
+        counters.fell_back(None, [node], str(error), resident.device.traits.name, "NumPy")
+        return recover(node)
+    node.value = value
+    return value
+
+
+def _check(node: Node, resident: Resident) -> None:
+    """With `validate`: an upload that is used again must equal the host values."""
+    found = devices.memory_of(resident.device).gather(resident.array)
+    expected = narrow_precision.kept(np.asarray(node.value), resident.device.traits)
+    if found.tobytes() != expected.tobytes():
+        file, line, function = source_line(node.where)
+        what = "the copy on the device is out of date: a writer of host memory did not say so"
+        raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
+
+
+# ------------------------------------------------------------------------------------- lineage
+
+
+class _Origin:
+    """In a lineage: host values that somebody else owns, and the sign that they are unchanged."""
+
+    __slots__ = ("kept", "node", "seal")
+
+    def __init__(self, node: Node, seal: Seal, kept: Node | None) -> None:
+        self.node = weakref.ref(node)
+        self.seal = seal
+        self.kept = kept  # the node itself, where nobody else can write to its memory
+
+
+class Lineages:
+    """Makes the lineages of one run's results before their sources are dropped.
+
+    `alone`: the ids of leaves that nobody else holds.
+    """
+
+    def __init__(self, alone: set[int]) -> None:
+        self.alone = alone
+        self.room = config.options.lineage_limit
+        self.copies: dict[int, Lineage | None] = {}
+        self.twins: list[Node] = []  # so that their ids stay theirs
+
+    def of(self, root: Node) -> Lineage | None:
+        """The lineage of a node that has just been run; None if it is too long or not known."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if id(node) in self.copies:
+                stack.pop()
+                continue
+            sources = node.src if node is root or _is_pending(node) else ()
+            waiting = [source for source in sources if id(source) not in self.copies]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            self.copies[id(node)] = self._copy(node, sources)
+        return self.copies[id(root)]
+
+    def _copy(self, node: Node, sources: tuple[Node, ...]) -> Lineage | None:
+        if not sources:
+            return self._end(node)
+        found = [self.copies[id(source)] for source in sources]
+        known = [each for each in found if each is not None]
+        operations = 1 + max([each.operations for each in known], default=0)
+        held = sum([each.held for each in known])
+        too_much = held > config.options.lineage_limit
+        if len(known) < len(found) or operations > LINEAGE_OPERATIONS or too_much:
+            return None
+        src = tuple([each.node for each in known])
+        copy = Node(node.op, src, node.arg, node.shape, node.dtype, node.perm, node.where)
+        return Lineage(copy, operations, held)
+
+    def _end(self, node: Node) -> Lineage | None:
+        """Where a lineage begins: a number, an earlier result, or host values."""
+        if node.op is ops.SCALAR:
+            return Lineage(node, 0, 0)
+        resident: Resident | None = node.resident
+        if resident is not None and resident.lineage is not None:
+            return resident.lineage
+        value = node.value
+        if value is None:
+            return None
+        if resident is not None:
+            return self._host(node, resident.seal, value.nbytes)
+        # a step on the host read it: nothing would say that it is written to
+        own = node if id(node) in self.alone else self._twin(node)
+        return self._host(own, Seal(), value.nbytes)
+
+    def _twin(self, node: Node) -> Node:
+        """A leaf of our own with a copy of host values, if there is room for one."""
+        value = node.value
+        assert value is not None
+        twin = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.where)
+        if value.nbytes <= self.room:
+            twin.value = value.copy(order="K")
+            self.alone.add(id(twin))
+            self.twins.append(twin)
+        return twin
+
+    def _host(self, node: Node, seal: Seal, size: int) -> Lineage:
+        keeps = id(node) in self.alone and size <= self.room
+        self.room -= size if keeps else 0
+        origin = _Origin(node, seal, node if keeps else None)
+        leaf = Node(ops.LEAF, (), origin, node.shape, node.dtype, node.perm, node.where)
+        return Lineage(leaf, 0, size if keeps else 0)
+
+
+def _is_pending(node: Node) -> bool:
+    return node.value is None and node.resident is None
+
+
+def recover(node: Node) -> Array:
+    """The value of a node whose device is lost, computed again from host values by the oracle."""
+    resident: Resident = node.resident
+    lineage = resident.lineage
+    ends = _ends(lineage.node) if lineage is not None else None
+    if lineage is None or ends is None:
+        file, line, function = source_line(node.where)
+        what = (
+            f"the value was in the memory of {resident.device.traits.name}, which is lost, "
+            "and what it was computed from is gone; look at results that must survive"
+        )
+        raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
+    try:
+        with np.errstate(all="ignore"):
+            value = interpret.interpret([lineage.node])[0]
+    finally:
+        for end in ends:
+            end.value = None
+    node.value = value if value.flags.owndata else value.copy(order="K")
+    node.resident = None
+    return node.value
+
+
+def _ends(root: Node) -> list[Node] | None:
+    """The ends of a lineage with their values filled in; None if one was written to or is gone."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack += node.src
+        if isinstance(node.arg, _Origin):
+            source = node.arg.node()
+            if source is None or source.value is None or not node.arg.seal.intact:
+                for each in found:
+                    each.value = None
+                return None
+            node.value = source.value
+            found.append(node)
+    return found
+
+
+def name_of(node: Node) -> str:
+    """The operation that made a value, in words."""
+    return node.arg.name if isinstance(node.arg, HostCall) else node.op.name

@@ -1,0 +1,511 @@
+"""The one place where recorded work runs: sinks -> plan cache -> device.
+
+Owns the plan cache and the choice between running a plan (executor.py) and one operation in NumPy.
+Never imports the array type: it speaks of nodes and numpy arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from lazyfuse import bootstrap, config
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.linearize import Recording, linearize, use
+from lazyfuse.codegen.graph.node import Node, source_line, topological
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.plan.cluster import Limits
+from lazyfuse.codegen.plan.plan import Plan, make_plan
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.devices import critical, thread_pool
+from lazyfuse.devices.base import Device
+from lazyfuse.devices.cpu import bound_launch
+from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.capture import bound_launches, capture, native_replay, replay
+from lazyfuse.runtime.events import counters as report
+from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.execution import concurrency, matmul
+from lazyfuse.runtime.execution.discrete_run import DiscreteRun
+from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.execution.routine import counterpart
+from lazyfuse.runtime.execution.run_values import Abandoned, explain_failure
+from lazyfuse.runtime.layout import copies
+from lazyfuse.runtime.numerics import errstate, fp_flags
+from lazyfuse.runtime.placement import devices as hardware
+from lazyfuse.runtime.placement import pending_launches, residency
+from lazyfuse.runtime.scheduling import compound_calls, flush, loop_elision, recompute
+from lazyfuse.runtime.scheduling.co_evaluation import readers, siblings
+from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# So few operations, one of them with many elements but fewer than this, are over in NumPy before a
+# plan would have been looked up.
+DIRECT_NODES = 4
+HEAVY_ELEMENTS = 2048
+DIRECT_ELEMENTS = 1 << 16
+LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
+
+concurrency.on_change(thread_pool.share_out)
+lock = concurrency.lock
+if references.trouble and not bootstrap.WHY_PYTHON:  # C counts references, too
+    bootstrap.WHY_PYTHON = references.trouble
+if (_code := bootstrap.machine_code()) is not None:
+    critical.use(_code)
+quiet = critical.section(lock)
+begin_quietly = critical.begin_quietly
+acquire, release = lock.acquire, lock.release  # for C, which runs nothing of the user's in between
+_plans: OrderedDict[Any, Plan] = OrderedDict()
+counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
+epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
+
+
+def held() -> AbstractContextManager[Any]:
+    """The lock, with nothing of the user's running; while somebody listens, events wait, too."""
+    return tracing.Watched(quiet) if tracing.listeners else quiet
+
+
+def evaluate(nodes: Sequence[Node], reason: str) -> None:
+    """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
+    if len(nodes) == 1 and nodes[0].value is not None:
+        return
+    apart = _apart() if concurrency.busy or concurrency.share else None
+    with held():
+        if apart is not None and concurrency.under_way:
+            concurrency.wait_for(nodes)
+        pending = [node for node in nodes if node.value is None]
+        if pending:
+            more = _recorded.companions(pending) if _recorded.overdue else []
+            if not more and len(_recorded.nodes) > 1:
+                more = siblings(pending, _recorded.nodes, _recorded.frontier)
+                if not more and reason == "export" and _are_read(pending):
+                    more = readers(pending, _recorded.nodes, _recorded.frontier)
+            if more and concurrency.under_way and concurrency.meets(more):
+                more = []
+            _evaluate_beside([*pending, *more] if more else pending, reason, pending, apart)
+            for node in pending:
+                if node.value is None:
+                    _gather(pending, reason)
+                    break
+
+
+def _apart() -> concurrency.Apart | None:
+    """What lets an evaluation run beside those of other threads; None: it runs by itself."""
+    if concurrency.is_owned():  # others would see what is half done further up
+        return None
+    if not concurrency.notice(bool(concurrency.busy)):
+        return None
+    return concurrency.Apart() if bound_launches.is_usual() and hardware.is_home() else None
+
+
+def _evaluate_beside(
+    nodes: Sequence[Node], reason: str, wanted: Sequence[Node], apart: concurrency.Apart | None
+) -> None:
+    """Evaluate while other threads may notice it, and go on beside it if they may."""
+    concurrency.busy += 1
+    try:
+        raised = _evaluate(nodes, reason, wanted, apart)
+    finally:
+        concurrency.busy -= 1
+        if apart is not None:
+            apart.end()
+    for flags, operations in raised:
+        fp_flags.warn_for(flags, operations)
+
+
+def ahead(nodes: list[Node], reason: str) -> None:
+    """Evaluate before the lock is taken for longer, so that others may evaluate meanwhile."""
+    if nodes[0].value is None and not concurrency.is_owned():
+        evaluate(nodes, reason)
+
+
+def _are_read(nodes: list[Node]) -> bool:
+    """Whether anybody but a storage, two lists and we ourselves holds one of the nodes."""
+    return any(count > 3 for count in references.of_each(nodes))
+
+
+def compute(nodes: Sequence[Node], reason: str) -> None:
+    """Evaluate every node. What a device with memory of its own computes stays there."""
+    apart = _apart() if concurrency.busy or concurrency.share else None
+    with held():
+        if apart is not None and concurrency.under_way:
+            concurrency.wait_for(nodes)
+        _evaluate_beside(nodes, reason, (), apart)
+
+
+def _gather(nodes: list[Node], reason: str) -> None:
+    """Fetch the values that lie in the memory of devices, and tell the conditions on the way."""
+    away = [node for node in nodes if node.value is None]
+    if not away:
+        return
+    devices = {node.resident.device for node in away}
+    found = [each for device in devices for each in pending_launches.settle(device)]
+    for node in away:
+        residency.gather(node, reason)
+    for flags, operations in found:
+        fp_flags.warn_for(flags, operations)
+
+
+def tell(devices: Sequence[Device]) -> None:
+    """Wait for devices, and warn of the conditions that arose on them."""
+    with held():
+        found = [each for device in devices for each in pending_launches.settle(device)]
+    for flags, operations in found:
+        fp_flags.warn_for(flags, operations)
+
+
+_recorded = Pending(compute)
+note_recorded: Callable[[Node], None] = _recorded.note
+
+
+def use_native(native: Any) -> None:
+    """Walk, note and launch by the C module of lazyfuse/_walk.c; None: by the Python text."""
+    global note_recorded
+    use(native)
+    bound_launch.use(native)
+    native_replay.use(bootstrap.machine_code() if native is not None else None)
+    flush.native = copies.native = native
+    note_recorded = _recorded.note
+    if native is not None:
+        names = vars(warnings), vars(compound_calls)
+        rounds = ROUNDS, REDUCING, TOGETHER
+        note_recorded = native.notes(_recorded, _recorded.note, ops.UPDATE, *names, *rounds)
+
+
+if not bootstrap.WHY_PYTHON:  # machine code is there and up to date
+    with suppress(ImportError):
+        use_native(importlib.import_module("lazyfuse._walk"))
+tracing.on_change(_recorded.listen)
+
+
+def recorded() -> list[ref[Node]]:
+    """What has been recorded and not run."""
+    return list(_recorded.nodes)
+
+
+def finish(before: Sequence[ref[Node]], reason: str) -> None:
+    """Evaluate what was recorded since `recorded()` gave `before`."""
+    known = {id(each) for each in before}
+    owned = concurrency.is_owned()
+    with held():
+        if concurrency.under_way and not owned:
+            concurrency.wait_for(_recorded.frontier(before=known))
+        _evaluate_beside(_recorded.frontier(before=known), reason, (), None)
+
+
+errstate.on_handling(functools.partial(finish, (), "errstate"))
+
+
+def uses() -> dict[int, int]:
+    """How many recorded operations that were not run read each node (by id)."""
+    found: dict[int, int] = {}
+    for each in list(_recorded.nodes):
+        node = each()
+        if node is not None and node.value is None and node.resident is None:
+            for source in node.src:
+                found[id(source)] = found.get(id(source), 0) + 1
+    return found
+
+
+def _evaluate(
+    nodes: Sequence[Node],
+    reason: str,
+    wanted: Sequence[Node],
+    apart: concurrency.Apart | None = None,
+) -> bound_launches.Raised:
+    """Give every node a value; the conditions that arose, and where."""
+    pending = [node for node in nodes if node.value is None and node.resident is None]
+    if not pending:
+        return []
+    usual = bound_launches.is_usual() and hardware.is_home()
+    if usual:
+        counters["evaluations"] += 1
+    else:
+        _device(pending[0], reason)
+    # first what is likelier: that one operation is NumPy's, that several ran before
+    early = not usual or len(_recorded.nodes) == 1
+    found = _directly(pending, usual) if early else None
+    recording = None
+    left = loop_elision.NOTHING
+    if usual and found is None:
+        recording = linearize(pending)
+        left, plan = loop_elision.leave(recording, pending, known, reason is not flush.LOOP)
+        if plan is not None and plan.dear:
+            plan = recompute.by_size(plan, recording)
+        if plan is not None and (plan.prepared or plan.replays):
+            if apart is not None and not plan.prepared:  # those are kernels alone
+                apart.claim(recording.nodes, plan)
+            again = bound_launches.run if plan.prepared else _replayed
+            raised = again(plan, recording, hardware.cpu(), reason)
+            if raised is not None:
+                counters["plan hits"] += 1
+                del recording  # what it alone kept is not pending any more
+                _settle(left, raised)
+                return raised
+    if not early and found is None:
+        found = _directly(pending, usual)
+    if found is not None:
+        del recording
+        if apart is not None:
+            apart.claim(found, None)
+        return _run_directly(found)
+    if recording is None:
+        recording = linearize(pending)
+        left, _ = loop_elision.leave(recording, pending, waits=reason is not flush.LOOP)
+    told: bound_launches.Raised = []
+    try:
+        plan = plan_for(recording)
+        if apart is not None:
+            apart.claim(recording.nodes, plan)
+        told = run_plan(plan, recording, reason, wanted)
+    finally:
+        del recording
+        _settle(left, told)
+    return told
+
+
+def known(recording: Recording) -> Plan | None:
+    """The plan of a structure that was seen before."""
+    options = config.options
+    return _plans.get((recording.key, options.fusion, options.fusion_max_length))
+
+
+def _settle(left: loop_elision.Left, raised: bound_launches.Raised) -> None:
+    """An evaluation is over that has left some values to be made again, should they be needed."""
+    if left is not loop_elision.NOTHING:
+        _recorded.forget(left.forgotten)
+        loop_elision.over(left, bool(raised))
+        if raised and left.nodes:  # making them again would tell these conditions again
+            again = linearize(left.nodes)
+            run_plan(plan_for(again), again, "conditions")
+    _recorded.settle()
+
+
+def _replayed(
+    plan: Plan, recording: Recording, device: Device, reason: str
+) -> bound_launches.Raised | None:
+    """Run a plan as it ran before; None if nothing was kept of it at this geometry."""
+    kept = plan.replays
+    if not isinstance(kept, replay.Kept) or not kept.found:
+        return None
+    if bound_launches.native is not None:
+        raised = native_replay.run(plan, kept, recording, device)
+        if raised is not None:
+            report.flushed(reason, plan, recording)
+        return raised
+    values, nodes = plan.graph.values, recording.nodes
+    for index in plan.bound:  # another device may have it: then that one runs the plan
+        if nodes[values[index].origin].resident is not None:
+            return None
+    run = Run(plan, recording, device)
+    if not replay.run_again(run):
+        return None
+    report.flushed(reason, plan, recording)
+    return run.raised
+
+
+def _directly(pending: list[Node], at_home: bool) -> list[Node] | None:
+    """What NumPy should simply do, one after the other; None if it is worth a plan."""
+    if len(pending) > 1:
+        return None
+    device = hardware.cpu() if at_home else hardware.current()
+    found = few(pending[0], device)
+    if found is None and pending[0].op is ops.HOST and _is_lone_call(pending[0], device):
+        return pending
+    return found
+
+
+def _device(node: Node, reason: str) -> Device:
+    """The device in use; an error that names a node and the reason if it runs nothing."""
+    device = hardware.current()
+    if not device.traits.languages:
+        where = source_line(node.where)
+        what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
+        raise EvaluationError(
+            what, op=node.op.name, file=where[0], line=where[1], function=where[2]
+        )
+    counters["evaluations"] += 1
+    return device
+
+
+def run_plan(
+    plan: Plan, recording: Recording, reason: str, wanted: Sequence[Node] | None = None
+) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """Run a plan for a recording, the lock being held; the conditions that arose, and where.
+
+    `wanted`: the nodes whose values the host is waiting for (None: all results).
+    """
+    device = hardware.for_plan(plan, recording, wanted)
+    if plan.prepared:
+        raised = bound_launches.run(plan, recording, device, reason)
+        if raised is not None:
+            return raised
+    if hardware.memory_of(device) is not None:
+        run: Run = DiscreteRun(plan, recording, device)
+    else:
+        run = Run(plan, recording, device)
+        if plan.replays is not None and not run.away:
+            if replay.run_again(run):
+                report.flushed(reason, plan, recording)
+                return run.raised
+            run = capture.observed(run)
+    report.flushed(reason, plan, recording)
+    try:
+        run.execute()
+    except Abandoned as error:
+        report.fell_back(None, [], str(error), device.traits.name, "cpu")
+        raised = run.raised
+        del run  # its values would count as readers
+        return raised + _resume(plan, recording)
+    if plan.prepared is not None:
+        bound_launches.learn(plan, recording, run)
+    return run.raised
+
+
+def _resume(plan: Plan, recording: Recording) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """Let the CPU do what a failed device left undone."""
+    origins = {plan.graph.values[index].origin for index in plan.outputs}
+    left = [recording.nodes[at] for at in origins]
+    left = [node for node in left if node.value is None and node.resident is None]
+    rest = linearize(left)
+    run = Run(plan_for(rest), rest, hardware.cpu())
+    run.execute()
+    return run.raised
+
+
+def run_again(
+    plan: Plan, recording: Recording, reason: str
+) -> list[tuple[int, list[tuple[Op, Node]]]]:
+    """As `run_plan`, for a recording that was made before, on the device in use now."""
+    _device(recording.nodes[-1], reason)
+    return run_plan(plan, recording, reason)
+
+
+def few(node: Node, device: Device) -> list[Node] | None:
+    """The pending operations below a node, if NumPy should simply do them, one after the other.
+
+    So it is where they are few and exact and only one of them has many elements: fusing would save
+    nothing, and the bits are those of every tier.
+    """
+    if device is not hardware.cpu() or config.options.validate or not config.options.fusion:
+        return None
+    found = [node]
+    heavy = 0
+    for each in found:
+        size = _elements(each)
+        if size < 0 or size * each.op.cost >= DIRECT_ELEMENTS:
+            return None
+        heavy += size >= HEAVY_ELEMENTS
+        for source in each.src:
+            if source.value is None:
+                if source.resident is not None:
+                    return None
+                found.append(source)
+        if heavy > 1 or len(found) > DIRECT_NODES:
+            return None
+    return found if len(found) == 1 else topological(found[:1])
+
+
+def _is_lone_call(node: Node, device: Device) -> bool:
+    """Whether a node is one call of NumPy's on values that are there: nothing to plan."""
+    if node.op is not ops.HOST or device is not hardware.cpu() or config.options.validate:
+        return False
+    sources = node.src
+    return all(each.value is not None and each.value.size < LONE_ELEMENTS for each in sources)
+
+
+def _elements(node: Node) -> int:
+    """Elements that an exact map or reduction reads; -1 for every other node."""
+    op = node.op
+    if op.kind == "map":
+        return size_of(node.shape) if op.is_exact(node.arg.ins[0]) else -1
+    if op.kind == "reduce":
+        source = node.src[0]
+        return size_of(source.shape) if op.is_exact(source.dtype) else -1
+    return -1
+
+
+def _run_directly(nodes: list[Node]) -> bound_launches.Raised:
+    """A few operations, by NumPy; the conditions that arose, and where."""
+    raised: bound_launches.Raised = []
+    try:
+        for node in nodes:
+            if node.value is None:
+                bits = _run_node(node)
+                if bits:
+                    raised.append((bits, [(node.op, node)]))
+    finally:
+        _recorded.settle()
+    return raised
+
+
+def _run_node(node: Node) -> int:
+    op = node.op
+    values = [source.value for source in node.src if source.value is not None]
+    plain = op.kind == "map" and op.ufunc is not None and node.perm is None
+    for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
+        plain = plain and value.dtype is dtype
+    try:
+        with fp_flags.collecting() as flags:
+            if plain:
+                out = hardware.cpu().empty(node.shape, node.dtype)
+                found = concurrency.outside(op.ufunc, *values, out=out)
+            else:
+                perms = [source.perm for source in node.src]
+                arg = node.arg if op is not ops.HOST else counterpart(node.arg)
+                found = concurrency.numpys(op, arg)(
+                    matmul.run_node,
+                    op, arg, node.shape, node.dtype, node.perm, values, perms,
+                )  # fmt: skip
+    except Exception as error:
+        explain_failure(error, [node])
+        raise
+    if node.value is None:  # no other thread was quicker
+        node.value = found
+    node.src = ()
+    report.ran_single(node)
+    return flags.bits
+
+
+def plan_for(recording: Recording) -> Plan:
+    """The plan of a recording, from the cache where its structure has been seen."""
+    options = config.options
+    key = (recording.key, options.fusion, options.fusion_max_length)
+    plan = _plans.get(key) if options.plan_limit else None
+    if plan is not None:
+        counters["plan hits"] += 1
+        if not (options.ready_limit and options.program_limit):
+            plan.forget(programs=not options.program_limit)
+        report.planned(plan, True)
+        return recompute.by_size(plan, recording) if plan.dear else plan
+    counters["plan misses"] += 1
+    plan = make_plan(recording.graph(), Limits(options.fusion, options.fusion_max_length))
+    plan.sizes = recording.sizes
+    _plans[key] = plan
+    while len(_plans) > options.plan_limit:
+        _plans.popitem(last=False)
+    report.planned(plan, False)
+    return recompute.by_size(plan, recording) if plan.dear else plan
+
+
+def plan_cache_info() -> dict[str, int]:
+    """Entries, limit and counters of the plan cache."""
+    return {"entries": len(_plans), "limit": config.options.plan_limit, **counters}
+
+
+def clear_plans() -> None:
+    """Forget every plan."""
+    global epoch
+    with lock:
+        _plans.clear()
+        loop_elision.forget()
+        epoch += 1

@@ -1,0 +1,387 @@
+"""When recorded work runs although nobody looks at it, and why.
+
+Owns the rules and their reason codes. Knows nodes, not arrays; what runs them is handed in.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+from weakref import ref
+
+from lazyfuse import config
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.node import Node, Where, source_line, topological
+from lazyfuse.codegen.table.ops import UPDATE
+from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.numerics.errstate import Place
+from lazyfuse.runtime.scheduling import compound_calls, parameters
+
+# A launch costs some ten microseconds: that many element operations are worth one.
+WORTH_A_LAUNCH = 1 << 18
+# A loop is one when a line has come round this often since somebody last looked: short inner loops
+# (Horner's rule, three components) fuse as a whole, long ones keep one structure per iteration.
+ROUNDS = 8
+# Of turns that reduce fewer do: their results tend to be looked at, and what they read stays alive.
+REDUCING = 3
+# Turns of elementwise work stay in registers when several of them run as one kernel: again `ROUNDS`
+# of them, or as many as take so many operations.
+TOGETHER = 128
+# Turns that neither read nor leave arrays of their own go on while a kernel has room for them.
+ROOM = 248
+# So many lines are known at most that leave work behind at every sink.
+STEADY_LINES = 64
+# Recorded operations before the limits are looked at.
+CHECK_AFTER = 64
+# Bytes that no budget can reach: without one, lists of nodes are looked through when they doubled.
+NEVER = 1 << 62
+
+LOOP = "loop: the line came round again"
+NODES = "nodes: the recorded graph reached its limit"
+BYTES = "bytes: recorded work holds more memory than the budget"
+ERRORS = "errors: warnings are errors here"
+
+
+native: Any = None
+"""A C module with the `frontier` of lazyfuse/_walk.c; None: the text here."""
+
+
+class Pending:
+    """The operations recorded since the last flush."""
+
+    __slots__ = (
+        "due",
+        "due_for",
+        "elements",
+        "elements_due",
+        "evaluate",
+        "filters",
+        "filters_first",
+        "filters_size",
+        "last",
+        "lines",
+        "looping",
+        "nodes",
+        "nodes_due",
+        "nodes_planned",
+        "overdue",
+        "place",
+        "plain",
+        "reducing",
+        "room",
+        "rounds",
+        "steady",
+        "turn",
+        "waiting",
+    )
+
+    def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
+        self.evaluate = evaluate
+        self.filters = warnings.filters  # those that are usual: contexts have lists of their own
+        self.filters_first: Any = None  # what tells that the list has changed
+        self.filters_size = -1  # its length; -1: to be looked at each time
+        self.look_at(self.filters)
+        self.place = Place()  # the last one that was marked
+        self.nodes: list[ref[Node]] = []
+        self.lines: set[int] = set()  # that came since the last evaluation
+        self.rounds: dict[int, int] = {}  # how often each came since the last sink
+        self.steady: set[int] = set()  # lines of loops that look at something in every turn
+        self.overdue = False  # whether one of these has come and was not evaluated
+        self.plain = True  # whether all pending work is elementwise
+        self.reducing = False  # whether pending work contains a reduction
+        self.room = TOGETHER  # operations that may be pending when a turn begins
+        self.turn = 0  # the line that has room for further turns, see `may_go_on`
+        self.last = 0  # the line of the newest node
+        self.waiting = 0  # the line that came round in the middle of an expression
+        self.looping = False  # while a loop's own flush runs
+        self.elements = 0
+        self.due = self.due_for = (0, 0)  # when to look again where nothing is pending; options
+        self.plan_check()
+
+    def note(self, node: Node) -> None:
+        """Called once for each recorded node; may evaluate what was recorded before it."""
+        where = node.where
+        raises = False
+        if where is not None:
+            filters = warnings.filters
+            if (
+                filters is not self.filters
+                or len(filters) != self.filters_size
+                or (filters and filters[0] is not self.filters_first)
+            ):
+                raises = self.look_at(filters)
+                if filters is not self.filters:
+                    self.mark(node)
+            line = line_of(where)
+            if not compound_calls.depth or line != self.last:  # one call may record several nodes
+                self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
+                if rounds > (REDUCING if self.reducing else ROUNDS):
+                    self.overdue = self.overdue or line in self.steady
+                    due = not self.plain or self.waiting != 0 or len(self.nodes) >= self.room
+                    due = due or (rounds % ROUNDS == 1 and self.room <= TOGETHER)
+                    if due and line in self.lines and self.elements >= WORTH_A_LAUNCH:
+                        if self.may_go_on(line):
+                            pass
+                        elif self.waiting != line and _is_inside(node):
+                            self.waiting = self.waiting or line
+                        else:
+                            self.come_round(node)
+                self.lines.add(line)
+            self.last = line
+        self.nodes.append(ref(node))
+        if node.op.kind != "map":
+            self.plain = False
+            if node.op.kind == "reduce":
+                self.reducing = True
+        size = 1
+        for length in node.arg.shape if node.op is UPDATE else node.shape:
+            size *= length
+        self.elements += size
+        if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
+            self.check_limits(node)
+        if raises and node.op.kind not in ("view", "source") and _is_pending(node):
+            self.evaluate([node], ERRORS)
+
+    def look_at(self, filters: Any) -> bool:
+        """Whether filters of warnings make errors of conditions, which their line has to raise."""
+        raises = config.options.errors_at_once and _makes_errors(filters)
+        if filters is self.filters:
+            self.filters_size = -1 if raises else len(filters)
+            self.filters_first = filters[0] if filters else None
+        return raises
+
+    def may_go_on(self, line: int) -> bool:
+        """Whether a loop of elementwise work has room for further turns.
+
+        They bring no arrays of their own to read, nor to write. Asked once: from then on
+        operations are counted instead of turns.
+        """
+        if not self.plain or self.waiting:
+            return False
+        if self.room > TOGETHER:
+            return line != self.turn
+        turns, noted = 0, len(self.nodes)
+        found, used, read = set[int](), set[int](), set[int]()
+        for each in self.nodes:
+            node = each()
+            if node is not None:
+                turns += node.where is not None and line_of(node.where) == line
+                found.add(id(node))
+                for source in node.src:  # also operations that were not noted
+                    if source.shape:
+                        (read if _is_read(source) else used).add(id(source))
+        ends = len(found - used)
+        work = len(found | used)
+        room = (ROOM - work // max(turns, 1)) * noted // max(work, noted)
+        if max(len(read), ends) >= ROUNDS or room <= max(noted, TOGETHER):
+            return False
+        self.room, self.turn = room, line
+        return True
+
+    def mark(self, node: Node) -> None:
+        """Unusual filters of warnings are in force: the node's place in the source keeps them."""
+        where = node.where
+        assert where is not None
+        if isinstance(where, Place):
+            where.filters = warnings.filters
+            return
+        if self.place != where or self.place.filters is not warnings.filters:
+            self.place = Place.like(where, filters=warnings.filters)
+        node.where = self.place
+
+    def check_limits(self, newest: Node) -> None:
+        """Look whether the graph or what it keeps alive has grown beyond the budget."""
+        if tracing.records:
+            tracing.recorded(newest)
+            if len(self.nodes) < self.nodes_planned and self.elements < self.elements_due:
+                return
+        self.nodes = [each for each in self.nodes if _is_pending(each())]
+        options = config.options
+        if 0 < options.flush_nodes <= len(self.nodes):
+            self.flush(newest, NODES)
+        elif 0 < options.flush_bytes < held_bytes(self.frontier(newest)):
+            self.flush(newest, BYTES)
+        self.plan_check()
+
+    def plan_check(self) -> None:
+        """Look again when the graph has doubled, or as many bytes as the budget were recorded."""
+        options = config.options
+        due = max(CHECK_AFTER, 2 * len(self.nodes))
+        self.nodes_due = min(due, options.flush_nodes) if options.flush_nodes else due
+        if len(self.nodes) >= self.nodes_due:
+            self.nodes_due = due
+        self.nodes_planned = self.nodes_due
+        budget = max(options.flush_bytes, 1 << 20) if options.flush_bytes else NEVER
+        self.elements_due = self.elements + budget // 8
+        if not self.nodes and not self.elements:
+            self.due = self.nodes_planned, self.elements_due
+            self.due_for = options.flush_nodes, options.flush_bytes
+        self.listen()
+
+    def listen(self) -> None:
+        """Have every node looked at while somebody listens: others pay nothing for it."""
+        self.nodes_due = 0 if tracing.records else self.nodes_planned
+
+    def flush(self, newest: Node, reason: str) -> None:
+        """Evaluate every array that is still wanted and was recorded before `newest`."""
+        frontier = self.frontier(newest)
+        if frontier:
+            self.evaluate(frontier, reason)
+        else:
+            self.settle()
+
+    def come_round(self, newest: Node) -> None:
+        """A loop came round: evaluate what it left, if it left anything."""
+        for each in self.nodes:
+            if _is_pending(each()):
+                self.flush_loop(newest)
+                return
+        self.nodes.clear()
+        self.lines.clear()
+        self.elements = 0
+        self.room = TOGETHER
+
+    def flush_loop(self, newest: Node) -> None:
+        """A loop came round: its rounds go on being counted."""
+        self.looping = True
+        try:
+            self.flush(newest, LOOP)
+        finally:
+            self.looping = False
+
+    def forget(self, left: Sequence[Node]) -> None:
+        """These nodes stay pending and are nobody's unfinished work (see loop_elision.py)."""
+        if not left:
+            return
+        ids = {id(node) for node in left}
+        self.nodes = [each for each in self.nodes if id(each()) not in ids]
+
+    def settle(self) -> None:
+        """Called after an evaluation: what it did is no longer pending work."""
+        left: list[Node] = []
+        kept: list[ref[Node]] = []
+        for each in self.nodes:
+            node = each()
+            if node is not None and node.value is None and node.resident is None:
+                left.append(node)
+                kept.append(each)
+        node = None  # a name would keep it
+        self.nodes = kept
+        self.elements = 0
+        self.lines.clear()
+        self.plain = True
+        self.reducing = False
+        self.room = TOGETHER
+        self.overdue = False
+        self.waiting = 0
+        if left or self.due_for != (config.options.flush_nodes, config.options.flush_bytes):
+            self.plan_check()
+        else:
+            self.nodes_planned, self.elements_due = self.due
+            self.nodes_due = 0 if tracing.records else self.nodes_planned
+        if not self.looping:
+            if left or self.steady:
+                self.keep_rounds(left)
+            else:
+                self.rounds.clear()
+
+    def keep_rounds(self, left: Sequence[Node]) -> None:
+        """After a sink: a line counts the turns whose work was left undone."""
+        turns: dict[int, int] = {}
+        for node in left:
+            if node.where is not None:
+                line = line_of(node.where)
+                turns[line] = turns.get(line, 0) + 1
+        if len(self.steady) > STEADY_LINES:
+            self.steady.clear()
+        self.steady.update([line for line, count in turns.items() if count > ROUNDS])
+        for line in self.steady:
+            turns[line] = ROUNDS
+        self.rounds = turns
+
+    def companions(self, wanted: Sequence[Node]) -> list[Node]:
+        """What a loop left pending turn by turn, though a sink came round: due with the next one.
+
+        Left alone it would grow by one turn for each sink, and keep every operand alive.
+        """
+        if not self.overdue:
+            return []
+        ids = {id(node) for node in wanted}
+        return [node for node in self.frontier() if id(node) not in ids]
+
+    def frontier(self, newest: Node | None = None, before: Collection[int] = ()) -> list[Node]:
+        """Pending nodes that are alive and not merely operands of other pending nodes.
+
+        `before`: ids of the references to nodes that are left out.
+        """
+        if native is not None and not before:
+            found = native.frontier(self.nodes, newest)
+            return [node for node in found if not parameters.waits(node)]
+        alive = []
+        for each in self.nodes:
+            node = each()
+            if node is None or node is newest or node.value is not None:
+                continue
+            if node.resident is None and (not before or id(each) not in before):
+                alive.append(node)
+        used: set[int] = set()
+        known = {id(node) for node in alive}
+        below = alive
+        while below:  # an operation in place is a node more than was noted: look through it
+            deeper = []
+            for node in below:
+                for source in node.src:
+                    key = id(source)
+                    used.add(key)
+                    if key not in known and source.value is None and source.resident is None:
+                        known.add(key)
+                        deeper.append(source)
+            below = deeper
+        return [node for node in alive if id(node) not in used and not parameters.waits(node)]
+
+
+def line_of(where: Where) -> int:
+    """A source line as a number: hashing a code object would hash its text."""
+    return (id(where[0]) << 16) + where[1]  # objects lie 16 bytes apart
+
+
+def _is_inside(newest: Node) -> bool:
+    """Whether an operand is an intermediate result of the same statement: evaluated before
+    `newest`, it would be stored for nothing.
+    """
+    for source in newest.src:
+        if source.value is None and source.op.kind == "map" and source.resident is None:
+            first, second = source.where, newest.where
+            if first is not None and second is not None and first[0] is second[0]:
+                return source_line(first)[:2] == source_line(second)[:2]
+    return False
+
+
+def _makes_errors(filters: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether a RuntimeWarning may become an exception: what a general filter hides does not."""
+    for action, message, category, module, line in filters:
+        if issubclass(RuntimeWarning, category):
+            if action == "error":
+                return True
+            if message is None and module is None and not line:
+                return False
+    return False
+
+
+def _is_read(source: Node) -> bool:
+    """Whether an operand lies in memory, or is made outside of recorded work."""
+    return source.value is not None or source.op.kind == "source"
+
+
+def _is_pending(node: Node | None) -> bool:
+    return node is not None and node.value is None and node.resident is None
+
+
+def held_bytes(roots: Sequence[Node]) -> int:
+    """Bytes of evaluated arrays that only recorded work keeps alive."""
+    total = 0
+    for node in topological(roots):
+        if node.value is not None and references.of(node.value) <= 1:  # 1: the node
+            total += node.value.nbytes
+    return total

@@ -1,0 +1,64 @@
+"""Whether a value that several kernels want is stored, or computed again by each of them.
+
+Where storing it costs little (in a cache), or computing it much, it is stored; codegen/plan/cluster.py
+decides so without knowing sizes. Owns the other decision: for arrays that no cache holds, a plan
+has a second form in which cheap, exact values are computed again instead of being written to memory
+and read. The limit follows from figures that are measured once per machine (devices/cpu_figures.py). No
+bit depends on it: both forms do the same exact operations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.plan.cluster import Limits
+from lazyfuse.codegen.plan.plan import Plan, make_plan
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.placement import devices
+
+
+class Decision(NamedTuple):
+    """One such value: what it costs, what would pay here, and what was decided."""
+
+    value: int
+    additions: float  # of computing it again wherever it is wanted, per element
+    limit: float  # what storing and loading an element costs, in additions
+    again: bool
+
+
+def decisions(plan: Plan, recording: Recording) -> list[Decision]:
+    """What is decided about the values of a plan that might be computed again, at these sizes."""
+    device = devices.cpu()  # and with it the figures that were measured
+    limit = devices.tuning().recompute_limit(device.traits.threads)
+    large = _is_large(plan, recording)
+    return [Decision(*each, limit, large and each[1] <= limit) for each in plan.dear]
+
+
+def by_size(plan: Plan, recording: Recording) -> Plan:
+    """The form of a plan (with `dear` values) that suits the sizes of a recording."""
+    if not _is_large(plan, recording):
+        return plan
+    if plan.beyond is None:
+        again = frozenset(each.value for each in decisions(plan, recording) if each.again)
+        plan.beyond = plan
+        if again:
+            plan.beyond = make_plan(recording.graph(), Limits(again=again))
+            plan.beyond.sizes, plan.beyond.dear = recording.sizes, plan.dear
+    return plan.beyond
+
+
+def _is_large(plan: Plan, recording: Recording) -> bool:
+    """Whether one of these values, and what it is computed from, is more than any cache holds."""
+    most = devices.tuning().l3_bytes
+    values, nodes = plan.graph.values, recording.nodes
+    for index, _ in plan.dear:
+        size = size_of(nodes[values[index].origin].shape)
+        # tiers change below: what is computed there must not depend on figures
+        if (
+            2 * size * values[index].dtype.itemsize > most
+            and size >= program_tiers.COMPILE_ELEMENTS
+        ):
+            return True
+    return False

@@ -1,0 +1,323 @@
+"""`accelerate`: runs a function that was written for NumPy on lazyfuse, without editing it.
+
+Owns the border between a caller with numpy arrays and a function that gets ours: what goes in
+(`Border.enter`), what comes out (`Border.leave`), and in-place writes, which the caller sees.
+The rewritten functions themselves are rebind.py's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator, Iterable
+from types import FunctionType, MethodType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from lazyfuse import config
+from lazyfuse.arrays.ndarray import (
+    export,
+    gather,
+    is_recordable,
+    ndarray,
+    on_storage,
+    real_view,
+    wrap_shared,
+)
+from lazyfuse.arrays.scalars import scalar
+from lazyfuse.arrays.storage import Root, Storage, foreign, leaf
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.errors import UnsupportedError, message
+from lazyfuse.namespace.rebind import ORIGINAL, Twins, package_of
+from lazyfuse.runtime.layout.meta_arrays import Array, window
+from lazyfuse.runtime.placement import residency
+from lazyfuse.runtime.scheduling import evaluate
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_REASON = "end of an accelerated call"
+
+
+def accelerate(function: F) -> F:
+    """Make `function`, written against numpy, record and fuse; its source stays as it is.
+
+    Inside, numpy's modules and functions are lazyfuse's (also in helper functions of the same
+    package and in closures). Arrays go in and come out as `numpy.ndarray`; what the function
+    writes into its arguments, the caller sees. Called with arrays of lazyfuse, it returns such.
+    """
+    target: Any = function
+    if isinstance(target, (staticmethod, classmethod)):
+        return cast("F", type(target)(accelerate(target.__func__)))
+    if isinstance(target, MethodType):
+        return cast("F", MethodType(accelerate(target.__func__), target.__self__))
+    if hasattr(target, ORIGINAL):
+        return function
+    if not callable(target) or isinstance(target, type) or inspect.iscoroutinefunction(target):
+        what = "cannot be accelerated"
+        instead = "decorate the functions or methods that compute"
+        raise UnsupportedError(message("accelerate", what, "a function", target, instead))
+    twins = Twins(target) if isinstance(target, FunctionType) else None
+    call = _generator(twins) if twins and inspect.isgeneratorfunction(target) else None
+    wrapper = functools.wraps(target)(call or _function(twins, target))
+    setattr(wrapper, ORIGINAL, target)
+    return cast("F", wrapper)
+
+
+def _function(twins: Twins | None, target: Callable[..., Any]) -> Callable[..., Any]:
+    inner = twins.main if twins else target
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        border = Border(twins)
+        try:
+            inside = border.enter_call(args, kwargs)
+            return border.leave_call(inner(*inside[0], **inside[1]))
+        finally:
+            border.close()
+
+    return call
+
+
+def _generator(twins: Twins) -> Callable[..., Any]:
+    """A generator may be resumed at any time: its arguments stay shared with the caller."""
+
+    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        border = Border(twins, shared=True)
+        inside = border.enter_call(args, kwargs)
+        running = twins.main(*inside[0], **inside[1])
+        sent = None
+        while True:
+            try:
+                value = running.send(sent)
+            except StopIteration as stop:
+                return border.leave_call(stop.value)
+            finally:
+                border.close()
+            sent = border.enter((yield border.leave_call(value)))
+
+    return call
+
+
+class _Loan:
+    """An array of the caller's whose memory is ours alone until the call ends.
+
+    The caller waits, so nothing is copied when it is read and writes may wait to be fused.
+    """
+
+    __slots__ = ("array", "flat", "real", "root", "storage")
+
+    def __init__(self, real: Array, storage: Storage, root: Root, origin: int) -> None:
+        self.real = real
+        self.storage = storage
+        self.root = root
+        # held, so that no other result is put into the caller's memory
+        self.flat = cast("Array", storage.value)
+        storage.roots = None
+        self.array = on_storage(storage, real, origin, None)
+
+    @classmethod
+    def of(cls, real: Array) -> _Loan | None:
+        """A loan of `real`; None if it is small or cannot be recorded."""
+        if real.size < max(config.options.eager_below, 1) or not is_recordable(real.dtype):
+            return None
+        storage = foreign(real)
+        found = window(real)
+        if storage is None or found is None or storage.roots is None:
+            return None
+        return cls(real, storage, storage.roots[0], found[1])
+
+    def give_back(self) -> None:
+        """Put the values where the caller looks, and share the memory again."""
+        storage = self.storage
+        evaluate.evaluate([storage.node], _REASON)
+        if storage.captured():
+            storage.detach()
+        flat = self.flat
+        if storage.node.value is not flat:
+            self._move_back()
+        elif storage.value is not flat:  # written in place
+            storage.settle_on(flat)
+        residency.forget(storage.node)  # the caller may write to the memory from now on
+        storage.roots = [self.root]
+
+    def _move_back(self) -> None:
+        self.storage.memory()
+        np.copyto(self.real, real_view(self.array))
+        self.storage.node = leaf(self.flat, None)
+        self.storage.settle_on(self.flat)
+
+
+class Border:
+    """One call's passage of values between numpy (outside) and lazyfuse (inside).
+
+    Lists, dicts and objects of the program's own classes are changed in place, and back.
+    """
+
+    def __init__(self, twins: Twins | None, shared: bool = False) -> None:
+        self._twins = twins
+        self._shared = shared
+        self._lazy_caller = False
+        self._loans: list[_Loan] = []
+        self._inside: dict[int, tuple[Any, Any]] = {}  # id(outside) -> (outside, inside)
+        self._outside: dict[int, tuple[Any, Any]] = {}  # id(inside) -> (inside, outside)
+        self._opened: dict[int, Any] = {}  # lists, dicts and objects, by id
+
+    def enter_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments as the function sees them."""
+        if self._twins:
+            self._twins.refresh()
+        values = [*args, *kwargs.values()]
+        self._lazy_caller = any(isinstance(value, (ndarray, scalar)) for value in values)
+        self._shared = self._shared or self._overlapping(values)
+        named = {name: self.enter(value) for name, value in kwargs.items()}
+        return [self.enter(value) for value in args], named
+
+    def leave_call(self, result: Any) -> Any:
+        """The result as the caller sees it; everything recorded is run together."""
+        if self._lazy_caller:
+            self._give_back()
+            return result
+        # nobody may hold the nodes when the loans end: that would count as a reader
+        evaluate.evaluate([*self._pending(), *_nodes(result)], _REASON)
+        self._give_back()
+        return self.leave(result)
+
+    def close(self) -> None:
+        """However the call ended: writes are seen by the caller, and nothing of ours is left."""
+        self._give_back()
+        opened = list(self._opened.values())
+        self._opened.clear()
+        for value in opened:
+            _exchange(value, self._leave_item)
+        if self._twins:
+            self._twins.write_back(self.leave)
+        self._opened.clear()
+
+    def _pending(self) -> list[Node]:
+        return [loan.storage.node for loan in self._loans]
+
+    def _give_back(self) -> None:
+        while self._loans:
+            self._loans.pop().give_back()
+
+    # ------------------------------------------------------------------------ going in
+
+    def enter(self, value: Any) -> Any:
+        """What the function gets for an argument of the caller's."""
+        return (
+            self._open(value, self._enter_item) if self._is_own(value) else self._enter_item(value)
+        )
+
+    def _enter_item(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is np.ndarray:
+            known = self._inside.get(id(value))
+            return known[1] if known else self._enter_array(value)
+        if kind is tuple:
+            return tuple([self._enter_item(item) for item in value])
+        return self._open(value, self._enter_item) if kind in (list, dict) else value
+
+    def _open(self, value: Any, convert: Callable[[Any], Any]) -> Any:
+        """Convert what a list, dict or object holds, once."""
+        if id(value) not in self._opened:
+            self._opened[id(value)] = value
+            _exchange(value, convert)
+        return value
+
+    def _enter_array(self, value: Array) -> Any:
+        loan = None if self._shared else _Loan.of(value)
+        if loan is not None:
+            self._loans.append(loan)
+        inside = wrap_shared(value) if loan is None else loan.array
+        self._inside[id(value)] = (value, inside)
+        self._outside[id(inside)] = (inside, value)
+        return inside
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether `value` is an object of a class of the program's own, with attributes."""
+        twins = self._twins
+        return (
+            twins is not None
+            and package_of(type(value).__module__) == twins.package
+            and isinstance(getattr(value, "__dict__", None), dict)
+        )
+
+    def _overlapping(self, values: Iterable[Any]) -> bool:
+        """Whether the function can reach one block of memory in more than one way."""
+        arrays: dict[int, Array] = {}
+        self._collect(values, arrays)
+        large = config.options.eager_below
+        if not any(array.size >= large for array in arrays.values()):
+            return False  # small ones are real views of real memory
+        elsewhere: dict[int, Array] = {}
+        if self._twins:
+            self._collect(self._twins.values(), elsewhere)
+        every = [*arrays.values(), *elsewhere.values()]
+        ends = sorted(byte_bounds(array) for array in every if array.size)
+        return any(ends[k][1] > ends[k + 1][0] for k in range(len(ends) - 1))
+
+    def _collect(self, values: Iterable[Any], found: dict[int, Array], depth: int = 2) -> None:
+        """The numpy arrays among `values` and inside of them."""
+        for value in values:
+            if isinstance(value, np.ndarray):
+                found[id(value)] = value
+            elif depth and (type(value) in (tuple, list, dict) or self._is_own(value)):
+                self._collect(_items(value), found, depth - 1)
+
+    # ----------------------------------------------------------------------- coming out
+
+    def leave(self, value: Any) -> Any:
+        """What the caller gets for a result of the function's."""
+        return (
+            self._open(value, self._leave_item) if self._is_own(value) else self._leave_item(value)
+        )
+
+    def _leave_item(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is ndarray:
+            known = self._outside.get(id(value))
+            return known[1] if known else export(value)
+        if kind is scalar:
+            return gather(value)[()]
+        if kind is tuple:
+            return tuple([self._leave_item(item) for item in value])
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return kind(*[self._leave_item(item) for item in value])
+        return self._open(value, self._leave_item) if kind in (list, dict) else value
+
+
+_HOLDERS = frozenset((np.ndarray, ndarray, scalar, tuple, list, dict))
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """What a tuple, list, dict or object holds; nothing if no array can be among it."""
+    items = value
+    if not isinstance(value, (tuple, list)):
+        items = (value if type(value) is dict else value.__dict__).values()
+    return () if _HOLDERS.isdisjoint(set(map(type, items))) else items
+
+
+def _exchange(value: Any, convert: Callable[[Any], Any]) -> None:
+    """Replace what a list, dict or object holds by what `convert` makes of it, in place."""
+    if not _items(value):
+        return
+    if type(value) is list:
+        value[:] = [convert(item) for item in value]
+        return
+    holder: dict[Any, Any] = value if type(value) is dict else value.__dict__
+    for key, item in list(holder.items()):
+        holder[key] = convert(item)
+
+
+def _nodes(value: Any) -> list[Node]:
+    """The recorded work behind a result."""
+    if isinstance(value, (ndarray, scalar)):
+        storage = value._storage
+        node = storage.node if storage is not None else value._node
+        return [node] if node is not None else []
+    if type(value) in (tuple, list, dict):
+        return [node for item in _items(value) for node in _nodes(item)]
+    return []

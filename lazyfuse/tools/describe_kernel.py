@@ -1,0 +1,110 @@
+"""How a kernel of a plan would be run on the CPU, in words: tier, chunks, threads, tiles, in place.
+
+Owns the sentences of `explain`; the decisions are those of lower.py, launch.py and
+lifetimes.py, asked with the sizes at hand. Runs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.lowering.kernel import KernelError
+from lazyfuse.codegen.plan.chains import Chain, multiplies_rows
+from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.devices.cpu.launch import weight
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.execution.tiles import PRODUCT_ROWS
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.placement.plan_sizes import Geometry
+
+
+def of_kernel(geometry: Geometry, step: KernelStep, device: Any, language: str) -> list[str]:
+    """Lines about one kernel; none where the device is not the CPU."""
+    work = getattr(device, "work", None)
+    if work is None or language not in ("numba", "numpy"):
+        return []
+    elements = geometry.size(step.domain_of)
+    if not elements:
+        return []
+    try:
+        lowered = geometry.lowered(step, language)
+        sizes = lowered.table(language).sizes
+        each = weight(lowered.source(language).text) if language == "numba" else step.cost
+    except KernelError:
+        return []
+    threads = _threads(device, elements * each, len(sizes), language == "numpy")
+    lines = [f"{_tier(elements, step, language)}; {threads}"]
+    if lowered.form.stream and language == "numba":
+        lines.append("results go past the caches: with an operand they are larger than the last")
+    lines += _in_place(geometry, step)
+    return lines
+
+
+def _tier(elements: int, step: KernelStep, language: str) -> str:
+    additions = elements * max(step.cost, 1.0)
+    least = program_tiers.COMPILE_ELEMENTS
+    if language == "numpy":
+        if additions < least:
+            return f"blocked NumPy: {additions:,.0f} additions' worth of work, below {least:,}"
+        return "blocked NumPy"
+    return f"compiled: {additions:,.0f} additions' worth of work, {least:,} or more"
+
+
+def _threads(device: Any, work: float, chunks: int, interpreted: bool) -> str:
+    """How many threads, and what that follows from."""
+    text = f"{chunks:,} chunk{'s' * (chunks != 1)}"
+    most = device.threads.threads
+    used = device.work.helpers(work, chunks, native=False) + 1
+    above = device.work.threads_above
+    if most == 1:
+        return f"{text} on the only thread"
+    if used == 1:
+        why = f"below {above:,} additions" if work < above else "nothing to share"
+        return f"{text} on one thread ({why})"
+    why = f"{work:,.0f} additions, at least {above:,}"
+    if interpreted:  # timed when it runs, see `launching.NumpyProgram`
+        return f"{text} on {used} threads ({why}), or one where NumPy's calls are short"
+    return f"{text} on {used} threads ({why})"
+
+
+def _in_place(geometry: Geometry, step: KernelStep) -> list[str]:
+    """Whether results take the place of something that exists."""
+    lines = []
+    for update in step.targets.values():
+        if update in geometry.plan.in_place:
+            lines.append("written straight into the array that it updates: nobody reads the old")
+        else:
+            lines.append("written into a copy of the array that it updates: its old value is read")
+    if step.may_reuse:
+        lines.append("an operand that nobody reads later may give its buffer to a result")
+    return list(dict.fromkeys(lines))
+
+
+def tiles(geometry: Geometry, chain: Chain) -> str:
+    """About how large the tiles of a chain are, and what that follows from."""
+    least = min(_bytes_per_row(geometry, chain, which) for which in range(len(chain.tilings)))
+    value, axis = chain.tilings[0].size_of
+    rows = geometry.shape(value)[axis]
+    if not rows or not least:
+        return ""
+    room = devices.tuning().tile_bytes
+    fewest = PRODUCT_ROWS if multiplies_rows(chain, geometry.plan.graph) else 1
+    count = min(rows, max(room // least, fewest))
+    return (
+        f"; tiles of at most {count:,} of {rows:,} rows, {least:,} bytes each: "
+        f"{room >> 10} KB is half of the second cache"
+    )
+
+
+def _bytes_per_row(geometry: Geometry, chain: Chain, which: int) -> int:
+    """Bytes of operands, results and scratch for one index of the tiled axis."""
+    total = 0
+    tiling = chain.tilings[which]
+    for index in (*chain.loads, *chain.kept, *chain.inner):
+        place = tiling.place.get(index)
+        if place is not None:
+            shape = geometry.shape(index)
+            each = size_of(shape) // max(shape[place], 1)
+            total += each * geometry.values[index].dtype.itemsize
+    return total

@@ -1,0 +1,85 @@
+"""`lazyfuse.warm_up`: the programs that an evaluation would need, compiled before it.
+
+Owns the walk over a plan's kernels. Runs no kernel; sees plans and the device in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from lazyfuse.arrays.ndarray import ndarray, node_of
+from lazyfuse.codegen.graph.linearize import linearize
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.lowering.kernel import KernelError
+from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.devices.base import Device, DeviceError, Source
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import executor, tiled_run
+from lazyfuse.runtime.execution.program_tiers import COMPILE_ELEMENTS
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.placement.plan_sizes import Geometry
+from lazyfuse.runtime.scheduling import evaluate
+
+
+def warm_up(*arrays: Any, **named: Any) -> list[str]:
+    """Compile what evaluating the arrays would launch, without launching it; the programs' names.
+
+    `warm_up(function, ...)` calls the function with the other arguments and takes what it returns
+    (arrays, also in tuples, lists and dictionaries), so it should not look at its results itself.
+    The programs serve every size of the same structure whose results lie densely in memory; on
+    disk, later runs too. Kernels that would run as blocked NumPy need no program.
+    """
+    if arrays and callable(arrays[0]) and not isinstance(arrays[0], ndarray):
+        found: Any = arrays[0](*arrays[1:], **named)
+    else:
+        found = [*arrays, *named.values()]
+    nodes = [node_of(x) for x in _arrays(found)]
+    pending = [node for node in nodes if node.value is None and node.resident is None]
+    with evaluate.quiet:
+        return _compile(pending, devices.current()) if pending else []
+
+
+def _arrays(found: Any) -> Iterator[ndarray]:
+    if isinstance(found, ndarray):
+        yield found
+    elif isinstance(found, dict):
+        yield from _arrays(list(found.values()))
+    elif isinstance(found, (tuple, list)):
+        for each in found:
+            yield from _arrays(each)
+
+
+def _compile(pending: list[Node], device: Device) -> list[str]:
+    recording = linearize(pending)
+    plan = evaluate.plan_for(recording)
+    geometry = Geometry(plan, recording)
+    names = []
+    for step in plan.kernels:
+        try:
+            source = _source(step, geometry, device)
+            if source is None:
+                continue
+            names.append(counters.compiled(device, source).source.name)
+        except DeviceError as error:
+            indices = sorted((*step.members, *step.reductions))
+            nodes = [recording.nodes[plan.graph.values[index].origin] for index in indices]
+            counters.fell_back(step, nodes, str(error), device.traits.languages[0], "numpy")
+    for chain in plan.chains:
+        for source in tiled_run.sources(executor.Run(plan, recording, device), chain):
+            with suppress(DeviceError):  # else its steps run one by one
+                names.append(counters.compiled(device, source).source.name)
+    return list(dict.fromkeys(names))
+
+
+def _source(step: KernelStep, geometry: Geometry, device: Device) -> Source | None:
+    """The text that the device would compile for a kernel; None where NumPy does without."""
+    languages = [each for each in device.traits.languages if each != "numpy"]
+    small = geometry.size(step.domain_of) * max(step.cost, 1.0) < COMPILE_ELEMENTS
+    if not languages or (small and "numpy" in device.traits.languages):
+        return None
+    for language in languages:
+        with suppress(KernelError):  # the language has no words for it
+            return geometry.source(step, language, device.traits)
+    return None
