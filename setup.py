@@ -25,8 +25,8 @@ SOURCES = {
 }
 """The modules of lazyfuse/ in C, and the files that each is made from."""
 
-TWINS = ("beside", "core", "quick_calls", "quick_functions", "quick_geometry")
-"""The modules that say in Python what these do: machine code is used beside no others."""
+TWINS = ("weak_scalars", "base", "eager_ufunc", "eager_functions", "eager_geometry")
+"""Modules of lazyfuse/arrays/ that say in Python what these do: no others stand beside them."""
 
 NOTE = "lazyfuse: the record path stays pure Python: "
 
@@ -80,7 +80,7 @@ class Build(build_ext):
         if missing or not files:
             return
         made_from = [Path(each) for files in SOURCES.values() for each in files]
-        made_from += [HERE / f"{name}.py" for name in TWINS]
+        made_from += [HERE / "arrays" / f"{name}.py" for name in TWINS]
         sums = {each.relative_to(HERE): zlib.crc32(each.read_bytes()) for each in made_from}
         record.write_text("".join(f"{name.as_posix()} {found}\n" for name, found in sums.items()))
 

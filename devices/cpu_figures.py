@@ -1,8 +1,9 @@
 """The few figures of this processor that schedules need: cache sizes, launching, waking, copying.
 
-Owns the record, and what it says where nothing has been measured. lazyfuse/runtime/placement/calibrate.py measures
-and keeps it. No value of any result may depend on these figures: they choose tiles, chunks and
-threads only where the bits are the same for each choice. Imports nothing but base.
+Owns the record, and what it says where nothing has been measured.
+lazyfuse/runtime/placement/calibrate.py measures and keeps it. No value of any result may depend on
+these figures: they choose tiles, chunks and threads only where the bits are the same for each
+choice. Imports nothing but base.
 """
 
 from __future__ import annotations

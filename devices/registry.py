@@ -30,7 +30,7 @@ class Entry:
     traits: Traits | None = None
 
 
-MODULES = {"cpu": "cpu", "null": "null", "raise": "raising"}
+MODULES = {"cpu": "cpu.device", "null": "null", "raise": "raise_device"}
 _WHAT = {
     "cpu": "compiled and blocked kernels on threads",
     "null": "records launches, computes nothing",
@@ -91,7 +91,7 @@ def _module(name: str) -> ModuleType:
 
 def _open(name: str) -> Device:
     """The first OpenCL device that a name may mean and that passes its test."""
-    platforms = _module("opencl_platforms")
+    platforms = _module("opencl.platforms")
     found = platforms.find()
     chosen = platforms.choose(name, found)
     if not chosen:
@@ -103,7 +103,7 @@ def _open(name: str) -> Device:
         if made is not None:
             return made
         try:
-            made = _new("opencl", each)
+            made = _new("opencl.device", each)
         except DeviceError as error:
             _refused[each.name] = str(error)
             problems.append(str(error))
@@ -114,7 +114,7 @@ def _open(name: str) -> Device:
 
 
 def _opencl_entries() -> list[Entry]:
-    platforms = _module("opencl_platforms")
+    platforms = _module("opencl.platforms")
     try:
         found = platforms.find()
     except DeviceError as error:

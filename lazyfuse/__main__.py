@@ -32,7 +32,7 @@ from types import CodeType, ModuleType, TracebackType
 from lazyfuse import config
 from lazyfuse.interop import import_hook, library_adapters
 from lazyfuse.namespace import assemble
-from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.placement import calibrate
 from lazyfuse.tools import build_info
 
@@ -174,7 +174,7 @@ def _run(code: CodeType, module: ModuleType) -> None:
 
 
 def _print_report() -> None:
-    print(assemble._report(counters), file=sys.stderr)
+    print(assemble.report(), file=sys.stderr)
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:

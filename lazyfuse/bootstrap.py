@@ -16,13 +16,22 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).parent
+_ROOMS = """
+arrays functions interop namespace tools kernels array_api runtime runtime.layout runtime.numerics
+runtime.events runtime.placement runtime.execution runtime.capture runtime.scheduling
+codegen codegen.table codegen.graph codegen.rewrite codegen.plan codegen.lowering codegen.numba
+codegen.blocked codegen.opencl devices devices.pools devices.cpu devices.cpu.intrinsics
+devices.opencl
+"""
+PACKAGES = frozenset(("lazyfuse", *(f"lazyfuse.{name}" for name in _ROOMS.split())))
+"""Every package of ours: a frame in one of them is no user's."""
 RECORD = "compiled.txt"
 """The file that says what machine code was made from: a file and its checksum per line."""
 
 
 def complete(package: str = "lazyfuse") -> None:
     """Let `package` find the storeys below it in the folder above, if that is where they are."""
-    if not (HERE / "codegen").is_dir() and (HERE.parent / "codegen" / "node.py").is_file():
+    if not (HERE / "codegen").is_dir() and (HERE.parent / "codegen" / "graph").is_dir():
         sys.modules[package].__path__.append(str(HERE.parent))
 
 

@@ -1,4 +1,4 @@
-"""As `numpy.linalg`: norms are followed (decompositions.py), factorizations look at values at once."""
+"""As `numpy.linalg`: norms are followed (decompositions.py), factorizations look at values."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def untested(version: str = np.__version__) -> str:
 
 
 def unknown_python(version: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """Why this interpreter's instructions are not known; empty where they are (entrance_code.py)."""
+    """Why this interpreter's instructions are not known (entrance_code.py); empty: they are."""
     if sys.implementation.name == "cpython" and PYTHONS[0] <= version <= PYTHONS[1]:
         return ""
     first, last = (".".join(map(str, each)) for each in PYTHONS)

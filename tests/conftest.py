@@ -38,7 +38,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("LAZYFUSE_CACHE_DIR", str(_ROOT / ".pytest_cache" / "d" / "lazyfuse"))
 _BUILDS = "LAZYFUSE_TEST_OPENCL_BUILDS"
 """Set by whoever asked first, so that the processes of xdist need not ask again."""
-_PROBE = _ROOT / "devices" / "opencl_probe.py"
+_PROBE = _ROOT / "devices" / "opencl" / "probe.py"
 
 
 def _builds_opencl() -> bool:

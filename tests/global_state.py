@@ -23,7 +23,7 @@ from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import compound_calls, evaluate
 
-_error_state: Any = sys.modules["lazyfuse.errstate"]  # the package's name is NumPy's class
+_error_state: Any = sys.modules["lazyfuse.runtime.numerics.errstate"]
 _OPTIONS = [row.name for row in config.rows()]
 _values = attrgetter(*_OPTIONS)
 _SET_BY_IMPORTS = ("PYOPENCL_HOME",)  # by pyopencl, in whichever test imports it first

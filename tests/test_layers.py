@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import graphlib
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from lazyfuse.bootstrap import PACKAGES
+
 ROOT = Path(__file__).parents[1]
 FLOORS = {"lazyfuse": "lazyfuse", "codegen": "lazyfuse.codegen", "devices": "lazyfuse.devices"}
 CONTRACT = "lazyfuse.devices.base"
 
+LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "lazyfuse": (
+        ("",), ("runtime.layout",), ("runtime.numerics",), ("runtime.events",),
+        ("runtime.placement",), ("runtime.execution",), ("runtime.capture",),
+        ("runtime.scheduling",), ("kernels",), ("arrays",), ("interop",), ("functions",),
+        ("namespace",), ("tools",), ("array_api",), ("all",),
+    ),
+    "lazyfuse.codegen": (
+        ("table",), ("graph",), ("lowering",), ("numba", "blocked", "opencl"), ("rewrite",),
+        ("plan",),
+    ),
+    "lazyfuse.devices": (("",), ("pools",), ("cpu.intrinsics",), ("cpu", "opencl"), ("all",)),
+}  # fmt: skip
+"""The packages of each part, from low to high. Those of one layer do not see each other."""
+
+ELSEWHERE = {
+    "lazyfuse": "all", "lazyfuse.__main__": "all", "lazyfuse.linalg": "namespace",
+    "lazyfuse.fft": "namespace", "lazyfuse.random": "namespace", "lazyfuse.devices.registry": "all",
+    "lazyfuse.devices.cost": "all",
+}  # fmt: skip
+"""Modules that belong to another layer than that of their folder."""
+
 SEES_DEVICES = {
-    "lazyfuse.runtime.placement.calibrate",
-    "lazyfuse.runtime.placement.calibrate_cpu",
-    "lazyfuse.runtime.scheduling.evaluate",
-    "lazyfuse.runtime.execution.executor",
-    "lazyfuse.runtime.placement.devices",
-    "lazyfuse.runtime.execution.matmul",
-    "lazyfuse.runtime.placement.offload",
-    "lazyfuse.runtime.execution.tiled_run",
-    "lazyfuse.tools.explain",
-    "lazyfuse.runtime.events.counters",
-    "lazyfuse.tools.describe_kernel",
-}
-"""The only modules of the face that may import more of devices than its contract."""
+    "lazyfuse.runtime.placement", "lazyfuse.runtime.execution", "lazyfuse.runtime.scheduling",
+    "lazyfuse.tools",
+}  # fmt: skip
+"""The only packages of the frontend that may import more of devices than its contract."""
+
+MOST_FILES = 30  # in a folder
 
 LATE = {"numba", "llvmlite", "pyopencl", "dask", "mlx"}
 """Heavy or optional packages that are imported inside functions, and nowhere else."""
@@ -118,13 +137,54 @@ def may_see(module: str) -> set[str]:
     if floor(module) == "lazyfuse.codegen":
         return {"outside", "contract", "lazyfuse.codegen"}
     above = {"outside", "contract", "lazyfuse.codegen", "lazyfuse"}
-    return above | {"lazyfuse.devices"} if module in SEES_DEVICES else above
+    return above | {"lazyfuse.devices"} if module.rpartition(".")[0] in SEES_DEVICES else above
+
+
+def layer(module: str) -> tuple[int, str]:
+    """How high a module stands in its part, and its package there."""
+    part = floor(module)
+    package = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+    name = ELSEWHERE.get(module, package[len(part) + 1 :])
+    if package == part != "lazyfuse" and FILES[module].name == "__init__.py":
+        name = "all"
+    return next((at, name) for at, names in enumerate(LAYERS[part]) if name in names)
 
 
 @every_module
 def test_imports_point_down(module: str) -> None:
     wrong = [item for item in imports(module) if floor(item.name) not in may_see(module)]
     assert not wrong, f"{module} must not import these"
+
+
+@every_module
+def test_packages_are_layers(module: str) -> None:
+    """A package imports what stands before it in `LAYERS`, and itself."""
+    if module == CONTRACT or not imports(module):
+        return
+    height, own = layer(module)
+    wrong = []
+    for item in imports(module):
+        if item.name in FILES and item.name != CONTRACT and floor(item.name) == floor(module):
+            found, package = layer(item.name)
+            if found > height or (found == height and package != own):
+                wrong.append(item)
+    assert not wrong, f"{module} must not import these"
+
+
+def test_every_folder_is_a_package_that_is_known() -> None:
+    """Frames of ours are told from the user's by their package, and wheels hold what is listed."""
+    found = {
+        module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for module, path in FILES.items()
+    }
+    assert found == PACKAGES
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert set(settings["packages"]) == PACKAGES
+
+
+def test_folders_are_small() -> None:
+    sizes = collections.Counter(path.parent for path in FILES.values())
+    assert not [folder for folder, size in sizes.items() if size > MOST_FILES]
 
 
 @every_module

@@ -24,7 +24,12 @@ from lazyfuse.codegen.lowering.variant import Form, program_arrays, value_target
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
 
-_HEADER = "import numpy as np\nfrom lazyfuse.codegen import numpy_reductions, ops\n\n\n"
+_HEADER = """import numpy as np
+from lazyfuse.codegen.blocked import reductions
+from lazyfuse.codegen.table import ops
+
+
+"""
 
 
 def print_source(kernel: Kernel, form: Form, printing: type[Printer] | None = None) -> Source:
@@ -233,11 +238,11 @@ class Printer:
         if is_argument(each):
             values = f"a{value_target(self.kernel, r)}"
             self.line(
-                f"numpy_reductions.find(np.{each.op}, r{r}, positions, {target}, {values}, "
+                f"reductions.find(np.{each.op}, r{r}, positions, {target}, {values}, "
                 f"{flags}{bounds})"
             )
             return
         ufunc = ops.TABLE[f"reduce:{each.op}"].ufunc.__name__
         in_order = is_ordered(each) and "tree" not in self.form.methods
         how = "reduce_in_order" if in_order else "reduce_runs"
-        self.line(f"numpy_reductions.{how}(np.{ufunc}, r{r}, {target}, {flags}{bounds})")
+        self.line(f"reductions.{how}(np.{ufunc}, r{r}, {target}, {flags}{bounds})")

@@ -2,7 +2,8 @@
 
 What kernels with mathematical functions run as while their program is being compiled: exact
 operations are NumPy's, functions are the device's loops over the SIMD versions that compiled text
-calls too (devices/cpu/vector_loops.py), complex products are spelled out as compiled text spells them.
+calls too (devices/cpu/vector_loops.py), complex products are spelled out as compiled text spells
+them.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Where = tuple[
 
 
 LONGEST = 16
-"""Elements of the longest axis that a reduction over it may write out (see unroll_reductions.py)."""
+"""Elements of the longest axis that a reduction over it may write out (unroll_reductions.py)."""
 
 
 class Layout(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 GRID = "opencl-grid"
-_PRINTERS = {"numba": "numba_source", "numpy": "numpy_source", "opencl": "opencl_source"}
+_PRINTERS = {"numba": "numba.printer", "numpy": "blocked.printer", "opencl": "opencl.printer"}
 LANGUAGES = (*_PRINTERS, GRID)
 # Blocked NumPy with the bits of "numba": not a device's language, its texts are "numpy".
 VECTOR = "numpy-vector"
@@ -21,7 +21,7 @@ VECTOR = "numpy-vector"
 @functools.cache
 def printer(language: str) -> Callable[..., Any]:
     """The function that prints a kernel and its form (`print_source`)."""
-    name = "numpy_vector" if language == VECTOR else _PRINTERS[language]
+    name = "blocked.vector_printer" if language == VECTOR else _PRINTERS[language]
     printing: Callable[..., Any] = _module(name).print_source
     return printing
 
@@ -30,7 +30,9 @@ def printer(language: str) -> Callable[..., Any]:
 def lowering(language: str) -> Callable[..., Any]:
     """The function that decides how kernels run (see `lower.lower`), for a language."""
     deciding: Callable[..., Any]
-    deciding = _module("opencl_grid").lower_grid if language == GRID else _module("lower").lower
+    deciding = _module("lowering.lower").lower
+    if language == GRID:
+        deciding = _module("opencl.grid_maps").lower_grid
     return deciding
 
 

@@ -1,8 +1,8 @@
 """Program texts made for one kernel, in the place of the general printers', with the same ABI.
 
 Owns the register and the texts that come with lazyfuse. The general printer remains the judge: a
-text is used only for forms in which it has given the same results (see acceptance.py). Knows kernels,
-forms and text; runs nothing.
+text is used only for forms in which it has given the same results (see acceptance.py). Knows
+kernels, forms and text; runs nothing.
 """
 
 from __future__ import annotations

@@ -20,18 +20,9 @@ from lazyfuse.codegen.lowering.kernel import (
     value_dtypes,
 )
 from lazyfuse.codegen.lowering.variant import RUN_BLOCK, Form, program_arrays, value_target
+from lazyfuse.codegen.numba import expressions, leaf_sums
 from lazyfuse.codegen.numba import helpers as numba_helpers
-from lazyfuse.codegen.numba import leaf_sums
-from lazyfuse.codegen.numba.expressions import (
-    Values,
-    best,
-    better,
-    combined,
-    identity,
-    load,
-    number,
-    stored,
-)
+from lazyfuse.codegen.numba.expressions import Values, combined, identity, load, number, stored
 from lazyfuse.devices.base import Source
 
 # Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. So
@@ -54,15 +45,8 @@ def print_source(kernel: Kernel, form: Form) -> Source:
     helpers = numba_helpers.source(numba_helpers.names_in(body))
     text = f"{helpers}\n\ndef NAME(meta, scalars):\n{body}\n".lstrip()
     name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Source(
-        "numba",
-        name,
-        text.replace("def NAME(", f"def {name}("),
-        printer.rank,
-        printer.arrays,
-        kernel.scalars,
-        is_exact(kernel),
-    )
+    text, exact = text.replace("def NAME(", f"def {name}("), is_exact(kernel)
+    return Source("numba", name, text, printer.rank, printer.arrays, kernel.scalars, exact)
 
 
 class _Printer:
@@ -291,7 +275,7 @@ class _Printer:
                 self.line(f"c{r} = {number(value, each)}")
                 self.line(f"b{r} = {load(f'p{v}', self.place(v), self.number_dtype(r))}")
                 self.line(f"j{r} = p{k}[{place}]")
-                self.line(f"take{r} = {best(each, f'c{r}', f'w{r}', f'b{r}', f'j{r}')}")
+                self.line(f"take{r} = {expressions.best(each, f'c{r}', f'w{r}', f'b{r}', f'j{r}')}")
                 self.line(f"p{v}[{self.place(v)}] = c{r} if take{r} else b{r}")
                 self.line(f"p{k}[{place}] = w{r} if take{r} else j{r}")
             else:
@@ -372,7 +356,9 @@ class _Printer:
         v = value_target(self.kernel, r)
         self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.form.suffix})")
         if self.form.needs_start:
-            self.line(f"take{r} = {best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}")
+            self.line(
+                f"take{r} = {expressions.best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}"
+            )
             self.open(f"if take{r}:")
         self.line(f"p{v}[0] = acc{r}")
         self.line(f"p{k}[0] = pos{r}")
@@ -519,9 +505,9 @@ class _Printer:
                     here = f"here + i * sw_{self.last}"
                 lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
                 self.line(f"w{r}, c{r} = {here}, {number(value, each)}")
-                beats = best(each, f"c{r}", f"w{r}", *lane)
+                beats = expressions.best(each, f"c{r}", f"w{r}", *lane)
                 if self.in_order(r):  # a later place never wins a tie
-                    beats = better(each, f"c{r}", lane[0])
+                    beats = expressions.better(each, f"c{r}", lane[0])
                 self.line(f"take{r} = {beats}")
                 self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
                 self.line(f"{lane[1]} = w{r} if take{r} else {lane[1]}")
@@ -586,7 +572,9 @@ class _Printer:
             each = self.kernel.reductions[r]
             if is_argument(each):
                 self.line(f"b{r}, j{r} = t{r}[rest + i], u{r}[rest + i]")
-                self.line(f"take{r} = {best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}")
+                self.line(
+                    f"take{r} = {expressions.best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}"
+                )
                 self.line(f"t{r}[i] = b{r} if take{r} else t{r}[i]")
                 self.line(f"u{r}[i] = j{r} if take{r} else u{r}[i]")
                 continue
@@ -599,7 +587,9 @@ class _Printer:
         for r in self.folds:
             each = self.kernel.reductions[r]
             if is_argument(each):
-                self.open(f"if {best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:")
+                self.open(
+                    f"if {expressions.best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:"
+                )
                 self.line(f"acc{r} = t{r}[0]")
                 self.line(f"pos{r} = u{r}[0]")
                 self.close()

@@ -1,9 +1,9 @@
 """The second pass of reductions, on the device: partial results to results, in a fixed order.
 
-Owns `second_pass`, which does what `Combination.run` (combine_partials.py) does with NumPy, as a kernel of
-its own whose inputs are the partial results. The stretches of a pairwise sum are all nodes of one
-depth of NumPy's tree (grid_sizes.py), so neighbours are joined level by level; what is added
-one after the other stays in that order.
+Owns `second_pass`, which does what `Combination.run` (combine_partials.py) does with NumPy, as a
+kernel of its own whose inputs are the partial results. The stretches of a pairwise sum are all
+nodes of one depth of NumPy's tree (grid_sizes.py), so neighbours are joined level by level; what is
+added one after the other stays in that order.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ MAX_LENGTH = 256
 RECOMPUTE_COST = 4.0
 RECOMPUTE_LOADS = 1
 RECOMPUTE_LOADS_ONCE = 2
-# Up to here it may pay for exact values that no cache holds (lazyfuse/runtime/scheduling/recompute.py).
+# Up to here it may pay for exact values that no cache holds
+# (lazyfuse/runtime/scheduling/recompute.py).
 RECOMPUTE_MOST = 20.0
 # A value that one later kernel alone reads is computed there, if it needs no more arrays than that:
 # storing and loading it would move as much.

@@ -50,7 +50,7 @@ def leave(sources: Sequence[Source], disk: DiskCache) -> Any:
         with open(lock, "wb", closefd=False) as file:
             pickle.dump((os.path.abspath(disk.directory), disk.limit, wanted), file)
         os.lseek(lock, 0, os.SEEK_SET)
-        return compile_worker.start(__name__.rpartition(".")[2], lock)
+        return compile_worker.start("cpu.compile_after_exit", lock)
     except (OSError, ValueError, pickle.PickleError):
         return None
     finally:

@@ -120,7 +120,7 @@ class Work:
         threads_above: int,
         load: Callable[[str], Loaded],
     ) -> None:
-        """`load(entry)` gives one of the loops of CHUNKS_TEXT, tile_loop.py and native_threads.py."""
+        """`load(entry)` gives one of the loops of CHUNKS_TEXT, tile_loop.py, native_threads.py."""
         self.pool = pool
         self.native = NativeThreads(load)
         self.threads_above = threads_above

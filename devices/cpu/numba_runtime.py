@@ -15,7 +15,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
 - `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of so many
   bytes) that a mask of bytes keeps, see compact.py.
 - `read_bytes(out, table, index, count)`: entries of a table of 256 bytes, see byte_table.py.
-- `stream(address, pointer, bytes)`: copy from a `local_` buffer past the caches, see streaming_store.py;
+- `stream(address, pointer, bytes)`: copy from a `local_` buffer past caches (streaming_store.py);
   `settle_streams()` once before the end of a text that streams.
 - `one_vector()`: the same of a loop of eight iterations, which become one vector
 - `independent()` as a statement in a loop's body: no iteration of the innermost loop around it

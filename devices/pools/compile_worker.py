@@ -33,7 +33,7 @@ DELAY = 0.05 if available() > 2 else 0.2
 IDLE = 30.0  # seconds without a wish after which the process, with all that numba holds, ends
 MOST_CRASHES = 2  # the first is forgiven: the source that was under way is sent once more
 _LENGTH = struct.Struct("<Q")
-_MAIN = "compile_worker_main"
+_MAIN = "cpu.compile_worker_main"
 
 # What the process does first: our package's own __init__ would import the face, which it needs not.
 _BOOT = """
@@ -253,11 +253,11 @@ def start(main: str = _MAIN, wishes: int | None = None) -> Any:
     """
     subprocess = heavy("subprocess")
     flags = subprocess._args_from_interpreter_flags()
-    package = __package__ or ""
+    package = (__package__ or "").rpartition(".")[0]
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     # the folder in which the program was started is nothing to import from, nor to hold on to
     path = [os.path.abspath(each) for each in sys.path if each]
-    here = os.path.abspath(os.path.dirname(__file__))
-    arguments = ["\n".join(path), package, here, main, str(os.getpid())]
+    arguments = ["\n".join(path), package, folder, main, str(os.getpid())]
     options: dict[str, Any] = {}
     if sys.platform == "win32":
         options["creationflags"] = subprocess.CREATE_NO_WINDOW

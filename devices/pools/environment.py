@@ -20,9 +20,11 @@ from . import object_code, vector_math
 
 # Our files that decide what a text compiles to.
 _RUNTIME = (
-    "numba_runtime numba_compiler loop_marks pairwise vector_math own_math vector_loops streaming "
-    "compacting launching object_code"
+    "cpu/numba_runtime cpu/numba_compiler cpu/loop_metadata cpu/vector_loops cpu/launch "
+    "cpu/intrinsics/pairwise cpu/intrinsics/streaming_store cpu/intrinsics/compact "
+    "pools/vector_math pools/own_math pools/object_code"
 )
+_DEVICES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Settings of numba that change its code.
 SETTINGS = (
     "CPU_NAME CPU_FEATURES OPT ENABLE_AVX LOOP_VECTORIZE SLP_VECTORIZE BOUNDSCHECK DEBUGINFO "
@@ -95,7 +97,8 @@ def _text(name: str) -> bytes:
     """The text of one of our files, which may lie in a zip; its code, if that was installed."""
     loader: Any = globals()["__loader__"]
     with suppress(OSError):
-        text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name + ".py"))
+        text: bytes = loader.get_data(os.path.join(_DEVICES, *name.split("/")) + ".py")
         return text
-    spec: Any = importlib.util.find_spec(f"{__package__}.{name}")
+    package = (__package__ or "").rpartition(".")[0]
+    spec: Any = importlib.util.find_spec(f"{package}.{name.replace('/', '.')}")
     return marshal.dumps(spec.loader.get_code(spec.name))

@@ -1,10 +1,10 @@
 """The array's base: its slots, how arrays are made, and what the modules above put in.
 
 Where lazyfuse was installed with a C compiler (setup.py), native/array.c stands for what is here
-and has the operators and indexing of direct arrays as well, which are Python's in eager_operators.py and
-indexing.py elsewhere: one behaviour. Functions in C have no frames and hold other references, so
-none of them asks `isinstance(x, ndarray)`, whose answer depends on the frame that asks, or counts
-references.
+and has the operators and indexing of direct arrays as well, which are Python's in
+eager_operators.py and indexing.py elsewhere: one behaviour. Functions in C have no frames and hold
+other references, so none of them asks `isinstance(x, ndarray)`, whose answer depends on the frame
+that asks, or counts references.
 """
 
 from __future__ import annotations

@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.registry import THEIRS
-
-INSIDE = ("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices")
 
 
 def _asked_by_us() -> bool:
     """Whether the question comes from lazyfuse itself, where `ndarray` means ours and no other."""
-    return sys._getframe(2).f_globals.get("__package__") in INSIDE
+    return sys._getframe(2).f_globals.get("__package__") in PACKAGES
 
 
 def kind_for_others(self: Any) -> type:

@@ -28,7 +28,6 @@ from lazyfuse.arrays import base as core
 from lazyfuse.arrays.base import ARRAY_SLOTS, SLOW, Core
 from lazyfuse.arrays.base import is_thin as is_thin
 from lazyfuse.arrays.instance_checks import Kind, kind_for_others
-from lazyfuse.arrays.nodes import INSIDE as INSIDE
 from lazyfuse.arrays.nodes import caller as caller
 from lazyfuse.arrays.nodes import captured_copy as captured_copy
 from lazyfuse.arrays.nodes import cast_node as cast_node
@@ -86,6 +85,7 @@ new: Any = core.new
 class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
     """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
 
+    __module__ = "lazyfuse"
     __slots__ = ARRAY_SLOTS
 
     if TYPE_CHECKING:  # the slots are in base.py, where nothing is known of what they hold

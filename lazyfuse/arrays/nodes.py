@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.storage import CANONICAL, leaf
+from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.table import ops, promotion
@@ -29,7 +30,7 @@ from lazyfuse.runtime.placement import devices
 FOLLOWED = "lazyfuse.followed"
 """The package that NumPy's own code believes to be in where it runs over our arrays."""
 
-INSIDE = frozenset(("lazyfuse", "lazyfuse.codegen", "lazyfuse.devices", FOLLOWED))
+INSIDE = frozenset((*PACKAGES, FOLLOWED))
 """Packages whose frames are never a user's source line."""
 
 _POOLED = 1 << 17  # bytes from which new memory may be given back to the system each time

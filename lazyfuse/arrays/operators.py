@@ -1,7 +1,7 @@
 """Python's operators on arrays: one `Spec` per operator, made from the op table.
 
-Owns what an operator does in every case that the fast paths of eager_operators.py leave to it, and the
-rules for recording: loops, scalar operands, memory order, in-place writes.
+Owns what an operator does in every case that the fast paths of eager_operators.py leave to it, and
+the rules for recording: loops, scalar operands, memory order, in-place writes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import registry
-from lazyfuse.arrays import base
+from lazyfuse.arrays import base, scalar_ops
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.eager_updates import (
     beside_bytes,
@@ -47,8 +47,6 @@ from lazyfuse.arrays.ndarray import (
     writable,
     write_node,
 )
-from lazyfuse.arrays.scalar_ops import are_scalars, name_steps, overflows_alone
-from lazyfuse.arrays.scalar_ops import scalar_node as scalar_node_of
 from lazyfuse.arrays.weak_scalars import PLAIN as PLAIN
 from lazyfuse.arrays.weak_scalars import STRONG, constant
 from lazyfuse.arrays.weak_scalars import WEAK as WEAK
@@ -312,8 +310,8 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     op = _checked_power(first, second, loop) if spec.op is _POWER else spec.op
     if op is None:
         return run_now(spec, self, other, swapped)
-    if not shape and are_scalars(self, other):
-        return from_node(scalar_node_of(spec.function, op, nodes, loop))
+    if not shape and scalar_ops.are_scalars(self, other):
+        return from_node(scalar_ops.scalar_node(spec.function, op, nodes, loop))
     perm = order_of(shape, first, second)
     return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
 
@@ -449,7 +447,7 @@ def unary(spec: Spec, self: ndarray) -> Any:
         return found
     if (value := ready(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if value is not None or runs_now(spec.op, self) or overflows_alone(spec.op, self):
+    if value is not None or runs_now(spec.op, self) or scalar_ops.overflows_alone(spec.op, self):
         return wrap(spec.function(real_operand(self)))
     return read_in_place(record_unary, spec.op, self)
 
@@ -523,8 +521,8 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     if known and lazy and _divides(self, other, swapped):
         quotient = binary(SPECS["floor_divide"], self, other, swapped)
         rest = binary(SPECS["remainder"], self, other, swapped)
-        name = "scalar divmod" if are_scalars(self, other) else "divmod"
-        name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
+        name = "scalar divmod" if scalar_ops.are_scalars(self, other) else "divmod"
+        scalar_ops.name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
         return quotient, rest
     if type(other) in (list, tuple):
         return divide_with_rest(self, as_real(other), swapped)

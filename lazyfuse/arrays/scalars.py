@@ -19,7 +19,7 @@ from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
 
-__all__ = ["attributes", "fastpath", "indexing", "methods", "scalar", "value_of"]
+__all__ = ["attributes", "eager_operators", "indexing", "methods", "scalar", "value_of"]
 
 
 class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars

@@ -1,8 +1,8 @@
 """As NumPy's functions of truth values: `nonzero`, `argwhere`, `extract`, `place`, `putmask`, ...
 
 What is true is found by a parallel scan (compact.py), after the recorded work that decides it;
-selections stay deferred (mask_selection.py), and writes through masks are recorded where they are what
-`copyto(where=)` or `x[mask] = value` is. Everything else is NumPy's at once.
+selections stay deferred (mask_selection.py), and writes through masks are recorded where they are
+what `copyto(where=)` or `x[mask] = value` is. Everything else is NumPy's at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where values stand in a sorted table: `searchsorted` and `digitize`.
 
-Owns the compiled search: no branch depends on the data, a guide (search_index.py) says where to begin,
-searches run side by side, blocks of values on all threads. Tables that are not sorted are left to
-NumPy, whose answers for them depend on the order of its steps.
+Owns the compiled search: no branch depends on the data, a guide (search_index.py) says where to
+begin, searches run side by side, blocks of values on all threads. Tables that are not sorted are
+left to NumPy, whose answers for them depend on the order of its steps.
 """
 
 from __future__ import annotations

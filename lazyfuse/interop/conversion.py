@@ -108,7 +108,7 @@ def _may_hold_ours(values: Iterable[Any]) -> bool:
 # ------------------------------------------------------------------------ libraries' arguments
 
 KNOWN = {"lazyfuse", "numpy"}
-"""Packages whose functions are not the user's: library_adapters.py adds those that have entrances."""
+"""Packages whose functions are not the user's: library_adapters.py adds those with entrances."""
 
 _CALLABLE = (FunctionType, MethodType, functools.partial)
 

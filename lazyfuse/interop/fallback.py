@@ -10,7 +10,6 @@ import ctypes
 import inspect
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -29,6 +28,7 @@ from lazyfuse.arrays.ndarray import (
     writable,
 )
 from lazyfuse.arrays.scalars import scalar
+from lazyfuse.bootstrap import HERE
 from lazyfuse.codegen.graph.node import source_line
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import overrides
@@ -38,7 +38,7 @@ from lazyfuse.runtime.layout.meta_arrays import ORIGIN, address, ghost_at
 Kept = list[tuple[Any, Any]]
 """Real arrays handed to NumPy in one call, each with the array of ours that it stands for."""
 
-_HOME = str(Path(__file__).parent)
+_HOME = str(HERE)
 
 WRITTEN = {
     "copyto": (0,),

@@ -19,10 +19,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from lazyfuse.bootstrap import HERE
+
 _INSTALLED = ("site-packages", "dist-packages")
 _SCHEME = ("stdlib", "platstdlib", "purelib", "platlib")
 _IMPORTERS = ("import_module", "__import__")
-_HERE = Path(__file__).parent
 
 
 @functools.cache
@@ -86,7 +87,7 @@ def _alias(like: ast.alias, name: str, bound: str) -> ast.alias:
 def _answering() -> ast.expr:
     """The decorator that makes NumPy's arrays of what a method returns."""
     return ast.parse(
-        "__import__('lazyfuse.interop.conversion').borders.answering", mode="eval"
+        "__import__('lazyfuse.interop.conversion').interop.conversion.answering", mode="eval"
     ).body
 
 
@@ -129,7 +130,7 @@ class OwnModules:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         installed = [sysconfig.get_path(name) for name in _SCHEME]
-        self.outside = {_HERE, *(Path(path).resolve() for path in installed)}
+        self.outside = {HERE, *(Path(path).resolve() for path in installed)}
 
     def owns(self, path: str) -> bool:
         """Whether a file is the program's own: below the root and not installed there."""

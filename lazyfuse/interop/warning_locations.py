@@ -17,23 +17,22 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
 from lazyfuse import versions
-from lazyfuse.arrays.instance_checks import INSIDE
+from lazyfuse.bootstrap import HERE, PACKAGES
 from lazyfuse.interop import entrance_code
 
-_OURS = (f"{Path(__file__).parent}/", "<lazyfuse ")
+_OURS = (f"{HERE}/", "<lazyfuse ")
 
 
 def _user_frame() -> FrameType | None:
     """The first frame outside lazyfuse below those of lazyfuse, where a warning is shown."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__package__") not in INSIDE:
+    while frame is not None and frame.f_globals.get("__package__") not in PACKAGES:
         frame = frame.f_back
-    while frame is not None and frame.f_globals.get("__package__") in INSIDE:
+    while frame is not None and frame.f_globals.get("__package__") in PACKAGES:
         frame = frame.f_back
     return frame
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
-from lazyfuse.arrays import (  # noqa: F401  # each registers its functions
+# the first three packages: each module registers its functions
+from lazyfuse.arrays import (  # noqa: F401
+    fused_updates,
     ndarray,
     scalars,
 )
-from lazyfuse.functions import (  # noqa: F401  # each registers its functions
+from lazyfuse.functions import (  # noqa: F401
     creation,
     decompositions,
     einsum,
@@ -40,24 +40,28 @@ from lazyfuse.functions import (  # noqa: F401  # each registers its functions
     ufunc,
     views,
 )
-from lazyfuse.interop import (  # noqa: F401  # each registers its functions
+from lazyfuse.interop import (
     fallback,
     library_adapters,
     warning_locations,
 )
-from lazyfuse.kernels import (  # noqa: F401  # each registers its functions
+from lazyfuse.kernels import (  # noqa: F401
     scan,
+    search_index,
     sort,
 )
-from lazyfuse.namespace import (  # noqa: F401  # each registers its functions
+from lazyfuse.namespace import (  # noqa: F401
     compute_methods,
     index_tricks,
     numpy_modules,
     protocols,
 )
-from lazyfuse.runtime.numerics import (  # noqa: F401  # each registers its functions
+from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.numerics import (  # noqa: F401
     errstate,
 )
+from lazyfuse.runtime.placement import devices as device_in_use
+from lazyfuse.runtime.scheduling import evaluate as evaluate_module
 
 # isort: split
 from lazyfuse.namespace import eager_table  # noqa: F401  # after all: it wraps what they registered
@@ -94,27 +98,39 @@ REAL = ("array_api", "linalg", "fft", "random")
 
 
 class _Callable(ModuleType):
-    """A module of ours that is also a function of the same name: `lazyfuse.explain(x)`."""
+    """A module of ours that is also a function of the same name: `lazyfuse.devices()`."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return _CALLS[self.__name__](self, *args, **kwargs)
+        return _CALLS[self.__name__](*args, **kwargs)
 
 
-class _Package(ModuleType):
-    """The package, whose submodules stay callable whoever imports them first."""
+_FORMER = {
+    "lazyfuse.array": "arrays.ndarray",
+    "lazyfuse.array_api_array": "array_api.array_object",
+    "lazyfuse.errstate": "runtime.numerics.errstate",
+    "lazyfuse.protocols": "namespace.protocols",
+    "lazyfuse.ufunc": "functions.ufunc",
+}
+"""Modules that older pickles name, and where they are now."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if f"lazyfuse.{name}" in _CALLS and type(value) is ModuleType:
-            value.__class__ = _Callable
-        super().__setattr__(name, value)
+
+class _Former(ModuleType):
+    """Where a module was."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_module(_FORMER[self.__name__]), name)
 
 
-def _report(module: Any) -> str:
+def report() -> str:
     """What ran so far, and which functions NumPy ran at once, as text."""
     places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
-    disk = _module("hardware").cpu().programs.disk.trouble
-    plans = _module("evaluate").plan_cache_info()
-    text: str = module.text(places, plans, _residents(), disk)
+    cpu: Any = device_in_use.cpu()
+    disk = cpu.programs.disk.trouble
+    text: str = _module("runtime.events.counters").text(
+        places, evaluate_module.plan_cache_info(), _residents(), disk
+    )
     return text
 
 
@@ -124,9 +140,15 @@ def _residents() -> list[Any]:
     return list(listing.residents()) if listing is not None else []
 
 
-def _evaluate(module: Any, *arrays: Any) -> None:
+def evaluate(*arrays: Any) -> None:
     """Compute the arrays now, together."""
-    module.compute([ndarray.node_of(x) for x in _main(arrays)], "lazyfuse.evaluate")
+    nodes = [ndarray.node_of(x) for x in _main(arrays)]
+    evaluate_module.compute(nodes, "lazyfuse.evaluate")
+
+
+def explain(*arrays: Any) -> Any:
+    """What will run for the arrays, and why it is divided so."""
+    return _module("tools.explain").explain(*_main(arrays))
 
 
 def _main(arrays: tuple[Any, ...]) -> list[Any]:
@@ -134,63 +156,50 @@ def _main(arrays: tuple[Any, ...]) -> list[Any]:
     return [x._array if hasattr(type(x), "_array") else x for x in arrays]
 
 
-def _devices(module: Any) -> Any:
-    """The devices there are, and why others are not used."""
-    return importlib.import_module("lazyfuse.devices.registry").devices()
-
-
 _CALLS: dict[str, Callable[..., Any]] = {
-    "lazyfuse.accelerate": lambda module, function: module.accelerate(function),
-    "lazyfuse.calibrate": lambda module, *args, **named: module.calibrate(*args, **named),
-    "lazyfuse.explain": lambda module, *arrays: module.explain(*_main(arrays)),
-    "lazyfuse.freeze": lambda module, what, /, **named: module.freeze(what, **named),
-    "lazyfuse.report": _report,
-    "lazyfuse.evaluate": _evaluate,
-    "lazyfuse.devices": _devices,
-    "lazyfuse.tracing": lambda module, *args, **kwargs: module.add(*args, **kwargs),
+    "lazyfuse.devices": lambda: _module("devices.registry").devices(),
+    "lazyfuse.runtime.events.tracing": tracing.add,
 }
+"""Modules that are functions, too: the devices there are; a listener for events."""
 
 
 _FUNCTIONS = {
-    "adapt": "neighbours",
-    "build_info": "building",
-    "parameter": "freeze",
-    "device": "places",
-    "register_kernel": "specialise",
-    "resident": "places",
-    "synchronize": "places",
-    "unfused": "marks",
-    "unregister_kernel": "specialise",
-    "warm_up": "warming",
+    "accelerate": "tools.accelerate",
+    "adapt": "interop.library_adapters",
+    "build_info": "tools.build_info",
+    "calibrate": "runtime.placement.calibrate",
+    "device": "arrays.device_api",
+    "freeze": "tools.freeze",
+    "parameter": "tools.freeze",
+    "register_kernel": "tools.register_kernel",
+    "resident": "arrays.device_api",
+    "synchronize": "arrays.device_api",
+    "unfused": "tools.unfused",
+    "unregister_kernel": "tools.register_kernel",
+    "warm_up": "tools.warm_up",
 }
 """Functions of ours, and the modules that have them."""
-
-
-def _callable_module(name: str) -> Any:
-    module = importlib.import_module(name)
-    module.__class__ = _Callable
-    return module
 
 
 def cache_info() -> dict[str, Any]:
     """What the caches of plans, programs, buffers and searched tables hold."""
     pools = {name: pool.info() for name, pool in _pools().items()}
-    plans, tables = _module("evaluate").plan_cache_info(), _module("guides").kept.info()
+    plans, tables = evaluate_module.plan_cache_info(), search_index.kept.info()
     return {"plans": plans, "tables": tables, **pools}
 
 
 def cache_clear() -> None:
     """Empty the caches of plans, programs, buffers and searched tables."""
-    _module("evaluate").clear_plans()
-    _module("fused_updates").forget()
-    _module("guides").kept.clear()
+    evaluate_module.clear_plans()
+    fused_updates.forget()
+    search_index.kept.clear()
     for pool in _pools().values():
         pool.clear()
 
 
 def _pools() -> dict[str, Any]:
     """The pools of the device that kernels run on, as far as it has any."""
-    device = _module("hardware").current()
+    device = device_in_use.current()
     return {
         name: getattr(device, name) for name in ("programs", "buffers") if hasattr(device, name)
     }
@@ -205,15 +214,15 @@ def _version() -> str:
 
 
 def _find(name: str) -> Any:
-    if f"lazyfuse.{name}" in _CALLS:
-        return _callable_module(f"lazyfuse.{name}")
+    if name in ("tracing", "devices"):
+        return tracing if name == "tracing" else sys.modules["lazyfuse.devices"]
     if name == "fallbacks":
         return fallback.counts
     if name == "lazyfuse_version":
         return _version()
     if name in _FUNCTIONS:
         return getattr(_module(_FUNCTIONS[name]), name)
-    if name in ("cache_info", "cache_clear"):
+    if name in ("cache_info", "cache_clear", "evaluate", "explain", "report"):
         return globals()[name]
     if name in REAL:
         return importlib.import_module(f"lazyfuse.{name}")
@@ -234,15 +243,13 @@ def look_up(name: str) -> Any:
 
 
 def complete(package: dict[str, Any]) -> None:
-    """Submodules into the package; NumPy's names over modules of ours that are called the same."""
+    """Submodules into the package, and into `sys.modules` what programs import from there."""
     numpy_modules.install()
-    sys.modules["lazyfuse"].__class__ = _Package
-    for name, value in list(package.items()):
-        if isinstance(value, ModuleType) and value.__name__ == f"lazyfuse.{name}":
-            if f"lazyfuse.{name}" in _CALLS:
-                value.__class__ = _Callable
-            elif hasattr(np, name) and not isinstance(getattr(np, name), ModuleType):
-                package[name] = numpy_modules.find("numpy", name)
+    for name in _CALLS:
+        sys.modules[name].__class__ = _Callable
+    sys.modules["lazyfuse.tracing"] = tracing
+    for name in _FORMER:
+        sys.modules[name] = _Former(name)
     for path in numpy_modules.MODULES:
         if "." not in path and path not in REAL:
             package[path] = sys.modules[f"lazyfuse.{path}"]

@@ -1,7 +1,7 @@
 """`lazyfuse.register_kernel`: program texts of one's own behind the contract of the general ones.
 
-Owns the front of codegen/lowering/registered_kernels.py: patterns by example, the check on the device in use, and
-what is forgotten when a text comes or goes.
+Owns the front of codegen/lowering/registered_kernels.py: patterns by example, the check on the
+device in use, and what is forgotten when a text comes or goes.
 """
 
 from __future__ import annotations

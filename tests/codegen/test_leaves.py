@@ -1,4 +1,4 @@
-"""Sums of computed values, leaf by leaf of NumPy's tree (codegen/numba/leaf_sums.py): NumPy's bits."""
+"""Sums of computed values, leaf by leaf of NumPy's tree (leaf_sums.py): NumPy's bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads from tables of up to 256 bytes by indices of one byte (devices/cpu/intrinsics/byte_table.py)."""
+"""Reads from tables of up to 256 bytes by indices of one byte (byte_table.py)."""
 
 from __future__ import annotations
 

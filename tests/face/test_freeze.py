@@ -19,6 +19,7 @@ import lazyfuse
 from lazyfuse.errors import EvaluationError, UnsupportedError
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.run_values import Abandoned
+from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.tools.freeze import TEMPLATE_LIMIT
 from tests.pairwise import first
@@ -435,7 +436,7 @@ def test_a4_what_one_call_leaves_on_a_device_the_next_one_reads_there_A4() -> No
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     program = lazyfuse.freeze(lambda x, v, dt: (x + dt * v, v - dt * x), x=X, v=Y, dt=0.1)
     with lazyfuse.options(device="opencl", opencl_share=False, validate=False):
-        if lazyfuse.evaluate.hardware.current().traits.shares_memory:
+        if devices.current().traits.shares_memory:
             pytest.skip("no OpenCL device is usable here")
         x, v = program(x=X, v=Y, dt=0.5)
         with lazyfuse.tracing.collect() as events:

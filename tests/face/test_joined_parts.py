@@ -1,4 +1,4 @@
-"""Parts of one block that one kernel stores (codegen/plan/plan.py, lazyfuse/runtime/execution/update_hazards.py)."""
+"""Parts of one block that one kernel stores (plan.py, update_hazards.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names hold of a turn that is over need not be written (lazyfuse/runtime/scheduling/loop_elision.py)."""
+"""What names hold of a turn that is over need not be written (loop_elision.py)."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_every_kind_of_import_is_replaced(tmp_path: Path) -> None:
     assert lazy(tmp_path, "program.py").stdout == "[]\n"
     result = lazy(tmp_path, "main.py")
     expected = "[]\nlazyfuse lazyfuse <class 'lazyfuse.ndarray'>\n"
-    assert result.stdout.replace("lazyfuse.array.", "lazyfuse.") == expected, result.stderr
+    assert result.stdout == expected, result.stderr
     assert not list(tmp_path.rglob("*program*.pyc")), "rewritten code must not be cached"
 
 

@@ -144,5 +144,5 @@ def test_additions() -> None:
     x = lazyfuse.ones(1 << 16) + 1
     lazyfuse.evaluate(x)
     assert x._node is None or x._node.value is not None
-    assert isinstance(lazyfuse.explain, types.ModuleType)
+    assert isinstance(lazyfuse.tracing, types.ModuleType)
     assert lazyfuse.cache_info()["plans"]["evaluations"] > 0

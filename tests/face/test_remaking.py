@@ -1,4 +1,4 @@
-"""Values that an evaluation leaves unwritten although a name holds them (lazyfuse/runtime/scheduling/rematerialise.py)."""
+"""Values that an evaluation leaves unwritten although a name holds them (rematerialise.py)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plans that have run before at the same sizes: launches prepared, nothing decided again.
 
-Owns the shortcut from a plan cache hit to its kernels, for plans of kernels alone on the CPU.
-`Run` (executor.py) does everything once; what it decided that follows from sizes and strides is kept
+Owns the shortcut from a plan cache hit to its kernels, for plans of kernels alone on the CPU. `Run`
+(executor.py) does everything once; what it decided that follows from sizes and strides is kept
 here. Whatever is unusual goes back to it: operands that nobody reads again (their buffers may take
 results), other devices, listeners, failures. Knows nodes and numpy arrays, never the array type.
 """

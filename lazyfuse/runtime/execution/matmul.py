@@ -1,12 +1,12 @@
 """Large products of matrices in tiles of rows, alone or inside chains of kernels.
 
 A chain (see tiles.py) multiplies a few rows, runs what follows on them while they are in the cache,
-and takes the next rows. Tiles are multiplied by NumPy's own BLAS (devices/cpu/matmul_blas.py), or, where that
-does not know this processor's vectors and for integers, by loops of ours (devices/cpu/matmul_loops.py).
-Either way an element's bits follow from the operands' sizes and values alone, not from tiles or
-threads. Owns which products are done so, by sizes and dtypes; all others, and those that raise
-conditions that the user wants to hear of, are NumPy's. Floats are within n * eps * (|a| @ |b|) of
-the true value, as NumPy's; integers have NumPy's bits.
+and takes the next rows. Tiles are multiplied by NumPy's own BLAS (devices/cpu/matmul_blas.py), or,
+where that does not know this processor's vectors and for integers, by loops of ours
+(devices/cpu/matmul_loops.py). Either way an element's bits follow from the operands' sizes and
+values alone, not from tiles or threads. Owns which products are done so, by sizes and dtypes; all
+others, and those that raise conditions that the user wants to hear of, are NumPy's. Floats are
+within n * eps * (|a| @ |b|) of the true value, as NumPy's; integers have NumPy's bits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Whether a value that several kernels want is stored, or computed again by each of them.
 
-Where storing it costs little (in a cache), or computing it much, it is stored; codegen/plan/cluster.py
-decides so without knowing sizes. Owns the other decision: for arrays that no cache holds, a plan
-has a second form in which cheap, exact values are computed again instead of being written to memory
-and read. The limit follows from figures that are measured once per machine (devices/cpu_figures.py). No
-bit depends on it: both forms do the same exact operations.
+Where storing it costs little (in a cache), or computing it much, it is stored;
+codegen/plan/cluster.py decides so without knowing sizes. Owns the other decision: for arrays that
+no cache holds, a plan has a second form in which cheap, exact values are computed again instead of
+being written to memory and read. The limit follows from figures that are measured once per machine
+(devices/cpu_figures.py). No bit depends on it: both forms do the same exact operations.
 """
 
 from __future__ import annotations
