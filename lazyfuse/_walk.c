@@ -2,7 +2,7 @@
  * flush.Pending.note, and the launches of devices/cpu/bound_launch.py.
  *
  * `walk` orders a pending graph and makes its structural key: object for object what `linearize.walk`
- * gives (tests/face/test_walk.py), which is what runs where no C compiler was there. Reads the slots of `Node` where their descriptors say
+ * gives (tests/runtime/capture/test_native_walk.py), which is what runs where no C compiler was there. Reads the slots of `Node` where their descriptors say
  * that they are. No Python code runs while the graph is ordered; what is counted are the references
  * that anybody but the list of nodes and the graph's own edges holds.
  */

@@ -4,7 +4,7 @@
 suite until the first failure, and names the test that noticed. More arguments go to pytest:
 
     python scripts/mutations.py -m smoke
-    python scripts/mutations.py --only donation,hazard tests/face
+    python scripts/mutations.py --only donation,hazard tests/arrays
 
 `--tests FOLDER` takes the tests of another checkout. Ends with 1 if a mutation went unnoticed.
 """

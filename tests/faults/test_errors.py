@@ -24,7 +24,7 @@ from lazyfuse.devices.pools import disk_cache
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.placement import devices
 from tests import campaign
-from tests.face.discrete_device import in_use
+from tests.helpers.discrete_device import in_use
 from tests.programs import wrong_phrases
 from tests.programs.compare import Pair, Program, Statement, complain, failure
 from tests.programs.grammar import LARGE, MIDDLE, SMALL, Grammar, Sizes

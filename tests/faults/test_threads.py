@@ -1,6 +1,6 @@
 """Threads with programs of their own and arrays in common, while the main one is interrupted.
 
-What threads do to parts of one array is in tests/face/test_threads_on_one_array.py. Here all of
+What threads do to parts of one array is in tests/arrays/test_threads_on_one_array.py. Here all of
 them read arrays that are evaluated at some moment by whoever is first, and run random programs with
 errors; meanwhile signals raise in the main thread, at any line.
 """

@@ -34,17 +34,22 @@ WITHOUT: dict[str, Any] = {
 
 # sizes from which a way of doing things is worth it: here it is taken at once
 WORTH: dict[str, dict[str, int]] = {
-    "compaction": {"FEW": 1},
-    "counting": {"_WORTH": 1},
-    "deferred": {"WORTH": 1},
-    "evaluate": {"DIRECT_NODES": 0, "DIRECT_ELEMENTS": 0, "LONE_ELEMENTS": 0, "HEAVY_ELEMENTS": 0},
-    "fused_updates": {"SHORTEST": 2},
-    "gathers": {"_FEWEST": 1, "_WORTH": 1},
-    "remaking": {"LARGE": 4, "SMALLER": 1},
-    "replacing": {"SWAP_BYTES": 0},
-    "routines": {"FEWEST": 1},
-    "siblings": {"LARGE": 16},
-    "tiles": {"SHORTEST": 1},
+    "kernels.compact": {"FEW": 1},
+    "functions.histograms": {"_WORTH": 1},
+    "arrays.mask_selection": {"WORTH": 1},
+    "runtime.scheduling.evaluate": {
+        "DIRECT_NODES": 0,
+        "DIRECT_ELEMENTS": 0,
+        "LONE_ELEMENTS": 0,
+        "HEAVY_ELEMENTS": 0,
+    },
+    "arrays.fused_updates": {"SHORTEST": 2},
+    "kernels.gather": {"_FEWEST": 1, "_WORTH": 1},
+    "runtime.scheduling.rematerialise": {"LARGE": 4, "SMALLER": 1},
+    "runtime.execution.update_hazards": {"SWAP_BYTES": 0},
+    "runtime.execution.routine": {"FEWEST": 1},
+    "runtime.scheduling.co_evaluation": {"LARGE": 16},
+    "runtime.execution.tiles": {"SHORTEST": 1},
 }
 
 

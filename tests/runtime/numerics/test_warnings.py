@@ -1,0 +1,133 @@
+"""Warnings of floating-point conditions: which operation they name, and where they are told."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyfuse as lf
+from tests.helpers.compare import both
+from tests.helpers.states import recording_all
+
+VALUES = np.array([-2.5, 0.0, np.inf, -np.inf, 1e308, np.nan, 3.0])
+INTEGERS = np.array([2**62, -(2**62), 0, 7])
+
+
+@pytest.fixture
+def recorded() -> Iterator[None]:
+    with recording_all():
+        yield
+
+
+def told(function: Callable[[Any], Any], xp: Any) -> list[tuple[str, int]]:
+    """The words and lines of every warning until the result was looked at."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        np.asarray(function(xp))
+    return [(str(each.message), each.lineno) for each in found]
+
+
+STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "divmod": lambda xp, x, i: divmod(x, 0.0),
+    "divmod of integers": lambda xp, x, i: divmod(i, 0),
+    "ufunc divmod": lambda xp, x, i: xp.divmod(x, xp.zeros(7)),
+    "ufunc divmod of integers": lambda xp, x, i: xp.divmod(i, 0),
+    "scalar divmod": lambda xp, x, i: divmod(xp.max(i), 0),
+    "scalar divide": lambda xp, x, i: xp.sum(x[:2]) / 0,
+    "scalar floor_divide": lambda xp, x, i: xp.sum(x[:2]) // 0,
+    "scalar remainder": lambda xp, x, i: xp.min(i) % 0,
+    "scalar subtract": lambda xp, x, i: xp.max(x[:4]) - xp.max(x[:4]),
+    "scalar multiply": lambda xp, x, i: x[:5].max() * x[4:5].max(),
+    "reflected": lambda xp, x, i: 1.0 / xp.sum(x[1:2]),
+    "big integers": lambda xp, x, i: [xp.max(i) + xp.max(i), xp.max(i) * 7, 3 * xp.min(i)],
+    "integer power": lambda xp, x, i: xp.max(i) ** 3,
+    "small integers": lambda xp, x, i: xp.max(i[3:].astype("i1")) * 100,
+    "ufuncs of scalars": lambda xp, x, i: [xp.add(xp.max(i), xp.max(i)), xp.divide(xp.max(i), 0)],
+    "arrays without axes": lambda xp, x, i: xp.array(xp.max(i)) * xp.array(7),
+    "nanmean": lambda xp, x, i: xp.nanmean(x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_names_are_those_of_numpy(name: str) -> None:
+    def step(xp: Any, x: Any, i: Any) -> Any:
+        found = STEPS[name](xp, x, i)
+        return list(found) if isinstance(found, (list, tuple)) else found
+
+    both(step, VALUES, INTEGERS)
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("function", [operator.floordiv, divmod])
+def test_a_condition_is_told_once_for_each_call(function: Callable[[Any, Any], Any]) -> None:
+    def quotient(xp: Any) -> Any:
+        return function(xp.array([1, 2, 3]), 0)
+
+    assert told(quotient, lf) == told(quotient, np)
+
+
+def _spread(xp: Any) -> Any:
+    x = xp.array(np.full(20_000, 600.0))
+    small = x - 5.0
+    big = xp.exp(x * 2.0)
+    root = xp.sqrt(small - 600.0)
+    return root + big
+
+
+def test_a_kernel_tells_which_of_its_operations_it_was() -> None:
+    expected = sorted(told(_spread, np))
+    assert len({line for _, line in expected}) == 2
+    for _ in range(3):  # blocked, compiled, and from the known culprits
+        assert sorted(told(_spread, lf)) == expected
+
+
+def test_new_conditions_are_told_however_often_a_kernel_has_run() -> None:
+    def log(xp: Any, value: float) -> Any:
+        return xp.log(xp.array(np.full(20_000, value)))
+
+    for value in (1.0, -1.0, -1.0, -1.0, -1.0, -1.0, 0.0, 2.0, np.nan):
+        expected = told(lambda xp, value=value: log(xp, value), np)
+        assert told(lambda xp, value=value: log(xp, value), lf) == expected
+
+
+@pytest.mark.usefixtures("recorded")
+def test_what_filters_ignore_is_not_told_later() -> None:
+    x = lf.array([0.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = 1 / x
+    assert y.tolist() == [np.inf, 1.0]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "divide by zero", RuntimeWarning)
+        y = 2 / x
+        z = x / x
+    assert y.tolist() == [np.inf, 2.0]
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in divide"):
+        assert np.isnan(z[0])
+
+
+@pytest.mark.usefixtures("recorded")
+def test_filters_of_other_kinds_of_warnings_change_nothing() -> None:
+    x = lf.array([0.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "overflow")
+        warnings.filterwarnings("ignore", module="elsewhere")
+        y = 1 / x
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        assert y.tolist() == [np.inf, 1.0]
+
+
+@pytest.mark.usefixtures("recorded")
+def test_what_was_recorded_before_an_error_state_is_told_within_it() -> None:
+    y = 1 / lf.array([0.0, 1.0])
+    with lf.errstate(all="ignore"):
+        z = 2 / lf.array([0.0, 1.0])
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            assert y.tolist() == [np.inf, 1.0]
+    assert z.tolist() == [np.inf, 2.0]
