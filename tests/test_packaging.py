@@ -54,7 +54,7 @@ with lf.options(compile_after=0):
     x = lf.arange(50_000) * 2.0
     assert float((x * x + 1.0).sum()) == float(((numpy.arange(50_000) * 2.0) ** 2 + 1.0).sum())
 from lazyfuse.devices.pools import environment
-print(environment.runtime("cpu/device"))
+print(environment.runtime("cpu", "opencl"))
 """
 
 
@@ -71,7 +71,7 @@ def test_programs_are_compiled_by_what_lies_in_a_zip(tmp_path: Path) -> None:
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=variables, check=False
     )
-    assert done.stdout.strip() == environment.runtime("cpu/device"), done.stderr
+    assert done.stdout.strip() == environment.runtime("cpu", "opencl"), done.stderr
 
 
 def test_it_runs_without_docstrings_and_assertions() -> None:

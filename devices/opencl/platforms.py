@@ -26,8 +26,8 @@ NARROWS = "no fp64: float64 is kept and computed in float32, as single_precision
 
 _CPUINFO = "/proc/cpuinfo"
 _HEAD = 8192  # bytes of it: the first core's flags
-# Our files that decide what a text compiles to.
-_RUNTIME = "opencl/programs opencl/probe opencl/platforms"
+# The package of devices/ whose modules decide what a text compiles to.
+_RUNTIME = "opencl"
 
 
 @dataclass(frozen=True, slots=True)

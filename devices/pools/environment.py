@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import marshal
 import os
+import pkgutil
 import sys
 from contextlib import suppress
 from functools import lru_cache
@@ -18,13 +19,9 @@ import numpy as np
 
 from . import object_code, vector_math
 
-# Our files that decide what a text compiles to.
-_RUNTIME = (
-    "cpu/numba_runtime cpu/numba_compiler cpu/loop_metadata cpu/vector_loops cpu/launch "
-    "cpu/intrinsics/pairwise cpu/intrinsics/streaming_store cpu/intrinsics/compact "
-    "pools/vector_math pools/own_math pools/object_code"
-)
-_DEVICES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# The packages of devices/ whose modules decide what a text compiles to.
+_RUNTIME = ("cpu", "cpu.intrinsics", "pools")
+_DEVICES = (__package__ or "").rpartition(".")[0]
 # Settings of numba that change its code.
 SETTINGS = (
     "CPU_NAME CPU_FEATURES OPT ENABLE_AVX LOOP_VECTORIZE SLP_VECTORIZE BOUNDSCHECK DEBUGINFO "
@@ -60,7 +57,7 @@ def facts() -> list[str]:
         f"cpu {llvm.get_host_cpu_name()} {features}",
         f"libmvec {vector_math.libmvec() is not None} {_libc()}",
         f"settings {[os.environ.get('NUMBA_' + name) for name in SETTINGS.split()]}",
-        f"runtime {runtime(_RUNTIME)}",
+        f"runtime {runtime(*_RUNTIME)}",
     ]
 
 
@@ -85,20 +82,26 @@ def _libc() -> str:
         return ""
 
 
-def runtime(names: str) -> str:
-    """A digest of the files of this package that give generated text its meaning."""
+def runtime(*packages: str) -> str:
+    """A digest of all modules of packages of devices/ that give generated text its meaning.
+
+    All of them: a list of those that matter would be one more thing to keep true.
+    """
     total = hashlib.sha256()
-    for name in names.split():
-        total.update(_text(name))
+    for package in packages:
+        found = importlib.import_module(f"{_DEVICES}.{package}")
+        for name in sorted(each.name for each in pkgutil.iter_modules(found.__path__)):
+            total.update(f"{package}.{name}".encode())
+            total.update(_text(f"{_DEVICES}.{package}.{name}"))
     return total.hexdigest()
 
 
 def _text(name: str) -> bytes:
-    """The text of one of our files, which may lie in a zip; its code, if that was installed."""
-    loader: Any = globals()["__loader__"]
+    """The text of a module, which may lie in a zip; its code, if that was installed."""
+    spec: Any = importlib.util.find_spec(name)
     with suppress(OSError):
-        text: bytes = loader.get_data(os.path.join(_DEVICES, *name.split("/")) + ".py")
-        return text
-    package = (__package__ or "").rpartition(".")[0]
-    spec: Any = importlib.util.find_spec(f"{package}.{name.replace('/', '.')}")
-    return marshal.dumps(spec.loader.get_code(spec.name))
+        text: bytes = spec.loader.get_data(spec.origin)
+        if spec.origin.endswith(".py"):
+            return text
+    code = spec.loader.get_code(name)
+    return marshal.dumps(code) if code is not None else b""

@@ -176,6 +176,21 @@ def test_numpy_text_is_not_kept_on_disk(tmp_path: Path) -> None:
     assert not (tmp_path / "programs").exists()
 
 
+def test_a_change_of_any_module_is_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies on disk was made by the text as it was then."""
+    text = environment._text
+    before = environment.facts()
+    folder = Path(environment.__file__).parents[1]
+    paths = [*folder.glob("cpu/**/*.py"), *folder.glob("pools/*.py")]
+    changed = [path for path in paths if path.name != "__init__.py"]
+    assert folder / "cpu" / "intrinsics" / "byte_table.py" in changed
+    for path in changed:
+        name = ".".join(["lazyfuse.devices", *path.relative_to(folder).with_suffix("").parts])
+        other = {name: b"changed"}
+        monkeypatch.setattr(environment, "_text", lambda each, o=other: o.get(each) or text(each))
+        assert environment.facts() != before, name
+
+
 def test_the_environment_covers_what_decides_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = environment.facts()
     assert facts == environment.facts()
