@@ -25,8 +25,16 @@ SOURCES = {
 }
 """The modules of lazyfuse/ in C, and the files that each is made from."""
 
-TWINS = ("weak_scalars", "base", "eager_ufunc", "eager_functions", "eager_geometry")
-"""Modules of lazyfuse/arrays/ that say in Python what these do: no others stand beside them."""
+TWINS = """
+arrays/base.py arrays/buffer_protocol.py arrays/eager_functions.py arrays/eager_geometry.py
+arrays/eager_ufunc.py arrays/exported_memory.py arrays/index_ranges.py arrays/indexing.py
+arrays/methods.py arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
+arrays/scalar_ops.py arrays/scalars.py arrays/storage.py arrays/weak_scalars.py functions/ufunc.py
+runtime/capture/replay.py runtime/layout/meta_arrays.py runtime/numerics/errstate.py
+runtime/scheduling/flush.py codegen/graph/linearize.py devices/critical.py
+devices/cpu/bound_launch.py devices/cpu/launch.py
+""".split()
+"""Modules that say in Python what these do: machine code is used beside no others."""
 
 NOTE = "lazyfuse: the record path stays pure Python: "
 
@@ -62,6 +70,11 @@ def extensions() -> list[Extension]:
     ]
 
 
+def source(name: str | Path) -> Path:
+    """A file of the package, which has two folders beside it in a checkout."""
+    return Path(name) if Path(name).parts[0] in ("codegen", "devices") else HERE / name
+
+
 class Build(build_ext):
     """Builds all of the machine code or none of it, and says what it was made from."""
 
@@ -79,10 +92,9 @@ class Build(build_ext):
                 each.unlink(missing_ok=True)
         if missing or not files:
             return
-        made_from = [Path(each) for files in SOURCES.values() for each in files]
-        made_from += [HERE / "arrays" / f"{name}.py" for name in TWINS]
-        sums = {each.relative_to(HERE): zlib.crc32(each.read_bytes()) for each in made_from}
-        record.write_text("".join(f"{name.as_posix()} {found}\n" for name, found in sums.items()))
+        made_from = [Path(each).relative_to(HERE) for files in SOURCES.values() for each in files]
+        sums = {name: zlib.crc32(source(name).read_bytes()) for name in [*made_from, *TWINS]}
+        record.write_text("".join(f"{Path(name).as_posix()} {sums[name]}\n" for name in sums))
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": Build})

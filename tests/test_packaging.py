@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -39,6 +40,37 @@ def test_setup_knows_every_source() -> None:
     for name in c_sources():
         folder = Path(name).parent.relative_to("lazyfuse")
         assert name in text or f'glob("{folder.as_posix()}/*.[ch]")' in text, name
+
+
+def named_in_c() -> set[str]:
+    """The modules of ours that comments of the C sources name: `module.py`, `module.function`."""
+    files = {}
+    for top in ("lazyfuse", "codegen", "devices"):
+        for path in (ROOT / top).rglob("*.py"):
+            name = path.relative_to(ROOT).as_posix().removeprefix("lazyfuse/")
+            files.setdefault(path.stem, []).append((name, path.read_text()))
+    found = set()
+    for source in c_sources():
+        for comment in re.findall(r"/\*.*?\*/", (ROOT / source).read_text(), re.DOTALL):
+            for module, what in re.findall(r"\b([a-z_]+)\.(\w+)\b", comment):
+                definition = re.compile(rf"^(def |class )?{what}\b", re.MULTILINE)
+                for name, text in files.get(module, ()):
+                    if what == "py" or definition.search(text):
+                        found.add(name)
+    return found
+
+
+def test_machine_code_is_used_beside_the_python_that_it_repeats_alone() -> None:
+    text = (ROOT / "setup.py").read_text()
+    twins = set(re.search(r'TWINS = """(.*?)"""', text, re.DOTALL)[1].split())  # type: ignore[index]
+    others = {
+        # named, and not repeated
+        "interop/fallback.py", "runtime/events/tracing.py",
+        # of the same name as one that is
+        "functions/indexing.py", "devices/base.py",
+    }  # fmt: skip
+    assert named_in_c() - others <= twins
+    assert twins <= named_in_c(), "no comment says so"
 
 
 def test_wheels_hold_no_sources_in_c() -> None:

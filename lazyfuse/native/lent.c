@@ -138,7 +138,7 @@ static int look(PyObject *object, There *there)
             return 0;
         }
         value = AT(node, value);
-        /* a small one becomes direct now: array.settle */
+        /* a small one becomes direct now: ndarray.settle */
         if (value == NULL || !IS_REAL(value) ||
             PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
             return 0;
@@ -225,7 +225,7 @@ static int is_wanted(void)
             PyUnicode_CompareWithASCIIString(device, "auto") == 0);
 }
 
-/* As lent.spares_copy, for values that are all there. */
+/* As exported_memory.spares_copy, for values that are all there. */
 static int spares_copy(const Row *row, const There *there, int count, npy_intp size)
 {
     npy_intp limit = eager_below();
@@ -358,7 +358,7 @@ static PyObject *finished(PyObject *value, int pooled)
     PyObject *x = NULL;
     if (PyArray_ITEMSIZE((PyArrayObject *)value) == 1 && size / 8 <= limit && size <= 8 * limit &&
         limit > 1) {
-        x = direct_over(value, Py_None, 1); /* array.is_small */
+        x = direct_over(value, Py_None, 1); /* ndarray.is_small */
     }
     else if (pooled) {
         PyObject *node = PyObject_CallFunctionObjArgs(put.leaf, value, Py_None, NULL);
@@ -538,7 +538,7 @@ static int find(PyObject *type, const char *name, Py_ssize_t *place)
     return *place >= 0;
 }
 
-/* lent(storage, node, root, room, leaf, exact, counts, reductions): see lent.tell. */
+/* lent(storage, node, root, room, leaf, exact, counts, reductions): see exported_memory.tell. */
 PyObject *lent_bind(PyObject *module, PyObject *args)
 {
     PyObject *storage, *node, *root, *room, *leaf, *exact, *counts, *reductions;

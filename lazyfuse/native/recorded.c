@@ -29,7 +29,7 @@ static struct {
 static PyObject *name_package, *name_out, *name_ins, *name_read, *name_listeners, *name_name;
 
 enum { RANK = 8 };      /* axes of what is looked at here */
-enum { LISTED = 16 };   /* listed.LONGEST */
+enum { LISTED = 16 };   /* index_ranges.LONGEST */
 enum { ROUNDS = 16 };   /* indexing.WRITE_LIMIT */
 enum { REALS = 256 };   /* storage.REALS_LIMIT */
 
@@ -148,7 +148,7 @@ static PyObject *scalar_of(PyObject *node)
     return (PyObject *)x;
 }
 
-/* As array.from_node: what a user gets for a node; steals it. */
+/* As ndarray.from_node: what a user gets for a node; steals it. */
 static PyObject *noted(PyObject *node)
 {
     if (node == NULL) {
@@ -303,7 +303,7 @@ static int narrowed(const Geometry *from, PyObject *key, Geometry *g)
     return g->nd > 0;
 }
 
-/* As listed._progression: a list of places of an axis as a slice (new); NULL without an exception:
+/* As index_ranges._progression: a list of places of an axis as a slice (new); NULL without an exception:
    it is none. */
 static PyObject *progression(PyObject *list, npy_intp length)
 {
@@ -340,7 +340,7 @@ static PyObject *progression(PyObject *list, npy_intp length)
     return found;
 }
 
-/* As listed.region: the geometry that a key with one list leaves, where that list is a progression,
+/* As index_ranges.region: the geometry that a key with one list leaves, where that list is a progression,
    and the axis that stands for it; 0 for other keys. */
 static int listed(const Geometry *from, PyObject *key, Geometry *g, int *place)
 {
@@ -407,7 +407,7 @@ static int listed(const Geometry *from, PyObject *key, Geometry *g, int *place)
     return fits;
 }
 
-/* As views.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
+/* As meta_arrays.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
 static int falls(const Geometry *g, int long_ones)
 {
     npy_intp last = NPY_MAX_INTP;
@@ -430,7 +430,7 @@ static int in_order(const Geometry *g)
     return g->nd < 2 || falls(g, 0) || falls(g, 1);
 }
 
-/* As views.keep_order, where that is not C order for its gaps alone (new). */
+/* As meta_arrays.keep_order, where that is not C order for its gaps alone (new). */
 static PyObject *kept_order(const Geometry *g, npy_intp itemsize)
 {
     int order[RANK], c = 1, f = 1, nd = g->nd;
@@ -470,7 +470,7 @@ static PyObject *kept_order(const Geometry *g, npy_intp itemsize)
     return perm;
 }
 
-/* Whether views.keep_order finds C order. */
+/* Whether meta_arrays.keep_order finds C order. */
 static int keeps_order(const Geometry *g, npy_intp itemsize)
 {
     int contiguous = 1;
@@ -481,7 +481,7 @@ static int keeps_order(const Geometry *g, npy_intp itemsize)
     return contiguous || falls(g, 0);
 }
 
-/* Whether a part is a node in C order, as array.node_of finds it. */
+/* Whether a part is a node in C order, as ndarray.node_of finds it. */
 static int copies_in_order(const Geometry *g, npy_intp itemsize)
 {
     for (int axis = 0; axis < g->nd; axis++) {
@@ -554,7 +554,7 @@ enum { NUMBER, ALONE, PART, PIECE }; /* a piece: parts of the complex numbers in
 
 /* An operand as a recorded operation takes it. Nothing in it is held: Python code may exchange it. */
 typedef struct {
-    int kind, ready; /* `ready`: NumPy might do it at once (array.ready) */
+    int kind, ready; /* `ready`: NumPy might do it at once (ndarray.ready) */
     PyObject *object, *dtype; /* what chooses the loop: a dtype, or the type of a number */
     Geometry g; /* of a number: no axes */
 } Given;
@@ -688,7 +688,7 @@ static PyObject *present(PyObject *storage)
     return Py_NewRef(node);
 }
 
-/* As array.node_of, for a part of a block; NULL without an exception: not for this way. */
+/* As ndarray.node_of, for a part of a block; NULL without an exception: not for this way. */
 static PyObject *part_node(Core *x, const Geometry *g)
 {
     PyObject *block = block_node(x);
@@ -730,7 +730,7 @@ static PyObject *part_node(Core *x, const Geometry *g)
     return view;
 }
 
-/* As array.part_of: the parts that `x` looks at of complex numbers; NULL as above. */
+/* As ndarray.part_of: the parts that `x` looks at of complex numbers; NULL as above. */
 static PyObject *piece_node(Core *x, const Geometry *g)
 {
     Geometry numbers = *g;
@@ -763,7 +763,7 @@ static PyObject *known_loop(PyObject *loops, PyObject *first, PyObject *second)
     return loop;
 }
 
-/* As beside.constant, for numbers that were met before (new); NULL without an exception. */
+/* As weak_scalars.constant, for numbers that were met before (new); NULL without an exception. */
 static PyObject *known_constant(PyObject *number, PyObject *dtype)
 {
     if (SLOW.constants == NULL || PyComplex_CheckExact(number) || PyObject_IsTrue(number) != 1) {
@@ -909,7 +909,7 @@ static int overflows(const char *name)
            strcmp(name, "multiply") == 0;
 }
 
-/* As naming.scalar_node: lets the place of a node of two scalars say so; steals the node, NULL
+/* As scalar_ops.scalar_node: lets the place of a node of two scalars say so; steals the node, NULL
    without an exception: not for this way. */
 static PyObject *named_scalar(PyObject *node, const char *name)
 {
@@ -1002,7 +1002,7 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     return noted(operation(op, loops, &given, 1, &shape));
 }
 
-/* As naming.overflows_alone: a lazy integer may, in an operator of one operand, and NumPy tells. */
+/* As scalar_ops.overflows_alone: a lazy integer may, in an operator of one operand, and NumPy tells. */
 static int overflows_alone(const Given *given)
 {
     int kind = ((PyArray_Descr *)given->dtype)->kind;
@@ -1091,7 +1091,7 @@ static int become(Core *x, PyObject *node)
     return done == NULL ? -1 : 1;
 }
 
-/* Writes refer to the values before them: one thread at a time, as in array.write_region. 1: the
+/* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1: the
    lock is ours, 0: not for this way, -1: an error. */
 static int locked(void)
 {
@@ -1272,7 +1272,7 @@ int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int coun
 
 /* -------------------------------------------------------------------------------------- indexing */
 
-/* As listed.read: a copy of what a key with a list picks of a pending block; NULL as above. */
+/* As index_ranges.read: a copy of what a key with a list picks of a pending block; NULL as above. */
 static PyObject *listed_copy(Core *self, PyObject *key, const Geometry *whole)
 {
     PyObject *node = storage_node(self), *view = NULL, *perm = NULL, *made = NULL, *layout, *loop;

@@ -55,6 +55,18 @@ def test_machine_code_of_other_sources_is_not(built: Path, name: str) -> None:
     assert f"{name} has changed" in bootstrap.why_not(built)
 
 
+def test_a_checkout_has_two_packages_beside(built: Path) -> None:
+    folder, beside = built / "package", built / "codegen"
+    folder.mkdir()
+    beside.mkdir()
+    (beside / "linearize.py").write_text("text\n")
+    checksum = zlib.crc32((beside / "linearize.py").read_bytes())
+    (folder / bootstrap.RECORD).write_text(f"codegen/linearize.py {checksum}\n")
+    assert bootstrap.why_not(folder) == ""
+    (beside / "linearize.py").write_text("newer text\n")
+    assert "codegen/linearize.py has changed" in bootstrap.why_not(folder)
+
+
 def test_machine_code_of_unknown_sources_is_not(built: Path) -> None:
     (built / bootstrap.RECORD).unlink()
     assert bootstrap.why_not(built) == "installed without machine code"
