@@ -16,6 +16,7 @@ import _signal  # the module signal makes an enum of every handler: ten times th
 import dis
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from gc import disable, enable, isenabled
@@ -117,8 +118,13 @@ _native: Any = None
 def use(native: ModuleType) -> None:
     """Let the module that is machine code put handlers off, also for sections made before."""
     global _native, _put_off, _bring_back
-    native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts)
+    due = _breathe if sys.version_info[:2] == (3, 12) else None
+    native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts, due)
     _native, _put_off, _bring_back = native, native.put_off, native.bring_back
+
+
+def _breathe() -> None:
+    """Where this begins, Python 3.12 runs the collection that was due before it was disabled."""
 
 
 _depth = 0  # how many sections the main thread is in

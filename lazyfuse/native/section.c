@@ -21,6 +21,7 @@ typedef struct {
 
 static struct {
     PyObject *waiting, *catch_up, *find, *put; /* critical.waiting and its functions; of _signal */
+    PyObject *breathe; /* a function in Python, where collections that are due run though disabled */
     PyObject *numbers[SIGNALS];
     Py_ssize_t count; /* of them; 0: nobody has called section_setup */
     unsigned long main; /* the thread that runs handlers */
@@ -206,13 +207,13 @@ PyObject *section_bring_back(PyObject *module, PyObject *nothing)
     return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* section_setup(main, waiting, catch_up, numbers, find, put): see critical.use. */
+/* section_setup(main, waiting, catch_up, numbers, find, put, breathe): see critical.use. */
 PyObject *section_setup(PyObject *module, PyObject *args)
 {
-    PyObject *waiting, *catch_up, *numbers, *find, *put;
+    PyObject *waiting, *catch_up, *numbers, *find, *put, *breathe;
     unsigned long thread;
-    if (!PyArg_ParseTuple(args, "kO!OO!OO", &thread, &PyList_Type, &waiting, &catch_up, &PyTuple_Type,
-                          &numbers, &find, &put)) {
+    if (!PyArg_ParseTuple(args, "kO!OO!OOO", &thread, &PyList_Type, &waiting, &catch_up, &PyTuple_Type,
+                          &numbers, &find, &put, &breathe)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(numbers) > SIGNALS) {
@@ -223,6 +224,7 @@ PyObject *section_setup(PyObject *module, PyObject *args)
     Py_XSETREF(state.catch_up, Py_NewRef(catch_up));
     Py_XSETREF(state.find, Py_NewRef(find));
     Py_XSETREF(state.put, Py_NewRef(put));
+    Py_XSETREF(state.breathe, breathe == Py_None ? NULL : Py_NewRef(breathe));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
         Py_XSETREF(state.numbers[i], Py_NewRef(PyTuple_GET_ITEM(numbers, i)));
     }
@@ -331,6 +333,7 @@ static PyObject *section_acquire(Section *self, PyObject *nothing)
         goto failed;
     }
     Inside *mine = inside_of(self, me);
+    int first = 0;
     if (mine == NULL) {
         if (self->count == self->room) {
             Inside *more = PyMem_Realloc(self->inside, (self->room + 8) * sizeof(Inside));
@@ -343,13 +346,20 @@ static PyObject *section_acquire(Section *self, PyObject *nothing)
             self->room += 8;
         }
         if (!self->count) {
-            self->collects = PyGC_Disable();
+            self->collects = first = PyGC_Disable();
         }
         mine = &self->inside[self->count++];
         mine->thread = me;
         mine->times = 0;
     }
     mine->times++;
+    if (first && state.breathe != NULL) {
+        PyObject *done = PyObject_CallNoArgs(state.breathe);
+        if (done == NULL) {
+            PyErr_Clear(); /* no memory for its frame: then nothing has run, either */
+        }
+        Py_XDECREF(done);
+    }
     Py_RETURN_NONE;
 failed:
     if (handles) {

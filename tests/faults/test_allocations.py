@@ -213,6 +213,8 @@ first, last, most = map(int, sys.argv[1:])
 errors = 0
 for seed in range(first, last):
     for number, line in enumerate(statements.program(seed)):
+        if "np.cumsum" in line and numpy.__version__ < "2.4":
+            continue  # NumPy itself crashes
         code = compile(line, "<statement>", "exec")
         theirs = statements.arrays(numpy)
         before = statements.values(theirs)
