@@ -26,13 +26,12 @@ SOURCES = {
 """The modules of lazyfuse/ in C, and the files that each is made from."""
 
 TWINS = """
-arrays/base.py arrays/buffer_protocol.py arrays/eager_functions.py arrays/eager_geometry.py
-arrays/eager_ufunc.py arrays/exported_memory.py arrays/index_ranges.py arrays/indexing.py
-arrays/methods.py arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
-arrays/scalar_ops.py arrays/scalars.py arrays/storage.py arrays/weak_scalars.py functions/ufunc.py
-runtime/capture/replay.py runtime/layout/meta_arrays.py runtime/numerics/errstate.py
-runtime/scheduling/flush.py codegen/graph/linearize.py devices/critical.py
-devices/cpu/bound_launch.py devices/cpu/launch.py
+arrays/base.py arrays/eager_functions.py arrays/eager_ufunc.py
+arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
+arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
+arrays/scalars.py arrays/storage.py functions/ufunc.py runtime/capture/replay.py
+runtime/layout/meta_arrays.py runtime/numerics/errstate.py runtime/scheduling/flush.py
+codegen/graph/linearize.py devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py
 """.split()
 """Modules that say in Python what these do: machine code is used beside no others."""
 

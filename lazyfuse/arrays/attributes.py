@@ -12,8 +12,16 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays.base import COMPILED, NATIVE, SLOW
-from lazyfuse.arrays.eager_geometry import get_dtype, get_ndim, get_shape, get_size, get_transposed
+from lazyfuse.arrays.base import (
+    COMPILED,
+    NATIVE,
+    SLOW,
+    get_dtype,
+    get_ndim,
+    get_shape,
+    get_size,
+    get_transposed,
+)
 from lazyfuse.arrays.ndarray import (
     changing,
     direct,

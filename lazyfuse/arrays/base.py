@@ -4,7 +4,8 @@ Where lazyfuse was installed with a C compiler (setup.py), native/array.c stands
 and has the operators and indexing of direct arrays as well, which are Python's in
 eager_operators.py and indexing.py elsewhere: one behaviour. Functions in C have no frames and hold
 other references, so none of them asks `isinstance(x, ndarray)`, whose answer depends on the frame
-that asks, or counts references.
+that asks, or counts references. Owns also the shapes, dtypes and transposes that the properties of
+attributes.py and the methods of methods.py give.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lazyfuse import bootstrap, config
-from lazyfuse.arrays.nodes import INSIDE, caller
+from lazyfuse.arrays.nodes import CONSTANTS, INSIDE, PLAIN, caller, constant
 from lazyfuse.arrays.storage import TICKETS, Storage
-from lazyfuse.arrays.weak_scalars import CONSTANTS, PLAIN, constant
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.events import tracing
@@ -228,3 +228,72 @@ def _listen(plain: bool) -> None:
 
 
 errstate.on_change(_listen)
+
+
+# ------------------------------------------------------------------------ geometry of small arrays
+
+
+def reshaped(self: Core, shape: tuple[Any, ...]) -> Any:
+    """A direct array with another shape, a view if NumPy makes one; None for what is not quick."""
+    small = self._small
+    if small is None:
+        return None
+    for length in shape:
+        if type(length) is not int and type(length) is not tuple:
+            return None
+    value = small.reshape(shape[0] if len(shape) == 1 else shape)
+    base = value.base
+    if base is None or (base is not small and base is not small.base):
+        return None if self._thin else direct(value)  # a copy
+    owner = self._base
+    return direct(value, self if owner is None else owner)
+
+
+def get_transposed(self: Core) -> Any:
+    """The transpose of an array."""
+    small = self._small
+    if small is None:
+        return SLOW.transposed(self)
+    x = new(SLOW.array)
+    x._small = small.T
+    x._node = None
+    x._storage = None
+    base = self._base
+    x._base = self if base is None else base
+    x._thin = self._thin
+    return x
+
+
+def get_shape(self: Core) -> Any:
+    """The shape of an array; like those below, for its property."""
+    small = self._small
+    if small is not None:
+        return small.shape
+    node = self._node
+    return node.shape if node is not None else SLOW.shape(self)
+
+
+def get_ndim(self: Core) -> Any:
+    """How many axes an array has."""
+    small = self._small
+    return small.ndim if small is not None else len(get_shape(self))
+
+
+def get_dtype(self: Core) -> Any:
+    """The dtype of an array."""
+    small = self._small
+    if small is not None:
+        return small.dtype
+    node = self._node
+    return node.dtype if node is not None else SLOW.dtype(self)
+
+
+def get_size(self: Core) -> Any:
+    """How many elements an array has."""
+    small = self._small
+    return small.size if small is not None else SLOW.geometry(self).size
+
+
+if COMPILED:
+    _names = ("get_dtype", "get_ndim", "get_shape", "get_size", "get_transposed")
+    globals().update({each: getattr(NATIVE, each) for each in _names})

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from lazyfuse.arrays.base import COMPILED, NATIVE, OPTIONS, REAL, SLOW, Core, direct
-from lazyfuse.arrays.weak_scalars import PLAIN
+from lazyfuse.arrays.nodes import PLAIN
 
 SIMPLE: Final[Any] = frozenset(
     (int, float, complex, bool, type(None), str, type, type(np.dtype("f8")))

@@ -18,9 +18,8 @@ from lazyfuse.arrays import base, operators
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.eager_updates import one_at_a_time
 from lazyfuse.arrays.ndarray import CANONICAL, caller, ndarray, new, options, wrap
-from lazyfuse.arrays.nodes import INSIDE
+from lazyfuse.arrays.nodes import INSIDE, NUMBERS, constant
 from lazyfuse.arrays.operators import PLAIN, SPECS, WEAK, Spec
-from lazyfuse.arrays.weak_scalars import NUMBERS, constant
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate

@@ -19,8 +19,7 @@ from lazyfuse.arrays.base import (
     direct,
     new,
 )
-from lazyfuse.arrays.nodes import caller
-from lazyfuse.arrays.weak_scalars import PLAIN, WEAK, constant, number
+from lazyfuse.arrays.nodes import PLAIN, WEAK, caller, constant, number
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.runtime.numerics.errstate import is_usual
 

@@ -2,24 +2,53 @@
 
 Owns the rule for blocks of middling size: where all values are there and nobody wants the old
 ones, one NumPy operation takes less than recording it, and needs no second block.
+
+Owns also updates by what a row and a column give. `a[k + 1:, k + 1:] -= a[k + 1:, k, None] *
+a[None, k, k + 1:]` is two passes over a temporary in NumPy, and too small for a plan whose sizes
+are other ones at every turn. The product is recorded on copies of the row and the column, so that
+it captures nothing; the update then runs both as one compiled kernel on the block, for which only
+addresses and sizes are filled in. Exact operations alone, so that the bits are NumPy's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import fused_updates
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays.ndarray import CANONICAL, MIDDLING, geometry, is_small, ndarray, options, ready
-from lazyfuse.arrays.storage import Storage
-from lazyfuse.arrays.weak_scalars import PLAIN
+from lazyfuse.arrays.ndarray import (
+    CANONICAL,
+    MIDDLING,
+    caller,
+    from_node,
+    geometry,
+    is_small,
+    ndarray,
+    options,
+    ready,
+)
+from lazyfuse.arrays.nodes import PLAIN
+from lazyfuse.arrays.storage import Storage, leaf
+from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import broadcast, size_of
+from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
+from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.runtime.layout.meta_arrays import Array
+from lazyfuse.codegen.table.ops import kernel_dtype, supports
+from lazyfuse.runtime.capture.bound_launches import is_usual
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.layout.meta_arrays import Array, DType, address
+from lazyfuse.runtime.layout.strides import strides_over
+from lazyfuse.runtime.numerics import errstate, fp_flags
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import held
 
 
@@ -71,8 +100,8 @@ def was_written(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
         return False
     first, second = operands
     if first is out:
-        return fused_updates.was_fused(op, out, second, False)
-    return second is out and fused_updates.was_fused(op, out, first, True)
+        return was_fused(op, out, second, False)
+    return second is out and was_fused(op, out, first, True)
 
 
 def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[..., Any]:
@@ -112,7 +141,7 @@ def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, othe
         found = _for_middling(op, storage, view, other)
     if found is None:
         large = view.size >= options.eager_below and is_middling(storage) is not None
-        return large and fused_updates.was_fused(op, self, other, False)
+        return large and was_fused(op, self, other, False)
     reals = self._reals
     real = reals.get(self._ticket) if reals is storage.reals else None
     if real is None:
@@ -155,3 +184,332 @@ def beside_bytes(op: Op, small: Array, other: Any) -> Any:
     if right is None or right.itemsize != 1 or right.shape != small.shape:
         return None
     return right
+
+
+# --------------------------------------------------------------------------------- rows by columns
+
+# Operations below an update: what is longer is worth a plan.
+LONGEST = 8
+# Programs are made for loops of at least so many turns; shorter ones are arranged otherwise.
+SHORTEST = 32
+# A program that is not there yet is asked for at first and then once in so many uses.
+SPACING = 16
+LIMIT = 256
+_HARMLESS = {"ignore", "warn"}
+REASON = "update of a block of middling size"
+
+
+class Fused:
+    """One structure with its classes of strides: the step, and its program once that is there."""
+
+    __slots__ = ("program", "step", "uses")
+
+    def __init__(self, step: KernelStep) -> None:
+        self.step = step
+        self.program: Any = None
+        self.uses = 0
+
+
+_known: dict[Any, Fused] = {}
+
+
+def forget() -> None:
+    """Drop what is kept, programs too."""
+    _known.clear()
+
+
+def outer(op: Op, left: Array, right: Array) -> ndarray | None:
+    """What a row and a column of a block give, recorded on copies of them; None: NumPy is as good.
+
+    The operands come in the order of the operation.
+    """
+    if left.ndim != 2 or right.ndim != 2:
+        return None
+    (rows, thin), (flat, columns) = left.shape, right.shape
+    if thin != 1 or flat != 1:
+        (flat, columns), (rows, thin) = left.shape, right.shape
+        if thin != 1 or flat != 1:
+            return None
+    loop = _loop(op, left.dtype, right.dtype)
+    if loop is None or min(rows, columns) < SHORTEST:
+        return None
+    if not (errstate.is_default() and options.fusion):
+        return None
+    # of a row and a column NumPy makes an array in C order, however these lie
+    nodes = leaf(left.copy(), None), leaf(right.copy(), None)
+    found: ndarray = from_node(Node(op, nodes, loop, (rows, columns), loop.out, None, caller()))
+    return found
+
+
+def _is_on() -> bool:
+    """Whether nothing is to be heard, chosen or left apart."""
+    plain = errstate.is_default() and options.fusion and is_usual()
+    return plain and devices.current() is devices.cpu()
+
+
+_loops: dict[Any, promotion.Loop | None] = {}
+
+
+def _loop(op: Op, first: DType, second: DType) -> promotion.Loop | None:
+    """The loop for two dtypes; None if kernels do not have it, or not with NumPy's bits."""
+    key = op, first, second
+    try:
+        return _loops[key]
+    except KeyError:
+        pass
+    found = None
+    with suppress(TypeError):
+        found = promotion.resolve(op, (CANONICAL.get(first, first), CANONICAL.get(second, second)))
+    if found is not None:
+        known = all(each in CANONICAL for each in (*found.ins, found.out))
+        if not (known and op.is_exact(found.ins[0]) and supports(op, found).ok):
+            found = None
+    _loops[key] = found
+    return found
+
+
+def was_fused(op: Op, self: ndarray, other: Any, swapped: bool) -> bool:
+    """Do `self = self op other` (or the reverse) together with the operations that `other` waits
+    for, in one launch on the middling block of `self`; False if that is for others to do.
+    """
+    node = other._node if type(other) is ndarray else None
+    if node is None or node.value is not None or node.resident is not None:
+        return False
+    storage = self._storage
+    if storage is None or len(node.shape) != 2:
+        return False
+    dtypes_of = self._view.dtype, node.dtype
+    loop = _loop(op, *(dtypes_of[::-1] if swapped else dtypes_of))
+    if loop is None:
+        return False
+    with evaluate.held():
+        return _was_fused(op, loop, self, storage, node, swapped)
+
+
+def _was_fused(
+    op: Op, loop: promotion.Loop, self: ndarray, storage: Storage, node: Node, swapped: bool
+) -> bool:
+    view = self._view
+    shape = view.shape
+    if storage.pinned or storage.roots is not None or view.dtype is not loop.out:
+        return False
+    if shape != node.shape or min(shape) < SHORTEST or not errstate.is_default():
+        return False
+    if storage.memory() is None or storage.captured():
+        return False
+    tree = _tree(node)
+    if tree is None or storage.node.resident is not None or not view.flags.writeable:
+        return False
+    real = array.real_view(self)
+    strides = [strides_over(real, shape, 2), *[_strides(each, shape) for each in tree.arrays]]
+    if strides[0][1] != 1 or strides[0][0] < shape[1] or not _is_on():
+        return False
+    key = op.number, loop, swapped, tree.key(), tuple(map(_class, strides))
+    fused = _known.get(key)
+    if fused is None:
+        if len(_known) >= LIMIT:
+            forget()
+        fused = _known[key] = Fused(_step(op, loop, swapped, real, tree))
+    # an error state that stops the program must stop it before anything is written
+    stops = not _HARMLESS.issuperset(np.geterr().values())
+    if stops or not (fused.program or _is_there(fused, real, tree.arrays)):
+        evaluate.evaluate([node], REASON)
+        return False
+    _launch(fused.program, op, loop, real, strides, tree)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The operations that an update waits for, in order, and the arrays and numbers below."""
+
+    inner: list[Node]
+    leaves: list[Node]
+    arrays: list[Array]
+    scalars: list[Node]
+
+    def numbered(self) -> dict[int, int]:
+        """The nodes (by id) as a kernel numbers them, whose first array is the block."""
+        nodes = (*self.leaves, *self.scalars, *self.inner)
+        return {id(each): at for at, each in enumerate(nodes, 1)}
+
+    def key(self) -> tuple[Any, ...]:
+        """What a kernel is made of but for strides."""
+        number = self.numbered()
+        found: list[Any] = [each.dtype.char for each in self.leaves]
+        found += [each.dtype.char for each in self.scalars]
+        for each in self.inner:
+            found += (each.op.number, each.arg)
+            found += [number[id(source)] for source in each.src]
+        return tuple(found)
+
+
+def _strides(value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """As `strides_over` for two axes; a packed row or column needs no look at its strides."""
+    own = value.shape
+    if len(own) == 2 and 1 in own and value.flags.c_contiguous:
+        return (1, 0) if own[1] == 1 else (0, 1)
+    return strides_over(value, shape, 2)
+
+
+def _tree(root: Node) -> Tree | None:
+    """The exact operations below a node, its arrays (smaller than the result) and its numbers."""
+    inner: list[Node] = []
+    leaves: list[Node] = []
+    arrays: list[Array] = []
+    scalars: list[Node] = []
+    size = root.shape[0] * root.shape[1]
+    stack, seen = [root], {id(root)}
+    while stack:
+        node = stack.pop()
+        if node.resident is not None:
+            return None
+        value = node.value
+        if value is None:
+            if len(inner) == LONGEST or not _is_exact(node):
+                return None
+            inner.append(node)
+            for source in node.src:
+                if id(source) not in seen:
+                    seen.add(id(source))
+                    stack.append(source)
+        elif node.shape == ():
+            scalars.append(node)
+        elif 2 * value.size > size or not kernel_dtype(node.dtype):
+            return None
+        else:
+            leaves.append(node)
+            arrays.append(value)
+    # loops of a block and a row or column cannot become one, so a program serves all sizes
+    if not any(1 in each.shape for each in leaves):
+        return None
+    return Tree(_in_order(inner), leaves, arrays, scalars)
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether an operation is elementwise, NumPy's own, and has its bits in kernels."""
+    op = node.op
+    if op.kind != "map" or op.apart or op.ufunc is None or len(node.arg.ins) != 2:
+        return False
+    return _loop(op, *node.arg.ins) is node.arg
+
+
+def _in_order(inner: list[Node]) -> list[Node]:
+    """Operations after those that they read."""
+    if len(inner) == 1:
+        return inner
+    waiting, done, found = list(inner), set[int](), list[Node]()
+    pending = {id(each) for each in inner}
+    while waiting:
+        ready = [n for n in waiting if all(id(s) in done or id(s) not in pending for s in n.src)]
+        found += ready
+        done |= {id(each) for each in ready}
+        waiting = [each for each in waiting if id(each) not in done]
+    return found
+
+
+def _class(strides: tuple[int, ...]) -> tuple[bool, str]:
+    """What a program knows of an array's strides."""
+    slow, fast = strides
+    return slow == 0, {0: "0", 1: "1", -1: "-"}.get(fast, "s")
+
+
+def _step(op: Op, loop: promotion.Loop, swapped: bool, real: Array, tree: Tree) -> KernelStep:
+    """The update as a kernel: its block first, then the arrays and numbers below."""
+    number = tree.numbered()
+    body = [
+        _instruction(each.op, each.arg, tuple([number[id(source)] for source in each.src]))
+        for each in tree.inner
+    ]
+    last = len(number)
+    body.append(_instruction(op, loop, (last, 0) if swapped else (0, last)))
+    name = real.dtype.str[1:]
+    kernel = Kernel(
+        2,
+        (name, *[each.dtype.str[1:] for each in tree.leaves]),
+        tuple([each.dtype.str[1:] for each in tree.scalars]),
+        tuple(body),
+        (Store(last + 1, name),),
+    )
+    inputs = tuple(range(len(tree.leaves) + 1))
+    numbers = tuple(range(len(inputs), len(inputs) + len(tree.scalars)))
+    cost = sum(each.op.cost for each in tree.inner) + op.cost
+    return KernelStep(kernel, 0, inputs, numbers, (last + 1,), (), {}, (), cost)
+
+
+def _instruction(op: Op, loop: promotion.Loop, args: tuple[int, ...]) -> Instruction:
+    return Instruction(op.name, args, tuple([d.str[1:] for d in loop.ins]), loop.out.str[1:])
+
+
+def _is_there(fused: Fused, real: Array, values: list[Array]) -> bool:
+    """Whether the program of a structure is compiled by now."""
+    fused.uses += 1
+    if fused.uses > 2 and fused.uses % SPACING:
+        return False
+    step, inputs = fused.step, [real, *values]
+    step.uses = fused.uses
+    device = devices.cpu()
+    lowered, program = program_tiers.ready(step, real.shape, inputs, [real], None, device, _refused)
+    step.ready.clear()
+    source = program.source
+    if source.language != "numba" or not hasattr(program, "launch_rows"):
+        return False
+    # two loops over just these arrays: else rows are not what `_launch` makes of them
+    arrays = [*inputs, real]
+    expected = tuple([strides_over(each, real.shape, 2) for each in arrays])
+    plain = lowered.slots == tuple(range(len(arrays))) and not lowered.temporaries
+    if not plain or lowered.form.loops != 2 or lowered.table("numba").strides != expected:
+        return False
+    fused.program = program
+    return True
+
+
+def _refused(step: KernelStep, why: str) -> None:
+    """NumPy goes on doing the update."""
+
+
+def _launch(
+    program: Any,
+    op: Op,
+    loop: promotion.Loop,
+    real: Array,
+    strides: list[tuple[int, ...]],
+    tree: Tree,
+) -> None:
+    """Run the update; conditions are told as NumPy tells them."""
+    arrays = [real, *tree.arrays]
+    places = [
+        (address(each), each.itemsize, *steps) for each, steps in zip(arrays, strides, strict=True)
+    ]
+    places.append(places[0])  # where it is stored
+    rows, columns = real.shape
+    parts = program.pieces(rows * columns)
+    chunks = []
+    for part in range(parts):
+        begin, end = rows * part // parts, rows * (part + 1) // parts
+        row = [end - begin, columns]
+        for start, size, slow, fast in places:
+            row += (start + begin * slow * size, slow, fast)
+        chunks.append(row)
+    numbers = tuple([each.value[()] for each in tree.scalars])  # type: ignore[index]
+    bits = program.launch_rows(chunks, numbers, rows * columns)
+    counters.ran_again(devices.cpu(), "numba", len(tree.inner) + 1)
+    if bits and fp_flags.is_wanted(bits):
+        _tell(bits, op, loop, real, tree.inner)
+
+
+def _tell(bits: int, op: Op, loop: promotion.Loop, real: Array, inner: list[Node]) -> None:
+    """Warn of what the operations raised: those below the update are done again to find out."""
+    for node in inner:
+        with fp_flags.collecting() as found:
+            node.value = node.op.ufunc(*[source.value for source in node.src])
+        if found.bits:
+            fp_flags.warn_for(found.bits, [(node.op, node)])
+        bits &= ~found.bits
+    for node in inner:
+        node.src = ()
+    last = Node(op, (), loop, real.shape, loop.out, None, caller())
+    if fp_flags.misreports(op, last):
+        bits &= fp_flags.shown([real], [(op, last)])
+    if bits:
+        fp_flags.warn_for(bits, [(op, last)])

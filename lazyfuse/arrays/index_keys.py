@@ -1,6 +1,8 @@
 """Keys of indexing: which give a view, which name one element, and what NumPy gets of them.
 
-Knows keys and nothing of the arrays that they are for.
+Owns also keys with a list of places that is a progression, as `x[:, [0, -1]]`: they are recorded as
+slices where the array is not evaluated, for NumPy would have to see the whole block. What is wrong
+with such keys is said here.
 """
 
 from __future__ import annotations
@@ -11,8 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.ndarray import OURS
-from lazyfuse.arrays.operators import PLAIN, real_list, real_operand
+from lazyfuse.arrays import base
+from lazyfuse.arrays.assignment import fits, may_not_hold, value_node
+from lazyfuse.arrays.ndarray import (
+    OURS,
+    caller,
+    from_node,
+    geometry,
+    is_part_of_number,
+    layout_in,
+    ndarray,
+    node_of,
+    on_storage,
+    storage_of,
+    write_region,
+)
+from lazyfuse.arrays.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
+from lazyfuse.arrays.storage import is_evaluated
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, falls
 
 BASIC = frozenset((int, slice, EllipsisType, type(None)))
 BOUNDS = frozenset((int, type(None), np.int64))
@@ -103,3 +123,131 @@ def opened(key: Any) -> Any:
 def has_ellipsis(key: Any) -> bool:
     """Whether a basic key has `...` in it."""
     return key is Ellipsis or (type(key) is tuple and Ellipsis in key)
+
+
+# --------------------------------------------------------------------------- lists that are ranges
+
+LONGEST = 16
+"""Places in a list that is looked at."""
+
+
+def region(self: ndarray, key: Any) -> tuple[Array, int] | None:
+    """Where the places that a key with a list names lie in a recorded block that is pending.
+
+    A ghost, its axes as NumPy has them, and the axis that stands for the list; None for keys and
+    arrays that are not of this kind.
+    """
+    storage = self._storage
+    node = self._node if storage is None else storage.node
+    if node is None or is_evaluated(node) or is_part_of_number(self):
+        return None
+    if storage is not None and (storage.pinned or storage.shared()):
+        return None
+    whole = geometry(self)
+    found = as_slices(key, whole.shape)
+    if found is None or not falls(whole.strides):
+        return None
+    try:
+        view = whole[opened(found[0])]
+    except IndexError:
+        return None
+    if not view.size:
+        return None
+    _, own, place = found
+    if own != place:
+        view = view.transpose(own, *[axis for axis in range(view.ndim) if axis != own])
+    return view, place
+
+
+def read(self: ndarray, key: Any) -> Any:
+    """What such a key picks: a recorded copy; None where NumPy has to look."""
+    found = region(self, key)
+    storage = storage_of(self) if found is not None else None
+    if found is None or storage is None:
+        return None
+    view, first = found
+    part = node_of(on_storage(storage, view, ORIGIN, None))
+    # the list's axis is the slowest in memory, as NumPy makes it
+    perm = (first, *[axis for axis in range(view.ndim) if axis != first]) if first else None
+    op = ops.TABLE["copy"]
+    keys = (part.dtype,)
+    loop = base.LOOPS[op, keys] = promotion.resolve(op, keys)  # for native/recorded.c
+    return from_node(Node(op, (part,), loop, view.shape, part.dtype, perm, caller()))
+
+
+def target(self: ndarray, key: Any, value: Any) -> Array | None:
+    """Where `self[key] = value` writes, a ghost; None where NumPy has to do it, or to raise."""
+    found = region(self, key)
+    if found is None:
+        return None
+    view, dtype = found[0], dtype_of(self)
+    if not view.flags.writeable or may_not_hold(dtype, value):
+        return None
+    if type(value) in (int, float):
+        return view
+    own = shape_of(value)
+    alike = type(value) in OURS and dtype_of(value) == dtype and len(own) <= view.ndim
+    return view if alike and fits(own, view.shape) else None
+
+
+def write(self: ndarray, part: Array, value: Any) -> None:
+    """Record that what `target` has found becomes `value`."""
+    storage, node = self._storage, self._node
+    holder = storage.node if storage is not None else node
+    assert holder is not None
+    layout = layout_in(holder, part)
+    new = value_node(value, dtype_of(self), part.shape)
+    assert new is not None
+    del node, holder
+    write_region(self, layout, new)
+
+
+def as_slices(key: Any, shape: tuple[int, ...]) -> tuple[Any, int, int] | None:
+    """An integer key with one list, where that list is a progression: the same as a basic key.
+
+    Also the axis of that key's result that the list stands for, and the one that NumPy gives it:
+    the first where integers elsewhere in the key are indices, too. None for all other keys.
+    """
+    parts = key if type(key) is tuple else (key,)
+    at = -1
+    for place, part in enumerate(parts):
+        kind = type(part)
+        if kind is list:
+            if at >= 0 or not 0 < len(part) <= LONGEST:
+                return None
+            at = place
+        elif kind not in BASIC:
+            return None
+    if at < 0:
+        return None
+    numbers = [place for place, part in enumerate(parts) if type(part) is int]
+    open_at = parts.index(Ellipsis) if has_ellipsis(parts[:at]) else -1
+    if (numbers and has_ellipsis(parts)) or (numbers and None in parts):
+        return None
+    if open_at < 0:
+        axis = at - parts[:at].count(None)
+    else:
+        axis = len(shape) - (len(parts) - at) + parts[at:].count(None)
+    if not 0 <= axis < len(shape):
+        return None
+    found = _progression(parts[at], shape[axis])
+    if found is None:
+        return None
+    kept = sum(type(each) is not int for each in parts[:at])
+    if open_at >= 0:
+        kept = at + len(shape) - sum(each is not None and each is not ... for each in parts) - 1
+    together = not numbers or max(*numbers, at) - min(*numbers, at) == len(numbers)
+    return (*parts[:at], found, *parts[at + 1 :]), kept, kept if together else 0
+
+
+def _progression(places: list[Any], length: int) -> slice | None:
+    """The slice that names these places of an axis, in their order."""
+    for place in places:
+        if type(place) is not int or not -length <= place < length:
+            return None
+    first = places[0] % length
+    step = places[1] % length - first if len(places) > 1 else 1
+    stop = first + step * len(places)
+    if not step or [place % length for place in places] != list(range(first, stop, step)):
+        return None
+    return slice(first, stop if stop >= 0 else None, step)

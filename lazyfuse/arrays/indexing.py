@@ -14,12 +14,7 @@ import numpy as np
 from lazyfuse.arrays import (
     base as core,
 )
-from lazyfuse.arrays import (
-    index_ranges,
-    library_indexing,
-    mask_selection,
-    scatter,
-)
+from lazyfuse.arrays import index_keys, library_indexing, mask_selection, scatter
 from lazyfuse.arrays import (
     ndarray as array,
 )
@@ -60,10 +55,10 @@ from lazyfuse.arrays.ndarray import (
     write_node,
     write_region,
 )
+from lazyfuse.arrays.nodes import NUMBERS
 from lazyfuse.arrays.operators import PLAIN, dtype_of, real_operand, shape_of
 from lazyfuse.arrays.recording import may_write, steps_over
 from lazyfuse.arrays.storage import is_evaluated, leaf
-from lazyfuse.arrays.weak_scalars import NUMBERS
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
@@ -142,7 +137,7 @@ def _read(self: ndarray, key: Any) -> Any:
             scatter.look_together(self, key)
         key = real_key(key)
         if not is_basic(key):
-            found = index_ranges.read(self, key)
+            found = index_keys.read(self, key)
             return _read_advanced(self, key) if found is None else found
     if settle(self) is not None:
         return self[key]
@@ -285,10 +280,10 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
             return
     if is_basic(key):
         _write_region(self, key, value)
-    elif (part := index_ranges.target(self, key, value)) is None or _at_once(self, part, value):
+    elif (part := index_keys.target(self, key, value)) is None or _at_once(self, part, value):
         write_now(self, key, value)
     else:
-        index_ranges.write(self, part, value)
+        index_keys.write(self, part, value)
 
 
 def _live(self: ndarray) -> Array | None:

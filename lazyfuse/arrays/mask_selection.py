@@ -38,10 +38,10 @@ from lazyfuse.arrays.ndarray import (
     settle,
     wrap,
 )
+from lazyfuse.arrays.nodes import constant
 from lazyfuse.arrays.operators import PLAIN, dtype_of, operand_node
 from lazyfuse.arrays.recording import find_loop, reduce_node, shape_of, step
 from lazyfuse.arrays.storage import leaf
-from lazyfuse.arrays.weak_scalars import constant
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops, promotion

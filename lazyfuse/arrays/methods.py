@@ -26,7 +26,7 @@ from lazyfuse.arrays.attributes import (
     pinned,
     reform,
 )
-from lazyfuse.arrays.eager_geometry import reshaped
+from lazyfuse.arrays.base import reshaped
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,

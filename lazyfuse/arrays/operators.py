@@ -19,11 +19,11 @@ from lazyfuse.arrays.eager_updates import (
     beside_bytes,
     has_bits_of_its_own,
     is_for_update,
+    outer,
     updates_at_once,
     was_updated,
 )
 from lazyfuse.arrays.exported_memory import pooled, read_in_place, runs_now
-from lazyfuse.arrays.fused_updates import outer
 from lazyfuse.arrays.meta_operands import standin
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -47,9 +47,9 @@ from lazyfuse.arrays.ndarray import (
     writable,
     write_node,
 )
-from lazyfuse.arrays.weak_scalars import PLAIN as PLAIN
-from lazyfuse.arrays.weak_scalars import STRONG, constant
-from lazyfuse.arrays.weak_scalars import WEAK as WEAK
+from lazyfuse.arrays.nodes import PLAIN as PLAIN
+from lazyfuse.arrays.nodes import STRONG, constant
+from lazyfuse.arrays.nodes import WEAK as WEAK
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast, size_of
 from lazyfuse.codegen.table import promotion

@@ -1,8 +1,9 @@
-"""As NumPy's functions of truth values: `nonzero`, `argwhere`, `extract`, `place`, `putmask`, ...
+"""As NumPy's functions of truth values and of places: `nonzero`, `putmask`, `take`, `put`, ...
 
 What is true is found by a parallel scan (compact.py), after the recorded work that decides it;
 selections stay deferred (mask_selection.py), and writes through masks are recorded where they are
-what `copyto(where=)` or `x[mask] = value` is. Everything else is NumPy's at once.
+what `copyto(where=)` or `x[mask] = value` is. `take` and `put` are compiled for big arrays of
+indices. Everything else is NumPy's at once.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import mask_selection
-from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
+from lazyfuse.arrays import mask_selection, scatter
+from lazyfuse.arrays.ndarray import changing, gather, ndarray, ready, settle, wrap, writable
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, may_write, shape_of
+from lazyfuse.arrays.scatter import look_together
 from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.functions.elementwise import copyto
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import compact
+from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import implements
+from lazyfuse.runtime.execution import routine
 
 _BOOL = np.dtype(bool)
 
@@ -129,3 +134,120 @@ def _may_select(a: Any, mask: Any, values: Any) -> bool:
     return (type(values) is float and dtype.kind == "f") or (
         type(values) is int and dtype.kind in "iuf" and abs(values) < 128 and values >= 0
     )
+
+
+# ------------------------------------------------------------------------------------ take and put
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_MODES = ("raise", "clip", "wrap")
+
+
+@implements(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+    """As `numpy.take`."""
+    if type(a) is ndarray and type(indices) is ndarray and out is None and mode in _MODES:
+        found = _taken(a, indices, axis, mode)
+        if found is not None:
+            return wrap(found)
+    if type(a) is ndarray and type(indices) is range and out is None and settle(a) is None:
+        part = _stretch(a, indices, axis)
+        if part is not None:
+            return part.copy()
+    named = {"mode": mode} if mode != "raise" else {}
+    return fallback.run(np.take, "take", (a, indices, axis), {**fallback.given(out=out), **named})
+
+
+def _stretch(a: ndarray, indices: range, axis: Any) -> Any:
+    """The part of a recorded array that a range of places takes: a slice, all within bounds."""
+    shape = shape_of(a)
+    place = None if axis is None else _axis(axis, len(shape))
+    if place is None or not indices:
+        return None
+    first, last = sorted((indices[0], indices[-1]))
+    if first < 0 or last >= shape[place]:
+        return None
+    stop = indices[-1] + (1 if indices.step > 0 else -1)
+    key = slice(indices[0], stop if stop >= 0 else None, indices.step)
+    return a[(slice(None),) * place + (key,)]
+
+
+def _is_ours(a: ndarray, indices: ndarray) -> bool:
+    if dtype_of(a) not in CANONICAL or dtype_of(indices).kind not in "iu":
+        return False
+    return bool(shape_of(a)) and (settle(indices) is None or settle(a) is None)
+
+
+def _axis(axis: Any, rank: int) -> int | None:
+    try:
+        return normalize_axis(axis, rank)
+    except (TypeError, ValueError):
+        return None
+
+
+def _taken(a: ndarray, indices: ndarray, axis: Any, mode: str) -> Array | None:
+    if not _is_ours(a, indices):
+        return None
+    rank = len(shape_of(a))
+    place = 0 if axis is None else _axis(axis, rank)
+    if place not in (0, rank - 1):
+        return None
+    look_together(a, indices)
+    real, key = gather(a), gather(indices)
+    if place:
+        return routine.attempt(gathers.along, real, key, mode) if key.ndim == 1 else None
+    real = real.reshape(-1) if axis is None and real.flags.c_contiguous else real
+    if axis is None and real.ndim != 1:
+        return None
+    return routine.attempt(gathers.read, real, key, mode)
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """As `numpy.take_along_axis`."""
+    if type(arr) is ndarray and type(indices) is ndarray and _is_ours(arr, indices):
+        shape, places = shape_of(arr), shape_of(indices)
+        rank = len(shape)
+        same = len(places) == rank and places[:-1] == shape[:-1]
+        if same and axis is not None and _axis(axis, rank) == rank - 1:
+            look_together(arr, indices)
+            read = gathers.along if rank > 1 else gathers.read
+            found = routine.attempt(read, gather(arr), gather(indices))
+            if found is not None:
+                return wrap(found)
+    return fallback.run(np.take_along_axis, "take_along_axis", (arr, indices, axis), {})
+
+
+@implements(np.put)
+def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
+    """As `numpy.put`."""
+    if type(a) is ndarray and type(ind) is ndarray and mode == "raise" and ready(ind) is None:
+        look_together(ind, v)
+        values = gather(v) if type(v) is ndarray else v
+        if type(values) in scatter.NUMBERS or shape_of(v) == shape_of(ind):
+            with changing(a):
+                real = writable(a, "put")
+                if real.flags.c_contiguous and routine.attempt(
+                    scatter.written, real.reshape(-1), gather(ind), values
+                ):
+                    return None
+    named = {"mode": mode} if mode != "raise" else {}
+    return fallback.run_writing(np.put, "put", (a, ind, v), named, (0,))
+
+
+@implements(np.put_along_axis)
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
+    """As `numpy.put_along_axis`."""
+    if type(arr) is ndarray and type(indices) is ndarray and ready(indices) is None:
+        shape = shape_of(arr)
+        rank = len(shape)
+        along = axis is not None and rank > 1 and _axis(axis, rank) == rank - 1
+        if along and shape_of(indices)[:-1] == shape[:-1]:
+            look_together(indices, values)
+            found = gather(values) if type(values) is ndarray else values
+            with changing(arr):
+                real = writable(arr, "put_along_axis")
+                if routine.attempt(scatter.written_along, real, gather(indices), found):
+                    return None
+    args = (arr, indices, values, axis)
+    return fallback.run_writing(np.put_along_axis, "put_along_axis", args, {}, (0,))

@@ -1,4 +1,7 @@
-"""As NumPy's functions that return views: NumPy decides on the geometry, nothing is evaluated."""
+"""As NumPy's functions that return views or ask for shapes, dtypes and flags.
+
+NumPy decides on the geometry, which it gets in the place of arrays; nothing is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ import numpy as np
 from numpy.lib import stride_tricks
 
 from lazyfuse.arrays.attributes import base_view, derive, pinned
-from lazyfuse.arrays.ndarray import ndarray, options, writable
+from lazyfuse.arrays.ndarray import geometry, ndarray, options, writable
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.scalars import scalar
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.functions.creation import asarray
 from lazyfuse.interop import fallback
-from lazyfuse.registry import dress, implements, pair
+from lazyfuse.registry import as_builtin, dress, implements, pair
 from lazyfuse.runtime.layout.meta_arrays import affine
 
 VIEWS = (
@@ -124,3 +129,37 @@ for _theirs in (
     stride_tricks.sliding_window_view,
 ):
     view_function(_theirs)
+
+
+# --------------------------------------------------------------------------- questions of metadata
+
+QUESTIONS = (
+    "can_cast common_type diag_indices_from iscomplexobj isfortran isrealobj isscalar iterable "
+    "ndim result_type shape size tril_indices_from triu_indices_from"
+).split()
+
+
+def _shown(value: Any) -> Any:
+    """What has the shape and dtype of an argument; its elements must not be read."""
+    kind = type(value)
+    if kind is ndarray:
+        return geometry(value)
+    return dtype_of(value).type() if kind is scalar else fallback.gathered(value)
+
+
+def inquiry(theirs: Any) -> None:
+    """Register our counterpart of a function that looks at no element."""
+    name = theirs.__name__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not any(type(x) is ndarray or type(x) is scalar for x in (*args, *kwargs.values())):
+            return fallback.run(theirs, name, args, kwargs)
+        named = {key: _shown(value) for key, value in kwargs.items()}
+        return fallback.from_numpy(theirs(*[_shown(value) for value in args], **named), [])
+
+    dress(call, theirs)
+    pair(theirs, as_builtin(call, theirs))
+
+
+for _name in QUESTIONS:
+    inquiry(getattr(np, _name))

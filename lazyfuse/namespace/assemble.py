@@ -13,30 +13,26 @@ from types import ModuleType
 from typing import Any
 
 # the first three packages: each module registers its functions
-from lazyfuse.arrays import (  # noqa: F401
-    fused_updates,
+from lazyfuse.arrays import (  # noqa: F401  # noqa: F401
+    eager_updates,
     ndarray,
     scalars,
 )
-from lazyfuse.functions import (  # noqa: F401
+from lazyfuse.functions import (  # noqa: F401  # noqa: F401
     creation,
     decompositions,
-    einsum,
     elementwise,
     histograms,
+    indexing,
     interpolation,
     joining,
     library_functions,
-    metadata,
     products,
     quantiles,
-    ranges,
     reductions,
     searching,
     sets,
     sorting,
-    stacking,
-    taking,
     ufunc,
     views,
 )
@@ -191,7 +187,7 @@ def cache_info() -> dict[str, Any]:
 def cache_clear() -> None:
     """Empty the caches of plans, programs, buffers and searched tables."""
     evaluate_module.clear_plans()
-    fused_updates.forget()
+    eager_updates.forget()
     search_index.kept.clear()
     for pool in _pools().values():
         pool.clear()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import buffer_protocol, device_api, instance_checks, methods
+from lazyfuse.arrays import device_api, exported_memory, instance_checks, methods
 from lazyfuse.arrays.attributes import become
 from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap, wrap_shared
 from lazyfuse.arrays.operators import dtype_of
@@ -129,7 +129,7 @@ def _buffer(self: ndarray) -> Any:
                 "[buffer] dtype: expected one that the format of a buffer can tell, "
                 f"got {dtype}; use numpy.asarray first"
             )
-    lost = buffer_protocol.lost
+    lost = exported_memory.lost
     try:
         found = export(self)
         lost.found = None
@@ -141,7 +141,7 @@ def _buffer(self: ndarray) -> Any:
 
 def _raise_lost(self: ndarray) -> None:
     """Called for what NumPy asks for after a buffer."""
-    lost = buffer_protocol.lost
+    lost = exported_memory.lost
     found, lost.found = lost.found, None
     if found is not None and found[0] is self:
         raise found[1]
@@ -245,7 +245,7 @@ ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
 for _name, _method in vars(ndarray).items():
     if isinstance(_method, types.FunctionType) and hasattr(np.ndarray, _name):
         _method.__wrapped__ = getattr(np.ndarray, _name)  # type: ignore[attr-defined]  # signature
-buffer_protocol.install(ndarray, _buffer)
+exported_memory.install(ndarray, _buffer)
 instance_checks.share = wrap_shared
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
 fallback.register_type(scalar, lambda value, kept: gather(value)[()])

@@ -1,6 +1,6 @@
 /* The array's base: its slots, how it is made and freed, and its operators and indexing where the
    array is direct; recorded.c has those of recorded ones. Everything else is the Python function's that
-   operators.py, indexing.py and methods.py put in. The same in Python: base.py, eager_geometry.py. */
+   operators.py, indexing.py and methods.py put in. The same in Python: base.py, base.py. */
 
 #include "native.h"
 

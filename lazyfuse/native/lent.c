@@ -2,7 +2,7 @@
    blocks, and exact ones on such memory, which recorded work would have to copy. The same in Python:
    exported_memory.py, and the functions of operators.py, ufunc.py and indexing.py that ask it. What needs a
    closer look returns NULL (or 0) without an exception, and they decide. The buffer protocol, which
-   Python has for its classes from 3.12 on (buffer_protocol.py). */
+   Python has for its classes from 3.12 on (exported_memory.py). */
 
 #include "native.h"
 

@@ -1,7 +1,7 @@
 /* What the files of lazyfuse._native share: the array's layout, NumPy's inner loops, the bindings.
 
    The module is the machine code of base.py, eager_ufunc.py and parts of eager_functions.py and
-   eager_geometry.py: one behaviour, and the suite runs on both. Whatever is unusual goes to NumPy or
+   base.py: one behaviour, and the suite runs on both. Whatever is unusual goes to NumPy or
    to the Python functions that were put in; nothing here decides what an operation means. */
 
 #ifndef LAZYFUSE_NATIVE_H
@@ -160,7 +160,7 @@ typedef struct {
     PyObject *node, *note, *caller, *constant, *inside;
     PyObject *storage, *layout, *tickets, *scalar; /* classes, and an iterator over numbers */
     PyObject *leaf_op, *full_op, *view_op, *update_op;
-    PyObject *constants; /* nodes of numbers: weak_scalars.py */
+    PyObject *constants; /* nodes of numbers: nodes.py */
     PyObject *where_op, *value_node, *loops; /* of masked writes, and of rows of many operands */
     PyObject *place; /* errstate.Place */
     PyObject *copy_op, *square_op, *reductions, *reduced; /* rows by method; what reductions met before give */

@@ -29,7 +29,7 @@ static struct {
 static PyObject *name_package, *name_out, *name_ins, *name_read, *name_listeners, *name_name;
 
 enum { RANK = 8 };      /* axes of what is looked at here */
-enum { LISTED = 16 };   /* index_ranges.LONGEST */
+enum { LISTED = 16 };   /* index_keys.LONGEST */
 enum { ROUNDS = 16 };   /* indexing.WRITE_LIMIT */
 enum { REALS = 256 };   /* storage.REALS_LIMIT */
 
@@ -303,7 +303,7 @@ static int narrowed(const Geometry *from, PyObject *key, Geometry *g)
     return g->nd > 0;
 }
 
-/* As index_ranges._progression: a list of places of an axis as a slice (new); NULL without an exception:
+/* As index_keys._progression: a list of places of an axis as a slice (new); NULL without an exception:
    it is none. */
 static PyObject *progression(PyObject *list, npy_intp length)
 {
@@ -340,7 +340,7 @@ static PyObject *progression(PyObject *list, npy_intp length)
     return found;
 }
 
-/* As index_ranges.region: the geometry that a key with one list leaves, where that list is a progression,
+/* As index_keys.region: the geometry that a key with one list leaves, where that list is a progression,
    and the axis that stands for it; 0 for other keys. */
 static int listed(const Geometry *from, PyObject *key, Geometry *g, int *place)
 {
@@ -763,7 +763,7 @@ static PyObject *known_loop(PyObject *loops, PyObject *first, PyObject *second)
     return loop;
 }
 
-/* As weak_scalars.constant, for numbers that were met before (new); NULL without an exception. */
+/* As nodes.constant, for numbers that were met before (new); NULL without an exception. */
 static PyObject *known_constant(PyObject *number, PyObject *dtype)
 {
     if (SLOW.constants == NULL || PyComplex_CheckExact(number) || PyObject_IsTrue(number) != 1) {
@@ -1272,7 +1272,7 @@ int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int coun
 
 /* -------------------------------------------------------------------------------------- indexing */
 
-/* As index_ranges.read: a copy of what a key with a list picks of a pending block; NULL as above. */
+/* As index_keys.read: a copy of what a key with a list picks of a pending block; NULL as above. */
 static PyObject *listed_copy(Core *self, PyObject *key, const Geometry *whole)
 {
     PyObject *node = storage_node(self), *view = NULL, *perm = NULL, *made = NULL, *layout, *loop;

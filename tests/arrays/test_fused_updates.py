@@ -15,7 +15,7 @@ import pytest
 
 import lazyfuse
 from lazyfuse import config
-from lazyfuse.arrays import fused_updates
+from lazyfuse.arrays import eager_updates
 from lazyfuse.runtime.execution import program_tiers
 from tests import campaign
 
@@ -40,15 +40,15 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 1024)
     before = config.options.compile_after, config.options.eager_below
     config.options(compile_after=0, eager_below=4096)
-    fused_updates.forget()
+    eager_updates.forget()
     yield
     config.options(compile_after=before[0], eager_below=before[1])
-    fused_updates.forget()
+    eager_updates.forget()
 
 
 def _launches() -> int:
     """Uses of structures whose program is there."""
-    return sum(each.uses for each in fused_updates._known.values() if each.program is not None)
+    return sum(each.uses for each in eager_updates._known.values() if each.program is not None)
 
 
 def _block(seed: int, dtype: str, rows: int, columns: int) -> Any:
@@ -76,8 +76,8 @@ def test_elimination_is_fused_though_its_sizes_change() -> None:
     matrix = _block(0, "f8", 150, 150) + 150 * np.eye(150)
     found = np.asarray(program(lazyfuse, matrix))
     assert found.tobytes() == program(np, matrix).tobytes()
-    assert len(fused_updates._known) == 1
-    (each,) = fused_updates._known.values()
+    assert len(eager_updates._known) == 1
+    (each,) = eager_updates._known.values()
     assert each.program is not None
     assert each.uses <= 2  # asked for once, then simply there
 
@@ -95,7 +95,7 @@ def test_a_row_and_a_column_inside_the_part_are_read_as_they_were() -> None:
     distances = _block(1, "f8", 120, 120)
     found = np.asarray(program(lazyfuse, distances))
     assert found.tobytes() == program(np, distances).tobytes()
-    assert len(fused_updates._known) == 2
+    assert len(eager_updates._known) == 2
 
 
 @needs_compiler
@@ -242,7 +242,7 @@ def test_fusion_off_and_error_states_that_raise() -> None:
     with lazyfuse.options(fusion=False):
         a = lazyfuse.array(_block(7, "f8", 80, 80))
         a -= a[:, 2, None] * a[None, 2, :]
-        assert not fused_updates._known
+        assert not eager_updates._known
     a = lazyfuse.array(matrix)
     with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="multiply"):
         a -= a[:, 2, None] * a[None, 2, :]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.arrays import weak_scalars
+from lazyfuse.arrays import nodes
 
 DTYPES = "?bBiIlQqefdgFD"
 NUMBERS: tuple[Any, ...] = (
@@ -93,13 +93,13 @@ def test_ufuncs(char: str, name: str) -> None:
 
 
 def test_kept_numbers_are_few() -> None:
-    numbers = weak_scalars.Numbers(np.dtype("f8"))
-    for value in range(3 * weak_scalars.NUMBERS_LIMIT):
+    numbers = nodes.Numbers(np.dtype("f8"))
+    for value in range(3 * nodes.NUMBERS_LIMIT):
         numbers.make(value + 0.5, float)
-    assert len(numbers.floats) <= weak_scalars.NUMBERS_LIMIT
+    assert len(numbers.floats) <= nodes.NUMBERS_LIMIT
 
 
 def test_kept_numbers_cannot_be_written() -> None:
-    found = weak_scalars.number(np.ones(3), 2.5, float)
+    found = nodes.number(np.ones(3), 2.5, float)
     with pytest.raises(ValueError, match="read-only"):
         found[...] = 3

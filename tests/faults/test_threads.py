@@ -1,8 +1,8 @@
 """Threads with programs of their own and arrays in common, while the main one is interrupted.
 
-What threads do to parts of one array is in tests/arrays/test_threads_on_one_array.py. Here all of
-them read arrays that are evaluated at some moment by whoever is first, and run random programs with
-errors; meanwhile signals raise in the main thread, at any line.
+What threads do to parts of one array is in tests/arrays/memory/test_threads_on_one_array.py. Here
+all of them read arrays that are evaluated at some moment by whoever is first, and run random
+programs with errors; meanwhile signals raise in the main thread, at any line.
 """
 
 from __future__ import annotations

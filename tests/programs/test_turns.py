@@ -43,7 +43,7 @@ WORTH: dict[str, dict[str, int]] = {
         "LONE_ELEMENTS": 0,
         "HEAVY_ELEMENTS": 0,
     },
-    "arrays.fused_updates": {"SHORTEST": 2},
+    "arrays.eager_updates": {"SHORTEST": 2},
     "kernels.gather": {"_FEWEST": 1, "_WORTH": 1},
     "runtime.scheduling.rematerialise": {"LARGE": 4, "SMALLER": 1},
     "runtime.execution.update_hazards": {"SWAP_BYTES": 0},

@@ -17,7 +17,7 @@ import lazyfuse as np
 from lazyfuse import config
 from lazyfuse.devices.opencl.device import OpenCL
 from tests import campaign
-from tests.arrays import test_aliasing as aliasing
+from tests.arrays.memory import test_aliasing as aliasing
 from tests.helpers.opencl_device import in_use
 from tests.pairwise import first as usual
 from tests.programs import test_random_graphs as graphs

@@ -16,7 +16,7 @@ import lazyfuse as np
 from lazyfuse import config
 from lazyfuse.runtime.events import counters
 from tests import campaign
-from tests.arrays import test_aliasing as aliasing
+from tests.arrays.memory import test_aliasing as aliasing
 from tests.helpers.discrete_device import NAME, FarAway, Memory, in_use
 from tests.programs import test_random_graphs as graphs
 

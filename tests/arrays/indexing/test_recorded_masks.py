@@ -12,7 +12,7 @@ import pytest
 import lazyfuse as lf
 from lazyfuse import config
 from tests import campaign
-from tests.arrays.test_recorded_parts import _structure, recorded_twice
+from tests.arrays.indexing.test_recorded_parts import _structure, recorded_twice
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from lazyfuse.devices.opencl import platforms, programs
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.failures import faults
 from lazyfuse.devices.pools.disk_cache import DiskCache
-from tests.devices.opencl_sources import (
+from tests.devices.opencl.opencl_sources import (
     first_device,
     flags_of,
     new_device,
@@ -25,7 +25,7 @@ from tests.devices.opencl_sources import (
 from tests.devices.sources import launch_of
 
 TWICE = opencl_source("a0 = a0 * 2;", ("f8",), name="twice")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_C8_another_process_finds_it_on_disk(disk: DiskCache) -> None:
     assert runs(new_device(disk=disk))
     script = """
 import sys
-from tests.devices import opencl_sources, test_opencl_programs as here
+from tests.devices.opencl import opencl_sources, test_opencl_programs as here
 from lazyfuse.devices.pools.disk_cache import DiskCache
 device = opencl_sources.new_device(disk=DiskCache(sys.argv[1], 1 << 30))
 assert here.runs(device)

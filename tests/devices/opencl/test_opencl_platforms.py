@@ -17,9 +17,9 @@ from lazyfuse.devices.opencl import platforms, probe, selftest
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.failures import faults
 from lazyfuse.devices.pools.disk_cache import DiskCache
-from tests.devices.opencl_sources import child_environment, first_device, new_device
+from tests.devices.opencl.opencl_sources import child_environment, first_device, new_device
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -287,7 +287,7 @@ def test_E2_two_devices_work_side_by_side(tmp_path: Path) -> None:
     script = """
 import numpy as np
 from lazyfuse.devices import registry
-from tests.devices.opencl_sources import opencl_source
+from tests.devices.opencl.opencl_sources import opencl_source
 from tests.devices.sources import launch_of
 names = [entry.name for entry in registry.devices() if entry.name.startswith("opencl")]
 assert names == ["opencl:0", "opencl:1"], names

@@ -12,7 +12,7 @@ import pytest
 
 from lazyfuse.devices.base import DeviceError, Launch
 from lazyfuse.devices.opencl.device import OpenCL
-from tests.devices.opencl_sources import (
+from tests.devices.opencl.opencl_sources import (
     flags_of,
     new_device,
     opencl_source,

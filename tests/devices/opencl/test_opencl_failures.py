@@ -13,7 +13,7 @@ from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.devices.opencl import selftest
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.failures import POINTS, Faults, faults
-from tests.devices.opencl_sources import flags_of, new_device, opencl_source, ramp
+from tests.devices.opencl.opencl_sources import flags_of, new_device, opencl_source, ramp
 from tests.devices.sources import launch_of
 
 TWICE = opencl_source("a0 = a0 * 2;", ("f8",), name="twice")

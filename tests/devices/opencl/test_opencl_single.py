@@ -11,9 +11,9 @@ import pytest
 from lazyfuse.devices.base import Array, DeviceError
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.memory import Blocks
-from tests.devices.opencl_sources import flags_of, new_device, opencl_source, ramp
+from tests.devices.opencl.opencl_sources import flags_of, new_device, opencl_source, ramp
+from tests.devices.opencl.test_opencl_memory import LAYOUTS
 from tests.devices.sources import launch_of
-from tests.devices.test_opencl_memory import LAYOUTS
 
 TWICE = opencl_source("a0 = a0 * 2;", ("f4",), name="twice")
 

@@ -14,7 +14,7 @@ from lazyfuse.devices.opencl import device as opencl
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.failures import faults
 from lazyfuse.devices.opencl.sort_keys import key_of
-from tests.devices.opencl_sources import new_device, to_device, to_host
+from tests.devices.opencl.opencl_sources import new_device, to_device, to_host
 
 C_NAMES = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 SIZES = (0, 1, 2, 1000, 20011)  # intervals of 4096 elements on a CPU

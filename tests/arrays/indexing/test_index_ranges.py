@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.arrays import index_ranges, indexing
+from lazyfuse.arrays import index_keys, indexing
 from lazyfuse.arrays.ndarray import node_of
 from lazyfuse.codegen.graph.linearize import walk
 from lazyfuse.runtime.scheduling import evaluate
@@ -121,7 +121,7 @@ def test_the_nodes_are_those_of_the_python_text(part: int) -> None:
         key = a_key(generator, shape)
         x = lf.array(generator.integers(0, 9, shape).astype("f8")) + 1.0
         x[..., :1]  # on a storage from here on
-        theirs = index_ranges.read(x, key)
+        theirs = index_keys.read(x, key)
         if theirs is None:
             continue
         met += 1

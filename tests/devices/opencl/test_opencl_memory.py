@@ -14,7 +14,7 @@ import pytest
 from lazyfuse.devices.base import Array, DeviceError
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.memory import Blocks
-from tests.devices.opencl_sources import (
+from tests.devices.opencl.opencl_sources import (
     flags_of,
     new_device,
     opencl_source,

@@ -275,7 +275,7 @@ print(*sources.from_disk(sys.argv[1]), "numba" in sys.modules)
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     assert built == 1
     assert done.stdout.split() == ["0", total, "False"]
