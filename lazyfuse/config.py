@@ -32,6 +32,7 @@ class Row:
     help: str
     unit: str = ""
     computed: str = ""
+    developer: bool = False  # for who works on lazyfuse
 
     @property
     def default_text(self) -> str:
@@ -116,6 +117,12 @@ def _option(default: Any, variable: str, help_line: str, unit: str = "", compute
     return field(default=default, metadata=metadata)
 
 
+def _switch(*args: Any, **named: Any) -> Any:
+    """As `_option`, for who works on lazyfuse: programs do not need it."""
+    made = _option(*args, **named)
+    return field(default=made.default, metadata={**made.metadata, "developer": True})
+
+
 @dataclass(slots=True, init=False, repr=False, eq=False)
 class Options:
     """Every option of lazyfuse, for the whole process. Read attributes; call it to change some.
@@ -133,10 +140,10 @@ class Options:
     offload: bool = _option(
         True, "LAZYFUSE_OFFLOAD", "let measured costs choose between devices, where none is named"
     )
-    opencl_share: bool = _option(
+    opencl_share: bool = _switch(
         True, "LAZYFUSE_OPENCL_SHARE", "work in place where an OpenCL device shares our memory"
     )
-    opencl_grid: bool = _option(
+    opencl_grid: bool = _switch(
         False, "LAZYFUSE_OPENCL_GRID", "give every OpenCL device the kernels made for GPUs"
     )
     opencl_library: str = _option(
@@ -144,7 +151,7 @@ class Options:
         "LAZYFUSE_OPENCL_LIBRARY",
         "sorts, scans, masks, products, transforms by a device's libraries: auto (GPUs), on, off",
     )
-    opencl_fp64: bool = _option(
+    opencl_fp64: bool = _switch(
         True, "LAZYFUSE_OPENCL_FP64", "use the double precision that an OpenCL device has"
     )
     single_precision: bool = _option(
@@ -152,7 +159,7 @@ class Options:
         "LAZYFUSE_SINGLE_PRECISION",
         "compute float64 in float32 on devices without float64; off: such kernels run on the CPU",
     )
-    pipelining: bool = _option(
+    pipelining: bool = _switch(
         True,
         "LAZYFUSE_PIPELINING",
         "let launches run while we go on, and kernels that share rows run tile by tile",
@@ -165,14 +172,14 @@ class Options:
         256 << 20, "LAZYFUSE_CACHE_LIMIT", "bytes that the program cache may take on disk", "bytes"
     )
     # plans take a few kilobytes each; a program that has more structures is not looping
-    plan_limit: int = _option(
+    plan_limit: int = _switch(
         1024, "LAZYFUSE_PLAN_LIMIT", "plans kept for the next graph of their structure; 0 none"
     )
-    program_limit: int = _option(
+    program_limit: int = _switch(
         512, "LAZYFUSE_PROGRAM_LIMIT", "compiled programs kept in memory; 0 none"
     )
     # one entry per shape and layout that the kernel meets
-    ready_limit: int = _option(
+    ready_limit: int = _switch(
         64, "LAZYFUSE_READY_LIMIT", "sizes and strides for which a kernel stays prepared; 0 none"
     )
     eager_below: int = _option(
@@ -182,23 +189,23 @@ class Options:
         0, "LAZYFUSE_NUM_THREADS", "threads per launch; 0 is one per core that we may use"
     )
     # the default is replaced by what was measured on this machine (calibrate_cpu.py)
-    threads_above: int = _option(
+    threads_above: int = _switch(
         1 << 17,
         "LAZYFUSE_THREADS_ABOVE",
         "additions from which a launch uses several threads, a quarter where these look for work "
         "already; 131072: as measured here, if it was",
     )
     # the default is replaced by the size of this machine's last cache
-    stream_above: int = _option(
+    stream_above: int = _switch(
         32 << 20,
         "LAZYFUSE_STREAM_ABOVE",
         "bytes a kernel touches from which results go past the caches; 0 never; 32MB: as here",
         "bytes",
     )
-    native_threads: bool = _option(
+    native_threads: bool = _switch(
         True, "LAZYFUSE_NATIVE_THREADS", "helper threads wait in machine code; off: in Python"
     )
-    concurrent_evaluations: bool = _option(
+    concurrent_evaluations: bool = _switch(
         True,
         "LAZYFUSE_CONCURRENT_EVALUATIONS",
         "evaluations of several threads run at once and share the cores; off: they take turns, "
@@ -210,50 +217,50 @@ class Options:
         "compute at the line where filters make errors of warnings, so that the line raises; "
         "off: whoever looks at a value is told",
     )
-    prepared: bool = _option(
+    prepared: bool = _switch(
         True, "LAZYFUSE_PREPARED", "launch what ran before at the same sizes without deciding anew"
     )
-    fusion: bool = _option(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
-    routines: bool = _option(
+    fusion: bool = _switch(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
+    routines: bool = _switch(
         True, "LAZYFUSE_ROUTINES", "sort, scan, count and gather by compiled loops in threads"
     )
-    matrix_products: str = _option(
+    matrix_products: str = _switch(
         "auto",
         "LAZYFUSE_MATRIX_PRODUCTS",
         "multiply large matrices tile by tile together with what follows: auto (by loops of ours "
         "where NumPy's BLAS does not know the processor), blas or loops (always by these), off",
     )
-    contraction_paths: bool = _option(
+    contraction_paths: bool = _switch(
         True, "LAZYFUSE_CONTRACTION_PATHS", "einsum in the cheapest order, by matrix products"
     )
-    deferred_sizes: bool = _option(
+    deferred_sizes: bool = _switch(
         True, "LAZYFUSE_DEFERRED_SIZES", "keep x[mask] as its mask until its size is asked for"
     )
-    remake: bool = _option(
+    remake: bool = _switch(
         True,
         "LAZYFUSE_REMAKE",
         "leave unwritten what names hold and is cheap to make again, or was never read in a loop",
     )
-    lent_now: bool = _option(
+    lent_now: bool = _switch(
         True, "LAZYFUSE_LENT_NOW", "run operations on memory that others see at once, not on a copy"
     )
-    fusion_max_length: int = _option(
+    fusion_max_length: int = _switch(
         0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"
     )
-    compile_after: int = _option(
+    compile_after: int = _switch(
         1, "LAZYFUSE_COMPILE_AFTER", "uses of a kernel after which it is compiled; 0 at once"
     )
-    compile_ahead: bool = _option(
+    compile_ahead: bool = _switch(
         True,
         "LAZYFUSE_COMPILE_AHEAD",
         "compile in a worker process while NumPy computes; off compiles here, at once",
     )
-    compile_after_exit: bool = _option(
+    compile_after_exit: bool = _switch(
         True,
         "LAZYFUSE_COMPILE_AFTER_EXIT",
         "let a process of low priority compile for some seconds what a program has left",
     )
-    flush_nodes: int = _option(
+    flush_nodes: int = _switch(
         2000, "LAZYFUSE_FLUSH_NODES", "recorded operations that start an evaluation; 0 never"
     )
     flush_bytes: int = _option(
@@ -269,13 +276,13 @@ class Options:
         "bytes of free buffers kept for the next result; 0 none",
         "bytes",
     )
-    guide_limit: int = _option(
+    guide_limit: int = _switch(
         64 << 20,
         "LAZYFUSE_GUIDE_LIMIT",
         "bytes of sorted tables kept, with what makes searching in them fast; 0 none",
         "bytes",
     )
-    lineage_limit: int = _option(
+    lineage_limit: int = _switch(
         64 << 20,
         "LAZYFUSE_LINEAGE_LIMIT",
         "bytes of operands kept to compute a result again if its device is lost; 0 none",
@@ -284,7 +291,7 @@ class Options:
     validate: bool = _option(
         False, "LAZYFUSE_VALIDATE", "check every stage of the compiler as it runs (slow)"
     )
-    debug: int = _option(
+    debug: int = _switch(
         0, "LAZYFUSE_DEBUG", "what to print: 1 evaluations, 2 kernels, 3 source text, 4 passes"
     )
     report: bool = _option(
@@ -367,17 +374,17 @@ def _row(name: str) -> Row:
 
 
 def table(values: Options, which: list[Row]) -> str:
-    """Names, values, variables and help as aligned lines."""
+    """Names, values, variables and help as aligned lines, those for users first."""
     cells = [
         (row.name, row.show(getattr(values, row.name)), row.variable, row.help) for row in which
     ]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
-    return "\n".join(
-        "  ".join(
-            [*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[3]]
-        )
-        for cell in cells
-    )
+    lines: tuple[list[str], list[str]] = ([], [])
+    for row, (*texts, help_line) in zip(which, cells, strict=True):
+        padded = [text.ljust(width) for text, width in zip(texts, widths, strict=True)]
+        lines[row.developer].append("  ".join([*padded, help_line]))
+    title = ["", "for who works on lazyfuse:"] if all(lines) else []
+    return "\n".join([*lines[0], *title, *lines[1]])
 
 
 def on_change(name: str, callback: Callable[[Any], None]) -> None:

@@ -24,8 +24,18 @@ lazyfuse.options()                        # all of them, with their help
 Switches take `on` or `off` (also 1, 0, true, false, yes, no), sizes in bytes a number or text
 like `256MB`.
 
-| option | variable | type | default | what it does |
+"""
+
+HEAD = """| option | variable | type | default | what it does |
 |---|---|---|---|---|
+"""
+
+SWITCHES = """
+## Switches for who works on lazyfuse
+
+Programs do not need these. They turn mechanisms off to find out what each is worth, or set limits
+that measurements have set. They may go without notice.
+
 """
 
 NOTES = """
@@ -38,7 +48,7 @@ Results are float64 arrays with the accuracy of float32. Kernels that ran so are
 
 def text() -> str:
     """The whole page."""
-    lines = []
+    lines: tuple[list[str], list[str]] = ([], [])
     for row in rows():
         cells = (
             f"`{row.name}`",
@@ -47,8 +57,9 @@ def text() -> str:
             row.default_text,
             row.help,
         )
-        lines.append("| " + " | ".join(cells) + " |\n")
-    return INTRODUCTION + "".join(lines) + NOTES
+        lines[row.developer].append("| " + " | ".join(cells) + " |\n")
+    users, developers = map("".join, lines)
+    return INTRODUCTION + HEAD + users + NOTES + SWITCHES + HEAD + developers
 
 
 if __name__ == "__main__":

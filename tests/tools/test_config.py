@@ -27,6 +27,13 @@ def test_every_option_is_documented_and_has_a_variable() -> None:
     assert len({row.variable for row in rows()}) == len(rows())
 
 
+def test_few_options_are_for_users() -> None:
+    users = [row.name for row in rows() if not row.developer]
+    assert 10 < len(users) <= 14
+    shown = repr(config.options)
+    assert all(shown.index(name) < shown.index("for who works on") for name in users)
+
+
 def test_the_page_of_options_is_current() -> None:
     text = runpy.run_path(str(ROOT / "scripts" / "write_options.py"))["text"]()
     assert (ROOT / "docs" / "options.md").read_text() == text, "run scripts/write_options.py"
