@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.lowering.loop_nest import SHORTEST_CUT, Ints, Loop, Nest, Part, boxes, pieces
+from lazyfuse.codegen.lowering.loop_nest import (
+    SHORTEST_CUT,
+    Ints,
+    Loop,
+    Nest,
+    NestPart,
+    boxes,
+    pieces,
+)
 from lazyfuse.codegen.lowering.variant import Form
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,14 +76,14 @@ def box_table(
     return _with_positions(_joined(sizes), _joined(offsets), nest.loops, arrays, language, zones)
 
 
-def _kept_pieces(part: Part, reduced: tuple[bool, ...], form: Form, target: int) -> list[int]:
+def _kept_pieces(part: NestPart, reduced: tuple[bool, ...], form: Form, target: int) -> list[int]:
     wanted = -(-_volume(part.sizes) // target)
     shortest = 1 if form.core == "row" else SHORTEST_CUT
     return pieces(part.sizes, tuple(not flag for flag in reduced), wanted, shortest)
 
 
 def _reduced_pieces(
-    part: Part, reduced: tuple[bool, ...], counts: list[int], target: int
+    part: NestPart, reduced: tuple[bool, ...], counts: list[int], target: int
 ) -> list[int]:
     wanted = -(-_volume(part.sizes) // (target * _volume(counts)))
     return pieces(part.sizes, reduced, wanted, SHORTEST_CUT)
@@ -202,7 +210,7 @@ def _outer_boxes(nest: Nest, form: Form, length: int, target: int) -> tuple[Arra
     shape = tuple(loop.size for loop in outer)
     wanted = -(-_volume(shape) * length // target)
     counts = pieces(shape, (True,) * len(shape), wanted)
-    size, offset, _ = boxes(Part(shape, part.offsets), outer, counts)
+    size, offset, _ = boxes(NestPart(shape, part.offsets), outer, counts)
     return size, offset
 
 

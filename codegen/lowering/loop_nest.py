@@ -36,7 +36,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NestPart:
     """A box of a nest: sizes of its loops, and where each operand starts.
 
     Parts of different `zone` cover different stretches of the reduced loops.
@@ -52,7 +52,7 @@ class Nest:
     """Loops, outermost first, and the boxes that together make up the domain."""
 
     loops: tuple[Loop, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[NestPart, ...]
 
 
 def merge(loops: list[Loop]) -> list[Loop]:
@@ -84,7 +84,7 @@ def flip(loops: list[Loop], operand: int) -> tuple[list[Loop], Ints]:
 
 def whole(loops: list[Loop], offsets: Ints) -> Nest:
     """A nest of one part."""
-    return Nest(tuple(loops), (Part(tuple(loop.size for loop in loops), offsets),))
+    return Nest(tuple(loops), (NestPart(tuple(loop.size for loop in loops), offsets),))
 
 
 def divisor_strip(size: int) -> int:
@@ -133,7 +133,7 @@ def _split(nest: Nest, at: int, block: int, strip_at: int) -> Nest:
     loops = list(nest.loops)
     loops[at] = replace(loop, size=block)
     loops.insert(strip_at, outer)
-    parts: list[Part] = []
+    parts: list[NestPart] = []
     for part in nest.parts:
         for count, size, first in ((strips, block, 0), (1, rest, strips * block)):
             if size:
@@ -142,7 +142,7 @@ def _split(nest: Nest, at: int, block: int, strip_at: int) -> Nest:
                 sizes.insert(strip_at, count)
                 moved = zip(part.offsets, loop.strides, strict=True)
                 zone = 2 * part.zone + (loop.reduced and first > 0)
-                parts.append(Part(tuple(sizes), tuple(o + first * s for o, s in moved), zone))
+                parts.append(NestPart(tuple(sizes), tuple(o + first * s for o, s in moved), zone))
     return Nest(tuple(loops), tuple(parts))
 
 
@@ -163,7 +163,7 @@ def pieces(sizes: Ints, may_cut: tuple[bool, ...], wanted: int, shortest: int = 
 
 
 def boxes(
-    part: Part, loops: tuple[Loop, ...], counts: list[int]
+    part: NestPart, loops: tuple[Loop, ...], counts: list[int]
 ) -> tuple[Array, Array, dict[int, Array]]:
     """Cut a part `counts` times: sizes (boxes, loops), operand offsets (boxes, operands), places.
 

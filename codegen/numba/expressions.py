@@ -146,7 +146,7 @@ def _least(dtype: str) -> str:
     return {"b": "0", "u": "0", "f": "-np.inf"}.get(kind, "complex(-np.inf, -np.inf)")
 
 
-class Values:
+class NumbaValues:
     """The numbered values of a kernel: inputs h, scalars x, instructions v."""
 
     def __init__(self, kernel: Kernel) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, value_dtypes
 from lazyfuse.codegen.lowering.variant import Form
-from lazyfuse.codegen.numba.expressions import Values, combined, identity, load, stored
+from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, stored
 
 LEAF = 128  # elements that NumPy's accumulators sum
 LANES = 8
@@ -23,7 +23,7 @@ class Printer(Protocol):
 
     kernel: Kernel
     form: Form
-    values: Values
+    values: NumbaValues
 
     def line(self, text: str) -> None: ...
 

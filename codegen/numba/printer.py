@@ -22,7 +22,7 @@ from lazyfuse.codegen.lowering.kernel import (
 from lazyfuse.codegen.lowering.variant import RUN_BLOCK, Form, program_arrays, value_target
 from lazyfuse.codegen.numba import expressions, leaf_sums
 from lazyfuse.codegen.numba import helpers as numba_helpers
-from lazyfuse.codegen.numba.expressions import Values, combined, identity, load, number, stored
+from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, number, stored
 from lazyfuse.devices.base import Source
 
 # Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. So
@@ -54,7 +54,7 @@ class _Printer:
         self.kernel = kernel
         self.form = form
         self.arrays = program_arrays(kernel)
-        self.values = Values(kernel)
+        self.values = NumbaValues(kernel)
         self.independent = interleave.statement(kernel)
         self.dtypes = value_dtypes(kernel)
         self.lines: list[str] = []

@@ -240,7 +240,7 @@ def _operations(kernel: Kernel) -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield each.op, each.ins, each.out
 
 
-class Values:
+class OpenCLValues:
     """The numbered values of a kernel: inputs h, scalars x, instructions v."""
 
     def __init__(self, kernel: Kernel, vector: bool = False) -> None:

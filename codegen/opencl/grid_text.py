@@ -16,7 +16,7 @@ from lazyfuse.codegen.lowering.kernel import Kernel, is_exact, raises_flags
 from lazyfuse.codegen.lowering.languages import GRID
 from lazyfuse.codegen.lowering.variant import program_arrays
 from lazyfuse.codegen.opencl import expressions, raised_words, reduce_step
-from lazyfuse.codegen.opencl.expressions import Values, c_type
+from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
 from lazyfuse.codegen.opencl.text import memory_type
 from lazyfuse.devices.base import Source
 
@@ -66,7 +66,7 @@ class GridText:
         self.kernel = kernel
         self.form = form
         self.arrays = program_arrays(kernel)
-        self.values = Values(kernel)
+        self.values = OpenCLValues(kernel)
         self.flags = raises_flags(kernel)
         self.first_store = len(kernel.inputs)
         self.first_target = self.first_store + len(kernel.stores)

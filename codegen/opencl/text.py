@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, raises_flags, value_dtypes
 from lazyfuse.codegen.lowering.variant import Form, program_arrays
 from lazyfuse.codegen.opencl import expressions
-from lazyfuse.codegen.opencl.expressions import Values, c_type
+from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
 
 _TAKE = """
 static inline {vector} take_{code}(__global const {item} *p, long step, long left)
@@ -109,7 +109,7 @@ class Text:
         self.form = form
         self.arrays = program_arrays(kernel)
         self.vector = expressions.vectorisable(kernel)
-        self.values = Values(kernel, self.vector)
+        self.values = OpenCLValues(kernel, self.vector)
         self.dtypes = value_dtypes(kernel)
         self.flags = raises_flags(kernel)
         self.lines: list[str] = []

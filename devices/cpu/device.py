@@ -31,7 +31,7 @@ from . import (
     numba_compiler,
     tile_loop,
 )
-from .launch import NumbaProgram, NumpyProgram, Work
+from .launch import ChunkRunner, NumbaProgram, NumpyProgram
 from .vector_loops import VectorLoops, target
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
@@ -69,7 +69,7 @@ class CPU:
         self.buffers = BufferPool(pool_limit)
         self.threads = ThreadPool(threads or available())
         self._loops: object_code.Loaded | None = None
-        self.work = Work(self.threads, threads_above, self._load_loop)
+        self.work = ChunkRunner(self.threads, threads_above, self._load_loop)
         self._vector_loops = VectorLoops(self._load_vector_loop)
         builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work, self._vector_loops)}
         notes: tuple[str, ...] = ()
@@ -232,7 +232,7 @@ def _emit_loops(text: str) -> bytes:
 class NumbaBuilder:
     """Programs of language "numba": text -> object code -> machine code in memory."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ChunkRunner) -> None:
         self.work = work
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
@@ -248,7 +248,7 @@ class NumbaBuilder:
 class NumpyBuilder:
     """Programs of language "numpy": text run by the interpreter; nothing to keep on disk."""
 
-    def __init__(self, work: Work, loops: VectorLoops) -> None:
+    def __init__(self, work: ChunkRunner, loops: VectorLoops) -> None:
         self.work = work
         self.loops = loops
 

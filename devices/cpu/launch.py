@@ -106,7 +106,7 @@ def _address_reader() -> Callable[[Array], int]:
 address_of = _address_reader()
 
 
-class Work:
+class ChunkRunner:
     """How a device runs chunks: its threads, from which size on, and the chunk loop."""
 
     __slots__ = (
@@ -208,7 +208,7 @@ class NumbaProgram:
         "used",
     )
 
-    def __init__(self, source: Source, loaded: Loaded, work: Work) -> None:
+    def __init__(self, source: Source, loaded: Loaded, work: ChunkRunner) -> None:
         self.source = source
         self.used = 0
         self._loaded = loaded
@@ -397,7 +397,7 @@ class NumpyProgram:
         "source", "used",
     )  # fmt: skip
 
-    def __init__(self, source: Source, function: Callable[..., Any], work: Work) -> None:
+    def __init__(self, source: Source, function: Callable[..., Any], work: ChunkRunner) -> None:
         self.source = source
         self.used = 0
         self._function = function

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..base import Array
-from .launch import TILES_ENTRY, Work, address_of
+from .launch import TILES_ENTRY, ChunkRunner, address_of
 
 # A batch is one block of int64. Words 0 to 7 are shared: the next tile, finished tiles, threads
 # that have come. Then come what is constant (see _HEAD), the flags of each group of calls, the
@@ -214,7 +214,7 @@ class Batch:
 
     def run(
         self,
-        work: Work,
+        work: ChunkRunner,
         arrays: Sequence[Array],
         scalars: Sequence[bytes],
         scratch: Any,

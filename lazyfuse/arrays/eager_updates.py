@@ -91,7 +91,7 @@ def updates_at_once(op: Op, self: ndarray, operands: Sequence[Any]) -> bool:
     return True
 
 
-def was_written(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
+def write_at_once(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
     """Do `op(*operands, out=out)` at once, if one operand is `out` and the other one waits for what
     a row and a column of a middling block give.
     """
@@ -100,8 +100,8 @@ def was_written(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
         return False
     first, second = operands
     if first is out:
-        return was_fused(op, out, second, False)
-    return second is out and was_fused(op, out, first, True)
+        return fuse_at_once(op, out, second, False)
+    return second is out and fuse_at_once(op, out, first, True)
 
 
 def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[...,
     return change
 
 
-def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, other: Any) -> bool:
+def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, other: Any) -> bool:
     """Do `self op= other` in NumPy, if that is sure to be right at once: a part of a private block
     whose values are there and wanted by nobody else, and operands that are there.
 
@@ -141,7 +141,7 @@ def was_updated(op: Op, function: Callable[[Any, Any], Any], self: ndarray, othe
         found = _for_middling(op, storage, view, other)
     if found is None:
         large = view.size >= options.eager_below and is_middling(storage) is not None
-        return large and was_fused(op, self, other, False)
+        return large and fuse_at_once(op, self, other, False)
     reals = self._reals
     real = reals.get(self._ticket) if reals is storage.reals else None
     if real is None:
@@ -268,7 +268,7 @@ def _loop(op: Op, first: DType, second: DType) -> promotion.Loop | None:
     return found
 
 
-def was_fused(op: Op, self: ndarray, other: Any, swapped: bool) -> bool:
+def fuse_at_once(op: Op, self: ndarray, other: Any, swapped: bool) -> bool:
     """Do `self = self op other` (or the reverse) together with the operations that `other` waits
     for, in one launch on the middling block of `self`; False if that is for others to do.
     """

@@ -48,7 +48,7 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op, Verdict
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.kernels import compact
-from lazyfuse.kernels.compact import Kept
+from lazyfuse.kernels.compact import CountedMask
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
@@ -70,7 +70,7 @@ WORTH = 1 << 18
 _TINY = {"f": 1e-30, "d": 1e-300}
 
 
-class Work(NamedTuple):
+class MaskedOperation(NamedTuple):
     """An elementwise operation on selections of one mask and on numbers.
 
     `careful`: it can raise conditions, so what the mask drops is 1 while it runs on everything.
@@ -96,7 +96,7 @@ class Deferred:
         value: Node | None,
         mask: Node,
         counted: Counted | None = None,
-        work: Work | None = None,
+        work: MaskedOperation | None = None,
     ) -> None:
         self.value = value
         self.mask = mask
@@ -106,12 +106,12 @@ class Deferred:
         self.made: Node | None = None
         self.where = caller()
 
-    def known(self) -> Kept | None:
+    def known(self) -> CountedMask | None:
         """What the mask keeps, if it has been counted."""
         kept = self.counted.kept
         return kept if kept is not None and kept.whole is self.mask.value else None
 
-    def count(self) -> Kept:
+    def count(self) -> CountedMask:
         """What the mask keeps: evaluates it."""
         found = self.known()
         if found is None:
@@ -176,7 +176,7 @@ class Counted:
     __slots__ = ("__weakref__", "kept")
 
     def __init__(self) -> None:
-        self.kept: Kept | None = None
+        self.kept: CountedMask | None = None
 
 
 def of(x: Any) -> Deferred | None:
@@ -353,7 +353,9 @@ def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> Deferred 
         ]
     except OverflowError:
         return None
-    return Deferred(None, first.mask, first.counted, Work(op, loop, tuple(known), careful))
+    return Deferred(
+        None, first.mask, first.counted, MaskedOperation(op, loop, tuple(known), careful)
+    )
 
 
 def _is_cheap(op: Op, loop: promotion.Loop) -> bool:

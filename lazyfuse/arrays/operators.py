@@ -20,8 +20,8 @@ from lazyfuse.arrays.eager_updates import (
     has_bits_of_its_own,
     is_for_update,
     outer,
+    update_at_once,
     updates_at_once,
-    was_updated,
 )
 from lazyfuse.arrays.exported_memory import pooled, read_in_place, runs_now
 from lazyfuse.arrays.meta_operands import standin
@@ -376,7 +376,7 @@ def _checked_power(first: Any, second: Any, loop: promotion.Loop) -> Op | None:
 def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     """`self op= other`, whatever the two are."""
     assert spec.inplace is not None
-    if was_updated(spec.op, spec.inplace, self, other):
+    if update_at_once(spec.op, spec.inplace, self, other):
         return self
     if DEFERRED and (found := deferred_inplace(spec, self, other)) is not None:
         return found

@@ -17,7 +17,7 @@ from lazyfuse.arrays import mask_selection
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.eager_functions import is_simple
 from lazyfuse.arrays.eager_ufunc import BESIDE, UfuncCore, adopt
-from lazyfuse.arrays.eager_updates import has_bits_of_its_own, updates_at_once, was_written
+from lazyfuse.arrays.eager_updates import has_bits_of_its_own, updates_at_once, write_at_once
 from lazyfuse.arrays.exported_memory import finished, is_seen, privately, spares_copy
 from lazyfuse.arrays.ndarray import cast_node as cast
 from lazyfuse.arrays.ndarray import (
@@ -164,7 +164,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if not wants_recording(operands) and not self._has_bits_of_its_own(operands):
             return None
         if len(outs) == 1 and type(outs[0]) is ndarray:
-            if kwargs.keys() == {"out"} and was_written(self._rows[0], outs[0], operands):
+            if kwargs.keys() == {"out"} and write_at_once(self._rows[0], outs[0], operands):
                 return outs[0]
             if updates_at_once(self._rows[0], outs[0], operands):
                 return None

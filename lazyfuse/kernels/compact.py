@@ -159,7 +159,7 @@ def _sum_routine(code: str) -> Routine:
     return Routine(f"sum_kept_{code}", ("rest", "skip", "count"), arrays, body)
 
 
-class Kept(NamedTuple):
+class CountedMask(NamedTuple):
     """A mask in C order and what it keeps. `before`: of each block, how many precede it."""
 
     whole: Array  # the mask
@@ -168,12 +168,12 @@ class Kept(NamedTuple):
     number: int
 
 
-def kept(mask: Array) -> Kept:
+def kept(mask: Array) -> CountedMask:
     """Count what a mask keeps."""
     flat = np.ascontiguousarray(mask).reshape(-1).view(np.uint8)
     before = routine.either(_counted, _uncounted, flat)
     count = int(before[-1]) if before.size else int(np.count_nonzero(mask))
-    return Kept(mask, flat, before if before.size else None, count)
+    return CountedMask(mask, flat, before if before.size else None, count)
 
 
 def _counted(flat: Array) -> Array | None:
@@ -203,7 +203,7 @@ def _chunks(size: int) -> tuple[Array, Array]:
     return starts, np.minimum(CHUNK, size - starts)
 
 
-def _rooms(found: Kept, starts: Array) -> tuple[Array, Array]:
+def _rooms(found: CountedMask, starts: Array) -> tuple[Array, Array]:
     """Where each chunk writes, and how many elements."""
     assert found.before is not None
     lows = found.before[starts // BLOCK]
@@ -220,12 +220,12 @@ def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
 # --------------------------------------------------------------------------------------- values
 
 
-def select(values: Array, mask: Array, found: Kept | None = None) -> Array:
+def select(values: Array, mask: Array, found: CountedMask | None = None) -> Array:
     """`values[mask]` for a mask of the shape of `values`: a new packed array."""
     return routine.either(_selected, _selected_by_numpy, values, mask, found)
 
 
-def _selected(values: Array, mask: Array, found: Kept | None) -> Array | None:
+def _selected(values: Array, mask: Array, found: CountedMask | None) -> Array | None:
     size = values.itemsize
     if size not in (1, 2, 4, 8, 16) or values.dtype.hasobject:
         return None
@@ -249,7 +249,7 @@ def _selected(values: Array, mask: Array, found: Kept | None) -> Array | None:
     return out
 
 
-def _selected_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
+def _selected_by_numpy(values: Array, mask: Array, found: CountedMask | None) -> Array:
     chosen: Array = values[mask]
     return chosen
 
@@ -290,12 +290,12 @@ def _positions(mask: Array) -> tuple[Array, ...] | None:
 # ----------------------------------------------------------------------------------------- sums
 
 
-def total(values: Array, mask: Array, found: Kept | None = None) -> Array:
+def total(values: Array, mask: Array, found: CountedMask | None = None) -> Array:
     """`values[mask].sum()` of floats, in NumPy's order of summation, as an array without axes."""
     return routine.either(_total, _total_by_numpy, values, mask, found)
 
 
-def _total(values: Array, mask: Array, found: Kept | None) -> Array | None:
+def _total(values: Array, mask: Array, found: CountedMask | None) -> Array | None:
     dtype = values.dtype
     code = dtype.str[1:]
     launch = _sum_routine(code).ready() if code in ("f4", "f8", "c8", "c16") else None
@@ -325,7 +325,7 @@ def _total(values: Array, mask: Array, found: Kept | None) -> Array | None:
     return np.asarray(found_sum, dtype) if isfinite(found_sum) else None
 
 
-def _total_by_numpy(values: Array, mask: Array, found: Kept | None) -> Array:
+def _total_by_numpy(values: Array, mask: Array, found: CountedMask | None) -> Array:
     return np.asarray(np.add.reduce(select(values, mask, found)))
 
 

@@ -19,7 +19,7 @@ from lazyfuse.codegen.graph.node import HostCall, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.plan import chains
 from lazyfuse.runtime.execution import routine
-from lazyfuse.runtime.execution.tiles import MAKERS, Geometry, Part
+from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
 from lazyfuse.runtime.numerics import fp_flags
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -161,7 +161,7 @@ def _tiled(sources: tuple[Shape, ...], result: Shape, places: tuple[int | None, 
     return 0 if rows else None
 
 
-def _tile(call: HostCall, sources: Sequence[Geometry], result: Geometry) -> Part | None:
+def _tile(call: HostCall, sources: Sequence[TileOperand], result: TileOperand) -> TileCall | None:
     """The sums of the rows of one tile, along the last axis; None for others."""
     function: Any = call.function
     scan, source = getattr(function, "func", None), sources[0]
@@ -182,7 +182,7 @@ def _tile(call: HostCall, sources: Sequence[Geometry], result: Geometry) -> Part
     if found is None:
         return None
     length = result.shape[-1]
-    return Part(found[0], (math.prod(result.shape[:-1]), length), found[1])
+    return TileCall(found[0], (math.prod(result.shape[:-1]), length), found[1])
 
 
 chains.TILED["accumulate"] = _tiled

@@ -77,7 +77,7 @@ def is_sorted(table: Array) -> bool:
         return bool(((first <= second) | (second != second)).all())
 
 
-class Kept:
+class GuideCache:
     """The guides searched with last, the latest first, as many as the option allows."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Kept:
         self.guides = []
 
 
-kept = Kept()
+kept = GuideCache()
 
 
 def _shrink(limit: object) -> None:

@@ -119,7 +119,7 @@ static int is_captured(PyObject *memory, PyObject *edges)
     return found;
 }
 
-/* Whether a leaf's memory may be written over: as `Values.free`; -1: an error. */
+/* Whether a leaf's memory may be written over: as `RunValues.free`; -1: an error. */
 static int is_free(PyObject *node, PyObject *edges)
 {
     PyObject *arg = SLOT(node, ARG), *value = SLOT(node, VALUE);

@@ -16,10 +16,10 @@ from lazyfuse.devices.cpu.launch import weight
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.tiles import PRODUCT_ROWS
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.placement.plan_sizes import Geometry
+from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
 
-def of_kernel(geometry: Geometry, step: KernelStep, device: Any, language: str) -> list[str]:
+def of_kernel(geometry: SizedPlan, step: KernelStep, device: Any, language: str) -> list[str]:
     """Lines about one kernel; none where the device is not the CPU."""
     work = getattr(device, "work", None)
     if work is None or language not in ("numba", "numpy"):
@@ -68,7 +68,7 @@ def _threads(device: Any, work: float, chunks: int, interpreted: bool) -> str:
     return f"{text} on {used} threads ({why})"
 
 
-def _in_place(geometry: Geometry, step: KernelStep) -> list[str]:
+def _in_place(geometry: SizedPlan, step: KernelStep) -> list[str]:
     """Whether results take the place of something that exists."""
     lines = []
     for update in step.targets.values():
@@ -81,7 +81,7 @@ def _in_place(geometry: Geometry, step: KernelStep) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def tiles(geometry: Geometry, chain: Chain) -> str:
+def tiles(geometry: SizedPlan, chain: Chain) -> str:
     """About how large the tiles of a chain are, and what that follows from."""
     least = min(_bytes_per_row(geometry, chain, which) for which in range(len(chain.tilings)))
     value, axis = chain.tilings[0].size_of
@@ -97,7 +97,7 @@ def tiles(geometry: Geometry, chain: Chain) -> str:
     )
 
 
-def _bytes_per_row(geometry: Geometry, chain: Chain, which: int) -> int:
+def _bytes_per_row(geometry: SizedPlan, chain: Chain, which: int) -> int:
     """Bytes of operands, results and scratch for one index of the tiled axis."""
     total = 0
     tiling = chain.tilings[which]

@@ -35,7 +35,7 @@ from lazyfuse.runtime.execution import (
 from lazyfuse.runtime.numerics import narrow_precision
 from lazyfuse.runtime.placement import calibrate_cpu, devices, library_calls, offload
 from lazyfuse.runtime.placement.offload import Choice
-from lazyfuse.runtime.placement.plan_sizes import Geometry
+from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 from lazyfuse.runtime.scheduling import evaluate, loop_elision, recompute
 from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
@@ -72,7 +72,7 @@ class KernelInfo:
     note: str
     schedule: tuple[str, ...]
     _traits: Traits = field(repr=False, compare=False)
-    _geometry: Geometry = field(repr=False, compare=False)
+    _geometry: SizedPlan = field(repr=False, compare=False)
     _step: KernelStep = field(repr=False, compare=False)
 
     def source(self, language: str = "numba") -> str:
@@ -238,7 +238,7 @@ def _place(node: Node) -> str:
 
 class _Describer:
     def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
-        self.geometry = Geometry(plan, recording)
+        self.geometry = SizedPlan(plan, recording)
         self.nodes = recording.nodes
         self.values = plan.graph.values
         self.device = device

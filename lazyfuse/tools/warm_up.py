@@ -19,7 +19,7 @@ from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import executor, tiled_run
 from lazyfuse.runtime.execution.program_tiers import COMPILE_ELEMENTS
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.placement.plan_sizes import Geometry
+from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 from lazyfuse.runtime.scheduling import evaluate
 
 
@@ -54,7 +54,7 @@ def _arrays(found: Any) -> Iterator[ndarray]:
 def _compile(pending: list[Node], device: Device) -> list[str]:
     recording = linearize(pending)
     plan = evaluate.plan_for(recording)
-    geometry = Geometry(plan, recording)
+    geometry = SizedPlan(plan, recording)
     names = []
     for step in plan.kernels:
         try:
@@ -73,7 +73,7 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _source(step: KernelStep, geometry: Geometry, device: Device) -> Source | None:
+def _source(step: KernelStep, geometry: SizedPlan, device: Device) -> Source | None:
     """The text that the device would compile for a kernel; None where NumPy does without."""
     languages = [each for each in device.traits.languages if each != "numpy"]
     small = geometry.size(step.domain_of) * max(step.cost, 1.0) < COMPILE_ELEMENTS

@@ -18,7 +18,7 @@ from lazyfuse.codegen.graph.interpret import run_node
 from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
 from lazyfuse.codegen.opencl.expressions import (
     WIDEST_VECTOR,
-    Values,
+    OpenCLValues,
     c_type,
     has_vector_form,
     itemsize,
@@ -91,7 +91,7 @@ def program_text(kernels: list[Kernel], vector: bool) -> str:
         lines.append(f"{c_type(dtype, vector)} h{k} = {load(f'p{k}', 'i', dtype, vector)};")
     row = 0
     for number, kernel in enumerate(kernels):
-        values = Values(kernel, vector)
+        values = OpenCLValues(kernel, vector)
         lines += ["{", *declared(kernel, ()), *values.statements(), *values.flag_statements()]
         for each in kernel.stores:
             pointer = f"((__global {c_type(each.dtype)} *)(out + {row * WIDEST} * n))"

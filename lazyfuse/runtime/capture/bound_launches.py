@@ -65,7 +65,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class BoundPlan:
     """A plan at one geometry, on one device."""
 
     device: Device
@@ -107,7 +107,7 @@ native: Any = None
 """The module lazyfuse._native, where native_replay.py replays by it; None: Python does."""
 
 
-class Kept(dict[Any, "Prepared | tiled_run.Again"]):
+class BoundPlans(dict[Any, "BoundPlan | tiled_run.BoundChain"]):
     """What is kept of a plan, by geometry, with what holds for all geometries."""
 
     __slots__ = ("operands", "results", "size")
@@ -126,7 +126,7 @@ class Kept(dict[Any, "Prepared | tiled_run.Again"]):
         self.results = tuple([(values[i].origin, i) for i in plan.outputs])
 
 
-def _bind(kept: Kept, recording: Recording) -> tuple[Any, list[Any]] | None:
+def _bind(kept: BoundPlans, recording: Recording) -> tuple[Any, list[Any]] | None:
     """Sizes and strides of what a run begins with, and its values.
 
     None where something does not lie in host memory, or where an operand dies in this run, so that
@@ -157,7 +157,7 @@ def _bind(kept: Kept, recording: Recording) -> tuple[Any, list[Any]] | None:
 def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised | None:
     """Run a plan as it ran before; None if `Run` has to."""
     kept = plan.prepared
-    if type(kept) is not Kept or not is_usual():
+    if type(kept) is not BoundPlans or not is_usual():
         return None
     bound = _bind(kept, recording)
     if bound is None:
@@ -166,7 +166,7 @@ def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised
     if found is None or found.device is not device:
         return None
     try:
-        if type(found) is tiled_run.Again:
+        if type(found) is tiled_run.BoundChain:
             raised = _tiled(found, kept, plan, recording, bound[1])
         else:
             raised = _launch(found, kept, plan, recording, bound[1])  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised
 
 
 def _launch(
-    prepared: Prepared, kept: Kept, plan: Plan, recording: Recording, env: list[Any]
+    prepared: BoundPlan, kept: BoundPlans, plan: Plan, recording: Recording, env: list[Any]
 ) -> Raised:
     nodes = recording.nodes
     raised: Raised = []
@@ -213,7 +213,7 @@ def _launch(
     return raised
 
 
-def _commit(kept: Kept, nodes: list[Node], env: list[Any]) -> None:
+def _commit(kept: BoundPlans, nodes: list[Node], env: list[Any]) -> None:
     for origin, index in kept.results:
         node = nodes[origin]
         node.value = env[index]
@@ -221,7 +221,7 @@ def _commit(kept: Kept, nodes: list[Node], env: list[Any]) -> None:
 
 
 def _tiled(
-    chain: tiled_run.Again, kept: Kept, plan: Plan, recording: Recording, env: list[Any]
+    chain: tiled_run.BoundChain, kept: BoundPlans, plan: Plan, recording: Recording, env: list[Any]
 ) -> Raised | None:
     flags = chain.start(env)
     if flags is None:
@@ -265,7 +265,7 @@ def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Arr
 # ------------------------------------------------------------------------------------ preparing
 
 
-def _key(kept: Kept, recording: Recording) -> Any:
+def _key(kept: BoundPlans, recording: Recording) -> Any:
     """The key of `_bind`, whether operands die or not; None as there."""
     if native is not None:
         nodes, sizes = recording.nodes, recording.sizes
@@ -288,8 +288,8 @@ def learn(plan: Plan, recording: Recording, run: Run) -> None:
     if not kept and not suits(plan):
         plan.prepared = None
         return
-    if type(kept) is not Kept:
-        kept = plan.prepared = Kept(plan)
+    if type(kept) is not BoundPlans:
+        kept = plan.prepared = BoundPlans(plan)
     key = _key(kept, recording)
     if key is None or key in kept:
         return
@@ -310,10 +310,10 @@ def learn(plan: Plan, recording: Recording, run: Run) -> None:
         if launch is None:
             return
         launches.append(launch)
-    _keep(kept, key, Prepared(run.device, tuple(launches)))
+    _keep(kept, key, BoundPlan(run.device, tuple(launches)))
 
 
-def _keep(kept: Kept, key: Any, found: Prepared | tiled_run.Again) -> None:
+def _keep(kept: BoundPlans, key: Any, found: BoundPlan | tiled_run.BoundChain) -> None:
     if len(kept) >= LIMIT:
         kept.clear()
     kept[key] = found

@@ -22,9 +22,9 @@ from lazyfuse.runtime.capture.replay import (
     Allocation,
     Call,
     Event,
-    Kept,
+    LaunchEvent,
     Replay,
-    Start,
+    ReplayCache,
     Window,
     kept_of,
     key_of,
@@ -32,7 +32,7 @@ from lazyfuse.runtime.capture.replay import (
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.run_values import at_most
-from lazyfuse.runtime.layout.copies import Copy, Part, copy_of
+from lazyfuse.runtime.layout.copies import BlockPart, Copy, copy_of
 from lazyfuse.runtime.layout.meta_arrays import address
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -56,7 +56,7 @@ class Observed(Run):
         super().__init__(plan, recording, device)
         self.events: list[Event] = []
         self.extents: list[tuple[int, int, Any]] = []  # address and bytes of each block
-        self.updates: list[tuple[int, Part, int]] = []
+        self.updates: list[tuple[int, BlockPart, int]] = []
         self.slides: dict[int, int] = {}  # windows, and the blocks that stand for them
         values = plan.graph.values
         self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF])
@@ -106,13 +106,13 @@ class Observed(Run):
             self.fit = False
             return
         sources = [(at, self.scalar(at)) for at in value.src]
-        parts = tuple([(at, part) for at, part in sources if type(part) is Part])
+        parts = tuple([(at, part) for at, part in sources if type(part) is BlockPart])
         if not all(self.is_flat(part.root) for _, part in parts):
             self.fit = False
         self.events.append(Call(index, parts, len(self.extents), reached))
         self.extents.append((address(result), result.nbytes, True))
 
-    def reached(self) -> tuple[tuple[int, Part], ...]:
+    def reached(self) -> tuple[tuple[int, BlockPart], ...]:
         """The values that the run has made and that somebody reads."""
         made = [i for i, each in enumerate(self.env) if each is not None]
         found = [(i, self.located(i)) for i in made if i not in self.plan.bound]
@@ -190,12 +190,12 @@ class Observed(Run):
         arrays += [self.part(array) for array in outputs]
         for root, (size, dtype) in zip(blocks, lowered.temporaries, strict=True):
             strides = np.empty(size, dtype).strides
-            arrays.append(Part(root, 0, size, strides, np.dtype(dtype)))
+            arrays.append(BlockPart(root, 0, size, strides, np.dtype(dtype)))
         real = [part.at([each[0] for each in self.extents]) for part in arrays]
         launch = lowered.launch(program.source.language, real, (0,) * len(step.scalars))
         slots = lowered.slots
         self.events.append(
-            Start(
+            LaunchEvent(
                 step,
                 prepare(launch),
                 tuple([(arrays[slot].root, arrays[slot].offset) for slot in slots]),
@@ -215,12 +215,12 @@ class Observed(Run):
         self.fit = False  # a kernel that failed has left no launch to do again
         return super().run_members(step, outputs)
 
-    def scalar(self, index: int) -> int | Part:
+    def scalar(self, index: int) -> int | BlockPart:
         if self.plan.graph.values[index].op in (ops.SCALAR, ops.LEAF):
             return index
         return self.located(index)
 
-    def located(self, index: int, array: Array | None = None) -> Part:
+    def located(self, index: int, array: Array | None = None) -> BlockPart:
         """Where a value lies."""
         if array is None:
             array = self.array(index)
@@ -228,23 +228,23 @@ class Observed(Run):
         if root is None:
             return self.part(array)
         offset = address(array) - self.extents[root][0]  # one place along an axis: Value.picks
-        return Part(root, offset, array.shape, array.strides, array.dtype)
+        return BlockPart(root, offset, array.shape, array.strides, array.dtype)
 
-    def part(self, array: Array) -> Part:
+    def part(self, array: Array) -> BlockPart:
         """Where an array lies; the run is not kept if that is in none of its blocks."""
         start = address(array)
         for root in range(len(self.extents) - 1, -1, -1):
             begin, size, _ = self.extents[root]
             if begin <= start < begin + size:
-                return Part(root, start - begin, array.shape, array.strides, array.dtype)
+                return BlockPart(root, start - begin, array.shape, array.strides, array.dtype)
         self.fit = False
-        return Part(0, 0, array.shape, array.strides, array.dtype)
+        return BlockPart(0, 0, array.shape, array.strides, array.dtype)
 
     # -- what is kept of it ---------------------------------------------------------------------
 
     def keep(self) -> None:
         """Keep the run for its geometry."""
-        kept: Kept | None = self.plan.replays
+        kept: ReplayCache | None = self.plan.replays
         if kept is None or self.key is None or self.careful:
             return
         if any(index in self.slides for index in self.plan.outputs):
@@ -253,7 +253,7 @@ class Observed(Run):
         stored = {part.root for event in self.events for part in _written(event)}
         if any(not self.extents[part.root][2] for _, part in results if not _is_whole(self, part)):
             return
-        starts = [event for event in self.events if type(event) is Start]
+        starts = [event for event in self.events if type(event) is LaunchEvent]
         if not self.fit or len(starts) != len(self.plan.kernels):
             return
         kept.learnt += 1
@@ -297,26 +297,26 @@ class Observed(Run):
         return not any(part.root == root for _, part, _ in self.updates)
 
 
-def _is_small(event: Start) -> bool:
+def _is_small(event: LaunchEvent) -> bool:
     return event.language == "numpy" and program_tiers.is_exact(event.lowered)
 
 
-def _is_whole(run: Observed, part: Part) -> bool:
+def _is_whole(run: Observed, part: BlockPart) -> bool:
     if part.root >= run.known:
         return False
     array = run.env[run.leaves[part.root]]
     return array is not None and array.strides == part.strides and not part.offset
 
 
-def _written(event: Event) -> tuple[Part, ...]:
-    if type(event) is Start:
+def _written(event: Event) -> tuple[BlockPart, ...]:
+    if type(event) is LaunchEvent:
         return event.outputs
     return (event.target,) if type(event) is Copy else ()
 
 
 def _touched(event: Event) -> list[int]:
-    if type(event) is Start:
-        scalars = [each.root for each in event.scalars if type(each) is Part]
+    if type(event) is LaunchEvent:
+        scalars = [each.root for each in event.scalars if type(each) is BlockPart]
         return scalars + [part.root for part in event.arrays]
     if type(event) is Copy:
         return [event.target.root, event.source.root]

@@ -20,11 +20,19 @@ from lazyfuse.devices.base import Device
 from lazyfuse.runtime.capture import bound_launches, tier_up
 from lazyfuse.runtime.capture import replay as replays
 from lazyfuse.runtime.capture.bound_launches import Raised
-from lazyfuse.runtime.capture.replay import Allocation, Call, Event, Kept, Replay, Start, Window
+from lazyfuse.runtime.capture.replay import (
+    Allocation,
+    Call,
+    Event,
+    LaunchEvent,
+    Replay,
+    ReplayCache,
+    Window,
+)
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.layout.copies import Copy, Part
+from lazyfuse.runtime.layout.copies import BlockPart, Copy
 
 LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON = range(6)
 NOT_BEGUN = -2
@@ -40,7 +48,7 @@ def use(native: Any) -> None:
     bound_launches.native = native if known else None
 
 
-class Again(Run):
+class ReplayedRun(Run):
     """What Python needs of a run that C goes through."""
 
     __slots__ = ()
@@ -58,7 +66,7 @@ class Again(Run):
         self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
 
 
-def run(plan: Plan, kept: Kept, recording: Recording, device: Device) -> Raised | None:
+def run(plan: Plan, kept: ReplayCache, recording: Recording, device: Device) -> Raised | None:
     """Do again what a run of this plan did at the same geometry; None if `Run` has to."""
     native = bound_launches.native
     bound = replays.bind(kept, recording, bool(plan.in_place))
@@ -99,7 +107,7 @@ def _play(
     program, launched, numbers = replay.program
     native, nodes = bound_launches.native, recording.nodes
     empty = replay.device.empty
-    again: Again | None = None
+    again: ReplayedRun | None = None
     at = 0
     try:
         while True:
@@ -108,7 +116,7 @@ def _play(
                 break
             at, bits = stop
             if again is None:
-                again = Again(plan, recording, replay.device, env)
+                again = ReplayedRun(plan, recording, replay.device, env)
             numbers -= _by_python(replay.events[at], bits, again, roots, addresses)
             for root in replay.dead[at]:
                 roots[root] = None
@@ -125,7 +133,7 @@ def _play(
 
 def _by_python(event: Event, bits: int, run: Run, roots: list[Any], addresses: list[int]) -> int:
     """One event, or the end of a launch; how many numbers C would have computed."""
-    if type(event) is Start:
+    if type(event) is LaunchEvent:
         if bits == NOT_BEGUN:
             replays.start(event, run, addresses)
         else:
@@ -164,7 +172,7 @@ def _program(replay: Replay, plan: Plan) -> Any:
     launched: Counter[str] = Counter()
     operations = 0
     for event in replay.events:
-        if type(event) is Start:
+        if type(event) is LaunchEvent:
             launched[event.language] += 1
             operations += event.operations
     numbers = sum(each[0] == NUMBER for each in events)
@@ -174,7 +182,7 @@ def _program(replay: Replay, plan: Plan) -> Any:
 
 def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
     python = BY_PYTHON, dead
-    if type(event) is Start:
+    if type(event) is LaunchEvent:
         return _launch(event, dead)
     if type(event) is Allocation:
         return BLOCK, dead, event.root, event.shape, event.dtype
@@ -193,7 +201,7 @@ def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
     return COPY, dead, target.root, target.offset, source.root, source.offset, event.how
 
 
-def _launch(event: Start, dead: tuple[int, ...]) -> tuple[Any, ...]:
+def _launch(event: LaunchEvent, dead: tuple[int, ...]) -> tuple[Any, ...]:
     """A launch; what C does not know as rows it leaves to Python."""
     rows = getattr(event.run, "rows", event.run)
     scalars = [
@@ -204,12 +212,12 @@ def _launch(event: Start, dead: tuple[int, ...]) -> tuple[Any, ...]:
     return LAUNCH, dead, rows, threads, event.places, tuple(scalars), _combining(event)
 
 
-def _element(part: Part) -> tuple[int, int, int, int]:
+def _element(part: BlockPart) -> tuple[int, int, int, int]:
     kind = part.dtype.num if part.dtype.isnative else -1
     return -1, part.root, part.offset, kind
 
 
-def _combining(event: Start) -> Any:
+def _combining(event: LaunchEvent) -> Any:
     """How partial results become one: in C, by Python (True), not at all."""
     if not event.lowered.is_partial:
         return None

@@ -27,7 +27,7 @@ from lazyfuse.runtime.capture.bound_launches import is_usual
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.layout.copies import Copy, Part
+from lazyfuse.runtime.layout.copies import BlockPart, Copy
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.layout.strides import is_alone
 from lazyfuse.runtime.numerics import fp_flags
@@ -57,7 +57,7 @@ class Window:
     """A part of a block whose place may differ from run to run: addressed as a block of its own."""
 
     index: int
-    source: Part
+    source: BlockPart
     root: int
 
 
@@ -66,29 +66,29 @@ class Call:
     """An operation that NumPy does: its result is a block of its own."""
 
     index: int
-    sources: tuple[tuple[int, Part], ...]  # those that the run does not begin with
+    sources: tuple[tuple[int, BlockPart], ...]  # those that the run does not begin with
     root: int
-    reached: tuple[tuple[int, Part], ...] = ()  # what there is, if operands were written over
+    reached: tuple[tuple[int, BlockPart], ...] = ()  # what there is, if operands were written over
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class LaunchEvent:
     """One launch, its strides and chunks filled in."""
 
     step: KernelStep
     run: Callable[[Any, tuple[Any, ...]], int]
     places: tuple[tuple[int, int], ...]  # of each array: block and byte offset
-    scalars: tuple[int | Part, ...]
+    scalars: tuple[int | BlockPart, ...]
     lowered: Lowered
-    arrays: tuple[Part, ...]
-    inputs: tuple[Part, ...]
-    outputs: tuple[Part, ...]
+    arrays: tuple[BlockPart, ...]
+    inputs: tuple[BlockPart, ...]
+    outputs: tuple[BlockPart, ...]
     spoiled: bool
     language: str
     operations: int
 
 
-Event = Allocation | Copy | Window | Call | Start
+Event = Allocation | Copy | Window | Call | LaunchEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,15 @@ class Replay:
     given: tuple[int, ...]  # those of them whose operands die, and that took results
     events: tuple[Event, ...]
     dead: tuple[tuple[int, ...], ...]  # after each event: blocks that nothing reads again
-    results: tuple[tuple[int, Part], ...]
-    updates: tuple[tuple[int, Part, int], ...]  # value, where it lies, event that completes it
+    results: tuple[tuple[int, BlockPart], ...]
+    updates: tuple[tuple[int, BlockPart, int], ...]  # value, where it lies, event that completes it
     program: list[Any] = field(default_factory=list)  # once it is made: native_replay.py
     small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that NumPy runs by blocks
     turns: list[int] = field(default_factory=lambda: [0])  # how many: tier_up.py
     blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: BufferPool.classes
 
 
-class Kept:
+class ReplayCache:
     """The replays of one plan."""
 
     __slots__ = ("found", "learnt", "operands", "places", "size", "slides", "turns", "windows")
@@ -148,7 +148,7 @@ def suits(plan: Plan) -> bool:
 _KINDS = frozenset({"view", "update", "map", "reduce", "host", "contract"})
 
 
-def bind(kept: Kept, recording: Recording, free: set[int] | bool) -> Any:
+def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
     """By C: the key of a run and the values that it begins with; None if not all are in host
     memory. `free`: the nodes whose memory may be written over; True: look which.
     """
@@ -217,11 +217,11 @@ def run_again(run: Run) -> bool:
 _OWNERS = 3
 
 
-def kept_of(plan: Plan) -> Kept | None:
+def kept_of(plan: Plan) -> ReplayCache | None:
     """What is kept of a plan; None where its runs are not such as can be told to happen again."""
     if plan.replays == UNKNOWN:
-        plan.replays = Kept(plan) if suits(plan) else None
-    found: Kept | None = plan.replays
+        plan.replays = ReplayCache(plan) if suits(plan) else None
+    found: ReplayCache | None = plan.replays
     return found
 
 
@@ -245,7 +245,7 @@ def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
     done = 0
     try:
         for event, dead in zip(replay.events, replay.dead, strict=True):
-            if type(event) is Start:
+            if type(event) is LaunchEvent:
                 start(event, run, addresses)
                 counters.ran_again(run.device, event.language, event.operations)
             elif type(event) is Allocation:
@@ -299,7 +299,7 @@ def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
     try:
         run.run_single(event.index)
     except BaseException:
-        for index, part in event.reached:  # as Values.commit_reached
+        for index, part in event.reached:  # as RunValues.commit_reached
             if roots[part.root] is not None:
                 commit(run.plan, run.nodes, index, part.held(roots, addresses))
         raise
@@ -307,7 +307,7 @@ def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
     addresses[event.root] = address(block)
 
 
-def start(event: Start, run: Run, addresses: list[int]) -> None:
+def start(event: LaunchEvent, run: Run, addresses: list[int]) -> None:
     """Launch a kernel."""
     env = run.env
     scalars = tuple(
@@ -320,7 +320,7 @@ def start(event: Start, run: Run, addresses: list[int]) -> None:
     end(event, run, addresses, bits)
 
 
-def end(event: Start, run: Run, addresses: list[int], bits: int) -> None:
+def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
     """Combine partial results of a kernel that has run, and tell its conditions."""
     env = run.env
     if event.lowered.is_partial:
@@ -335,7 +335,7 @@ def end(event: Start, run: Run, addresses: list[int], bits: int) -> None:
             for index, part in zip(step.inputs, event.inputs, strict=True):
                 env[index] = part.at(addresses)
             for index, each in zip(step.scalars, event.scalars, strict=True):
-                if type(each) is Part:
+                if type(each) is BlockPart:
                     env[index] = each.at(addresses)
             sources = run.sources_of(step)
         run.tell(step, bits, sources, outputs)

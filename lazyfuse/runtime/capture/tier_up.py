@@ -13,7 +13,7 @@ from lazyfuse import config
 from lazyfuse.runtime.execution import program_tiers
 
 if TYPE_CHECKING:
-    from lazyfuse.runtime.capture.replay import Kept, Replay
+    from lazyfuse.runtime.capture.replay import Replay, ReplayCache
 
 TURNS = 32
 """How often a replay has to run before its small kernels are compiled, and before it asks again."""
@@ -30,7 +30,7 @@ def is_due(replay: Replay) -> bool:
     return not turns[0] % TURNS and turns[0] > config.options.compile_after
 
 
-def compile_small(kept: Kept, replay: Replay) -> None:
+def compile_small(kept: ReplayCache, replay: Replay) -> None:
     """Ask for the programs of small kernels; once they are there the run is observed anew."""
     found = [program_tiers.grown(step, lowered, replay.device) for step, lowered in replay.small]
     if any(found):

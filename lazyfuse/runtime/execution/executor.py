@@ -37,7 +37,7 @@ from lazyfuse.runtime.execution import (
     validate as check_step,
 )
 from lazyfuse.runtime.execution.routine import counterpart
-from lazyfuse.runtime.execution.run_values import Abandoned, Values, Waiting, explain_failure
+from lazyfuse.runtime.execution.run_values import Abandoned, RunValues, Waiting, explain_failure
 from lazyfuse.runtime.execution.update_hazards import places_of
 from lazyfuse.runtime.layout.strides import is_alone
 from lazyfuse.runtime.numerics import fp_flags, narrow_precision
@@ -46,7 +46,7 @@ from lazyfuse.runtime.placement import devices, library_calls
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Run(Values):
+class Run(RunValues):
     """One execution of a plan for one recording."""
 
     __slots__ = ()

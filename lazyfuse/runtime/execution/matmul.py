@@ -36,7 +36,7 @@ from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
 from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import routine
-from lazyfuse.runtime.execution.tiles import MAKERS, Geometry, Part
+from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices
 
@@ -304,7 +304,7 @@ def _is_chainable(sources: Sequence[Value]) -> bool:
     return (matrices or stacks) and _are_known([source.dtype for source in sources])
 
 
-def _tile(_: Any, sources: Sequence[Geometry], result: Geometry) -> Part | None:
+def _tile(_: Any, sources: Sequence[TileOperand], result: TileOperand) -> TileCall | None:
     """The product of the rows of one tile; None where NumPy multiplies."""
     first, second = sources
     if not is_ours(first.whole, second.whole, (first.dtype, second.dtype)):
@@ -324,7 +324,7 @@ def _tile(_: Any, sources: Sequence[Geometry], result: Geometry) -> Part | None:
     written = result.strides if stacked else (0, *result.strides)
     meta = (items, rows, columns, depth, *taken[0], *taken[1], *written[:2])
     work = COST * size_of(first.whole) * columns
-    return Part(found.code.address, meta, found, work, found.within)
+    return TileCall(found.code.address, meta, found, work, found.within)
 
 
 chains.PRODUCTS["matmul"] = _is_chainable

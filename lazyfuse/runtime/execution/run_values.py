@@ -1,6 +1,6 @@
 """The values of one run of a plan: where each of them is, and what launches under way will say.
 
-Owns `Values`: operands, views, the targets of updates, which memory may be written in place, and
+Owns `RunValues`: operands, views, the targets of updates, which memory may be written in place, and
 how results become the values of nodes. Which step runs where is executor.py's; memory that the host
 cannot read is discrete_run.py's.
 """
@@ -75,7 +75,7 @@ def at_most(turns: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Counter[int
     return most
 
 
-class Values:
+class RunValues:
     """The values of one run.
 
     `home` is the device that the run was given to, `device` the one that works at the moment: what

@@ -27,10 +27,10 @@ from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.tiles import (
     MAKERS,
     Declined,
-    Geometry,
-    Part,
-    Prepared,
+    SizedChain,
     Task,
+    TileCall,
+    TileOperand,
     prepare,
 )
 from lazyfuse.runtime.numerics import fp_flags
@@ -38,7 +38,16 @@ from lazyfuse.runtime.numerics import fp_flags
 if TYPE_CHECKING:
     from lazyfuse.runtime.execution.executor import Run
 
-__all__ = ["MAKERS", "Again", "Geometry", "Part", "again", "described", "run", "sources"]
+__all__ = [
+    "MAKERS",
+    "BoundChain",
+    "TileCall",
+    "TileOperand",
+    "again",
+    "described",
+    "run",
+    "sources",
+]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
@@ -63,7 +72,7 @@ def run(values: Run, chain: Chain) -> bool:
         return False
     loads = [values.array(index) for index in chain.loads]
     key = (values.device, options.matrix_products, sizes, *[array.strides for array in loads])
-    prepared: Prepared | None = chain.ready.get(key)
+    prepared: SizedChain | None = chain.ready.get(key)
     if prepared is None:
         prepared = prepare(values, chain, loads)
         limit = config.options.ready_limit
@@ -101,7 +110,7 @@ def _mark(values: Run, chain: Chain) -> int:
 # Programs
 
 
-def _batch(values: Run, chain: Chain, prepared: Prepared) -> Batch:
+def _batch(values: Run, chain: Chain, prepared: SizedChain) -> Batch:
     """The calls of all tiles, once every program is there."""
     tasks = [task for each in prepared.variants for task in each if task.lowered is not None]
     chain.uses += 1
@@ -177,7 +186,7 @@ def _calls(task: Task, entry: int, rows: int) -> list[Call]:
     return calls
 
 
-def _call(task: Task, part: Part, group: int, rows: int) -> Call:
+def _call(task: Task, part: TileCall, group: int, rows: int) -> Call:
     """The call of a host call's part on one tile. Its flags go with those of all such calls."""
     first = len(part.meta)
     addresses = [
@@ -191,7 +200,7 @@ def _call(task: Task, part: Part, group: int, rows: int) -> Call:
 
 
 def _launch(
-    values: Run, chain: Chain, prepared: Prepared, batch: Batch, loads: list[Array]
+    values: Run, chain: Chain, prepared: SizedChain, batch: Batch, loads: list[Array]
 ) -> bool:
     graph = values.plan.graph.values
     device: Any = values.device
@@ -239,7 +248,7 @@ def _scratch(device: Any) -> Callable[[int], Array]:
     return empty
 
 
-def _can_tell(values: Run, prepared: Prepared, flags: Sequence[int]) -> bool:
+def _can_tell(values: Run, prepared: SizedChain, flags: Sequence[int]) -> bool:
     """Whether the flags alone say which conditions the user has to hear of."""
     if flags[-1] and fp_flags.is_wanted(flags[-1]):
         return False  # of host calls, whose flags are no kernel's
@@ -253,7 +262,7 @@ def _can_tell(values: Run, prepared: Prepared, flags: Sequence[int]) -> bool:
     return True
 
 
-def _report(values: Run, prepared: Prepared, start: float) -> None:
+def _report(values: Run, prepared: SizedChain, start: float) -> None:
     """The kernels have run. Only what exists as a whole was read from memory or written to it."""
     listening = bool(tracing.listeners)
     options = config.options
@@ -274,12 +283,12 @@ def _report(values: Run, prepared: Prepared, start: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class BoundChain:
     """A chain that is a whole plan, at one geometry: its launch, with nothing left to decide."""
 
     device: Any
     chain: Chain
-    prepared: Prepared
+    prepared: SizedChain
     products: str  # what `matrix_products` was
     made: tuple[tuple[int, Ints, np.dtype[Any], Ints | None], ...]
     """Of each value that is kept: its number, shape in memory, dtype, and the way back from it."""
@@ -328,7 +337,7 @@ def is_whole(plan: Plan) -> bool:
     return len(chain.steps) == len(plan.steps) and not chain.views
 
 
-def again(values: Run, env: dict[int, Array]) -> Again | None:
+def again(values: Run, env: dict[int, Array]) -> BoundChain | None:
     """What to keep of a plan that is one chain, after a run; None if it did not run by tiles.
 
     `env`: the operands of the plan.
@@ -348,7 +357,7 @@ def again(values: Run, env: dict[int, Array]) -> Again | None:
             back = tuple(np.argsort(value.perm).tolist())
             dense = tuple([shape[axis] for axis in value.perm])
             made.append((index, dense, value.dtype, back))
-    return Again(values.device, chain, prepared, products, tuple(made))
+    return BoundChain(values.device, chain, prepared, products, tuple(made))
 
 
 def sources(values: Run, chain: Chain) -> list[Source]:

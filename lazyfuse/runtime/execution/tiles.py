@@ -39,7 +39,7 @@ PRODUCT_ROWS = 128
 LINE = 64
 
 
-class Geometry(NamedTuple):
+class TileOperand(NamedTuple):
     """An operand of one tile: its shape, its strides in elements and its dtype."""
 
     shape: Ints
@@ -48,7 +48,7 @@ class Geometry(NamedTuple):
     whole: Ints = ()  # the shape of all tiles together
 
 
-class Part(NamedTuple):
+class TileCall(NamedTuple):
     """What a host call does with one tile.
 
     `entry` is the address of `int32 f(int64 *row, double *scalars)`, which returns IEEE flags and
@@ -64,7 +64,7 @@ class Part(NamedTuple):
     within: Any = None
 
 
-Maker = Callable[[HostCall, Sequence[Geometry], Geometry], Part | None]
+Maker = Callable[[HostCall, Sequence[TileOperand], TileOperand], TileCall | None]
 
 MAKERS: dict[str, Maker] = {}
 """By name of a host call (see `pipelines.TILED`): what it does with a tile; None: it cannot."""
@@ -94,7 +94,7 @@ class Task:
     step: KernelStep | None
     lowered: Lowered | None
     operands: list[Operand]
-    part: Part | None = None
+    part: TileCall | None = None
 
     @property
     def source(self) -> Source:
@@ -103,7 +103,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Prepared:
+class SizedChain:
     """A chain at one geometry."""
 
     rows: int = 0  # of a tile
@@ -118,7 +118,7 @@ class Prepared:
     why: str = ""
 
 
-def prepare(values: Run, chain: Chain, loads: list[Array]) -> Prepared:
+def prepare(values: Run, chain: Chain, loads: list[Array]) -> SizedChain:
     """What every kernel of a chain gets of a tile, or why there should be none."""
     why = ""
     found = [(_bytes_per_row(values, chain, tiling), tiling) for tiling in chain.tilings]
@@ -129,7 +129,7 @@ def prepare(values: Run, chain: Chain, loads: list[Array]) -> Prepared:
             return _Preparation(values, chain, tiling, loads).make(per_row, limit)
         except Declined as declined:
             why = why or str(declined)
-    return Prepared(why=why)
+    return SizedChain(why=why)
 
 
 def _bytes_per_row(values: Run, chain: Chain, tiling: Tiling) -> int:
@@ -158,12 +158,12 @@ class _Preparation:
         self.free: list[tuple[int, int]] = []
         self.shortest = SHORTEST if self.is_dense_axis() else 1
 
-    def make(self, per_row: int, limit: int) -> Prepared:
+    def make(self, per_row: int, limit: int) -> SizedChain:
         rows = self.rows(per_row, limit)
         whole, rest = divmod(self.size, rows)
         if 0 < rest < self.shortest and whole > 1:  # too narrow a tile: the last takes it along
             whole, rest = whole - 1, rest + rows
-        prepared = Prepared(rows, whole + bool(rest), whole)
+        prepared = SizedChain(rows, whole + bool(rest), whole)
         prepared.kernels = list(self.chain.kernels)
         larger = max(rows, rest)  # its scratch has room for the other, too
         made = {
@@ -346,7 +346,7 @@ class _Preparation:
         call: HostCall = self.values.nodes[value.origin].arg
         name = call.name if value.op is ops.HOST else value.op.name
         made = [
-            Geometry(each.shape, each.strides, each.dtype, self.values.shape(source))
+            TileOperand(each.shape, each.strides, each.dtype, self.values.shape(source))
             for source in (*value.src, index)
             for each in (operands[source],)
         ]

@@ -1,6 +1,6 @@
 """Parts of a run's blocks, and copies from one to another without an array in between.
 
-Owns `Part`, by which a replay finds arrays again (replay.py), and `Copy`. Knows addresses and
+Owns `BlockPart`, by which a replay finds arrays again (replay.py), and `Copy`. Knows addresses and
 numpy arrays.
 """
 
@@ -34,7 +34,7 @@ _everything: Any = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlockPart:
     """An array as a part of one of the run's blocks."""
 
     root: int
@@ -66,8 +66,8 @@ class Part:
 class Copy:
     """Elements that go from one part to another."""
 
-    target: Part
-    source: Part
+    target: BlockPart
+    source: BlockPart
     how: bytes  # for the C module; empty: for NumPy
 
     def play(self, addresses: Sequence[int]) -> None:
@@ -81,7 +81,7 @@ class Copy:
         np.copyto(to, apart(to, source.at(addresses)))
 
 
-def copy_of(target: Part, source: Part) -> Copy:
+def copy_of(target: BlockPart, source: BlockPart) -> Copy:
     """A copy, as numbers where it needs neither a conversion nor an order of writing."""
     shape, dtype = target.shape, target.dtype
     same = source.shape == shape and source.dtype == dtype and dtype.kind in "biufc"
@@ -93,7 +93,7 @@ def copy_of(target: Part, source: Part) -> Copy:
     return Copy(target, source, struct.pack(f"{len(numbers)}q", *numbers))
 
 
-def _are_apart(target: Part, source: Part) -> bool:
+def _are_apart(target: BlockPart, source: BlockPart) -> bool:
     """Whether two parts of one block have no element in common."""
     if target.root != source.root:
         return False  # where one block lies to another is not known

@@ -23,7 +23,7 @@ from lazyfuse.devices import cost, registry
 from lazyfuse.devices.base import Device, DeviceError
 from lazyfuse.devices.cost import Costs, Tier
 from lazyfuse.runtime.placement import calibrate
-from lazyfuse.runtime.placement.plan_sizes import Geometry
+from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
 HOME = "cpu"
 # How much faster another device has to be expected: figures are good to a tenth or two.
@@ -121,7 +121,7 @@ def estimate(
     costs = calibrate.figures().get(device.traits.name)
     if costs is None or costs.environment != cost.environment(device.traits):
         costs = cost.defaults(device.traits)
-    geometry = Geometry(plan, recording)
+    geometry = SizedPlan(plan, recording)
     found = _estimate(geometry, costs, wanted, costs)
     building = _building(geometry, device, costs)
     return Estimate(
@@ -130,7 +130,7 @@ def estimate(
 
 
 def _estimate(
-    geometry: Geometry, costs: Costs, wanted: Collection[Node] | None, link: Costs
+    geometry: SizedPlan, costs: Costs, wanted: Collection[Node] | None, link: Costs
 ) -> Estimate:
     """Without building. `link` has the costs of copying from where resident operands are."""
     tier = next(iter(costs.tiers.values()))
@@ -145,7 +145,7 @@ def _estimate(
     return Estimate(costs.device, steps, launches, copies, 0.0, costs.measured)
 
 
-def _step(geometry: Geometry, step: KernelStep, tier: Tier) -> StepEstimate:
+def _step(geometry: SizedPlan, step: KernelStep, tier: Tier) -> StepEstimate:
     elements = geometry.size(step.domain_of)
     bytes_in = sum(geometry.nbytes(index) for index in step.inputs)
     bytes_out = sum(geometry.nbytes(index) for index in (*step.stores, *step.reductions))
@@ -171,7 +171,7 @@ def work(kernel: Kernel) -> tuple[float, float]:
     return exact, functions
 
 
-def _building(geometry: Geometry, device: Device, costs: Costs) -> float:
+def _building(geometry: SizedPlan, device: Device, costs: Costs) -> float:
     """Seconds until the programs of a plan are there: loaded from disk or built."""
     language, tier = next(iter(costs.tiers.items()))
     total = 0.0
@@ -185,7 +185,7 @@ def _building(geometry: Geometry, device: Device, costs: Costs) -> float:
 # Copies
 
 
-def _gathers(geometry: Geometry, link: Costs) -> float:
+def _gathers(geometry: SizedPlan, link: Costs) -> float:
     """Fetching operands that only another device has."""
     total = 0.0
     for index in geometry.plan.bound:
@@ -198,7 +198,7 @@ def _gathers(geometry: Geometry, link: Costs) -> float:
 class _Copies:
     """Follows a plan and adds up what has to be copied to a device and back."""
 
-    def __init__(self, geometry: Geometry, costs: Costs) -> None:
+    def __init__(self, geometry: SizedPlan, costs: Costs) -> None:
         self.geometry = geometry
         self.costs = costs
         self.here: set[int] = set()  # values that the host has
@@ -295,7 +295,7 @@ def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = 
     found: Choice | None = plan.choices.get(_key(plan, recording, wanted, state))
     if found is not None and found.made_for is state:
         return found
-    geometry = Geometry(plan, recording)
+    geometry = SizedPlan(plan, recording)
     if _work_of(geometry) < LEAST_WORK:
         return Choice(HOME, SMALL, made_for=state)
     if not state.costs:
@@ -319,12 +319,12 @@ def _place(node: Node) -> int:
     return (node.value is not None) + 2 * (node.resident is not None)
 
 
-def _work_of(geometry: Geometry) -> float:
+def _work_of(geometry: SizedPlan) -> float:
     """Additions' worth of work in the kernels of a plan."""
     return sum(geometry.size(s.domain_of) * max(s.cost, 1.0) for s in geometry.plan.kernels)
 
 
-def _compare(geometry: Geometry, wanted: Collection[Node] | None, state: _State) -> Choice:
+def _compare(geometry: SizedPlan, wanted: Collection[Node] | None, state: _State) -> Choice:
     """The fastest device, where it is so by the margin."""
     costs = state.costs
     others = [each for each in costs.values() if each.device != HOME]
@@ -361,10 +361,10 @@ def _move(plan: Plan, recording: Recording, waiting: Choice, state: _State) -> C
         return preview(plan, recording)
     waiting.missed -= waiting.need
     waiting.opening = False
-    return _when_built(Geometry(plan, recording), waiting, state)
+    return _when_built(SizedPlan(plan, recording), waiting, state)
 
 
-def _when_built(geometry: Geometry, waiting: Choice, state: _State) -> Choice:
+def _when_built(geometry: SizedPlan, waiting: Choice, state: _State) -> Choice:
     """The better device once its programs are paid for."""
     costs = state.costs[waiting.better]
     waiting.need = _building(geometry, _opened[waiting.better], costs)

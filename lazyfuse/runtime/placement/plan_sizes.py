@@ -16,7 +16,7 @@ from lazyfuse.devices.base import Source, Traits
 from lazyfuse.runtime.numerics import narrow_precision
 
 
-class Geometry:
+class SizedPlan:
     """A plan with the sizes of one recording."""
 
     __slots__ = ("nodes", "plan", "resized", "values")

@@ -279,7 +279,7 @@ def known(recording: Recording) -> Plan | None:
     return _plans.get((recording.key, options.fusion, options.fusion_max_length))
 
 
-def _settle(left: loop_elision.Left, raised: bound_launches.Raised) -> None:
+def _settle(left: loop_elision.Elided, raised: bound_launches.Raised) -> None:
     """An evaluation is over that has left some values to be made again, should they be needed."""
     if left is not loop_elision.NOTHING:
         _recorded.forget(left.forgotten)
@@ -295,7 +295,7 @@ def _replayed(
 ) -> bound_launches.Raised | None:
     """Run a plan as it ran before; None if nothing was kept of it at this geometry."""
     kept = plan.replays
-    if not isinstance(kept, replay.Kept) or not kept.found:
+    if not isinstance(kept, replay.ReplayCache) or not kept.found:
         return None
     if bound_launches.native is not None:
         raised = native_replay.run(plan, kept, recording, device)

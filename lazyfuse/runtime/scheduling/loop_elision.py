@@ -58,7 +58,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Left:
+class Elided:
     """What an evaluation leaves pending; whoever has it keeps the memory of the operands."""
 
     nodes: Sequence[Node] = ()
@@ -69,7 +69,7 @@ class Left:
     count: int = 0
 
 
-NOTHING = Left()
+NOTHING = Elided()
 _left: list[tuple[ref[Node], Case, int]] = []
 """What was left and may still be met."""
 _written: list[tuple[ref[Any], Case, int]] = []
@@ -82,7 +82,7 @@ def leave(
     find: Callable[[Recording], Plan | None] = lambda recording: None,
     waits: bool = True,
     only_look: bool = False,
-) -> tuple[Left, Plan | None]:
+) -> tuple[Elided, Plan | None]:
     """Mark held values of a recording as not to be written; also the plan, if it is known.
 
     `find` gives the plan of a recording that was seen before. `waits`: whether somebody waits for
@@ -101,7 +101,7 @@ def leave(
     nodes, operands = rematerialise.leave(recording, roots, plan, only_look)
     if not nodes:
         return NOTHING, plan
-    return Left(nodes, operands, nodes, count=len(nodes)), find(recording)
+    return Elided(nodes, operands, nodes, count=len(nodes)), find(recording)
 
 
 def _of_a_loop(
@@ -111,7 +111,7 @@ def _of_a_loop(
     waits: bool,
     only_look: bool,
     met: Collection[int],
-) -> Left | None:
+) -> Elided | None:
     """What this module leaves; None where rematerialise.py is asked."""
     held = recording.held
     options = config.options
@@ -121,7 +121,7 @@ def _of_a_loop(
         others, operands = rematerialise.leave(recording, roots, None, only_look)
         case.by_others = bool(others)
         if others:
-            return Left(others, operands, others, count=len(others))
+            return Elided(others, operands, others, count=len(others))
         return _watch(case, recording, roots)
     if case.left is None:
         _decide(case, recording, roots, waits)
@@ -144,7 +144,7 @@ def _of_a_loop(
     recording.key = case.key
     if not only_look:
         counters.totals.remade += len(found)
-    return Left(
+    return Elided(
         [nodes[at] for at in case.left if at in case.computed],
         [nodes[at] for at in case.operands],
         [nodes[at] for at in case.forgotten],
@@ -154,7 +154,7 @@ def _of_a_loop(
     )
 
 
-def over(left: Left, raised: bool) -> None:
+def over(left: Elided, raised: bool) -> None:
     """An evaluation is over that left or watched something; `raised`: conditions arose in it."""
     case = left.case
     if case is None:
@@ -200,7 +200,7 @@ def _is_candidate(recording: Recording, at: int) -> bool:
     return node.op.kind == "map" and not node.op.apart and prod(node.shape) >= rematerialise.LARGE
 
 
-def _watch(case: Case, recording: Recording, roots: Sequence[Node]) -> Left:
+def _watch(case: Case, recording: Recording, roots: Sequence[Node]) -> Elided:
     """The first run of a structure: everything is written, and watched."""
     ids = {id(node) for node in roots}
     nodes = recording.nodes
@@ -209,7 +209,7 @@ def _watch(case: Case, recording: Recording, roots: Sequence[Node]) -> Left:
         for at in range(len(nodes))
         if _is_candidate(recording, at) and id(nodes[at]) not in ids
     ]
-    return Left(watched=found, case=case)
+    return Elided(watched=found, case=case)
 
 
 def _meet(recording: Recording) -> set[int]:

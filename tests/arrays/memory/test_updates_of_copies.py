@@ -16,14 +16,14 @@ def test_borders_of_a_copy_are_written_to_one_copy(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied = []
-    target = run_values.Values.target
+    target = run_values.RunValues.target
 
     def watched(self: Any, index: int) -> Any:
         part, whole = target(self, index)
         copied.append(whole is not self.array(self.plan.graph.values[index].src[0]))
         return part, whole
 
-    monkeypatch.setattr(run_values.Values, "target", watched)
+    monkeypatch.setattr(run_values.RunValues, "target", watched)
     start = numpy.random.default_rng(4).normal(size=(600, 500))
     kept = np.array(start)
     for turn in range(turns):

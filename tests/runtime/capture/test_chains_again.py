@@ -43,14 +43,14 @@ PROGRAMS = (shares, transposed, running, normalised)
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each start of a kept chain ran."""
     found: list[bool] = []
-    start = tiled_run.Again.start
+    start = tiled_run.BoundChain.start
 
-    def watched(self: tiled_run.Again, env: list[Any]) -> Any:
+    def watched(self: tiled_run.BoundChain, env: list[Any]) -> Any:
         flags = start(self, env)
         found.append(flags is not None)
         return flags
 
-    monkeypatch.setattr(tiled_run.Again, "start", watched)
+    monkeypatch.setattr(tiled_run.BoundChain, "start", watched)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lazyfuse.runtime.layout import copies
-from lazyfuse.runtime.layout.copies import Part, copy_of
+from lazyfuse.runtime.layout.copies import BlockPart, copy_of
 from lazyfuse.runtime.layout.meta_arrays import address
 
 
@@ -21,7 +21,7 @@ def _part(generator: np.random.Generator, block: Any, shape: tuple[int, ...], ro
     if window.shape != shape:
         window = rows[tuple([slice(0, length) for length in shape])]
     offset = address(window) - address(block)
-    return window, Part(root, offset, window.shape, window.strides, window.dtype)
+    return window, BlockPart(root, offset, window.shape, window.strides, window.dtype)
 
 
 @pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16", "g"])
@@ -37,7 +37,7 @@ def test_parts_are_copied_as_numpy_copies_them(dtype: str, rank: int) -> None:
         source, here = _part(generator, blocks[0 if meets else 1], shape, 0 if meets else 1)
         if generator.random() < 0.2:
             source = np.broadcast_to(source[:1], shape)
-            here = Part(here.root, here.offset, shape, source.strides, source.dtype)
+            here = BlockPart(here.root, here.offset, shape, source.strides, source.dtype)
         places = address(target) - address(blocks[0])
         view = np.ndarray(shape, dtype, expected, places, target.strides)
         if meets:
@@ -52,12 +52,12 @@ def test_parts_are_copied_as_numpy_copies_them(dtype: str, rank: int) -> None:
 
 def test_conversions_and_crossing_windows_are_numpys() -> None:
     block, other = np.arange(20.0), np.arange(20, dtype="f4")
-    whole = Part(0, 0, (20,), (8,), block.dtype)
-    assert not copy_of(whole, Part(1, 0, (20,), (4,), other.dtype)).how
-    windows = Part(0, 0, (9, 3), (8, 8), block.dtype)
-    assert not copy_of(windows, Part(1, 0, (9, 3), (24, 8), block.dtype)).how
-    assert not copy_of(whole, Part(1, 0, (1,), (8,), block.dtype)).how
-    copy_of(whole, Part(1, 0, (20,), (4,), other.dtype)).play([address(block), address(other)])
+    whole = BlockPart(0, 0, (20,), (8,), block.dtype)
+    assert not copy_of(whole, BlockPart(1, 0, (20,), (4,), other.dtype)).how
+    windows = BlockPart(0, 0, (9, 3), (8, 8), block.dtype)
+    assert not copy_of(windows, BlockPart(1, 0, (9, 3), (24, 8), block.dtype)).how
+    assert not copy_of(whole, BlockPart(1, 0, (1,), (8,), block.dtype)).how
+    copy_of(whole, BlockPart(1, 0, (20,), (4,), other.dtype)).play([address(block), address(other)])
     assert block.tolist() == other.tolist()
 
 

@@ -13,7 +13,7 @@ import lazyfuse as lf
 from lazyfuse import config
 from lazyfuse.runtime.capture import capture
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.run_values import Values
+from lazyfuse.runtime.execution.run_values import RunValues
 from tests import campaign
 
 SHAPE = (14, 23)
@@ -37,7 +37,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         if isinstance(run, capture.Observed):
             copied(run, target, source)
 
-    monkeypatch.setattr(Values, "copied", note)
+    monkeypatch.setattr(RunValues, "copied", note)
     monkeypatch.setattr(capture.Observed, "copied", note)
     update, move = Run.update, Run.move
 

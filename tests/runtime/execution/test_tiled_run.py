@@ -267,10 +267,10 @@ def test_a_host_call_may_stand_in_a_chain_B7(watch: Watch, monkeypatch: pytest.M
     def rule(sources: Any, result: Any, places: Any) -> int | None:
         return 0 if places == (0,) else None
 
-    def make(call: Any, sources: Any, result: Any) -> tiled_run.Part:
+    def make(call: Any, sources: Any, result: Any) -> tiled_run.TileCall:
         entry = ctypes.cast(doubled, ctypes.c_void_p).value
         assert entry is not None
-        return tiled_run.Part(entry, result.shape)
+        return tiled_run.TileCall(entry, result.shape)
 
     monkeypatch.setitem(chains.TILED, "test doubled", rule)
     monkeypatch.setitem(tiled_run.MAKERS, "test doubled", make)
