@@ -103,6 +103,13 @@ def _trace(file: str) -> None:
     atexit.register(recording.__exit__, None, None, None)
 
 
+def _look_in(folder: Path, first: str) -> None:
+    """What lies below a folder is the program's own; modules are looked for in `first` first."""
+    import_hook.install(folder)
+    if not sys.flags.safe_path:
+        sys.path[0] = first
+
+
 def _load_script(name: str) -> tuple[CodeType, ModuleType]:
     """The code of a script (or of a folder's `__main__.py`), and a module for it to run in."""
     path = Path(name)
@@ -112,9 +119,8 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
         source = path.read_bytes()
     except OSError as error:
         raise _Stop(f"can't open file {str(path)!r}: {error.strerror}") from error
-    import_hook.install(path.resolve().parent)
-    if not sys.flags.safe_path:
-        sys.path[0] = str(path.resolve().parent)
+    folder = path.resolve().parent
+    _look_in(folder, str(folder))
     file = os.path.abspath(path)
     module = ModuleType("__main__")
     module.__file__ = file
@@ -125,17 +131,13 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
 
 def _load_text(source: str, name: str) -> tuple[CodeType, ModuleType]:
     """The code of a program that is no file."""
-    import_hook.install(Path.cwd())
-    if not sys.flags.safe_path:
-        sys.path[0] = ""
+    _look_in(Path.cwd(), "")
     return import_hook.compile_rewritten(source, name), ModuleType("__main__")
 
 
 def _load_module(name: str) -> tuple[CodeType, ModuleType]:
     """The code of a module found on `sys.path` (of its `__main__` if it is a package)."""
-    import_hook.install(Path.cwd())
-    if not sys.flags.safe_path:
-        sys.path[0] = str(Path.cwd())
+    _look_in(Path.cwd(), str(Path.cwd()))
     spec = _find(name)
     if spec.submodule_search_locations is not None:
         spec = _find(f"{name}.__main__")

@@ -7,6 +7,7 @@ checks, `lazyfuse.options()` and docs/options.md derive from it. Imports only er
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 from collections.abc import Callable, Mapping
@@ -112,15 +113,26 @@ def _tenth_of_memory() -> int:
     return min(256 << 20, memory // 10 >> 20 << 20)
 
 
-def _option(default: Any, variable: str, help_line: str, unit: str = "", computed: str = "") -> Any:
-    metadata = {"variable": variable, "help": help_line, "unit": unit, "computed": computed}
+def _option(
+    default: Any,
+    variable: str,
+    help_line: str,
+    unit: str = "",
+    computed: str = "",
+    developer: bool = False,
+) -> Any:
+    metadata = {
+        "variable": variable,
+        "help": help_line,
+        "unit": unit,
+        "computed": computed,
+        "developer": developer,
+    }
     return field(default=default, metadata=metadata)
 
 
-def _switch(*args: Any, **named: Any) -> Any:
-    """As `_option`, for who works on lazyfuse: programs do not need it."""
-    made = _option(*args, **named)
-    return field(default=made.default, metadata={**made.metadata, "developer": True})
+_switch = functools.partial(_option, developer=True)
+"""An option for who works on lazyfuse: programs do not need it."""
 
 
 @dataclass(slots=True, init=False, repr=False, eq=False)

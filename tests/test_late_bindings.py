@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.test_layers import FILES
+from tests.test_layers import FILES, origin_of
 
 BOUND = {
     "arrays.assignment.assign_foreign": "interop.fallback",
@@ -65,11 +65,9 @@ def assigned_elsewhere() -> Iterator[tuple[str, str]]:
 
 def _modules(module: str, nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
     """The names that a module has for modules of ours."""
-    package = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
-            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            origin = f"{above}.{node.module or ''}".strip(".")
+            origin = origin_of(node, module)
             for alias in node.names:
                 if f"{origin}.{alias.name}" in FILES:
                     yield alias.asname or alias.name, f"{origin}.{alias.name}"

@@ -100,19 +100,23 @@ def walk(node: ast.AST, late: bool = False) -> Iterator[tuple[ast.AST, bool]]:
 
 
 @functools.cache
+def origin_of(node: ast.ImportFrom, module: str) -> str:
+    """The full name of what `from ... import` in a module imports from."""
+    if not node.level:
+        return node.module or ""
+    package = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+    above = package.rsplit(".", node.level - 1)[0]
+    return f"{above}.{node.module or ''}".rstrip(".")
+
+
 def imports(module: str) -> list[Import]:
     """What a module imports, by full name; `from package import module` counts as the module."""
     found = []
-    path = FILES[module]
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node, late in walk(ast.parse(path.read_text())):
+    for node, late in walk(ast.parse(FILES[module].read_text())):
         if isinstance(node, ast.Import):
             found += [Import(alias.name, node.lineno, late) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            origin = node.module or ""
-            if node.level:
-                above = package.rsplit(".", node.level - 1)[0]
-                origin = f"{above}.{origin}".rstrip(".")
+            origin = origin_of(node, module)
             for alias in node.names:
                 whole = f"{origin}.{alias.name}"
                 found.append(Import(whole if whole in FILES else origin, node.lineno, late))

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lazyfuse.codegen.lowering import comparison
 from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
 from lazyfuse.codegen.table import ops
 
 LANGUAGE = "numba"
+_PARTS = ("real", "imag")  # of complex numbers
 _TYPES = {
     "b1": "bool",
     "i1": "int8",
@@ -82,7 +84,7 @@ def number(text: str, reduction: Reduce) -> str:
 
 def best(reduction: Reduce, value: str, place: str, best_value: str, best_place: str) -> str:
     """Whether a value (at a position) beats the best so far; NaN wins, then the lowest position."""
-    better, kind = _better(reduction, value, best_value)
+    better, kind = comparison.better(reduction, value, best_value, _PARTS)
     same = f"({value} == {best_value})"
     if kind in "fc":
         nan, best_nan = f"({value} != {value})", f"({best_value} != {best_value})"
@@ -93,20 +95,10 @@ def best(reduction: Reduce, value: str, place: str, best_value: str, best_place:
 
 def better(reduction: Reduce, value: str, best_value: str) -> str:
     """Whether a real value beats the best so far, wherever they are; the first NaN wins."""
-    found, kind = _better(reduction, value, best_value)
+    found, kind = comparison.better(reduction, value, best_value, _PARTS)
     if kind != "f":
         return found
     return f"({found} | (({value} != {value}) & ({best_value} == {best_value})))"
-
-
-def _better(reduction: Reduce, value: str, best_value: str) -> tuple[str, str]:
-    sign = "<" if reduction.op == "argmin" else ">"
-    kind = reduction.accumulator[0]
-    if kind != "c":
-        return f"({value} {sign} {best_value})", kind
-    real = f"({value}.real {sign} {best_value}.real)"
-    imag = f"({value}.imag {sign} {best_value}.imag)"
-    return f"({real} | (({value}.real == {best_value}.real) & {imag}))", kind
 
 
 def identity(reduction: Reduce, of_value: bool = False) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lazyfuse.codegen.lowering import flag_slots
+from lazyfuse.codegen.lowering import comparison, flag_slots
 from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
 from lazyfuse.codegen.opencl import fp_flags
 from lazyfuse.codegen.opencl import helpers as opencl_helpers
@@ -27,6 +27,7 @@ LANGUAGE = "opencl"
 SINGLE = "opencl-single"  # the op table's name for what devices without doubles read
 # Bytes. Of PoCL 3.0's functions on wider vectors fmod does not return, and pow is wrong at poles.
 WIDEST_VECTOR = 32
+_PARTS = ("x", "y")  # of complex numbers
 _LAST_POSITION = "9223372036854775807L"
 
 _WIDTHS = """
@@ -139,7 +140,7 @@ def combined(reduction: Reduce, first: str, second: str, vector: bool = False) -
 
 def best(reduction: Reduce, value: str, place: str, best_value: str, best_place: str) -> str:
     """Whether a value (at a position) beats the best so far; NaN wins, then the lowest position."""
-    better, kind = _better(reduction, value, best_value)
+    better, kind = comparison.better(reduction, value, best_value, _PARTS)
     same = f"({value} == {best_value})"
     if kind == "c":
         same = f"(({value}.x == {best_value}.x) & ({value}.y == {best_value}.y))"
@@ -154,16 +155,6 @@ def _is_nan(value: str, kind: str) -> str:
     if kind == "f":
         return f"({value} != {value})"
     return f"(({value}.x != {value}.x) | ({value}.y != {value}.y))"
-
-
-def _better(reduction: Reduce, value: str, best_value: str) -> tuple[str, str]:
-    sign = "<" if reduction.op == "argmin" else ">"
-    kind = reduction.accumulator[0]
-    if kind != "c":
-        return f"({value} {sign} {best_value})", kind
-    real = f"({value}.x {sign} {best_value}.x)"
-    imag = f"({value}.y {sign} {best_value}.y)"
-    return f"({real} | (({value}.x == {best_value}.x) & {imag}))", kind
 
 
 def identity(reduction: Reduce, of_value: bool = False, vector: bool = False) -> str:

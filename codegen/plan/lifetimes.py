@@ -115,14 +115,16 @@ def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
             changing.setdefault(below, []).append(index)
             below = index
         newest.append(below)
+    forked = [updates for updates in changing.values() if len(updates) > 1]
+    if not forked:
+        return set()
+    done = {index: at for at, step in enumerate(steps) for index in step.writes}
     found: set[int] = set()
-    for updates in changing.values():
-        if len(updates) > 1:
-            done = {index: at for at, step in enumerate(steps) for index in step.writes}
-            *others, last = sorted(updates, key=lambda index: done.get(index, -1))
-            found.update(others)
-            if done.get(others[-1], -1) == done.get(last, -1):
-                found.add(last)
+    for updates in forked:
+        *others, last = sorted(updates, key=lambda index: done.get(index, -1))
+        found.update(others)
+        if done.get(others[-1], -1) == done.get(last, -1):
+            found.add(last)
     return found
 
 
@@ -169,7 +171,7 @@ _share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no numb
 _OVERLAP_WORK = 64
 
 
-def apart(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def safe_source(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The source of an assignment; a copy where NumPy would read what it has just written.
 
     Along one axis NumPy goes forwards or backwards, which is right for equal steps alone.

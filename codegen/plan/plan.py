@@ -45,9 +45,7 @@ class KernelStep:
     rechecks: int = 0  # how often the oracle confirmed floating-point conditions
     seen: int = 0  # the conditions that it confirmed
     culprits: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
-    slots: list[int] = field(
-        default_factory=list
-    )  # of its operations, once asked for: flag_slots.py
+    slots: list[int] = field(default_factory=list)  # of its operations, once asked: flag_slots.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
     whole: int = 0  # elements of the largest domain of its chain, which decides on its tier
 
@@ -58,6 +56,11 @@ class KernelStep:
     @property
     def writes(self) -> tuple[int, ...]:
         return self.stores + self.reductions + tuple(self.targets.values())
+
+    @property
+    def in_order(self) -> list[int]:
+        """The values that it computes, reductions among them."""
+        return sorted((*self.members, *self.reductions))
 
 
 @dataclass(slots=True)

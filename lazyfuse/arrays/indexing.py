@@ -371,7 +371,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     del holder
     if _is_itself(self, region, value):
         return
-    if steps_over(self, region, value):
+    if steps_over(self, value, region):
         write_now(self, key, value)
         return
     new_value = value_node(value, dtype, region.shape, () if element else ...)

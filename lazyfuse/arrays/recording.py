@@ -64,14 +64,16 @@ def may_write(x: ndarray) -> bool:
     return not storage.shared() and x._view.flags.writeable and not is_part_of_number(x)
 
 
-def steps_over(x: ndarray, region: Array, value: Any) -> bool:
+def steps_over(x: ndarray, value: Any, region: Array | None = None) -> bool:
     """Whether a value lies in the memory of `x` where it goes to, at other steps.
+
+    `region`: the part of `x` that it goes to; None: all of it.
 
     NumPy then reads some of what it has just written, in an order that only it knows.
     """
     if type(value) is not ndarray or x._storage is None or value._storage is not x._storage:
         return False
-    part = geometry(value)
+    part, region = geometry(value), geometry(x) if region is None else region
     if not part.ndim == region.ndim == 1 or part.strides == region.strides:
         return False
     return part.strides[0] * region.strides[0] > 0 and np.may_share_memory(part, region)

@@ -222,7 +222,7 @@ def _round(a: ndarray, decimals: int) -> Any:
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """As `numpy.copyto`."""
-    if type(dst) is ndarray and settle(dst) is None and not steps_over(dst, geometry(dst), src):
+    if type(dst) is ndarray and settle(dst) is None and not steps_over(dst, src):
         value = _value_to_copy(dst, _as_operand(src), casting, _as_operand(where))
         if value is not None:
             write_node(dst, value)

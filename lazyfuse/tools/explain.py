@@ -285,7 +285,7 @@ class _Describer:
 
     def kernel(self, step: KernelStep) -> KernelInfo:
         nbytes = self.geometry.nbytes
-        indices = sorted((*step.members, *step.reductions))
+        indices = step.in_order
         outputs = (*step.stores, *step.reductions)
         unfused = sum(
             nbytes(index) + sum(nbytes(s) for s in self.values[index].src) for index in indices

@@ -63,7 +63,7 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
                 continue
             names.append(counters.compiled(device, source).source.name)
         except DeviceError as error:
-            indices = sorted((*step.members, *step.reductions))
+            indices = step.in_order
             nodes = [recording.nodes[plan.graph.values[index].origin] for index in indices]
             counters.fell_back(step, nodes, str(error), device.traits.languages[0], "numpy")
     for chain in plan.chains:

@@ -135,10 +135,7 @@ def _bind(kept: BoundPlans, recording: Recording) -> tuple[Any, list[Any]] | Non
     nodes = recording.nodes
     edges = recording.edges
     if native is not None:
-        bound: tuple[Any, list[Any]] | None = native.replay_bind(
-            kept.size, kept.operands, (), False, None, nodes, edges, recording.sizes
-        )
-        return bound
+        return _bind_in_c(kept, recording, edges)
     env: list[Any] = [None] * kept.size
     key: list[Any] = recording.sizes.copy()
     counts = references.of_each([nodes[origin] for origin, _, _ in kept.operands])
@@ -152,6 +149,15 @@ def _bind(kept: BoundPlans, recording: Recording) -> tuple[Any, list[Any]] | Non
         key.append(value.strides)
         env[index] = value
     return tuple(key), env
+
+
+def _bind_in_c(
+    kept: BoundPlans, recording: Recording, edges: dict[int, int]
+) -> tuple[Any, list[Any]] | None:
+    found: tuple[Any, list[Any]] | None = native.replay_bind(
+        kept.size, kept.operands, (), False, None, recording.nodes, edges, recording.sizes
+    )
+    return found
 
 
 def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised | None:
@@ -268,9 +274,8 @@ def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Arr
 def _key(kept: BoundPlans, recording: Recording) -> Any:
     """The key of `_bind`, whether operands die or not; None as there."""
     if native is not None:
-        nodes, sizes = recording.nodes, recording.sizes
-        bound = native.replay_bind(kept.size, kept.operands, (), False, None, nodes, {}, sizes)
-        return bound and bound[0]  # without edges, every reader looks like another owner
+        bound = _bind_in_c(kept, recording, {})  # then every reader looks like another owner
+        return bound and bound[0]
     found: list[Any] = recording.sizes.copy()
     for origin, _, _ in kept.operands:
         node = recording.nodes[origin]

@@ -114,8 +114,8 @@ class Observed(Run):
 
     def reached(self) -> tuple[tuple[int, BlockPart], ...]:
         """The values that the run has made and that somebody reads."""
-        made = [i for i, each in enumerate(self.env) if each is not None]
-        found = [(i, self.located(i)) for i in made if i not in self.plan.bound]
+        made = {i for i, each in enumerate(self.env) if each is not None}
+        found = [(i, self.located(i)) for i in sorted(made.difference(self.plan.bound))]
         if not all(self.is_flat(part.root) for _, part in found):
             self.fit = False
         return tuple(found)

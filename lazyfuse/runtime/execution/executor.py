@@ -20,7 +20,7 @@ from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import KernelError
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.chains import Chain
-from lazyfuse.codegen.plan.lifetimes import apart, crosses_itself, overlap, shares
+from lazyfuse.codegen.plan.lifetimes import crosses_itself, overlap, safe_source, shares
 from lazyfuse.codegen.plan.plan import KernelStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices import critical
@@ -132,7 +132,7 @@ class Run(RunValues):
         """Write a value into a part of an array."""
         self.spoilt = True
         target, whole = self.target(index)
-        target[...] = apart(target, self.array(self.plan.graph.values[index].src[1]))
+        target[...] = safe_source(target, self.array(self.plan.graph.values[index].src[1]))
         self.env[index] = whole
 
     def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:

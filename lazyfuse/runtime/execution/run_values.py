@@ -420,14 +420,13 @@ class RunValues:
 
     def culprits(self, step: KernelStep) -> list[int]:
         """The conditions that each operation of a kernel is known to have raised."""
-        indices = sorted((*step.members, *step.reductions))
-        return [step.culprits.get(index, 0) for index in indices]
+        return [step.culprits.get(index, 0) for index in step.in_order]
 
     def slots(self, step: KernelStep) -> list[int]:
         """Where a device's program tells the conditions of each operation of a kernel."""
         if not step.slots:
             found = dict(zip((*step.reductions, *step.members), slots(step.kernel), strict=True))
-            step.slots = [found[index] for index in sorted(found)]
+            step.slots = [found[index] for index in step.in_order]
         return step.slots
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
@@ -448,7 +447,7 @@ class RunValues:
         values = self.plan.graph.values
         known = sources if sources is not None else {s: self.host(s) for s in step.reads}
         found: dict[int, Array] = {}
-        for index in sorted((*step.members, *step.reductions)):
+        for index in step.in_order:
             value = values[index]
             operands = [found[s] if s in found else known[s] for s in value.src]
             perms = [values[s].perm for s in value.src]
@@ -506,13 +505,11 @@ class RunValues:
     def nodes_of(self, step: KernelStep) -> list[Node]:
         """The recorded operations that a kernel computes, in order."""
         values = self.plan.graph.values
-        indices = sorted((*step.members, *step.reductions))
-        return [self.nodes[values[index].origin] for index in indices]
+        return [self.nodes[values[index].origin] for index in step.in_order]
 
     def operations(self, step: KernelStep) -> list[tuple[Op, Node]]:
         values = self.plan.graph.values
-        indices = sorted((*step.members, *step.reductions))
-        return [(values[i].op, self.nodes[values[i].origin]) for i in indices]
+        return [(values[i].op, self.nodes[values[i].origin]) for i in step.in_order]
 
 
 def explain_failure(error: BaseException, nodes: list[Node], culprit: Node | None = None) -> None:

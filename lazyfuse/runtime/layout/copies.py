@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.shapes import crosses_itself
-from lazyfuse.codegen.plan.lifetimes import apart
+from lazyfuse.codegen.plan.lifetimes import safe_source
 from lazyfuse.runtime.layout.meta_arrays import Array, address
 
 native: Any = None
@@ -78,7 +78,7 @@ class Copy:
             if native.copy(start, addresses[source.root] + source.offset, self.how):
                 return
         to = target.at(addresses)
-        np.copyto(to, apart(to, source.at(addresses)))
+        np.copyto(to, safe_source(to, source.at(addresses)))
 
 
 def copy_of(target: BlockPart, source: BlockPart) -> Copy:
