@@ -190,10 +190,6 @@ class Options:
     program_limit: int = _switch(
         512, "LAZYFUSE_PROGRAM_LIMIT", "compiled programs kept in memory; 0 none"
     )
-    # one entry per shape and layout that the kernel meets
-    ready_limit: int = _switch(
-        64, "LAZYFUSE_READY_LIMIT", "sizes and strides for which a kernel stays prepared; 0 none"
-    )
     eager_below: int = _option(
         32768, "LAZYFUSE_EAGER_BELOW", "arrays with fewer elements run at once; 0 records all"
     )
@@ -213,9 +209,6 @@ class Options:
         "LAZYFUSE_STREAM_ABOVE",
         "bytes a kernel touches from which results go past the caches; 0 never; 32MB: as here",
         "bytes",
-    )
-    native_threads: bool = _switch(
-        True, "LAZYFUSE_NATIVE_THREADS", "helper threads wait in machine code; off: in Python"
     )
     concurrent_evaluations: bool = _switch(
         True,
@@ -241,9 +234,6 @@ class Options:
         "LAZYFUSE_MATRIX_PRODUCTS",
         "multiply large matrices tile by tile together with what follows: auto (by loops of ours "
         "where NumPy's BLAS does not know the processor), blas or loops (always by these), off",
-    )
-    contraction_paths: bool = _switch(
-        True, "LAZYFUSE_CONTRACTION_PATHS", "einsum in the cheapest order, by matrix products"
     )
     deferred_sizes: bool = _switch(
         True, "LAZYFUSE_DEFERRED_SIZES", "keep x[mask] as its mask until its size is asked for"
@@ -286,18 +276,6 @@ class Options:
         1 << 30,
         "LAZYFUSE_POOL_LIMIT",
         "bytes of free buffers kept for the next result; 0 none",
-        "bytes",
-    )
-    guide_limit: int = _switch(
-        64 << 20,
-        "LAZYFUSE_GUIDE_LIMIT",
-        "bytes of sorted tables kept, with what makes searching in them fast; 0 none",
-        "bytes",
-    )
-    lineage_limit: int = _switch(
-        64 << 20,
-        "LAZYFUSE_LINEAGE_LIMIT",
-        "bytes of operands kept to compute a result again if its device is lost; 0 none",
         "bytes",
     )
     validate: bool = _option(

@@ -106,16 +106,15 @@ class Plan:
     def kernels(self) -> list[KernelStep]:
         return [step for step in self.steps if type(step) is KernelStep]
 
-    def forget(self, programs: bool) -> None:
-        """Drop what earlier runs prepared for their sizes, and the programs too if asked."""
+    def forget(self) -> None:
+        """Drop what earlier runs prepared for their sizes, and the programs."""
         if self.prepared:
             self.prepared.clear()
         if self.beyond is not None and self.beyond is not self:
-            self.beyond.forget(programs)
+            self.beyond.forget()
         for step in self.kernels:
             step.ready.clear()
-            if programs:
-                step.programs.clear()
+            step.programs.clear()
         for chain in self.chains:
             chain.ready.clear()
 

@@ -164,10 +164,6 @@ class CPU:
         self.work.native.resize()
         self.traits.threads = self.threads.threads
 
-    def set_native_threads(self, use: bool) -> None:
-        """Whether helpers wait in machine code, where that is possible, or in Python."""
-        self.work.native.use(use)
-
     def set_threads_above(self, elements: int) -> None:
         """Additions' worth of work from which several threads are used."""
         self.work.threads_above = elements

@@ -257,7 +257,6 @@ class NativeThreads:
     def __init__(self, load: Callable[[str], Loaded]) -> None:
         self._load = load
         self._failed = not AVAILABLE
-        self._wanted = True
         self.after_fork()
         fork_safety.register(self)
 
@@ -265,12 +264,6 @@ class NativeThreads:
         """Begin without helpers."""
         self._crew: _Crew | None = None
         self._lock = threading.Lock()
-
-    def use(self, wanted: bool) -> None:
-        """Whether `run` may be used at all."""
-        if wanted != self._wanted:
-            self._wanted = wanted
-            self.resize()
 
     def resize(self) -> None:
         """The number of threads has changed: begin anew."""
@@ -287,7 +280,7 @@ class NativeThreads:
         crew = self._crew
         if crew is not None and crew.sleepers.value < crew.size:
             return True
-        return follows and self._wanted and not self._failed
+        return follows and not self._failed
 
     def rest(self) -> None:
         """Let helpers sleep at once where they wait for a job: others are to have their cores."""
@@ -319,7 +312,7 @@ class NativeThreads:
         self._started(0)
 
     def _started(self, helpers: int) -> _Crew | None:
-        if self._failed or not self._wanted:
+        if self._failed:
             return None
         with self._lock:
             if self._crew is None:

@@ -218,7 +218,7 @@ WORTH_A_PATH = 1 << 20
 
 @implements(np.einsum)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    """As `numpy.einsum`; with the option `contraction_paths`, in the order that costs least."""
+    """As `numpy.einsum`, in the order that costs least."""
     result = None
     if out is None and not kwargs and len(operands) > 2 and type(operands[0]) is str:
         result = _recorded(operands[0], operands[1:], optimize)
@@ -248,7 +248,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     if dtype not in CANONICAL:
         return None
     shape = tuple([sizes[size] for size in shape])
-    path = optimize or (options.contraction_paths and _work(subscripts, shown) >= WORTH_A_PATH)
+    path = optimize or _work(subscripts, shown) >= WORTH_A_PATH
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
     if size_of(shape) < options.eager_below and all(is_there(x) for x in arrays):
         found = fallback.call(function, [gather(x) for x in arrays], {})

@@ -2,7 +2,7 @@
 
 Owns `Guide`, and the few that are kept. A kept guide serves a table with the same bits only: that
 is looked at each time, which costs a twentieth of building a guide, so nobody need know who wrote
-to the table in between. The option `guide_limit` sets the bytes that may be kept.
+to the table in between. `LIMIT` bytes may be kept.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import config
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
+LIMIT = 64 << 20  # bytes of sorted tables kept, with their guides
 _CELLS = 1 << 20  # of a guide, at most
 _WORTH = 1 << 12  # entries below which a guide is built faster than it is found
 
@@ -78,7 +77,7 @@ def is_sorted(table: Array) -> bool:
 
 
 class GuideCache:
-    """The guides searched with last, the latest first, as many as the option allows."""
+    """The guides searched with last, the latest first, as many as fit into `LIMIT`."""
 
     def __init__(self) -> None:
         self.guides: list[Guide] = []
@@ -86,8 +85,7 @@ class GuideCache:
 
     def of(self, table: Array) -> Guide | None:
         """The guide of a packed table; None if it is not sorted (NaN last)."""
-        limit = config.options.guide_limit
-        if len(table) < _WORTH or not limit:
+        if len(table) < _WORTH:
             return Guide(table) if is_sorted(table) else None
         guides = self.guides  # never changed, only replaced: threads may search at once
         found = next((each for each in guides if each.is_of(table)), None)
@@ -99,7 +97,7 @@ class GuideCache:
         else:
             self.hits += 1
         latest = [found, *(each for each in guides if each is not found)]
-        while latest and sum(each.nbytes for each in latest) > limit:
+        while latest and sum(each.nbytes for each in latest) > LIMIT:
             latest.pop()
         self.guides = latest
         return found
@@ -110,7 +108,7 @@ class GuideCache:
         return {
             "entries": len(guides),
             "bytes": sum(each.nbytes for each in guides),
-            "limit": config.options.guide_limit,
+            "limit": LIMIT,
             "hits": self.hits,
             "misses": self.misses,
         }
@@ -121,11 +119,3 @@ class GuideCache:
 
 
 kept = GuideCache()
-
-
-def _shrink(limit: object) -> None:
-    if not limit:
-        kept.clear()
-
-
-config.on_change("guide_limit", _shrink)

@@ -66,13 +66,6 @@ def test_one_structure_gives_the_same_bits_at_every_call() -> None:
         assert np.array_equal(np.asarray(lazyfuse.einsum("ij,jk->ik", *arrays)), first)
 
 
-def test_the_order_of_contraction_can_be_switched_off() -> None:
-    arrays = operands([(200, 300), (300, 400)], "f8", "C")
-    with lazyfuse.options(contraction_paths=False):
-        found = lazyfuse.einsum("ij,jk->ik", *[lazyfuse.array(array) for array in arrays])
-        assert np.array_equal(np.asarray(found), np.einsum("ij,jk->ik", *arrays))
-
-
 def test_operands_keep_the_values_that_they_had() -> None:
     first, second = operands([(200, 300), (300, 400)], "i8", "C")
     ours = lazyfuse.array(first)

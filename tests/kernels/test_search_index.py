@@ -96,25 +96,19 @@ def test_interpolation_keeps_its_table_too_D3() -> None:
     numpy.testing.assert_array_equal(got, numpy.interp(v, a, heights))
 
 
-def test_the_oldest_go_where_there_is_no_room() -> None:
+def test_the_oldest_go_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     v = values()
     tables = [table() + each for each in range(4)]
     size = search_index.Guide(tables[0]).nbytes
-    with np.options(guide_limit=2 * size):
-        for a in tables:
-            search(a, v)
-            assert np.cache_info()["tables"]["bytes"] <= 2 * size
-        _, misses = counts()
-        search(tables[-1], v)
-        assert counts()[1] == misses
-        search(tables[0], v)
-        assert counts()[1] == misses + 1
-    with np.options(guide_limit=0):
-        assert np.cache_info()["tables"]["entries"] == 0
-        numpy.testing.assert_array_equal(search(tables[1], v), numpy.searchsorted(tables[1], v))
-        assert np.cache_info()["tables"]["entries"] == 0
-    search(tables[1], v)
-    assert np.cache_info()["tables"]["entries"] == 1
+    monkeypatch.setattr(search_index, "LIMIT", 2 * size)
+    for a in tables:
+        search(a, v)
+        assert np.cache_info()["tables"]["bytes"] <= 2 * size
+    _, misses = counts()
+    search(tables[-1], v)
+    assert counts()[1] == misses
+    search(tables[0], v)
+    assert counts()[1] == misses + 1
     np.cache_clear()
     assert np.cache_info()["tables"]["entries"] == 0
 

@@ -26,10 +26,10 @@ pytestmark = campaign.TIMEOUT
 RECORDED: dict[str, Any] = {"eager_below": 0}
 THREADS: dict[str, Any] = {"eager_below": 0, "threads": 2, "threads_above": 1}
 SMALL_LIMITS: dict[str, Any] = {
-    "plan_limit": 1, "ready_limit": 1, "program_limit": 1, "pool_limit": 0, "flush_nodes": 7,
+    "plan_limit": 1, "program_limit": 1, "pool_limit": 0, "flush_nodes": 7,
 }  # fmt: skip
 WITHOUT: dict[str, Any] = {
-    "pipelining": False, "deferred_sizes": False, "routines": False, "native_threads": False,
+    "pipelining": False, "deferred_sizes": False, "routines": False,
 }  # fmt: skip
 
 # sizes from which a way of doing things is worth it: here it is taken at once

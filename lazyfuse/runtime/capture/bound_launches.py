@@ -97,7 +97,7 @@ def _watch(name: str, wanted: bool) -> None:
     config.on_change(name, look)
 
 
-for _name in ("prepared", "ready_limit", "program_limit", "plan_limit"):
+for _name in ("prepared", "program_limit", "plan_limit"):
     _watch(_name, True)
 for _name in ("validate", "debug", "report"):
     _watch(_name, False)

@@ -47,6 +47,10 @@ AHEAD_ELEMENTS = 1 << 18
 PATIENT_ELEMENTS = 1 << 25
 
 
+# Sizes and strides for which a kernel, or a chain, stays prepared: one entry per shape and layout.
+MOST_SIZES = 64
+
+
 @dataclass(slots=True)
 class Refused:
     """Stands for a program that a device would not build, so that it is not asked again."""
@@ -102,11 +106,9 @@ def ready(
             found = decide("numpy"), None
         else:
             found = _first(step, decide, device)
-        limit = config.options.ready_limit
-        if len(step.ready) >= limit:
+        if len(step.ready) >= MOST_SIZES:
             step.ready.clear()
-        if limit:
-            step.ready[key] = found
+        step.ready[key] = found
     lowered, program = found
     if program is None:
         program = _program(step, lowered, shape, device)

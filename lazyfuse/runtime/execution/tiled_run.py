@@ -75,10 +75,9 @@ def run(values: Run, chain: Chain) -> bool:
     prepared: SizedChain | None = chain.ready.get(key)
     if prepared is None:
         prepared = prepare(values, chain, loads)
-        limit = config.options.ready_limit
-        if len(chain.ready) >= limit:
+        if len(chain.ready) >= program_tiers.MOST_SIZES:
             chain.ready.clear()
-        if limit and not prepared.why.endswith(" yet"):
+        if not prepared.why.endswith(" yet"):
             chain.ready[key] = prepared
     try:
         if prepared.why:

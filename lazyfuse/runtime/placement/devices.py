@@ -166,10 +166,7 @@ def with_memory() -> list[str]:
     ]
 
 
-_SET = (
-    "threads", "threads_above", "pool_limit", "compile_ahead", "compile_after_exit",
-    "native_threads",
-)  # fmt: skip
+_SET = ("threads", "threads_above", "pool_limit", "compile_ahead", "compile_after_exit")
 
 
 def _apply(device: Any) -> None:
@@ -235,8 +232,7 @@ config.on_change("cache_dir", _check_folder)
 # The device is asked for again, and gets the options anew, when one of these changes.
 for _name in (
     "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",
-    "program_limit", "compile_ahead", "compile_after_exit", "native_threads",
-    "stream_above",
+    "program_limit", "compile_ahead", "compile_after_exit", "stream_above",
 ):  # fmt: skip
     config.on_change(_name, _forget)
 

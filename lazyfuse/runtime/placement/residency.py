@@ -30,6 +30,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # A value that took more operations since it left the host cannot be computed again: remembering
 # them all would let a long loop grow without end.
 LINEAGE_OPERATIONS = 1000
+# Bytes of operands that are kept for that.
+LINEAGE_BYTES = 64 << 20
 
 
 class Seal:
@@ -243,7 +245,7 @@ class Lineages:
 
     def __init__(self, alone: set[int]) -> None:
         self.alone = alone
-        self.room = config.options.lineage_limit
+        self.room = LINEAGE_BYTES
         self.copies: dict[int, Lineage | None] = {}
         self.twins: list[Node] = []  # so that their ids stay theirs
 
@@ -271,7 +273,7 @@ class Lineages:
         known = [each for each in found if each is not None]
         operations = 1 + max([each.operations for each in known], default=0)
         held = sum([each.held for each in known])
-        too_much = held > config.options.lineage_limit
+        too_much = held > LINEAGE_BYTES
         if len(known) < len(found) or operations > LINEAGE_OPERATIONS or too_much:
             return None
         src = tuple([each.node for each in known])

@@ -483,8 +483,8 @@ def plan_for(recording: Recording) -> Plan:
     plan = _plans.get(key) if options.plan_limit else None
     if plan is not None:
         counters["plan hits"] += 1
-        if not (options.ready_limit and options.program_limit):
-            plan.forget(programs=not options.program_limit)
+        if not options.program_limit:
+            plan.forget()
         report.planned(plan, True)
         return recompute.by_size(plan, recording) if plan.dear else plan
     counters["plan misses"] += 1

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def work() -> Any:
     """How the CPU runs chunks, with two threads whatever the machine has."""
-    with lf.options(device="cpu", threads=3, threads_above=1000, native_threads=True):
+    with lf.options(device="cpu", threads=3, threads_above=1000):
         device: Any = devices.cpu()
         yield device.work
 
@@ -75,11 +75,15 @@ def test_another_number_of_threads(work: Any) -> None:
     assert not wrong
 
 
-def test_off(work: Any) -> None:
+def test_pythons_threads_serve_where_there_is_no_machine_code(
+    work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong: list[int] = []
-    with lf.options(native_threads=False):
+    with monkeypatch.context() as patched:
+        work.native.resize()
+        patched.setattr(work.native, "_failed", True)
         check(2, 5, wrong)
-        assert devices.cpu().work.native._crew is None  # type: ignore[attr-defined]
+        assert work.native._crew is None
     check(2, 5, wrong)
     assert not wrong
 

@@ -28,7 +28,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(native_threads, "YIELDS", 1 << 40)
     helpers: Any = devices.cpu().work.native  # type: ignore[attr-defined]
     helpers.resize()
-    with lf.options(threads=3, threads_above=1000, native_threads=True):
+    with lf.options(threads=3, threads_above=1000):
         yield helpers
     helpers.resize()
 

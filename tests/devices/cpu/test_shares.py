@@ -21,7 +21,7 @@ SIZES = [8191, 8193, 32768, 65537, 131072, 262145]
 @pytest.fixture
 def work() -> Iterator[Any]:
     """How the CPU runs chunks, with two threads whatever the machine has."""
-    with lf.options(threads=2, threads_above=100_000, native_threads=True):
+    with lf.options(threads=2, threads_above=100_000):
         device: Any = devices.cpu()
         yield device.work
 

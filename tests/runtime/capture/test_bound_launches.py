@@ -121,7 +121,7 @@ def test_the_switch_and_the_curious(hits: list[bool]) -> None:
     for _ in range(3):
         compute()
     assert hits[-1]
-    for off in ({"prepared": False}, {"validate": True}, {"report": True}, {"ready_limit": 0}):
+    for off in ({"prepared": False}, {"validate": True}, {"report": True}):
         hits.clear()
         with lf.options(**off):
             np.testing.assert_array_equal(compute(), a * b - 3.0)

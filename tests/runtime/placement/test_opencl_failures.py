@@ -17,7 +17,7 @@ from lazyfuse import config
 from lazyfuse.devices.opencl.device import OpenCL, faults
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import counters
-from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.placement import devices, residency
 from tests.helpers.opencl_device import in_use
 from tests.pairwise import pairwise
 
@@ -87,36 +87,36 @@ def test_a_failure_ends_in_the_right_values_and_a_reason_C12_E2(
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 @pytest.mark.parametrize("point", ["launch", "finish", "gather", "settle"])
 def test_a_lost_device_leaves_what_can_be_computed_again_E2(
-    discrete: OpenCL, point: str, limit: int
+    discrete: OpenCL, point: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = values()
-    with config.options(lineage_limit=limit):
-        x = np.array(a)
-        held = x * 2.0  # from what the user holds
-        np.evaluate(held)
-        chain = held + x
-        np.evaluate(chain)
-        free = np.array(a) * 3.0  # from what nobody but the lineage holds
-        np.evaluate(free)
-        # what was accepted and fails afterwards is the device's end, whatever the driver says
-        status = PASSING if point in ("finish", "settle") else LOST
-        faults.plan("finish" if point == "settle" else point, status)
-        if point == "launch":
-            last = x - 1.0
-            numpy.testing.assert_array_equal(last.to_numpy(), a - 1.0)
-        elif point == "settle":
-            np.synchronize()
-        numpy.testing.assert_array_equal(chain.to_numpy(), a * 2.0 + a)
-        numpy.testing.assert_array_equal(held.to_numpy(), a * 2.0)
-        assert devices.is_lost(discrete)
-        assert status in told()
-        if limit:
-            numpy.testing.assert_array_equal(free.to_numpy(), a * 3.0)
-        else:
-            with pytest.raises(EvaluationError, match="which is lost") as caught:
-                free.to_numpy()
-            assert (caught.value.file, caught.value.op) == (__file__, "multiply")
-        numpy.testing.assert_array_equal((x + 1.0).to_numpy(), a + 1.0)
+    monkeypatch.setattr(residency, "LINEAGE_BYTES", limit)
+    x = np.array(a)
+    held = x * 2.0  # from what the user holds
+    np.evaluate(held)
+    chain = held + x
+    np.evaluate(chain)
+    free = np.array(a) * 3.0  # from what nobody but the lineage holds
+    np.evaluate(free)
+    # what was accepted and fails afterwards is the device's end, whatever the driver says
+    status = PASSING if point in ("finish", "settle") else LOST
+    faults.plan("finish" if point == "settle" else point, status)
+    if point == "launch":
+        last = x - 1.0
+        numpy.testing.assert_array_equal(last.to_numpy(), a - 1.0)
+    elif point == "settle":
+        np.synchronize()
+    numpy.testing.assert_array_equal(chain.to_numpy(), a * 2.0 + a)
+    numpy.testing.assert_array_equal(held.to_numpy(), a * 2.0)
+    assert devices.is_lost(discrete)
+    assert status in told()
+    if limit:
+        numpy.testing.assert_array_equal(free.to_numpy(), a * 3.0)
+    else:
+        with pytest.raises(EvaluationError, match="which is lost") as caught:
+            free.to_numpy()
+        assert (caught.value.file, caught.value.op) == (__file__, "multiply")
+    numpy.testing.assert_array_equal((x + 1.0).to_numpy(), a + 1.0)
 
 
 def test_what_was_overwritten_is_an_error_and_the_rest_goes_on_E2(discrete: OpenCL) -> None:

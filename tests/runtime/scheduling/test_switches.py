@@ -16,6 +16,7 @@ import pytest
 import lazyfuse as np
 from lazyfuse.runtime.events import counters, tracing
 from lazyfuse.runtime.events.tracing import Compile, KernelEnd
+from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
 from tests.pairwise import first
@@ -209,20 +210,15 @@ def test_programs_on_disk_can_be_switched_off_C10(tmp_path: Path) -> None:
             assert bool(list(tmp_path.rglob("*.bin"))) >= cache
 
 
-def test_prepared_launches_can_be_forgotten_at_once_B2() -> None:
+def test_a_kernel_stays_prepared_for_so_many_sizes_B2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_tiers, "MOST_SIZES", 2)
     real, other = operands()
     a, b = np.array(real), np.array(other)
-    for limit in (64, 0, 64):
-        with np.options(ready_limit=limit, compile_after=0):
-            seen = []
-            for _ in range(2):
-                y = expression(a, b)
-                numpy.testing.assert_array_equal(y.to_numpy(), expression(real, other))
-                (plan,) = evaluate._plans.values()
-                seen.append([prepared[0] for prepared in plan.kernels[0].ready.values()])
-            again = any(first is second for first in seen[0] for second in seen[1])
-            assert again == bool(limit)
-            assert plan.kernels[0].programs, "programs are another cache"
+    for size in (N, 40_000, N, 36_000, 44_000):
+        y = expression(a[:size], b[:size])
+        numpy.testing.assert_array_equal(y.to_numpy(), expression(real[:size], other[:size]))
+        for plan in evaluate._plans.values():
+            assert all(len(step.ready) <= 2 for step in plan.kernels)
 
 
 def test_buffers_can_be_given_back_at_once() -> None:
@@ -307,7 +303,6 @@ OFF: dict[str, Any] = {
     "cache": False,
     "plan_limit": 0,
     "program_limit": 0,
-    "ready_limit": 0,
     "pool_limit": 0,
 }
 
