@@ -2,10 +2,11 @@
 
 Python runs code of the program between any two of our lines: handlers of signals (that of Ctrl-C
 raises), and finalisers when the collector finds a cycle. A kernel may write its result into the
-memory of an operand that nobody else wants: until the result is known as the value of its node, the
-node still looks pending, and its operand is gone. Whoever leaves in between, or looks, computes it
-from the wrong values; and a lock that is taken just then is never given back. So handlers wait
-while `Section` is entered, in the order of their signals, and the collector does not run.
+memory of an operand without other readers: until the result is known as the value of its node, the
+node still looks pending, and its operand is gone. A handler that raises in between, or looks at the
+node, has it computed from the wrong values; and a lock that is taken just then is never given back.
+So handlers wait while `Section` is entered, in the order of their signals, and the collector does
+not run.
 
 Python runs signal handlers in the main thread alone, so only there they are put off.
 """
@@ -168,7 +169,7 @@ _bring_back: Callable[[], None] = bring_back
 
 
 def _restore(notes: list[tuple[int, _Note]]) -> None:
-    """Put handlers back, where nobody else has put another one meanwhile."""
+    """Put handlers back, unless the program has put others in their place meanwhile."""
     try:
         for number, note in notes:
             if _finds(number) is note:

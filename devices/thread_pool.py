@@ -74,7 +74,7 @@ class _Job:
         self.finished.put(None)
 
     def close(self) -> int:
-        """Let no more helpers in; how many tickets nobody took."""
+        """Let no more helpers in; how many tickets were left."""
         unused = 0
         while self.tickets:
             try:

@@ -220,7 +220,7 @@ class Options:
         True,
         "LAZYFUSE_ERRORS_AT_ONCE",
         "compute at the line where filters make errors of warnings, so that the line raises; "
-        "off: whoever looks at a value is told",
+        "off: the line that looks at a value is told",
     )
     prepared: bool = _switch(
         True, "LAZYFUSE_PREPARED", "launch what ran before at the same sizes without deciding anew"

@@ -183,7 +183,7 @@ def walk(roots: Sequence[Node]) -> Walked:
             held.append(False)
             continue
         op = node.op
-        # a constant array that somebody holds is cheaper to make again than to write now
+        # a constant array that a name holds is cheaper to make again than to write now
         keep = identity in roots_ids or (count > 1 + edges.get(identity, 0) and op is not ops.FULL)
         held.append(keep)
         src = tuple([index[id(source)] for source in node.src])

@@ -53,15 +53,15 @@ class Memory:
     """One block of host memory that leaves of pending graphs refer to.
 
     Every `LEAF` node over the same block carries the same `Memory` as its `arg`. `leaves` keeps
-    each of them alive; one that nobody else holds is free. A write that wants to happen in place
-    asks `captured()` first: a leaf that a pending node still reads must keep its old values.
+    each of them alive; one without another reference is free. A write that wants to happen in
+    place asks `captured()` first: a leaf that a pending node still reads must keep its old values.
     """
 
     __slots__ = ("leaves", "owned")
 
     def __init__(self, owned: bool) -> None:
         self.leaves: list[Node] = []
-        self.owned = owned  # False: someone outside lazyfuse may look at the block at any time
+        self.owned = owned  # False: other code may read and write the block at any time
 
     def captured(self, edges: dict[int, int] | None = None) -> bool:
         """Whether a node beyond those counted in `edges` (id -> references) still reads a leaf."""

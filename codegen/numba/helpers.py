@@ -13,9 +13,9 @@ Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the 
 multiply by a reciprocal that is too small by more than all roundings together, so each quotient
 falls short; what is left is at most |b| + 2**14, of which a second quotient leaves less than 2 |b|,
 since its own rounding is then below one or below |b|. Products wrap, differences do not.
-In the same way the one quotient that is too large raises overflow, by a product that only then is,
-and a float that no integer can hold raises invalid, by zero times infinity (as does the least
-integer itself: the oracle is asked before anybody is told).
+In the same way the one quotient that is too large raises overflow, by a product that is too large
+only then, and a float that no integer can hold raises invalid, by zero times infinity. The least
+integer itself raises it, too: the reference interpreter is asked before a warning is shown.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _joining(kernel: Kernel, rank: int) -> Kernel:
 def _slots(combination: Combination) -> tuple[int, ...]:
     """The caller's arrays in the order of the program: what it reads, then what it writes.
 
-    The values of argmin and argmax are asked for by nobody: they stay where the first ones were.
+    No result holds the values of argmin and argmax: they stay where the first ones were.
     """
     results = combination.results
     arguments = [each for each in results if is_argument(each.reduction)]

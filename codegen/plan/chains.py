@@ -269,7 +269,7 @@ class _Search:
         if axis != 0 or self.graph.values[index].shape[0] != self.size:
             return False
         stacks = self.rank_of(right) > 2
-        cut = 0 if stacks else None  # a matrix is read as a whole, so nobody in the chain makes it
+        cut = 0 if stacks else None  # read as a whole, so no kernel of the chain makes it
         if (right in self.made and not stacks) or (left == right and not stacks):
             return False
         if self.place.get(left, 0) != 0 or self.place.get(right, cut) != cut:

@@ -311,7 +311,7 @@ class _Clustering:
                 elif self.values[source].shape == group.domain:  # smaller ones stay in a cache
                     loads.add(source)
         if (once and len(loads) > allowed) or cost > limit:
-            root, version, newest = self.memory  # nobody writes over what is read again
+            root, version, newest = self.memory  # nothing that is read again is written over
             kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
             allowed = RECOMPUTE_LOADS_ONCE if once and kept else allowed
             if cost > limit and index not in self.limits.again:
@@ -327,7 +327,7 @@ class _Clustering:
         return len(loads) <= allowed
 
     def waits_for(self, index: int, group: Group, outside: list[int]) -> bool:
-        """Whether one later kernel alone needs a value: it can compute it, and nobody twice."""
+        """Whether one later kernel alone needs a value: then that kernel can compute it."""
         users = self.users
         if len(outside) != len(users[index]) or len({id(self.group[u]) for u in outside}) != 1:
             return False
@@ -355,7 +355,7 @@ class _Clustering:
         return all(self.is_kept(source, other) for source in loads)
 
     def is_kept(self, source: int, until: Group) -> bool:
-        """Whether nobody writes over a value before a group has run: its own updates may."""
+        """Whether no step writes over a value before a group has run: its own updates may."""
         root, version, newest = self.memory
         if newest.get(root[source], 0) <= version[source]:
             return True

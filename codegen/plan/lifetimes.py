@@ -29,7 +29,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """For each step, the values that nobody reads after it."""
+    """For each step, the values that no later step reads."""
 
     last: tuple[tuple[int, ...], ...]
 

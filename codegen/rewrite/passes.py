@@ -79,7 +79,8 @@ def _is_plain_full(value: Value, builder: _Builder) -> bool:
 def simplify(graph: Graph) -> Graph:
     """Apply the exact rules until a value has none left.
 
-    A copy of a view whose layout somebody follows stays: it has no gaps, and sums go another way.
+    A copy of a view stays where a sum or a call follows its layout: the copy has no gaps, so NumPy
+    adds in another order.
     """
     followed = _followed_layouts(graph)
 

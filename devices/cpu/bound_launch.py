@@ -72,7 +72,7 @@ def in_c(
         flags: int = rows(arrays, scalars, *shared)
         return flags
 
-    known: Any = run  # for whoever launches without a list and a tuple: native_replay.py
+    known: Any = run  # for native_replay.py, which launches without a list and a tuple
     known.rows, known.threads = rows, threads
     return run
 

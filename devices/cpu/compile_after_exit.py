@@ -3,7 +3,7 @@
 Owns that process: one at a time for a folder of programs, at the lowest priority, ended after
 `SECONDS` of one core whatever is left. A script that is shorter than its compiler would else begin
 each run anew. The process reads its work from the file that is its lock, writes programs into that
-folder if the folder is still there, and nothing else; nobody waits for it. Needs `fcntl` (not
+folder if the folder is still there, and nothing else; no process waits for it. Needs `fcntl` (not
 Windows).
 """
 
@@ -75,7 +75,7 @@ def main() -> None:
             continue
         with suppress(DeviceError):
             code = numba_compiler.compile_source(source)
-            if os.path.isdir(directory):  # else somebody has removed it: leave it so
+            if os.path.isdir(directory):  # else it was removed meanwhile: leave it so
                 disk.put(name, code)
         if time.process_time() > 0.9 * SECONDS:
             break

@@ -54,7 +54,7 @@ def _compiled(source: Source) -> tuple[bytes | None, str, float]:
 
 
 def _own_output() -> Any:
-    """Our results' pipe; what anybody prints goes nowhere."""
+    """Our results' pipe; what libraries print goes nowhere."""
     sys.stdout.flush()
     results = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_WRONLY)

@@ -333,7 +333,7 @@ class NumbaProgram:
             return loop(*arguments, _SPINS)
 
         def assist(alive: object = (self, memory)) -> None:
-            """Nobody waits for a helper that is late: it holds on to the code and the rows."""
+            """The caller does not wait for a late helper, which keeps code and rows alive."""
             loop(*arguments, 0)
 
         self._work.pool.run(work, assist, helpers)
@@ -470,7 +470,7 @@ class NumpyProgram:
                     raised = function(views, scalars, scratch)
                     flags |= raised or 0  # not in one statement: `note` has changed them
         finally:
-            for _ in pending:  # after an error nobody takes another chunk
+            for _ in pending:  # after an error no thread takes another chunk
                 pass
         return flags
 

@@ -122,7 +122,7 @@ class _Threads:
         fork_safety.register(self)
 
     def after_fork(self) -> None:
-        """Whoever was using it in the parent is not here."""
+        """The parent's threads that were using it are not here."""
         self._lock = threading.Lock()
         if self._using:
             self._using = 0

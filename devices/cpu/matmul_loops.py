@@ -45,7 +45,7 @@ def text(code: str, features: str, turned: bool) -> str:
     """The module: `int32 entry(row, scalars)`, which returns IEEE flags.
 
     `turned`: B's rows need not be dense. That takes LLVM as long as a third of all else, and
-    somebody waits for a first result.
+    the program waits for its first result.
     """
     lanes, rows, vectors = shape_of(code, features)
     names = Names(code, lanes)

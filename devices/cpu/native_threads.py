@@ -41,7 +41,7 @@ _PAUSE = {
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, within one process
 
 # How often a helper looks for the next job before it sleeps: some 30 us in which it holds its core,
-# then some 150 us in which it asks the system at each turn whether somebody else wants the core.
+# then some 150 us in which it offers the core to other threads each time.
 # Evaluations in a loop follow each other that fast, and waking costs as much as it waits at most.
 SPINS = 3000
 YIELDS = 400
@@ -50,8 +50,8 @@ YIELDS = 400
 _SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _WORDS = range(0, 72, 8)
 
 # One job at a time. A helper says that it is there (active), then takes a ticket; the caller takes
-# the tickets back, then waits until nobody is there: whoever had a ticket is waited for, whoever
-# comes late finds none and touches nothing.
+# the tickets back, then waits until no helper is there: one that had a ticket is waited for, one
+# that comes late finds none and touches nothing.
 TEXT = f"""
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
@@ -239,7 +239,7 @@ class _Crew:
         return True
 
     def dismiss(self) -> None:
-        """Let the helpers end; whoever works finishes first."""
+        """Let the helpers end; those at work finish first."""
         self.words[_QUIT] = 1
         self.words[_SEQUENCE] += 1 << 20  # not a step that a caller makes meanwhile
         ctypes.CDLL(None).syscall(
@@ -292,7 +292,7 @@ class NativeThreads:
         """`loop(*arguments, 0)` here and in up to `helpers` helpers; False: not possible here.
 
         `loop`: the address of a function of four pointers and three integers, which takes work from
-        shared words until none is left. When this returns, nobody works on it any more.
+        shared words until none is left. When this returns, no helper works on it any more.
         """
         crew = self.crew(helpers)
         if crew is None:

@@ -150,7 +150,7 @@ def _options(width: int) -> list[str]:
 
 
 def _set_limits() -> None:
-    """A crash here is an answer: nobody wants its memory on disk. So is computing without end."""
+    """A crash here is an answer, and so is computing without end: no core file, limited time."""
     try:
         resource = importlib.import_module("resource")  # not on every system
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -109,7 +109,7 @@ class Queue:
             raise told(error, "open") from error
         self.lost = ""
         self.launches = 0
-        self.failed: DeviceError | None = None  # since the last time that somebody settled
+        self.failed: DeviceError | None = None  # since the last call of `settle`
         self._enqueue = cl.enqueue_nd_range_kernel
         self._words: Words | None = None
         self._pending: deque[Pending] = deque()

@@ -1,11 +1,11 @@
 """A process that compiles while we compute: started when first wanted, one at a time, ours alone.
 
 Owns the worker process and the queue of wishes. `Worker.want(source)` returns at once; a thread of
-ours looks on disk where nobody has (`look`), else talks to the process and hands each result to
-`arrived`. Messages are pickles behind their length. The process runs `compile_worker_main`, which
-imports numba and nothing of the face; it ends when its input does, so it dies with us however we
-die. What is left then goes to `left` (compile_after_exit.py). A forked child has no worker: the
-pool of processes that it belongs to keeps the cores busy.
+ours looks on disk first, where that was not done yet (`look`), then asks the process, and hands
+each result to `arrived`. Messages are pickles behind their length. The process runs
+`compile_worker_main`, which imports numba and nothing of the frontend; it ends when its input does,
+so it dies with us however we die. What is left then goes to `left` (compile_after_exit.py). A
+forked child has no worker: the pool of processes that it belongs to keeps the cores busy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Arrived = Callable[[Source, "bytes | None", str, float], None]
 
 
 class Crash(Exception):
-    """The process has ended although nobody wanted it to."""
+    """The process has ended by itself, while it had work."""
 
 
 class Worker:
@@ -127,7 +127,7 @@ class Worker:
         return True
 
     def hurry(self) -> None:
-        """Somebody waits."""
+        """Begin at once: a thread waits for a result."""
         self._hurried.set()
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class Worker:
     # The thread
 
     def _serve(self) -> None:
-        """Send wishes and take results, one source ahead, until nobody wishes any more."""
+        """Send wishes and take results, one source ahead, until no wishes are left."""
         current: Source | None = None
         try:
             while (current := self._next(IDLE)) is not None:
@@ -163,7 +163,7 @@ class Worker:
                         self._ask(current)
                     with fork_safety.settled:  # it imports and links
                         self._arrived(done, *reply)
-        except BaseException as error:  # whatever it is, nobody may wait for this thread
+        except BaseException as error:  # whatever it is, no thread may go on waiting
             self.trouble = self.trouble or f"the compiler's process {error}"
             self._end()
             self._lost(current if isinstance(error, Crash) else None, self.trouble)
@@ -247,7 +247,7 @@ def _end_of_program(worker: weakref.ref[Worker]) -> None:
 def start(main: str = _MAIN, wishes: int | None = None) -> Any:
     """The process, as `subprocess.Popen` with binary pipes.
 
-    With `wishes`, an open file, it reads that, answers nobody, and stays when we end: it is of
+    With `wishes`, an open file, it reads that, sends no answers, and stays when we end: it is of
     another process group (the terminal's signals are not for it), but of our session, since a
     scheduler that shares out cores by sessions would give a new one as much as all of ours.
     """
@@ -272,7 +272,7 @@ def start(main: str = _MAIN, wishes: int | None = None) -> Any:
         **options,
     )
     if wishes is not None:
-        process.returncode = 0  # nobody waits for it, which Popen would call a mistake
+        process.returncode = 0  # we never wait for it, of which Popen would warn
     return process
 
 

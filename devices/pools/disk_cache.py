@@ -19,7 +19,7 @@ from typing import Any
 _MAGIC = b"lazyfuse-2\n"
 _HEAD = len(_MAGIC) + 32  # the magic and a digest, see `_head`
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-# Nobody waits at a pipe that stands in an entry's place, nor follows a link to somebody's file.
+# A pipe in an entry's place makes no reader wait, and a link leads to no other file.
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".bin"
@@ -194,7 +194,7 @@ class DiskCache:
         return data, ""
 
     def _content(self, path: str, handle: int) -> bytes:
-        """The bytes of an entry; none if it is no file. `OSError` if it may be somebody else's."""
+        """The bytes of an entry; none if it is no file. `OSError` if others may have written it."""
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return b""

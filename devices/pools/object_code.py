@@ -2,7 +2,7 @@
 
 Owns the table of symbols that we supply to the linker. LLVM ends the process at an unknown symbol,
 so `load` reads the object's symbol table first and refuses politely; and where it has no memory, so
-whoever gives it work asks for `room` first.
+the code that gives it work asks for `room` first.
 """
 
 from __future__ import annotations

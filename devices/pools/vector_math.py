@@ -202,7 +202,7 @@ def _mask(ir: Any, lanes: list[int]) -> Any:
 
 
 def _keep(ir: Any, module: Any, functions: list[Any]) -> None:
-    """Add to `llvm.compiler.used`: what nobody calls yet is dropped before the vectoriser looks."""
+    """Add to `llvm.compiler.used`: LLVM drops what has no caller yet, before it vectorises."""
     if _USED in module.globals:
         functions = [*module.globals.pop(_USED).lazyfuse_kept, *functions]
         module.scope._useset.discard(_USED)

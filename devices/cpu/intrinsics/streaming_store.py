@@ -1,7 +1,7 @@
 """Writing results past the caches: `stream(address, pointer, count)` of generated text.
 
-A store into memory that is in no cache first reads its line, and a result larger than the last
-cache leaves there nothing that anybody finds again. Whole lines written with non-temporal stores
+A store into memory that is in no cache first reads its line, and the lines of a result larger than
+the last cache leave it before they are read. Whole lines written with non-temporal stores
 save the reading: a third of the traffic of an addition. Generated text computes a few hundred
 elements into a buffer that stays in the first cache and hands it over. Loads nothing heavy when
 imported.
@@ -36,7 +36,7 @@ def intrinsic() -> Any:
 
 
 def fence() -> Any:
-    """`settle_streams()`: whoever sees what is written from now on sees what was streamed, too."""
+    """`settle_streams()`: a thread that sees later writes sees what was streamed, too."""
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
