@@ -15,7 +15,7 @@ from functools import lru_cache
 CACHES = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
-# Where the system does not tell: a small, ordinary processor.
+# Where the system does not say: a small, ordinary processor.
 L1, L2, L3 = 32 << 10, 512 << 10, 8 << 20
 THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
 LAUNCH = 6e-6  # seconds from Python into a compiled program and back
@@ -84,7 +84,7 @@ def _first() -> Tuning:
 
 @lru_cache(maxsize=1)
 def defaults() -> Tuning:
-    """What the system tells of the caches, and cautious figures for the rest."""
+    """What the system says of the caches, and cautious figures for the rest."""
     found = _caches(CACHES)
     l1 = found.get(1) or _sysconf("SC_LEVEL1_DCACHE_SIZE") or L1
     l2 = found.get(2) or _sysconf("SC_LEVEL2_CACHE_SIZE") or L2
@@ -98,7 +98,7 @@ def tile_for(l1: int, l2: int) -> int:
 
 
 def _caches(folder: str) -> dict[int, int]:
-    """Bytes of each level's data cache, as Linux tells them."""
+    """Bytes of each level's data cache, as Linux gives them."""
     found: dict[int, int] = {}
     try:
         for name in sorted(os.listdir(folder)):

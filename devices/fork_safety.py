@@ -2,7 +2,7 @@
 
 Some locks are not ours: the import system's, one per module, and LLVM's. A child that is forked
 while a thread of ours holds one waits for it for ever. Such threads work inside `settled`, and a
-fork waits until none does: milliseconds, or as long as an import takes.
+fork waits until no thread is inside: milliseconds, or as long as an import takes.
 """
 
 from __future__ import annotations

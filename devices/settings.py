@@ -25,7 +25,7 @@ def number(variable: str, default: int) -> int:
 
 
 chosen: dict[str, bool] = {}
-"""Switches that the face has changed since the start, by variable: the environment is older."""
+"""Switches that the frontend has changed since the start, by variable: the environment is older."""
 
 
 def flag(variable: str, default: bool) -> bool:

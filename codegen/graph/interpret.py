@@ -1,4 +1,4 @@
-"""The graph run node by node with NumPy: the oracle of every test, the last fallback of every run.
+"""The graph run node by node with NumPy: the reference of every test, the last fallback of a run.
 
 Owns the meaning of each op kind in NumPy's terms. Simple on purpose: nothing here is fused or fast.
 """

@@ -86,7 +86,7 @@ class Node:
     the flat memory of `src[0]`, host -> `HostCall`, leaf -> `Memory`, everything else None.
     `value` is the numpy array once evaluated (leaves: always; scalars: the 0-d array), `resident`
     what knows where the value lies in the memory of a device. A node with either is evaluated; one
-    without `value` looks pending to everybody who wants to read it, and is gathered.
+    without `value` looks pending to every reader, and is copied back.
     """
 
     __slots__ = (

@@ -93,7 +93,7 @@ class Combination:
         for value in stack[1:]:  # of blocks, one after the other
             total += value
         if not math.isfinite(total):
-            return False  # NumPy's additions tell which conditions arise
+            return False  # NumPy's additions say what is raised
         output[...] = total
         return True
 

@@ -1,9 +1,10 @@
-"""Whose IEEE conditions are: what programs without a flag register say of them in their words.
+"""Which operation raised which floating-point exception, where a device has no flag register.
 
-The lowest four bits of the first word are the conditions of all operations together, in NumPy's
-numbers. The next four are those of slot 0, and so on through the words. A kernel's ordered
-reductions have the first slots, so that the second pass over partial results has the same ones;
-each instruction that can raise conditions has one of the rest. raised_words.py has the text.
+A launch reports exceptions in words of bits. The lowest four bits of the first word are the flags
+of all operations together, in NumPy's numbers. The next four are those of slot 0, and so on through
+the words. A kernel's ordered reductions have the first slots, so that the second pass over partial
+results has the same ones; each instruction that can raise an exception has one of the rest.
+raised_words.py has the text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import WORDS
 
 NOBODY = -1
-"""In the place of a slot: the conditions are told, and not whose they are."""
+"""In the place of a slot: the exceptions are reported without their operation."""
 WIDTH = 4
 OF_WORD = 32 // WIDTH
 MOST = WORDS * OF_WORD - 1
@@ -44,10 +45,10 @@ def _numbered(raising: Iterable[bool]) -> list[int]:
 
 
 def of_slot(bits: int, slot: int) -> int:
-    """The conditions of one slot in what a launch has told."""
+    """The flags of one slot in the words of a launch."""
     return bits >> WIDTH * (slot + 1) & _ALL if slot != NOBODY else 0
 
 
 def in_slot(conditions: int, slot: int) -> int:
-    """What a launch tells if these are the conditions of a slot."""
+    """The words of a launch in which a slot has these flags."""
     return conditions | (conditions << WIDTH * (slot + 1) if slot != NOBODY else 0)

@@ -1,8 +1,8 @@
 """How many iterations of a loop are computed side by side, each step for all of them.
 
 A long chain of operations waits for its own results, and processors look a few hundred
-instructions ahead: less than two turns of such a loop. LLVM interleaves short loops by itself and
-never long ones. Owns the estimate from a kernel's body; no bit of a value depends on it.
+instructions ahead: less than two iterations of such a loop. LLVM interleaves short loops by itself
+and never long ones. Owns the estimate from a kernel's body; no bit of a value depends on it.
 """
 
 from __future__ import annotations

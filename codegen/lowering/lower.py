@@ -352,7 +352,7 @@ class Job:
         outer = merge(self.axis_loops(slow, kernel.reduced)) if slow else []
         inner = merge(self.axis_loops(run, kernel.reduced))
         total = _volume([loop.size for loop in inner])
-        # a dear body is worth sharing out in shorter stretches: the tree, and its bits, stay
+        # a costly body is worth sharing out in shorter segments: the tree, and its bits, stay
         limit = max(RUN_BLOCK, min(STRETCH, self.chunk // 2))
         lows, blocks = _stretches(total, block, ordered.accumulator[0] == "c", limit)
         is_partial = len(lows) > 1 or any(loop.reduced for loop in outer)

@@ -48,7 +48,7 @@ def suits(kernel: Kernel, form: Form) -> bool:
 
 
 def sides(printer: Printer) -> int:
-    """Vectors of lanes that take turns where something is not a sum: their steps take longer."""
+    """Vectors of lanes that alternate where something is not a sum: their steps take longer."""
     return 1 if set(printer.form.methods) == {"tree"} else 2
 
 
@@ -100,7 +100,7 @@ def leaf(printer: Printer) -> None:
 
 
 def _vectors(printer: Printer, trees: list[int], start: str, stop: str, number: int) -> None:
-    """Combine the elements from `start` on, so many vectors at each turn."""
+    """Combine the elements from `start` on, so many vectors in each iteration."""
     printer.open(f"for first in range({start}, {stop}, {number * LANES}):")
     for side in range(number):
         printer.open(f"for lane in range({LANES}):")

@@ -30,10 +30,10 @@ from lazyfuse.devices.base import Source
 LANES = 256
 # Elements of a streamed map that are computed at once: they lie in a buffer in the first cache.
 STREAMED = 512
-# Strided inputs of so dear a body are copied into buffers first, up to so many of them.
+# Strided inputs of so costly a body are copied into buffers first, up to so many of them.
 GATHER_COST = 3.0
 GATHERED = 8
-# What the innermost loop may be told: its iterations do not touch each other's memory.
+# What the innermost loop is marked with: its iterations do not touch each other's memory.
 _INDEPENDENT = "independent()"
 
 
@@ -400,12 +400,12 @@ class _Printer:
             self.fold()
 
     def may_stop(self) -> bool:
-        """Whether the rest of a row may be left out once the results are settled."""
+        """Whether the rest of a row may be left out once nothing can change the results."""
         ops = {each.op for each in self.kernel.reductions}
         return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
 
     def settled(self) -> list[str]:
-        """For each `all` and `any`, the condition that nothing can change it any more."""
+        """For each `all` and `any`, the test whether nothing can change it any more."""
         reductions = enumerate(self.kernel.reductions)
         return [f"acc{r}" if x.op == "logical_or" else f"not acc{r}" for r, x in reductions]
 

@@ -224,7 +224,7 @@ class ReductionPrinter(GridText):
         self.close()
 
     def combine_chain(self, r: int, value: str) -> None:
-        """Elements one after the other; if that is not finite, again to hear the conditions."""
+        """Elements one after the other; if that is not finite, again to find the exceptions."""
         each = self.reduction(r)
         self.line(f"{self.kind(r)} slow = acc{r};")
         self.line(f"for ({self.index} k = 0; k < left; k++)")

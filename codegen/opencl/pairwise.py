@@ -115,7 +115,7 @@ def half(complex_values: bool) -> str:
 
 
 def call(dtype: str, pointer: str, is_global: bool, raised: str) -> str:
-    """The expression for the sum of `count` elements; `raised`: where conditions are added."""
+    """The expression for the sum of `count` elements; `raised`: where flags are added."""
     return f"pairwise_{'global_' if is_global else ''}{dtype}({pointer}, count, &{raised})"
 
 

@@ -2,8 +2,8 @@
 
 The arguments: a table of int64 (the strides in elements, then for each chunk the loop sizes and
 what else it needs, see chunks.py, and where each array begins), the number of chunks, each array as
-a block of memory and the byte offset of its first element, the scalars by value, and the words that
-gather IEEE conditions. CPU-type devices get long chunks and explicit vectors this way; the loops
+a block of memory and the byte offset of its first element, the scalars by value, and the words for
+floating-point exceptions. CPU-type devices get long chunks and explicit vectors this way; the loops
 and their order are those of language "numba". text.py lists the identifiers.
 """
 
@@ -210,7 +210,7 @@ class _Printer(Rows):
             self.close()
 
     def runs_again(self) -> bool:
-        """Whether sums in memory tell their conditions in a second run, if they are not finite.
+        """Whether sums in memory find their exceptions in a second run, if they are not finite.
 
         A store could have overwritten an operand by then, so there must be none.
         """

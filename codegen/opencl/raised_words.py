@@ -1,8 +1,8 @@
-"""The text by which programs of OpenCL say whose IEEE conditions are; flag_slots.py has the places.
+"""The text by which OpenCL programs report floating-point exceptions; flag_slots.py has the bits.
 
-A program has words of its own, `raised_here`, and writes to them only where it has found a
-condition. Functions that add up ordered reductions write to a variable for each reduction. At the
-end the words of the launch take in what there is.
+A program has words of its own, `raised_here`, and writes to them only where it has found an
+exception. Functions that add up ordered reductions write to a variable for each reduction. At the
+end the program adds what it has to the words of the launch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lazyfuse.codegen.lowering.kernel import Kernel, is_ordered
 
 
 def tell(slot: int, conditions: int) -> str:
-    """The statement that adds conditions to a program's own words."""
+    """The statement that adds flags to a program's own words."""
     word, place = divmod(slot + 1, OF_WORD)
     own = conditions << WIDTH * place if slot != NOBODY else conditions
     if word == 0:
@@ -29,12 +29,12 @@ def declared(kernel: Kernel, reductions: Iterable[int]) -> list[str]:
 
 
 def of_reduction(r: int) -> str:
-    """The variable for the conditions of a reduction."""
+    """The variable for the flags of a reduction."""
     return f"raised_by{r}"
 
 
 def ordered(kernel: Kernel) -> list[int]:
-    """The reductions that raise conditions."""
+    """The reductions that can raise exceptions."""
     return [r for r, each in enumerate(kernel.reductions) if is_ordered(each)]
 
 

@@ -1,4 +1,4 @@
-"""One step of an ordered reduction, in OpenCL C, which tells the IEEE conditions of that step.
+"""One step of an ordered reduction, in OpenCL C, with the floating-point exceptions of that step.
 
 Owns `joined`, the text of the step, and the functions that it calls. What NumPy reports of a sum or
 product is what its single additions or multiplications raise: an infinity among the elements
@@ -27,14 +27,14 @@ static inline {kind} joined_{op}_{dtype}(const {kind} first, const {kind} second
 
 
 def joined(reduction: Reduce, first: str, second: str, raised: str) -> str:
-    """Two partial results joined; `raised` points to the conditions."""
+    """Two partial results joined; `raised` points to the flags."""
     if not is_ordered(reduction):
         return combined(reduction, first, second)
     return f"joined_{reduction.op}_{reduction.accumulator}({first}, {second}, {raised})"
 
 
 def step(reduction: Reduce, first: str, second: str, found: str, slot: int) -> Operation:
-    """A step that has been written as `found`, to ask it for its conditions."""
+    """A step whose result is `found`, to find its exceptions."""
     dtype = reduction.accumulator
     row = ops.TABLE[f"reduce:{reduction.op}"]
     return Operation(row.combine, found, dtype, (first, second), (dtype, dtype), slot)

@@ -129,12 +129,12 @@ class Rows(Text):
             self.close()
 
     def may_stop(self) -> bool:
-        """Whether the rest of a row may be left out once the results are settled."""
+        """Whether the rest of a row may be left out once nothing can change the results."""
         ops = {each.op for each in self.kernel.reductions}
         return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
 
     def settled(self) -> list[str]:
-        """For each `all` and `any`, the condition that nothing can change it any more."""
+        """For each `all` and `any`, the test whether nothing can change it any more."""
         reductions = enumerate(self.kernel.reductions)
         return [f"acc{r}" if x.op == "logical_or" else f"!acc{r}" for r, x in reductions]
 
@@ -306,7 +306,7 @@ class Rows(Text):
         self.line(f"acc{r} = {total};")
 
     def combine_chain(self, r: int) -> None:
-        """One after the other; if the result is not finite, again to hear the conditions."""
+        """One after the other; if the result is not finite, again to find the exceptions."""
         each = self.kernel.reductions[r]
         value = element(self.block_pointer(r), "i", each.accumulator)
         self.open("")

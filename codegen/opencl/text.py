@@ -212,7 +212,7 @@ class Text:
                 self.line(f"const {c_type(dtype, self.vector)} h{k} = {value};")
 
     def compute(self) -> None:
-        """All values of one iteration, the conditions they raise, and the stores."""
+        """All values of one iteration, the exceptions they raise, and the stores."""
         for k in range(self.first_store):
             if self.form.classes[k] != "0":
                 kind = c_type(self.arrays[k], self.vector)

@@ -56,7 +56,7 @@ class Chain:
     inner: tuple[int, ...]  # values that exist for one tile at a time
     views: tuple[int, ...]  # views among the steps that are read after it
     uses: int = 0  # how often it could have run but for its programs
-    unlucky: int = 0  # runs in a row that raised conditions
+    unlucky: int = 0  # runs in a row that raised floating-point exceptions
     rest: int = 0  # runs to go before it is tried again
     ready: dict[Any, Any] = field(default_factory=dict)  # by geometry
     wholes: dict[Any, int] = field(default_factory=dict)  # by sizes: `KernelStep.whole`

@@ -104,7 +104,7 @@ def _scan(
 def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
     """Updates of a version that other updates change, too: all but one that comes after the others.
 
-    Whether that one is a hazard the others tell, which read the version to copy it.
+    Whether that one is a hazard follows from the others, which read the version to copy it.
     """
     root, _ = _versions(graph, set())
     newest: list[Any] = []  # below each value: the last update, or the block
@@ -167,7 +167,7 @@ def shares(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
 
 _share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no number of steps
 # Steps that NumPy may take to find out whether two views of one block have an element in common,
-# which bounds alone do not tell of a column and the columns right of it; half a microsecond.
+# which bounds alone do not say of a column and the columns right of it; half a microsecond.
 _OVERLAP_WORK = 64
 
 

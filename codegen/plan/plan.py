@@ -42,8 +42,8 @@ class KernelStep:
     may_reuse: bool = False  # whether an input dies here, whose buffer may take a result
     ready: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
-    rechecks: int = 0  # how often the oracle confirmed floating-point conditions
-    seen: int = 0  # the conditions that it confirmed
+    rechecks: int = 0  # how often the reference interpreter confirmed exceptions
+    seen: int = 0  # the exceptions that it confirmed
     culprits: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
     slots: list[int] = field(default_factory=list)  # of its operations, once asked: flag_slots.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
@@ -212,7 +212,8 @@ def _is_filled(old: int, written: int, clusters: Clusters, graph: Graph) -> bool
 def _stays_inside(written: int, update: int, users: list[list[int]], clusters: Clusters) -> bool:
     """Whether, besides an update, only the kernel that computes a value reads it.
 
-    Who reads it there and is not stored may be computed again by other kernels, which then read it.
+    A reader in there that is not stored may be computed again by other kernels, which then read
+    the value.
     """
     if users[written].count(update) != 1:
         return False

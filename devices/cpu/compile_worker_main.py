@@ -36,7 +36,7 @@ def main() -> None:
 def _end_with(program: int) -> None:
     """End this process, in the middle of whatever it compiles, when the program has ended.
 
-    The program says who it is: it may have ended before we could ask who started us.
+    The program gives its own number: it may have ended before this process could ask for it.
     """
     while os.getppid() == program:
         time.sleep(_LOOKS)

@@ -1,7 +1,7 @@
 """Packing a block of the second operand of a matrix product, as LLVM text.
 
 The block holds one row of a few vectors per step along the inner axis. Columns that do not exist
-repeat one that does: zeros in their place would raise conditions beside infinities. Owns the types
+repeat one that does: zeros in their place would raise "invalid" beside infinities. Owns the types
 of the text (`Names`) and the packing; matmul_loops.py has the product.
 """
 

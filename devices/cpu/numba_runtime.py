@@ -25,8 +25,8 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   into a variable before the first store. Not for loops that accumulate in memory. Ignored in
   helper functions. `independent_2()`, `independent_4()`: so many iterations side by side (fewer
   where vectors have 16 registers).
-- `clear_flags()`, `test_flags()`: IEEE conditions of this thread (1 divide, 2 over, 4 under,
-  8 invalid). They may include conditions that NumPy would not report: a comparison with NaN, both
+- `clear_flags()`, `test_flags()`: the IEEE flags of this thread (1 divide, 2 over, 4 under,
+  8 invalid). They may include exceptions that NumPy would not report: a comparison with NaN, both
   arms of a select, infinite or huge arguments of exp, pow, sin, cos. None is left out (but under).
 - `CONVERTS_WIDE`: whether this machine turns vectors of int64 into vectors of float64 and back.
 - `njit`: for helper functions, compiled once per process and inlined by LLVM; numba's types
@@ -328,7 +328,7 @@ def _call_fenv(builder: Any, name: str, mask: int) -> Any:
 
 
 def _has_mxcsr() -> bool:
-    """Whether all of the conditions lie in one register, which is cheaper than the C library."""
+    """Whether all flags lie in one register, which is cheaper to read than by the C library."""
     return vector_math.machine() in ("x86_64", "AMD64")
 
 

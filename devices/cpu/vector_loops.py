@@ -201,7 +201,7 @@ def llvm_text(name: str, size: int, features: str) -> str:
 
 
 def flag_text() -> tuple[str, str, str]:
-    """How the flags are cleared, and told at the end (see `base.Program.launch`)."""
+    """How the flags are cleared, and returned at the end (see `base.Program.launch`)."""
     masks = vector_math.fenv_flags()
     if masks is None:
         return "", "  ret i32 0", ""

@@ -1,4 +1,4 @@
-"""What goes wrong on an OpenCL device: how it is told, and how tests bring it about.
+"""What goes wrong on an OpenCL device: how it is reported, and how tests bring it about.
 
 Owns the words for errors of drivers, the rule which of them end a device, and `faults`: failures
 planned by tests, which the device meets where a driver could fail. Does not import pyopencl.

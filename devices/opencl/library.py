@@ -4,7 +4,7 @@ Owns `Library`. Scans, compaction and sorts are pyopencl's own (`pyopencl.scan`,
 `pyopencl.algorithm`), products CLBlast's through pyclblast, transforms VkFFT's through pyvkfft,
 each where it is installed. Everything here is glue: arrays in and out, lengths, one error type.
 
-Arrays are C-contiguous: stand-ins of the device's memory, or host arrays where that is shared.
+Arrays are C-contiguous: meta arrays of the device's memory, or host arrays where that is shared.
 Work is enqueued in order with the launches; where memory is shared it is over on return.
 """
 

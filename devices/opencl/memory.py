@@ -1,7 +1,8 @@
 """Memory that OpenCL programs work on: host arrays where it is shared, else blocks of the device.
 
-Owns stand-ins (`base.DeviceMemory`): arrays at addresses that nothing maps, whose last base holds
-the block. Addresses are never used twice, so no two stand-ins of a process seem to overlap.
+Owns the meta arrays of devices (`base.DeviceMemory`): arrays at addresses that nothing maps, whose
+last base holds the block. Addresses are never used twice, so no two of them in a process seem to
+overlap.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Transfers:
 
 
 class _Block:
-    """The last base of a stand-in and of all its views: when it dies, the block is free."""
+    """The last base of a meta array and of all its views: when it dies, the block is free."""
 
     __slots__ = ("__array_interface__", "address", "buffer", "memory", "narrow", "size")
 
@@ -159,7 +160,7 @@ class Blocks:
         return isinstance(block, _Block) and block.memory is self
 
     def find(self, array: Array) -> tuple[Any, int]:
-        """The buffer of a stand-in and the byte where its first element is in it."""
+        """The buffer of a meta array and the byte where its first element is in it."""
         block, start = self._place(array)
         if self.narrows and block.narrow != (array.dtype in _DOUBLES):
             raise DeviceError(
@@ -169,7 +170,7 @@ class Blocks:
         return block.buffer, start >> block.narrow
 
     def _place(self, array: Array) -> tuple[_Block, int]:
-        """The block of a stand-in and the byte of the stand-in's memory where it begins."""
+        """The block of a meta array and the byte of the block's addresses where it begins."""
         block = _last_base(array)
         if not isinstance(block, _Block) or block.memory is not self:
             raise DeviceError(
@@ -208,7 +209,7 @@ class Blocks:
         return found
 
     def _fetch(self, block: _Block, start: int, flat: Array) -> None:
-        """Fill host bytes from those of a stand-in's memory."""
+        """Fill host bytes from those of a block."""
         commands, stop = self.queue.commands, start + flat.nbytes
         if not block.narrow:
             self._transfer("gather", commands, flat, block.buffer, src_offset=start)
@@ -245,7 +246,7 @@ class Blocks:
     # -- the pool -------------------------------------------------------------------------------
 
     def info(self) -> dict[str, int]:
-        """Blocks and bytes that stand-ins hold, and what lies free."""
+        """Blocks and bytes that meta arrays hold, and what lies free."""
         with self._lock:
             self._bury()
             managed, active = self._pool.managed_bytes, self._pool.active_bytes
@@ -269,7 +270,7 @@ class Blocks:
         self.limit = memory // _SHARE if limit < 0 else limit
 
     def _bury(self) -> None:
-        """Give the blocks of dead stand-ins to the pool. Under the lock."""
+        """Give the blocks of dead meta arrays to the pool. Under the lock."""
         while self.dead:
             self.dead.popleft().release()
         if self._pool.managed_bytes - self._pool.active_bytes > self.limit:
@@ -283,7 +284,7 @@ class Blocks:
         start: int,
         size: int,
     ) -> tuple[Array, Any, bool]:
-        """A stand-in over a new block, its buffer, and whether the block had an owner before."""
+        """A meta array over a new block, its buffer, and whether the block had an owner before."""
         if dtype.kind not in _KINDS:
             raise DeviceError(f"[empty] dtype: expected numbers, got {dtype}")
         narrow = int(self._is_narrow(dtype))
@@ -353,7 +354,7 @@ def _order(array: Array) -> Any:
 
 
 def _upwards(array: Array) -> tuple[Any, ...]:
-    """The index that turns axes of negative stride round."""
+    """The index that reverses axes of negative stride."""
     return (*[slice(None, None, -1 if step < 0 else 1) for step in array.strides], ...)
 
 

@@ -74,7 +74,7 @@ def choose(name: str, found: list[Found]) -> list[Found]:
 
 
 def traits(found: Found) -> Traits:
-    """What a device is, as far as it can be told without opening it."""
+    """What a device is, as far as its driver says without opening it."""
     cl = late_imports.module("pyopencl")
     device = found.device
     kind = "cpu" if device.type & cl.device_type.CPU else "gpu"

@@ -1,7 +1,7 @@
 """One OpenCL device at work: its context, its queue, what is under way, what went wrong.
 
-Owns the order of launches, the words in which programs report IEEE conditions, and the end of a
-device: once lost, or inherited through `fork`, it refuses everything with the reason.
+Owns the order of launches, the words in which programs report floating-point exceptions, and the
+end of a device: once lost, or inherited through `fork`, it refuses everything with the reason.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Pending:
 
 
 class Words:
-    """Integers that programs OR their conditions into, a row for each launch under way.
+    """Integers that programs OR their flags into, a row for each launch under way.
 
-    The first integer of a row is zero if no condition arose. On a device that shares memory the
+    The first integer of a row is zero if no exception arose. On a device that shares memory the
     host reads them where they lie; else `refresh` fetches them.
     """
 
@@ -72,7 +72,7 @@ class Words:
             late_imports.module("pyopencl").enqueue_copy(self._queue, self.host, self._whole)
 
     def take_back(self, slot: int) -> int:
-        """The conditions of a finished launch, as one number; its words are free again."""
+        """The flags of a finished launch, as one number; its words are free again."""
         bits = int(self.host[slot, 0])
         if bits:
             row = self.host[slot, :WORDS]
@@ -126,7 +126,7 @@ class Queue:
         self.lock = threading.RLock()
 
     def share_words(self, shared: bool) -> None:
-        """Make the words for conditions; before the first launch."""
+        """Make the words for flags; before the first launch."""
         align = max(self.device.mem_base_addr_align // 8, 64)
         try:
             self._words = Words(self.commands, self.context, max(align // 4, WORDS), shared)
@@ -219,7 +219,7 @@ class Queue:
         return mine
 
     def _await(self, last: Pending) -> None:
-        """Take the conditions of `last` and all before it, and let go of what they used."""
+        """Take the flags of `last` and all before it, and let go of what they used."""
         if last.bits >= 0 or last.error is not None:
             return
         assert self._words is not None

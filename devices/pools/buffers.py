@@ -124,7 +124,7 @@ class BufferPool:
     def reserve(self, classes: Sequence[tuple[int, int]]) -> bool:
         """Have so many blocks of each class ready until `release`; whether they are to be had.
 
-        For who must not be told halfway that there is no memory.
+        For a run that must not learn halfway that there is no memory.
         """
         free = self._free
         self._holds.append(None)  # atomic, as `pop` is

@@ -35,7 +35,7 @@ MOST_CRASHES = 2  # the first is forgiven: the source that was under way is sent
 _LENGTH = struct.Struct("<Q")
 _MAIN = "cpu.compile_worker_main"
 
-# What the process does first: our package's own __init__ would import the face, which it needs not.
+# What the process does first: our package's own __init__ would import the whole frontend.
 _BOOT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of the group
@@ -229,7 +229,7 @@ class Worker:
         """Forgive the first crash; `Crash` for the second."""
         process = self._process
         with suppress(Exception):
-            process.wait(1.0)  # it is ending: its own exit code tells more than our signal's
+            process.wait(1.0)  # it is ending: its own exit code says more than our signal's
         code = self._end()
         self._crashes += 1
         if self._crashes >= MOST_CRASHES:

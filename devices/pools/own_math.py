@@ -3,9 +3,9 @@
 They are texts of LLVM rather than calls, so what loops keep in registers stays there. They look the
 upper bits up in a table of sixteen that lies in two registers, and take a polynomial of the rest;
 `vscalefpd` and `vgetexppd` do what is special about very small and very large numbers. Errors are
-below 1.3 (`exp`), 1.8 (`log`) and 3 (`tanh`) units in the last place. Conditions are those of the
-hardware: overflow, underflow, division by zero and invalid arguments as NumPy tells them, some more
-where arguments are huge.
+below 1.3 (`exp`), 1.8 (`log`) and 3 (`tanh`) units in the last place. Floating-point
+exceptions are the hardware's: overflow, underflow, division by zero and invalid arguments as NumPy
+reports them, some more where arguments are huge.
 
 Coefficients: Chebyshev interpolation of (exp(r) - 1 - r) / r**2 on |r| <= log(2) / 32 and of
 (log(1 + r) - r + r**2 / 2) / r**3 on -1/32 <= r <= 1/16, in 300 bits. Loads nothing heavy when

@@ -5,8 +5,8 @@ vectoriser find a SIMD version; and the floating-point flags of the C library.
 
 Where libmvec serves a function, *every* call goes to one SIMD version: the vectorised loop calls it
 on full vectors, and a scalar call (loop remainders, loops that did not vectorise) calls it on a
-vector of copies. So a result depends on the argument alone, never on its place in the array, on
-the cutting into chunks or on what the vectoriser did. The scalar stand-ins are `lf_NAME` (f8) and
+vector of copies. So a result depends on the argument alone, never on its position in the array,
+on the cutting into chunks or on what the vectoriser did. The scalar versions are `lf_NAME` (f8) and
 `lf_NAMEf` (f4): defined in each object file where libmvec serves, else symbols given to the linker.
 LLVM must not know their names, or it would turn them into intrinsics that do not vectorise.
 For some functions the SIMD version is our own text instead of libmvec's (own_math.py).
@@ -61,7 +61,7 @@ def libm() -> Any:
 
 
 def symbols() -> dict[str, int]:
-    """What generated code may refer to: scalar stand-ins that the C library serves, and fenv's."""
+    """What generated code may refer to: scalar versions that the C library serves, and fenv's."""
     found: dict[str, int] = {}
     library = libm()
     for name in ARITY:
