@@ -6,8 +6,9 @@ This module imports nothing of lazyfuse.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -85,9 +86,26 @@ class Later(Protocol):
         """
 
 
-class Program(Protocol):
-    """A compiled source."""
+BoundRun = Callable[[list[Any], tuple[Any, ...]], int]
+"""A launch whose geometry is known: arrays (or their addresses) and scalars to the IEEE flags."""
 
+
+class Bound(NamedTuple):
+    """A launch whose geometry is known, over addresses in the place of arrays.
+
+    `rows`: the same as an object that C calls (lazyfuse/_walk.c), where the device has one.
+    `threads()` says who shares the chunks of it; None if there is one chunk.
+    """
+
+    run: BoundRun
+    rows: object = None
+    threads: Callable[[], tuple[int, int, int, int] | None] | None = None
+
+
+class Program:
+    """A compiled source. What a program does not say has the answers below."""
+
+    __slots__ = ()
     source: Source
 
     def launch(self, launch: Launch) -> int | Later:
@@ -95,6 +113,29 @@ class Program(Protocol):
 
         A device that works on its own returns a `Later`; launches of one device run in order.
         """
+        raise NotImplementedError
+
+    def prepare(self, launch: Launch) -> BoundRun | None:
+        """Runs over other arrays of the same strides and dtypes; None: `launch` does them."""
+        return None
+
+    def prepare_addresses(self, launch: Launch) -> Bound | None:
+        """As `prepare`, for runs over addresses in the place of arrays; None if it cannot."""
+        return None
+
+
+class RowProgram(Program):
+    """A program whose chunks may also be given as integers, without arrays."""
+
+    __slots__ = ()
+
+    def pieces(self, elements: int) -> int:
+        """Into how many rows so many elements are best cut."""
+        raise NotImplementedError
+
+    def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
+        """Run chunks given by their sizes, then the address and the strides of each array."""
+        raise NotImplementedError
 
 
 class DeviceMemory(Protocol):
@@ -123,28 +164,155 @@ class DeviceMemory(Protocol):
         """Copy between two packed stand-ins of equal size and order."""
 
 
-class Device(Protocol):
-    """A place where programs run."""
+class Library(Protocol):
+    """What a device does without programs of ours. Refusals and failures are `DeviceError`."""
+
+    name: str
+
+    def accumulate(self, name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+        """Running sums ("add") or products ("multiply")."""
+
+    def compact(self, array: Array, mask: Array) -> Array:
+        """The elements where a mask of the same shape is true."""
+
+    def positions(self, mask: Array) -> Array:
+        """Where the elements of a mask are true, as `numpy.flatnonzero`."""
+
+    def sort(self, array: Array) -> Array:
+        """Sorted along the only axis."""
+
+    def argsort(self, array: Array) -> Array:
+        """The stable order along the only axis."""
+
+    def product(self, first: Array, second: Array) -> Array:
+        """The product of two matrices."""
+
+    def transform(self, array: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Array:
+        """A discrete Fourier transform."""
+
+
+class Store(Protocol):
+    """What a device keeps in memory between runs, within a limit."""
+
+    def info(self) -> dict[str, Any]:
+        """Counters."""
+
+    def clear(self) -> None:
+        """Let go of what is not in use."""
+
+
+class Programs(Store, Protocol):
+    """The programs that a device has built or found on disk, and how many were of which kind."""
+
+    built: int
+    loaded: int
+
+    def awaits(self, source: Source) -> bool:
+        """Whether a program is being compiled."""
+
+
+class Buffers(Store, Protocol):
+    """Host memory that is used again."""
+
+    def classes(self, blocks: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """Blocks of so many bytes, and how many of each, as `reserve` takes them."""
+
+    def reserve(self, classes: Sequence[tuple[int, int]]) -> bool:
+        """Have so many blocks of each class ready until `release`; whether they are to be had."""
+
+    def release(self) -> None:
+        """End a reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """What the user may choose of a device. `folder` is where programs are kept ("": nowhere)."""
+
+    threads: int
+    threads_above: int
+    pool_limit: int
+    program_limit: int
+    compile_ahead: bool
+    compile_after_exit: bool
+    folder: str
+    folder_limit: int
+    folder_used: bool
+
+
+class Device:
+    """A place where programs run. What a device does not say has the answers below.
+
+    A device has `traits`, `compile`, `cached` and `empty`; with these it is the host, computes at
+    once, and has nothing else.
+    """
 
     traits: Traits
+    asynchronous = False
+    """Whether launches may be under way when they return: see `Asynchronous`."""
+    memory: DeviceMemory | None = None
+    """Its own, which the host cannot read; None: programs work on host arrays."""
+    library: Library | None = None
+    programs: Programs | None = None
+    buffers: Buffers | None = None
 
     def compile(self, source: Source) -> Program:
         """Build a program or raise `DeviceError`; pooled, so asking twice costs a lookup."""
+        raise NotImplementedError
 
     def cached(self, source: Source) -> bool:
         """Whether `compile` would find the program in memory or on disk."""
+        raise NotImplementedError
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A C-contiguous, uninitialised host array from the device's buffer pool."""
-
-
-class Asynchronous(Device, Protocol):
-    """A device whose launches return before they have run."""
-
-    memory: DeviceMemory | None  # None: programs work on host arrays
+        raise NotImplementedError
 
     def settle(self) -> None:
         """Wait for everything under way; `DeviceError` if something failed since the last time."""
+
+    def configure(self, options: DeviceOptions) -> None:
+        """Take the user's options, as far as they mean something here."""
+
+    def compiles_ahead(self) -> bool:
+        """Whether `soon` asks a worker process, so that the caller need not wait."""
+        return False
+
+    def soon(self, source: Source) -> Program | None:
+        """The program if it is there; else None, and it is being compiled. Never raises."""
+        try:
+            return self.compile(source)
+        except DeviceError:
+            return None
+
+    def may_hold(self, source: Source) -> bool:
+        """Whether the program may be in memory or on disk, by a quick look."""
+        return self.cached(source)
+
+    def why_never(self, source: Source) -> str:
+        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        return ""
+
+    def why_missed(self, source: Source) -> str:
+        """Why `compile` last had to load or build the program."""
+        return ""
+
+    def lost_worker(self) -> str:
+        """Why there will be no worker process any more; empty while there may be one."""
+        return ""
+
+    def finish(self, seconds: float | None = None) -> bool:
+        """Wait until all that `soon` has asked for has arrived; False if it has not in time."""
+        return True
+
+
+class Asynchronous(Device):
+    """A device whose launches return before they have run; it has a `settle`."""
+
+    asynchronous = True
+
+    def settle(self) -> None:
+        """As `Device.settle`."""
+        raise NotImplementedError
 
 
 class DeviceError(RuntimeError):

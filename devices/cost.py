@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Device, DeviceError, Launch, Program, Source, Traits
+from .base import Array, Device, DeviceError, DeviceMemory, Launch, Program, Source, Traits
 from .pools import vector_math
 from .pools.disk_cache import DiskCache
 from .thread_pool import available
@@ -277,9 +277,9 @@ def _build(
     return program, given
 
 
-def _placed(device: Any, probe: Probe) -> list[Array]:
+def _placed(device: Device, probe: Probe) -> list[Array]:
     """The arrays of a probe where the device can reach them."""
-    memory = getattr(device, "memory", None)
+    memory = device.memory
     if memory is None:
         return list(probe.arrays)
     inputs = [memory.upload(array) for array in probe.arrays[: probe.inputs]]
@@ -328,9 +328,9 @@ def _work_rate(points: Sequence[tuple[Probe, float]], kind: str) -> float:
     return max((probe.work / seconds for probe, seconds in points if probe.kind == kind), default=0)
 
 
-def _measure_links(device: Any) -> tuple[Link, Link]:
+def _measure_links(device: Device) -> tuple[Link, Link]:
     """Copies to a device that has memory of its own, and back."""
-    memory = getattr(device, "memory", None)
+    memory = device.memory
     if memory is None:
         return SHARED, SHARED
     small, large = device.empty((8,), _BYTE), device.empty((COPIED,), _BYTE)
@@ -343,7 +343,7 @@ def _measure_links(device: Any) -> tuple[Link, Link]:
 _BYTE: Any = np.dtype("u1")
 
 
-def _copy_times(device: Any, memory: Any, array: Array) -> tuple[float, float]:
+def _copy_times(device: Device, memory: DeviceMemory, array: Array) -> tuple[float, float]:
     """The shortest of several copies there and back."""
 
     def upload() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Launch, Source, Traits
+from .base import Array, Device, Launch, Program, Source, Traits
 
 
 def make() -> Null:
@@ -14,7 +14,7 @@ def make() -> Null:
     return Null()
 
 
-class NullProgram:
+class NullProgram(Program):
     """A program whose launches are only noted."""
 
     __slots__ = ("_device", "source")
@@ -29,7 +29,7 @@ class NullProgram:
         return 0
 
 
-class Null:
+class Null(Device):
     """`sources`: every source compiled, once. `launches`: every launch with its source."""
 
     def __init__(self) -> None:

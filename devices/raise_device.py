@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .base import DeviceError, Source, Traits
+from .base import Device, DeviceError, Source, Traits
 
 MESSAGE = "evaluation is switched off (LAZYFUSE_DEVICE=raise)"
 
@@ -23,7 +23,7 @@ class EvaluationOff(DeviceError):
     """Raised by every attempt to compute; no other tier may take over."""
 
 
-class Raise:
+class Raise(Device):
     """Every method that would lead to a computation raises `EvaluationOff`."""
 
     def __init__(self) -> None:

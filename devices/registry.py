@@ -1,8 +1,8 @@
 """Devices by name: which there are, which are refused and why.
 
-A device is a module of this package with a function `make`, imported when first asked for. OpenCL
-devices are looked for only when somebody asks for one, or for the list. The face may change
-settings later, through the devices' own setters.
+A device is a module with a function `make`, imported when first asked for: a line in `MODULES`.
+OpenCL devices are looked for only when the user asks for one, or for the list. The user's options
+reach a device later, through its `configure`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Entry:
     traits: Traits | None = None
 
 
-MODULES = {"cpu": "cpu.device", "null": "null", "raise": "raise_device"}
-_WHAT = {
-    "cpu": "compiled and blocked kernels on threads",
-    "null": "records launches, computes nothing",
-    "raise": "fails on any evaluation",
+MODULES = {
+    "cpu": (".cpu.device", "compiled and blocked kernels on threads"),
+    "null": (".null", "records launches, computes nothing"),
+    "raise": (".raise_device", "fails on any evaluation"),
 }
+"""Devices by name: the module whose `make()` gives it, and what it is."""
+
 _FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
 _refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
@@ -65,15 +66,15 @@ def reopen() -> None:
 def devices() -> list[Entry]:
     """Every known device, usable or not, with the reason. Opens none."""
     entries = []
-    for name in MODULES:
+    for name, (_, what) in MODULES.items():
         made = _made.get(name)
-        entries.append(Entry(name, True, _WHAT[name], made.traits if made else None))
+        entries.append(Entry(name, True, what, made.traits if made else None))
     return entries + _opencl_entries()
 
 
 def _make(name: str) -> Device:
     if name in MODULES:
-        return _new(MODULES[name])
+        return _new(MODULES[name][0])
     if name.partition(":")[0] == _FAMILY:
         return _open(name)
     known = [f'"{known}"' for known in (*MODULES, _FAMILY)]
@@ -86,12 +87,12 @@ def _new(module: str, *arguments: Any) -> Device:
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"{__package__}.{name}")
+    return importlib.import_module(name, __package__)
 
 
 def _open(name: str) -> Device:
     """The first OpenCL device that a name may mean and that passes its test."""
-    platforms = _module("opencl.platforms")
+    platforms = _module(".opencl.platforms")
     found = platforms.find()
     chosen = platforms.choose(name, found)
     if not chosen:
@@ -103,7 +104,7 @@ def _open(name: str) -> Device:
         if made is not None:
             return made
         try:
-            made = _new("opencl.device", each)
+            made = _new(".opencl.device", each)
         except DeviceError as error:
             _refused[each.name] = str(error)
             problems.append(str(error))
@@ -114,7 +115,7 @@ def _open(name: str) -> Device:
 
 
 def _opencl_entries() -> list[Entry]:
-    platforms = _module("opencl.platforms")
+    platforms = _module(".opencl.platforms")
     try:
         found = platforms.find()
     except DeviceError as error:

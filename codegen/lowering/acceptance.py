@@ -124,7 +124,7 @@ class _Case:
             inputs[0] = outputs[0]
             outputs[0][...] = self.inputs[0]
         temporaries = [np.empty(shape, dtype) for shape, dtype in self.lowered.temporaries]
-        memory = getattr(device, "memory", None)
+        memory = device.memory
         arrays = [*inputs, *outputs, *temporaries]
         if memory is None:
             flags = _launched(self.lowered, source, device, arrays, self.scalars)

@@ -12,12 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..base import Array, Launch
+from ..base import Array, Bound, BoundRun, Launch
 from .native_threads import NativeThreads
-
-Run = Callable[[list[Array], tuple[Any, ...]], int]
-"""`run(arrays, scalars)`: the IEEE flags, as `base.Program.launch` gives them."""
-
 
 native: Any = None
 """A C module with the `rows` of lazyfuse/_walk.c; None: the text here."""
@@ -42,8 +38,14 @@ class Threads(Protocol):
 
 
 def in_c(
-    launch: Launch, entry: int, weight: float, kinds: str, keep: object, work: Threads, slow: Run
-) -> Run:
+    launch: Launch,
+    entry: int,
+    weight: float,
+    kinds: str,
+    keep: object,
+    work: Threads,
+    slow: BoundRun,
+) -> Bound:
     """Runs of a launch by the C module. `slow` runs it where Python's threads have to help."""
     count = len(launch.sizes)
     template, columns = _table(launch)
@@ -51,8 +53,7 @@ def in_c(
         np.ndarray, template.tobytes(), columns, template.shape[1], kinds, entry, keep
     )
     if count == 1:
-        single: Run = rows
-        return single
+        return Bound(rows, rows)
     additions = launch.elements * weight
 
     def threads() -> tuple[int, int, int, int] | None:
@@ -72,9 +73,7 @@ def in_c(
         flags: int = rows(arrays, scalars, *shared)
         return flags
 
-    known: Any = run  # for native_replay.py, which launches without a list and a tuple
-    known.rows, known.threads = rows, threads
-    return run
+    return Bound(run, rows, threads)
 
 
 def _table(launch: Launch) -> tuple[np.ndarray[Any, np.dtype[Any]], tuple[int, ...]]:
@@ -98,7 +97,7 @@ def one_row(
     call: Callable[[bytes, bytes], int],
     pack: Callable[[tuple[Any, ...]], bytes],
     address_of: Callable[[Array], int],
-) -> Run:
+) -> BoundRun:
     """Runs of a launch of one chunk: one row of integers."""
     template: list[int] = launch.sizes.tolist()[0]
     offsets: list[int] = launch.offsets.tolist()[0]
@@ -126,7 +125,7 @@ def many_rows(
     rows: Callable[[Array, int, bytes, float], int],
     pack: Callable[[tuple[Any, ...]], bytes],
     address_of: Callable[[Array], int],
-) -> Run:
+) -> BoundRun:
     """Runs of a launch of several chunks.
 
     `rows(memory, count, scalars, elements)` goes through `count` rows that follow `head` words.

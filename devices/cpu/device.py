@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import settings
-from ..base import Array, DeviceError, Program, Source, Traits
+from ..base import Array, Device, DeviceError, DeviceOptions, Program, Source, Traits
 from ..pools import environment, object_code
 from ..pools.buffers import BufferPool
 from ..pools.compile_worker import Worker
@@ -54,8 +54,11 @@ def make() -> CPU:
     )
 
 
-class CPU:
+class CPU(Device):
     """See `base.Device`. Settings may be changed at any time with the `set_` methods."""
+
+    programs: ProgramPool
+    buffers: BufferPool
 
     def __init__(
         self,
@@ -95,32 +98,32 @@ class CPU:
         return self.programs.holds(source)
 
     def soon(self, source: Source) -> Program | None:
-        """The program if it is in memory or on disk; else None, and it is being compiled.
+        """As `base.Device.soon`: in memory or on disk, else compiled.
 
         With a worker process the caller never waits: NumPy goes on with the same bits, and a later
         call finds the program. Without one (switched off, a forked child, no Python to start) the
-        source is compiled at once. Never raises `DeviceError`: see `why_never`.
+        source is compiled at once.
         """
         return self.programs.soon(source)
 
     def may_hold(self, source: Source) -> bool:
-        """Whether the program may be in memory or on disk, by a quick look."""
+        """As `base.Device.may_hold`."""
         return self.programs.may_hold(source)
 
     def why_never(self, source: Source) -> str:
-        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        """As `base.Device.why_never`."""
         return self.programs.why_never(source)
 
     def compiles_ahead(self) -> bool:
-        """Whether `soon` asks a worker process."""
+        """As `base.Device.compiles_ahead`."""
         return self.programs.worker is not None and not self._worker.why_not()
 
     def lost_worker(self) -> str:
-        """Why there will be no worker process any more; empty while there may be one."""
+        """As `base.Device.lost_worker`."""
         return self._worker.trouble if self.programs.worker is not None else ""
 
     def finish(self, seconds: float | None = None) -> bool:
-        """Wait until all that `soon` has asked for has arrived; False if it has not in time."""
+        """As `base.Device.finish`."""
         return self.programs.wait(None, seconds)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -128,7 +131,7 @@ class CPU:
         return self.buffers.empty(shape, dtype)
 
     def why_missed(self, source: Source) -> str:
-        """Why `compile` last had to load or build the program."""
+        """As `base.Device.why_missed`."""
         return self.programs.why_missed(source)
 
     def info(self) -> dict[str, Any]:
@@ -158,6 +161,15 @@ class CPU:
             source, lambda text: object_code.emit(text, cpu, features), object_code.ENTRY
         )
 
+    def configure(self, options: DeviceOptions) -> None:
+        """As `base.Device.configure`."""
+        self.set_threads(options.threads)
+        self.set_threads_above(options.threads_above)
+        self.set_pool_limit(options.pool_limit)
+        self.set_compile_ahead(options.compile_ahead)
+        self.set_compile_after_exit(options.compile_after_exit)
+        self.programs.configure(options)
+
     def set_threads(self, threads: int) -> None:
         """Threads per launch; 0: one per core that we may use."""
         self.threads.resize(threads or available())
@@ -179,10 +191,6 @@ class CPU:
     def set_compile_after_exit(self, after: bool) -> None:
         """Whether what the worker has not finished when we end is finished by another process."""
         self._after_exit = after
-
-    def set_disk(self, disk: DiskCache) -> None:
-        """Look for programs in another directory, or (`enabled=False`) in none."""
-        self.programs.disk = disk
 
     def _look(self, source: Source) -> bool:
         """In the worker's thread: take a program from disk."""

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from .. import fork_safety, thread_pool
-from ..base import Array, DeviceError, Launch, Source
+from ..base import Array, Bound, BoundRun, DeviceError, Launch, RowProgram, Source
 from ..pools.object_code import Loaded
+from ..pools.programs import Pooled
 from ..thread_pool import ThreadPool
 from . import bound_launch
 from .native_threads import NativeThreads
@@ -192,7 +193,7 @@ class ChunkRunner:
         return self._tiles[0].address
 
 
-class NumbaProgram:
+class NumbaProgram(Pooled, RowProgram):
     """Machine code with the entry `int32 NAME(int64 *meta, double *scalars)`."""
 
     __slots__ = (
@@ -205,7 +206,6 @@ class NumbaProgram:
         "_width",
         "_work",
         "source",
-        "used",
     )
 
     def __init__(self, source: Source, loaded: Loaded, work: ChunkRunner) -> None:
@@ -235,22 +235,22 @@ class NumbaProgram:
             raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
         return flags
 
-    def prepare(self, launch: Launch) -> bound_launch.Run:
-        """Runs over other arrays of the same geometry, with only what changes filled in."""
-        return self._prepared(launch, address_of)
+    def prepare(self, launch: Launch) -> BoundRun:
+        """As `base.Program.prepare`: only what changes is filled in."""
+        return self._prepared(launch, address_of).run
 
-    def prepare_addresses(self, launch: Launch) -> bound_launch.Run:
-        """As `prepare`, for runs over addresses in the place of arrays."""
+    def prepare_addresses(self, launch: Launch) -> Bound:
+        """As `base.Program.prepare_addresses`."""
         return self._prepared(launch, operator.index)
 
-    def _prepared(self, launch: Launch, at: Callable[[Any], int]) -> bound_launch.Run:
+    def _prepared(self, launch: Launch, at: Callable[[Any], int]) -> Bound:
         if len(launch.sizes) == 1:
             run = bound_launch.one_row(launch, self._call, self.pack, at)
         else:
             run = bound_launch.many_rows(launch, self._width, _WORDS, self._rows, self.pack, at)
         native = bound_launch.native is not None and address_of is _read_address
         if not native or not len(launch.sizes):
-            return run
+            return Bound(run)
         kinds = "".join([code[0] for code in self.source.scalars])
         return bound_launch.in_c(
             launch, self.entry, self._weight, kinds, self._loaded, self._work, run
@@ -277,12 +277,12 @@ class NumbaProgram:
         return self._slots.pack(*values)
 
     def pieces(self, elements: int) -> int:
-        """Into how many rows for `launch_rows` so many elements are cut: two for each thread."""
+        """As `base.RowProgram.pieces`: two for each thread."""
         helpers = self._work.helpers(elements * self._weight, elements)
         return 1 if helpers <= 0 else 2 * (helpers + 1)
 
     def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
-        """Run chunks given by their sizes, then the address and the strides of each array."""
+        """As `base.RowProgram.launch_rows`."""
         numbers = self.pack(scalars)
         if len(rows) == 1:
             flags: int = self._call(struct.pack(f"{self._width}q", *rows[0]), numbers)
@@ -389,12 +389,12 @@ _TRIES = 3
 _CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
 
 
-class NumpyProgram:
+class NumpyProgram(Pooled):
     """Text run by the interpreter: `NAME(arrays, scalars, scratch)` once per chunk."""
 
     __slots__ = (
         "_calls", "_dtypes", "_function", "_itemsizes", "_pace", "_tries", "_weight", "_work",
-        "source", "used",
+        "source",
     )  # fmt: skip
 
     def __init__(self, source: Source, function: Callable[..., Any], work: ChunkRunner) -> None:
@@ -413,15 +413,15 @@ class NumpyProgram:
         """Run every chunk; the union of the IEEE flags."""
         return self._launch(launch, [address_of(each) for each in launch.arrays], launch.scalars)
 
-    def prepare_addresses(self, launch: Launch) -> bound_launch.Run:
-        """Runs over addresses in the place of arrays of the same geometry."""
+    def prepare_addresses(self, launch: Launch) -> Bound:
+        """As `base.Program.prepare_addresses`."""
 
         def run(addresses: list[Any], scalars: tuple[Any, ...]) -> int:
             # the launch's own arrays come last, and are kept by it
             own = [address_of(each) for each in launch.arrays[len(addresses) :]]
             return self._launch(launch, addresses + own, scalars)
 
-        return run
+        return Bound(run)
 
     def _launch(self, launch: Launch, addresses: list[Any], scalars: tuple[Any, ...]) -> int:
         bases = np.array(addresses, dtype=np.int64) - _BASE

@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from .. import late_imports, settings
-from ..base import Array, DeviceError, DeviceLost, Program, Source, Traits
+from ..base import (
+    Array,
+    Asynchronous,
+    DeviceError,
+    DeviceLost,
+    DeviceOptions,
+    Program,
+    Source,
+    Traits,
+)
 from ..pools.buffers import BufferPool
 from ..pools.disk_cache import DiskCache
 from ..pools.programs import ProgramPool
@@ -47,8 +56,13 @@ def make(found: Found) -> OpenCL:
     )
 
 
-class OpenCL:
+class OpenCL(Asynchronous):
     """See `base.Asynchronous`. Settings may be changed at any time with the `set_` methods."""
+
+    programs: ProgramPool
+    buffers: BufferPool
+    memory: Blocks | None
+    library: Library
 
     def __init__(self, found: Found, pool_limit: int = -1, disk: DiskCache | None = None) -> None:
         self.traits: Traits = platforms.traits(found)
@@ -67,7 +81,7 @@ class OpenCL:
             raise DeviceError(f"[device] {found.name}: {verdict.reason}")
         traits.shares_memory = verdict.shares
         self.queue.share_words(verdict.shares)
-        self.memory: Blocks | None = None
+        self.memory = None
         find = HostBuffers(self.queue).of
         if not verdict.shares:
             self.memory = Blocks(self.queue, self.buffers, pool_limit, self.traits.narrows)
@@ -106,7 +120,7 @@ class OpenCL:
             return [problem for problem in pool.map(self._try, sources) if problem is not None]
 
     def why_missed(self, source: Source) -> str:
-        """Why `compile` last had to load or build the program."""
+        """As `base.Device.why_missed`."""
         return self.programs.why_missed(source)
 
     def info(self) -> dict[str, Any]:
@@ -130,15 +144,16 @@ class OpenCL:
         if self.memory is not None:
             self.memory.clear()
 
+    def configure(self, options: DeviceOptions) -> None:
+        """As `base.Device.configure`."""
+        self.set_pool_limit(options.pool_limit)
+        self.programs.configure(options)
+
     def set_pool_limit(self, limit: int) -> None:
         """Bytes of free buffers that are kept, here and there; -1: the default."""
         self.buffers.set_limit(limit)
         if self.memory is not None:
             self.memory.set_limit(limit)
-
-    def set_disk(self, disk: DiskCache) -> None:
-        """Look for programs in another directory, or (`enabled=False`) in none."""
-        self.programs.disk = disk
 
     def _try(self, source: Source) -> DeviceError | None:
         try:

@@ -61,10 +61,10 @@ class Tables:
         return len(self._kept)
 
 
-class OpenCLProgram:
+class OpenCLProgram(Pooled):
     """See `base.Program`. A kernel object takes one set of arguments, hence the queue's lock."""
 
-    __slots__ = ("_find", "_formats", "_kernel", "_most", "_queue", "_tables", "source", "used")
+    __slots__ = ("_find", "_formats", "_kernel", "_most", "_queue", "_tables", "source")
 
     def __init__(
         self, source: Source, kernel: Any, queue: Queue, tables: Tables, find: Find

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from .. import fork_safety
-from ..base import DeviceError, DeviceLost, Later, Source
+from .. import fork_safety, settings
+from ..base import DeviceError, DeviceLost, DeviceOptions, Program, Source
 from .compile_worker import Worker
 from .disk_cache import DiskCache
 from .object_code import Loaded, load
@@ -24,14 +24,11 @@ Key = tuple[str, str]
 _MOST_REASONS = 4096  # look-ups whose reason is remembered
 
 
-class Pooled(Protocol):
+class Pooled(Program):
     """A program that remembers when it was last asked for."""
 
-    source: Source
+    __slots__ = ("used",)
     used: int
-
-    def launch(self, launch: Any) -> int | Later:
-        """As `base.Program.launch`."""
 
 
 class Builder(Protocol):
@@ -279,6 +276,12 @@ class ProgramPool:
             self._refused.clear()
             if disk:
                 self.disk.clear()
+
+    def configure(self, options: DeviceOptions) -> None:
+        """Take the limits and the folder that the user chose."""
+        self.set_limit(options.program_limit)
+        folder = options.folder or settings.cache_directory()
+        self.disk = DiskCache(folder, options.folder_limit, options.folder_used)
 
     def set_limit(self, limit: int) -> None:
         """Keep at most so many programs in memory; 0 keeps none."""

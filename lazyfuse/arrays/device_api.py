@@ -149,14 +149,14 @@ def moved(x: Any, name: Any, stream: Any) -> Any:
     """An array with the values of `x` whose data lie on a device now (array API)."""
     if stream is not None or name == HOST or not devices.is_known(name):
         np.empty(0).to_device(name, stream=stream)  # refuses what NumPy refuses
-        if place_of(x) != HOST or not devices.is_host(devices.current()):
+        if place_of(x) != HOST or devices.current().asynchronous:
             gather(x)
             _let_go(x)
         return x
     target = _device(name)
     if place_of(x) == target.traits.name:
         return x
-    if devices.memory_of(target) is None or not node_of(x).shape:
+    if target.memory is None or not node_of(x).shape:
         gather(x)  # memory is shared: there is no other place
         return x
     with evaluate.quiet:

@@ -41,6 +41,7 @@ from lazyfuse.codegen.plan.plan import KernelStep
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
+from lazyfuse.devices.base import RowProgram
 from lazyfuse.runtime.capture.bound_launches import is_usual
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import program_tiers
@@ -206,7 +207,7 @@ class Fused:
 
     def __init__(self, step: KernelStep) -> None:
         self.step = step
-        self.program: Any = None
+        self.program: RowProgram | None = None
         self.uses = 0
 
 
@@ -312,10 +313,11 @@ def _was_fused(
         fused = _known[key] = Fused(_step(op, loop, swapped, real, tree))
     # an error state that stops the program must stop it before anything is written
     stops = not _HARMLESS.issuperset(np.geterr().values())
-    if stops or not (fused.program or _is_there(fused, real, tree.arrays)):
+    program = None if stops else fused.program or _look_for(fused, real, tree.arrays)
+    if program is None:
         evaluate.evaluate([node], REASON)
         return False
-    _launch(fused.program, op, loop, real, strides, tree)
+    _launch(program, op, loop, real, strides, tree)
     return True
 
 
@@ -441,27 +443,27 @@ def _instruction(op: Op, loop: promotion.Loop, args: tuple[int, ...]) -> Instruc
     return Instruction(op.name, args, tuple([d.str[1:] for d in loop.ins]), loop.out.str[1:])
 
 
-def _is_there(fused: Fused, real: Array, values: list[Array]) -> bool:
-    """Whether the program of a structure is compiled by now."""
+def _look_for(fused: Fused, real: Array, values: list[Array]) -> RowProgram | None:
+    """The program of a structure, if it is compiled by now."""
     fused.uses += 1
     if fused.uses > 2 and fused.uses % SPACING:
-        return False
+        return None
     step, inputs = fused.step, [real, *values]
     step.uses = fused.uses
     device = devices.cpu()
     lowered, program = program_tiers.ready(step, real.shape, inputs, [real], None, device, _refused)
     step.ready.clear()
     source = program.source
-    if source.language != "numba" or not hasattr(program, "launch_rows"):
-        return False
+    if source.language != "numba" or not isinstance(program, RowProgram):
+        return None
     # two loops over just these arrays: else rows are not what `_launch` makes of them
     arrays = [*inputs, real]
     expected = tuple([strides_over(each, real.shape, 2) for each in arrays])
     plain = lowered.slots == tuple(range(len(arrays))) and not lowered.temporaries
     if not plain or lowered.form.loops != 2 or lowered.table("numba").strides != expected:
-        return False
+        return None
     fused.program = program
-    return True
+    return program
 
 
 def _refused(step: KernelStep, why: str) -> None:
@@ -469,7 +471,7 @@ def _refused(step: KernelStep, why: str) -> None:
 
 
 def _launch(
-    program: Any,
+    program: RowProgram,
     op: Op,
     loop: promotion.Loop,
     real: Array,

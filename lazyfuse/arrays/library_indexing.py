@@ -18,7 +18,7 @@ from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import DeviceError, DeviceLost
+from lazyfuse.devices.base import Device, DeviceError, DeviceLost
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import devices, library_calls, residency
 from lazyfuse.runtime.scheduling import evaluate
@@ -31,7 +31,7 @@ def device_for(*operands: Any) -> Any:
     """The device whose libraries should do something with these arrays; None if it is the host."""
     if config.options.opencl_library == "off" or any(type(x) is not ndarray for x in operands):
         return None
-    device: Any = devices.pinned()
+    device = devices.pinned()
     if device is None:
         homes = {_home(x) for x in operands}
         device = homes.pop() if len(homes) == 1 else None
@@ -48,7 +48,7 @@ def _home(x: ndarray) -> Any:
     return resident.device if resident is not None else None
 
 
-def computed(device: Any, call: HostCall, nodes: list[Node], work: Work) -> Any:
+def computed(device: Device, call: HostCall, nodes: list[Node], work: Work) -> Any:
     """The result of a call by a device's library; None, with the reason told, if it cannot.
 
     `call` is what the host would do: with it the value can be computed again if the device is lost.
@@ -69,20 +69,20 @@ def computed(device: Any, call: HostCall, nodes: list[Node], work: Work) -> Any:
             return None
         node.shape, node.dtype = array.shape, CANONICAL[array.dtype]
         counters.ran_single(node, name)
-        if devices.memory_of(device) is None:
+        if device.memory is None:
             return wrap(array)
         _stays(node, array, device)
     return alone(node)
 
 
-def _placed(node: Node, device: Any) -> Array:
+def _placed(node: Node, device: Device) -> Array:
     """The values of an evaluated node where the library can read them."""
-    if devices.memory_of(device) is None:
+    if device.memory is None:
         return residency.gather(node, "operand")
     return residency.upload(node, device, "operand")
 
 
-def _stays(node: Node, array: Array, device: Any) -> None:
+def _stays(node: Node, array: Array, device: Device) -> None:
     """Let a node have its value on the device."""
     lineage = residency.Lineages(set()).of(node)
     resident = residency.keep(node, array, device)

@@ -196,9 +196,8 @@ def cache_clear() -> None:
 def _pools() -> dict[str, Any]:
     """The pools of the device that kernels run on, as far as it has any."""
     device = device_in_use.current()
-    return {
-        name: getattr(device, name) for name in ("programs", "buffers") if hasattr(device, name)
-    }
+    pools = (("programs", device.programs), ("buffers", device.buffers))
+    return {name: pool for name, pool in pools if pool is not None}
 
 
 def _module(name: str) -> Any:

@@ -6,23 +6,27 @@ lifetimes.py, asked with the sizes at hand. Runs nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.kernel import KernelError
 from lazyfuse.codegen.plan.chains import Chain, multiplies_rows
 from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.devices.base import Device
 from lazyfuse.devices.cpu.launch import weight
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.tiles import PRODUCT_ROWS
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
+if TYPE_CHECKING:
+    from lazyfuse.devices.cpu.device import CPU
 
-def of_kernel(geometry: SizedPlan, step: KernelStep, device: Any, language: str) -> list[str]:
+
+def of_kernel(geometry: SizedPlan, step: KernelStep, device: Device, language: str) -> list[str]:
     """Lines about one kernel; none where the device is not the CPU."""
-    work = getattr(device, "work", None)
-    if work is None or language not in ("numba", "numpy"):
+    cpu = devices.cpu()
+    if device is not cpu or language not in ("numba", "numpy"):
         return []
     elements = geometry.size(step.domain_of)
     if not elements:
@@ -33,7 +37,7 @@ def of_kernel(geometry: SizedPlan, step: KernelStep, device: Any, language: str)
         each = weight(lowered.source(language).text) if language == "numba" else step.cost
     except KernelError:
         return []
-    threads = _threads(device, elements * each, len(sizes), language == "numpy")
+    threads = _threads(cpu, elements * each, len(sizes), language == "numpy")
     lines = [f"{_tier(elements, step, language)}; {threads}"]
     if lowered.form.stream and language == "numba":
         lines.append("results go past the caches: with an operand they are larger than the last")
@@ -51,7 +55,7 @@ def _tier(elements: int, step: KernelStep, language: str) -> str:
     return f"compiled: {additions:,.0f} additions' worth of work, {least:,} or more"
 
 
-def _threads(device: Any, work: float, chunks: int, interpreted: bool) -> str:
+def _threads(device: CPU, work: float, chunks: int, interpreted: bool) -> str:
     """How many threads, and what that follows from."""
     text = f"{chunks:,} chunk{'s' * (chunks != 1)}"
     most = device.threads.threads

@@ -445,9 +445,7 @@ class Program:
         template = self._template(tuple([(node.shape, node.perm) for node in nodes]))
         for _ in range(config.options.compile_after + 1):
             template.run(nodes, warn=False)
-        finish = getattr(devices.current(), "finish", None)
-        if finish is not None:
-            finish()
+        devices.current().finish()
 
     def __repr__(self) -> str:
         named = ", ".join(f"{name}: {each}" for name, each in self.parameters.items())

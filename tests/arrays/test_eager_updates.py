@@ -77,7 +77,7 @@ def test_random_updates(eager_below: int, first: int) -> None:
 
     Powers are inexact: other devices than the CPU compute few of them, too, by their own functions.
     """
-    units = 0 if devices.is_host(devices.current()) else 16
+    units = 16 if devices.current().asynchronous else 0
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for seed in range(first, first + 60):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices import cost
+from lazyfuse.devices import base, cost
 from lazyfuse.devices.base import Array, DeviceError, Launch, Source, Traits
 from lazyfuse.devices.cost import CostFile, Costs, Link, Probe, Tier
 from lazyfuse.devices.cpu.device import CPU
@@ -76,7 +76,7 @@ class Memory:
         return array.copy()
 
 
-class Device:
+class Device(base.Asynchronous):
     """A device whose programs take the seconds that their text says; a launch takes 3 us of the
     host's time, waiting 40 us, building 100 ms, and 60 ms more at the first launch."""
 
@@ -106,7 +106,7 @@ class Device:
         self.clock.now = max(self.clock.now, self.free)
 
 
-class Program:
+class Program(base.Program):
     def __init__(self, device: Device, source: Source, first: float) -> None:
         self.device, self.source, self.first = device, source, first
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.devices import registry
-from lazyfuse.devices.base import DeviceError, Launch, Program, Source, Traits
+from lazyfuse.devices.base import Asynchronous, DeviceError, Launch, Program, Source, Traits
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import devices, pending_launches
 
@@ -108,7 +108,7 @@ class _Later:
         return self.bits
 
 
-class _Program:
+class _Program(Program):
     def __init__(self, device: FarAway, program: Program) -> None:
         self.device = device
         self.program = program
@@ -131,7 +131,7 @@ class _Program:
         return _Later(device, bits)
 
 
-class FarAway:
+class FarAway(Asynchronous):
     """As `base.Asynchronous`. With `shares`, programs work on host arrays."""
 
     def __init__(self, shares: bool = False) -> None:
@@ -168,7 +168,7 @@ def in_use(shares: bool = False, name: str = NAME) -> Iterator[FarAway]:
     device = FarAway(shares)
     device.traits.name = name
     registry._made[name] = device
-    registry.MODULES[name] = registry._WHAT[name] = "made of the CPU, by a test"
+    registry.MODULES[name] = ("", "made of the CPU, by a test")
     try:
         with config.options(device=name):
             counters.reset()
@@ -176,7 +176,7 @@ def in_use(shares: bool = False, name: str = NAME) -> Iterator[FarAway]:
             device.faults.clear()
             pending_launches.settle(device)
     finally:
-        del registry._made[name], registry.MODULES[name], registry._WHAT[name]
+        del registry._made[name], registry.MODULES[name]
 
 
 def fails(count: int, kind: Callable[[str], BaseException] = DeviceError) -> list[Any]:

@@ -356,9 +356,8 @@ def _prepared(
 
 def _start(lowered: Lowered, program: Program, arrays: list[Array], scalars: int) -> Start:
     language = program.source.language
-    prepare = getattr(program, "prepare", None)
-    if prepare is not None:
-        start: Start = prepare(lowered.launch(language, arrays, (0,) * scalars))
+    start = program.prepare(lowered.launch(language, arrays, (0,) * scalars))
+    if start is not None:
         slots = lowered.slots
         if slots == tuple(range(len(arrays))):
             return start

@@ -181,10 +181,6 @@ class Observed(Run):
             return flags
         lowered, program = found
         assert program is not None, "asked above"
-        prepare = getattr(program, "prepare_addresses", None)
-        if prepare is None or lowered.second() is not None:
-            self.fit = False
-            return flags
         blocks = range(len(self.extents) - len(lowered.temporaries), len(self.extents))
         arrays = [self.located(index, at) for index, at in zip(step.inputs, inputs, strict=True)]
         arrays += [self.part(array) for array in outputs]
@@ -193,11 +189,15 @@ class Observed(Run):
             arrays.append(BlockPart(root, 0, size, strides, np.dtype(dtype)))
         real = [part.at([each[0] for each in self.extents]) for part in arrays]
         launch = lowered.launch(program.source.language, real, (0,) * len(step.scalars))
+        bound = None if lowered.second() is not None else program.prepare_addresses(launch)
+        if bound is None:
+            self.fit = False
+            return flags
         slots = lowered.slots
         self.events.append(
             LaunchEvent(
                 step,
-                prepare(launch),
+                bound,
                 tuple([(arrays[slot].root, arrays[slot].offset) for slot in slots]),
                 tuple([self.scalar(index) for index in step.scalars]),
                 lowered,

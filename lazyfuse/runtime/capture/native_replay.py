@@ -82,7 +82,7 @@ def run(plan: Plan, kept: ReplayCache, recording: Recording, device: Device) -> 
     begun = native.replay_begin(program, env)
     if begun is None:
         return None
-    buffers: Any = device.buffers if found.blocks else None  # type: ignore[attr-defined]
+    buffers = device.buffers if found.blocks else None
     if buffers is not None and not buffers.reserve(found.blocks):
         return None
     kept.learnt = 0
@@ -203,13 +203,12 @@ def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
 
 def _launch(event: LaunchEvent, dead: tuple[int, ...]) -> tuple[Any, ...]:
     """A launch; what C does not know as rows it leaves to Python."""
-    rows = getattr(event.run, "rows", event.run)
+    bound = event.bound
     scalars = [
         (each, *_NOWHERE) if type(each) is int else _element(each)  # type: ignore[arg-type]
         for each in event.scalars
     ]
-    threads = getattr(event.run, "threads", None)
-    return LAUNCH, dead, rows, threads, event.places, tuple(scalars), _combining(event)
+    return LAUNCH, dead, bound.rows, bound.threads, event.places, tuple(scalars), _combining(event)
 
 
 def _element(part: BlockPart) -> tuple[int, int, int, int]:

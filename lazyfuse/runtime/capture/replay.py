@@ -9,7 +9,6 @@ Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Device
+from lazyfuse.devices.base import Bound, Device
 from lazyfuse.runtime.capture import bound_launches, tier_up
 from lazyfuse.runtime.capture.bound_launches import is_usual
 from lazyfuse.runtime.events import counters
@@ -76,7 +75,7 @@ class LaunchEvent:
     """One launch, its strides and chunks filled in."""
 
     step: KernelStep
-    run: Callable[[Any, tuple[Any, ...]], int]
+    bound: Bound
     places: tuple[tuple[int, int], ...]  # of each array: block and byte offset
     scalars: tuple[int | BlockPart, ...]
     lowered: Lowered
@@ -200,14 +199,15 @@ def run_again(run: Run) -> bool:
     for root in found.given:
         if references.of(roots[root]) > _OWNERS or not is_alone(roots[root]):
             return False
-    if found.blocks and not found.device.buffers.reserve(found.blocks):  # type: ignore[attr-defined]
+    buffers = found.device.buffers if found.blocks else None
+    if buffers is not None and not buffers.reserve(found.blocks):
         return False
     kept.learnt = 0
     try:
         _play(found, run, roots)
     finally:
-        if found.blocks:
-            found.device.buffers.release()  # type: ignore[attr-defined]
+        if buffers is not None:
+            buffers.release()
     if tier_up.is_due(found):
         tier_up.compile_small(kept, found)
     return True
@@ -316,7 +316,7 @@ def start(event: LaunchEvent, run: Run, addresses: list[int]) -> None:
             for each in event.scalars
         ]
     )
-    bits = event.run([addresses[root] + offset for root, offset in event.places], scalars)
+    bits = event.bound.run([addresses[root] + offset for root, offset in event.places], scalars)
     end(event, run, addresses, bits)
 
 

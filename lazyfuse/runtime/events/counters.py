@@ -110,7 +110,7 @@ def flushed(reason: str, plan: Plan, recording: Recording) -> None:
 
 def compiled(device: Device, source: Source) -> Program:
     """The program of a source from the device, with where it was found."""
-    pool = getattr(device, "programs", None)
+    pool = device.programs
     before = (pool.built, pool.loaded) if pool else (0, 0)
     start = time.perf_counter()
     found, why = "memory", ""
@@ -123,7 +123,7 @@ def compiled(device: Device, source: Source) -> Program:
         if not pool:
             found = ""
         elif pool.built > before[0]:
-            found, why = "built", pool.why_missed(source)
+            found, why = "built", device.why_missed(source)
         elif pool.loaded > before[1]:
             found = "disk"
         return program
@@ -138,17 +138,17 @@ def compiled(device: Device, source: Source) -> Program:
 
 def awaited(device: Device, source: Source) -> bool:
     """Whether a program is being compiled by the device's worker, so that others must do."""
-    cpu: Any = device
-    pool = cpu.programs
+    pool = device.programs
+    assert pool is not None, "a device that compiles ahead keeps programs"
     before, was_awaited = pool.loaded, pool.awaits(source)
-    if cpu.soon(source) is not None:
+    if device.soon(source) is not None:
         if pool.loaded > before:
             totals.programs[source.language, "disk", ""] += 1
         return False
     if not was_awaited:
-        why = cpu.why_missed(source)
+        why = device.why_missed(source)
         totals.programs[source.language, "built by the worker", why] += 1
-    return not cpu.why_never(source)
+    return not device.why_never(source)
 
 
 def _first_line(what: object) -> str:

@@ -20,7 +20,7 @@ from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.lifetimes import crosses_itself, overlap
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Device, DeviceError, DeviceLost, DeviceMemory, Later
+from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.executor import Run
@@ -35,7 +35,7 @@ from lazyfuse.runtime.layout.strides import (
     window,
 )
 from lazyfuse.runtime.numerics import narrow_precision
-from lazyfuse.runtime.placement import devices, pending_launches, residency
+from lazyfuse.runtime.placement import pending_launches, residency
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,7 +52,8 @@ class DiscreteRun(Run):
     keeps_origins = True
 
     def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
-        self.memory: DeviceMemory = devices.memory_of(device)
+        assert device.memory is not None, "runs on host memory are `Run`s"
+        self.memory = device.memory
         self.hosts: dict[int, Array] = {}
         self.combined: dict[int, Array] = {}
         self.home = device

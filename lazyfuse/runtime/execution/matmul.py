@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices
+
+if TYPE_CHECKING:
+    from lazyfuse.devices.cpu.device import CPU
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
@@ -111,7 +114,7 @@ class _Products:
         """The code for one dtype, and for rows of the second matrix that are not dense if
         `turned`; waits until it is made.
         """
-        device: Any = devices.cpu()
+        device = devices.cpu()
         key = device, code, turned, config.options.matrix_products
         if key not in self._made:
             with self._lock:
@@ -128,7 +131,7 @@ class _Products:
             # it is waited for at the end: LLVM must not be taken down while it works
             threading.Thread(target=self.get, args=(code, turned), daemon=False).start()
 
-    def _make(self, device: Any, code: str, turned: bool) -> Product | None:
+    def _make(self, device: CPU, code: str, turned: bool) -> Product | None:
         if "numba" not in device.traits.languages:
             return None
         choice = config.options.matrix_products
@@ -198,7 +201,7 @@ def _run_items(found: Product, arrays: Sequence[Array]) -> int:
 
 
 def _launched(found: Product, arrays: Sequence[Array], cut: Any, shape: Ints) -> int:
-    device: Any = devices.cpu()
+    device = devices.cpu()
     size = arrays[0].itemsize
     strides = tuple([s // size for x in arrays for s in x.strides])
     batch: Batch = cut(found, shape, strides, size, device.traits.threads)
@@ -274,9 +277,8 @@ def run_node(op: Op, arg: Any, *rest: Any) -> Array:
     if op is _MATMUL and (found := routine.attempt(product, *rest[-2])) is not None:
         return found
     if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
-        work = getattr(devices.cpu(), "work", None)
-        if work is not None:
-            work.native.rest()  # helpers that look for work would hold the cores of BLAS's threads
+        # helpers that look for work would hold the cores of BLAS's threads
+        devices.cpu().work.native.rest()
     return interpret.run_node(op, arg, *rest)
 
 

@@ -52,7 +52,7 @@ MOST_SIZES = 64
 
 
 @dataclass(slots=True)
-class Refused:
+class Refused(Program):
     """Stands for a program that a device would not build, so that it is not asked again."""
 
     source: Source
@@ -231,14 +231,13 @@ def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: De
         return compiled(step, lowered.source("numpy"), device)
     step.uses += 1
     often = step.uses > config.options.compile_after
-    cpu: Any = device
-    if not hasattr(device, "soon") or not cpu.compiles_ahead():
+    if not device.compiles_ahead():
         _tell_of_worker(device)
         wanted = often or not source.exact or device.cached(source)
         return compiled(step, source if wanted else lowered.source("numpy"), device)
     if work >= PATIENT_ELEMENTS and device.cached(source):
         return compiled(step, source, device)
-    wanted = often or work >= AHEAD_ELEMENTS or cpu.may_hold(source)
+    wanted = often or work >= AHEAD_ELEMENTS or device.may_hold(source)
     if wanted and not counters.awaited(device, source):
         return compiled(step, source, device)
     return _blocked(step, lowered, device) or compiled(step, source, device)
@@ -254,9 +253,8 @@ def grown(step: KernelStep, lowered: Lowered, device: Device) -> bool:
 
     Asks the compiler's process for it; where there is none such kernels stay with blocked NumPy.
     """
-    source, cpu = lowered.source("numba"), device
-    ahead = source.exact and hasattr(cpu, "soon") and cpu.compiles_ahead()  # type: ignore[attr-defined]
-    if not ahead or counters.awaited(device, source):
+    source = lowered.source("numba")
+    if not source.exact or not device.compiles_ahead() or counters.awaited(device, source):
         return False
     if isinstance(compiled(step, source, device), Refused):
         return False
@@ -267,9 +265,9 @@ def grown(step: KernelStep, lowered: Lowered, device: Device) -> bool:
 _told: set[str] = set()  # what has been said of workers that are lost
 
 
-def _tell_of_worker(device: Any) -> None:
+def _tell_of_worker(device: Device) -> None:
     """Once: programs are compiled here from now on, since the compiler's process is lost."""
-    why = device.lost_worker() if hasattr(device, "lost_worker") else ""
+    why = device.lost_worker()
     if why and why not in _told:
         _told.add(why)
         counters.fell_back(None, [], why, "the compiler's process", "this one")

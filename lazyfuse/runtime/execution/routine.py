@@ -143,10 +143,10 @@ def _find(source: Source) -> Program | None:
     options = config.options
     if not options.routines or not options.program_limit or source in _refused:
         return None
-    device: Any = devices.cpu()
+    device = devices.cpu()
     if source.language not in device.traits.languages:
         return None
-    program: Program | None = device.soon(source)
+    program = device.soon(source)
     if program is None and (why := device.why_never(source)):
         _refused.add(source)  # NumPy answers from now on
         counters.fell_back(None, [], f"{source.name}: {why}", "numba", "numpy")
@@ -276,11 +276,7 @@ def together(calls: Sequence[Callable[[], object]]) -> None:
                 return
             call()
 
-    pool: Any = getattr(devices.cpu(), "threads", None)
-    if pool is None:
-        work()
-    else:
-        concurrency.outside(pool.run, work, work, len(calls) - 1)
+    concurrency.outside(devices.cpu().threads.run, work, work, len(calls) - 1)
 
 
 def threads() -> int:

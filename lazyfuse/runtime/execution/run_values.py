@@ -106,7 +106,7 @@ class RunValues:
         self.plan = plan
         self.recording = recording
         self.home = self.device = device
-        self.away = not devices.is_host(device)
+        self.away = device.asynchronous
         self.nodes = recording.nodes
         self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
         self.waiting: list[Waiting] = []
@@ -217,9 +217,7 @@ class RunValues:
         Gives who has to be told that the run is over; None if nobody.
         """
         plan = self.plan
-        buffers = (
-            None if self.away or len(plan.steps) < 2 else getattr(self.device, "buffers", None)
-        )
+        buffers = None if self.away or len(plan.steps) < 2 else self.device.buffers
         if buffers is None:
             return None
         blocks = plan.blocks if self.resized is None else None
@@ -336,7 +334,7 @@ class RunValues:
             return
         waiting, self.waiting = self.waiting, []
         try:
-            self.home.settle()  # type: ignore[attr-defined]  # nothing waits on other devices
+            self.home.settle()
             found = [(each, each.later.flags()) for each in waiting]
         except DeviceError as error:
             self.abandon(error)

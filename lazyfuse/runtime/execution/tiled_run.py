@@ -154,12 +154,11 @@ def _program(values: Run, chain: Chain, task: Task) -> NumbaProgram | None:
     assert step is not None
     program: Any = step.programs.get((device, source))
     if program is None:
-        cpu: Any = device
         wanted = not source.exact or chain.uses > config.options.compile_after
-        if not (wanted or cpu.may_hold(source)):
+        if not (wanted or device.may_hold(source)):
             return None
-        if cpu.soon(source) is None:
-            if cpu.why_never(source):
+        if device.soon(source) is None:
+            if device.why_never(source):
                 raise Declined("a program was refused")
             return None
         program = program_tiers.compiled(step, source, device)

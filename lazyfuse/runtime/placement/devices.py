@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,13 @@ from lazyfuse.codegen.lowering.lower import STREAM_ABOVE, stream_above
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices import cpu_figures as tunings
 from lazyfuse.devices import registry, settings
-from lazyfuse.devices.base import Array, Device, DeviceError
-from lazyfuse.devices.pools.disk_cache import DiskCache
+from lazyfuse.devices.base import Array, Device, DeviceError, DeviceOptions
 from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import calibrate, offload
+
+if TYPE_CHECKING:
+    from lazyfuse.devices.cpu.device import CPU
 
 tuning = tunings.tuning
 """The figures of this processor for schedules: caches, tiles, threads, launches (no bits)."""
@@ -56,9 +58,11 @@ def is_home() -> bool:
     return not (_within.get() or config.options.device) and offload.is_settled()
 
 
-def cpu() -> Device:
+def cpu() -> CPU:
     """The device that everything falls back to."""
-    return named("cpu")
+    found: Any = named("cpu")  # `typing.cast` would be a call more
+    device: CPU = found
+    return device
 
 
 def copied(value: Array) -> Array:
@@ -143,16 +147,6 @@ def is_lost(device: Device) -> bool:
     return device in _lost
 
 
-def is_host(device: Device) -> bool:
-    """Whether launches of a device are over, on host arrays, when they return."""
-    return not hasattr(device, "settle")
-
-
-def memory_of(device: Device) -> Any:
-    """The `DeviceMemory` of a device that cannot read ours, None for every other."""
-    return getattr(device, "memory", None)
-
-
 def with_memory() -> list[str]:
     """The names of the devices whose memory is not ours, as far as that shows unopened."""
     lost = {device.traits.name for device in _lost}
@@ -166,30 +160,30 @@ def with_memory() -> list[str]:
     ]
 
 
-_SET = ("threads", "threads_above", "pool_limit", "compile_ahead", "compile_after_exit")
-
-
-def _apply(device: Any) -> None:
-    """Hand the options to a device, as far as it has the setters."""
+def _apply(device: Device) -> None:
+    """Hand the options to a device."""
     options = config.options
-    for name in _SET:
-        setter = getattr(device, f"set_{name}", None)
-        if setter is not None:
-            setter(getattr(options, name))
+    above = options.threads_above
     if device.traits.name == "cpu":
         figures = calibrate.tuned(device, lambda: counters.totals.kernels)
-        if options.threads_above == tunings.THREADS_ABOVE:  # nobody has asked for another one
-            device.set_threads_above(figures.threads_above)
+        if above == tunings.THREADS_ABOVE:  # the user asked for no other one
+            above = figures.threads_above
         chosen = options.stream_above
         stream_above(figures.l3_bytes if chosen == STREAM_ABOVE else chosen)
-    if hasattr(device, "programs"):
-        device.programs.set_limit(options.program_limit)
-    if hasattr(device, "set_disk"):
-        folder = options.cache_dir
-        folder = os.path.join(os.path.expanduser(folder), "programs") if folder else ""
-        device.set_disk(
-            DiskCache(folder or settings.cache_directory(), options.cache_limit, options.cache)
+    folder = options.cache_dir
+    device.configure(
+        DeviceOptions(
+            threads=options.threads,
+            threads_above=above,
+            pool_limit=options.pool_limit,
+            program_limit=options.program_limit,
+            compile_ahead=options.compile_ahead,
+            compile_after_exit=options.compile_after_exit,
+            folder=os.path.join(os.path.expanduser(folder), "programs") if folder else "",
+            folder_limit=options.cache_limit,
+            folder_used=options.cache,
         )
+    )
 
 
 def _forget(_: Any) -> None:

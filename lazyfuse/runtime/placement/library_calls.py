@@ -18,7 +18,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.ops import TABLE
-from lazyfuse.devices.base import DeviceError, DeviceLost
+from lazyfuse.devices.base import Device, DeviceError, DeviceLost
 from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import devices
@@ -35,13 +35,13 @@ _STABLE = ("stable", "mergesort")
 _MATMUL = TABLE["matmul"]
 
 
-def is_wanted(device: Any) -> bool:
+def is_wanted(device: Device) -> bool:
     """Whether calls should run by the libraries of a device."""
     choice = config.options.opencl_library
-    if choice == "off" or getattr(device, "library", None) is None or devices.is_lost(device):
+    if choice == "off" or device.library is None or devices.is_lost(device):
         return False
     # on the host's own cores NumPy is as fast, and it needs no copy
-    return choice == "on" or bool(device.traits.kind == "gpu")
+    return choice == "on" or device.traits.kind == "gpu"
 
 
 def work_of(node: Node) -> Work | None:
@@ -69,13 +69,13 @@ def run(run: Run, index: int) -> Array | None:
     work = work_of(node)
     if work is None or not all(_is_near(run, source) for source in value.src):
         return None
-    if devices.memory_of(run.home) is None:
+    if run.home.memory is None:
         run.settle()  # what is under way may fail, and be done again elsewhere
     try:
         operands = [run.operand(source) for source in value.src]
         if not all(operand.flags.c_contiguous for operand in operands):
             return None
-        found = work(run.home.library, operands)  # type: ignore[attr-defined]  # it has one
+        found = work(run.home.library, operands)
     except DeviceError as error:
         if isinstance(error, DeviceLost):
             run.abandon(error)
@@ -87,7 +87,7 @@ def run(run: Run, index: int) -> Array | None:
 
 def _is_near(run: Run, index: int) -> bool:
     """Whether the device has an operand; a copy there would cost what the device may save."""
-    memory = devices.memory_of(run.home)
+    memory = run.home.memory
     if memory is None or config.options.opencl_library == "on" or memory.holds(run.array(index)):
         return True
     resident = run.nodes[run.plan.graph.values[index].origin].resident

@@ -19,7 +19,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.node import HostCall, Node, source_line
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Device, DeviceError, DeviceLost
+from lazyfuse.devices.base import Device, DeviceError, DeviceLost, DeviceMemory
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.numerics import narrow_precision
@@ -89,17 +89,22 @@ def residents() -> list[Resident]:
 # ------------------------------------------------------------------------------ there and back
 
 
+def _memory(device: Device) -> DeviceMemory:
+    assert device.memory is not None, "values lie in the memory of devices that have one"
+    return device.memory
+
+
 def copied_there(array: Array, device: Device, purpose: str) -> Array:
     """A stand-in with the values of a host array."""
     packed = array if _is_packed(array) else array.copy(order="K")
-    found: Array = devices.memory_of(device).upload(packed)
+    found = _memory(device).upload(packed)
     counters.copied("upload", array.nbytes, device.traits.name, purpose)
     return found
 
 
 def copied_back(array: Array, device: Device, purpose: str) -> Array:
     """A host array with the values of a stand-in."""
-    memory = devices.memory_of(device)
+    memory = _memory(device)
     if _is_packed(array):
         found: Array = memory.gather(array)
         counters.copied("gather", array.nbytes, device.traits.name, purpose)
@@ -166,7 +171,7 @@ def forget(node: Node | None) -> None:
 
 def move(source: Node, node: Node, device: Device) -> None:
     """Give a node the values of another one, in memory of its own on a device."""
-    memory = devices.memory_of(device)
+    memory = _memory(device)
     array = upload(source, device, "to_device")
     ordered = array if source.perm is None else array.transpose(source.perm)
     twin = memory.empty(ordered.shape, array.dtype)
@@ -215,7 +220,7 @@ def gather(node: Node, purpose: str) -> Array:
 
 def _check(node: Node, resident: Resident) -> None:
     """With `validate`: an upload that is used again must equal the host values."""
-    found = devices.memory_of(resident.device).gather(resident.array)
+    found = _memory(resident.device).gather(resident.array)
     expected = narrow_precision.kept(np.asarray(node.value), resident.device.traits)
     if found.tobytes() != expected.tobytes():
         file, line, function = source_line(node.where)

@@ -349,7 +349,7 @@ def run_plan(
         raised = bound_launches.run(plan, recording, device, reason)
         if raised is not None:
             return raised
-    if hardware.memory_of(device) is not None:
+    if device.memory is not None:
         run: Run = DiscreteRun(plan, recording, device)
     else:
         run = Run(plan, recording, device)

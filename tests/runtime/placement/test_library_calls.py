@@ -156,7 +156,7 @@ def test_what_a_library_cannot_do_numpy_does_C12(name: str, call: str) -> None:
     )
     assert ran() == 0
     # in memory that is shared the host has x and the mask already, and asks no library
-    asked = call == "sort" or devices.memory_of(devices.current()) is not None
+    asked = call == "sort" or devices.current().memory is not None
     assert bool(counters.totals.fallbacks) is asked
 
 

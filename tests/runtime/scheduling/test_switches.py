@@ -14,6 +14,7 @@ import numpy
 import pytest
 
 import lazyfuse as np
+from lazyfuse.devices import base
 from lazyfuse.runtime.events import counters, tracing
 from lazyfuse.runtime.events.tracing import Compile, KernelEnd
 from lazyfuse.runtime.execution import program_tiers
@@ -248,7 +249,7 @@ class Later:
         return self.bits
 
 
-class Program:
+class Program(base.Program):
     """A program of the CPU's behind launches that seem to go on."""
 
     def __init__(self, program: Any, log: list[str]) -> None:
@@ -261,7 +262,7 @@ class Program:
         return Later(self.program.launch(launch), self.log)
 
 
-class Asynchronous:
+class Asynchronous(base.Asynchronous):
     """The CPU as a device that works on its own, over host memory."""
 
     memory = None
