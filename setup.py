@@ -19,19 +19,17 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HERE = Path("lazyfuse")
-SOURCES = {
-    "_native": sorted(str(path) for path in HERE.glob("native/*.[ch]")),
-    "_walk": ["lazyfuse/_walk.c", "lazyfuse/native/launching.h"],
-}
-"""The modules of lazyfuse/ in C, and the files that each is made from."""
+SOURCES = sorted(str(path) for path in HERE.glob("native/*.[ch]"))
+"""What the module lazyfuse._native is made from."""
 
 TWINS = """
 arrays/base.py arrays/eager_functions.py arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
-arrays/scalars.py arrays/storage.py functions/ufunc.py runtime/capture/replay.py
-runtime/layout/meta_arrays.py runtime/numerics/errstate.py runtime/scheduling/flush.py
-codegen/graph/linearize.py devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py
+arrays/scalars.py arrays/storage.py functions/ufunc.py runtime/capture/native_replay.py
+runtime/capture/replay.py runtime/layout/meta_arrays.py runtime/numerics/errstate.py
+runtime/scheduling/flush.py codegen/graph/linearize.py devices/cpu/bound_launch.py
+devices/cpu/launch.py devices/critical.py
 """.split()
 """Modules that say in Python what these do: machine code is used beside no others."""
 
@@ -51,22 +49,21 @@ def wanted() -> bool:
 
 
 def extensions() -> list[Extension]:
-    """The modules in C."""
+    """The module in C."""
     if not wanted():
         return []
-    # exact arithmetic only: no product is to be contracted with a sum
-    flags = [] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"]
-    return [
-        Extension(
-            f"lazyfuse.{name}",
-            [file for file in files if file.endswith(".c")],
-            depends=files,
-            include_dirs=[np.get_include()],
-            extra_compile_args=flags,
-            optional=True,  # no C compiler: a warning, not an error
-        )
-        for name, files in SOURCES.items()
-    ]
+    # exact arithmetic only: no product is to be contracted with a sum; no call between our files
+    # goes through a table of symbols that others may replace
+    exact = ["-O3", "-ffp-contract=off", "-fvisibility=hidden"]
+    native = Extension(
+        "lazyfuse._native",
+        [file for file in SOURCES if file.endswith(".c")],
+        depends=SOURCES,
+        include_dirs=[np.get_include()],
+        extra_compile_args=[] if sys.platform == "win32" else exact,
+        optional=True,  # no C compiler: a warning, not an error
+    )
+    return [native]
 
 
 def source(name: str | Path) -> Path:
@@ -75,23 +72,21 @@ def source(name: str | Path) -> Path:
 
 
 class Build(build_ext):
-    """Builds all of the machine code or none of it, and says what it was made from."""
+    """Builds the machine code, and says what it was made from."""
 
     def run(self) -> None:
         """As `build_ext.run`."""
-        files = [Path(self.get_ext_fullpath(each.name)) for each in self.extensions]
-        record = Path(self.get_ext_fullpath("lazyfuse._native")).parent / "compiled.txt"
-        for each in (*files, record):  # of an earlier build, should this one fail
+        file = Path(self.get_ext_fullpath("lazyfuse._native"))
+        record = file.parent / "compiled.txt"
+        for each in (file, record):  # of an earlier build, should this one fail
             each.unlink(missing_ok=True)
         super().run()
-        missing = [each.name for each in files if not each.exists()]
-        if missing:
-            print(f"{NOTE}no {', '.join(missing)}: is there a C compiler?", file=sys.stderr)
-            for each in files:
-                each.unlink(missing_ok=True)
-        if missing or not files:
+        if not self.extensions:
             return
-        made_from = [Path(each).relative_to(HERE) for files in SOURCES.values() for each in files]
+        if not file.exists():
+            print(f"{NOTE}no {file.name}: is there a C compiler?", file=sys.stderr)
+            return
+        made_from = [Path(each).relative_to(HERE) for each in SOURCES]
         sums = {name: zlib.crc32(source(name).read_bytes()) for name in [*made_from, *TWINS]}
         record.write_text("".join(f"{Path(name).as_posix()} {sums[name]}\n" for name in sums))
 

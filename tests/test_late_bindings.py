@@ -33,7 +33,7 @@ BOUND = {
     "functions.ufunc.reduction": "functions.reductions",
     "namespace.numpy_modules.quicken": "namespace.eager_table",
     "registry.ufunc_of": "functions.ufunc",
-    "runtime.capture.bound_launches.native": "runtime.capture.native_replay",
+    "runtime.capture.bound_launches.native": "runtime.scheduling.evaluate",
     "runtime.execution.concurrency.busy": "runtime.scheduling.evaluate",
     "runtime.layout.copies.native": "runtime.scheduling.evaluate",
     "runtime.scheduling.flush.native": "runtime.scheduling.evaluate",

@@ -204,7 +204,7 @@ _walk: Callable[[Sequence[Node]], Walked] = walk
 
 
 def use(native: Any) -> None:
-    """Let a C module with the functions of lazyfuse/_walk.c walk; None: the text above."""
+    """Let the module in C walk (native/walk.c); None: the text above."""
     global _walk
     if native is not None:
         introduce(native)
@@ -212,8 +212,19 @@ def use(native: Any) -> None:
 
 
 def introduce(native: Any) -> None:
-    """Tell the C module where it finds what it reads."""
-    native.setup(Node, Memory, Layout, HostCall, ops.SCALAR, ops.FULL, _arrangement)
+    """Give the module in C what it reads of nodes."""
+    for name, value in {
+        "arrangement": _arrangement,
+        "full_op": ops.FULL,
+        "host_call": HostCall,
+        "layout": Layout,
+        "leaf_op": ops.LEAF,
+        "memory": Memory,
+        "node": Node,
+        "scalar_op": ops.SCALAR,
+        "update_op": ops.UPDATE,
+    }.items():
+        native.bind(name, value)
 
 
 def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int, int]]:

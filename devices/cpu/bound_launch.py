@@ -16,7 +16,7 @@ from ..base import Array, Bound, BoundRun, Launch
 from .native_threads import NativeThreads
 
 native: Any = None
-"""A C module with the `rows` of lazyfuse/_walk.c; None: the text here."""
+"""The module in C whose `rows` are used (native/launch.c); None: the text here."""
 
 
 def use(module: Any) -> None:
@@ -49,9 +49,7 @@ def in_c(
     """Runs of a launch by the C module. `slow` runs it where Python's threads have to help."""
     count = len(launch.sizes)
     template, columns = _table(launch)
-    rows = native.rows(
-        np.ndarray, template.tobytes(), columns, template.shape[1], kinds, entry, keep
-    )
+    rows = native.rows(template.tobytes(), columns, template.shape[1], kinds, entry, keep)
     if count == 1:
         return Bound(rows, rows)
     additions = launch.elements * weight

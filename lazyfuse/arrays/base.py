@@ -17,7 +17,6 @@ import numpy as np
 from lazyfuse import bootstrap, config
 from lazyfuse.arrays.nodes import CONSTANTS, INSIDE, PLAIN, caller, constant
 from lazyfuse.arrays.storage import TICKETS, Storage
-from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN
@@ -195,12 +194,8 @@ if COMPILED:
         "constants": CONSTANTS,
         "copy_op": ops.TABLE["copy"],
         "acquire": evaluate.acquire,
-        "full_op": ops.FULL,
         "inside": INSIDE,
-        "layout": Layout,
-        "leaf_op": ops.LEAF,
         "loops": LOOPS,
-        "node": Node,
         "note": NOTE,
         "options": OPTIONS,
         "origin": ORIGIN,
@@ -215,7 +210,6 @@ if COMPILED:
         "storage": Storage,
         "tickets": TICKETS,
         "tracing": vars(tracing),
-        "update_op": ops.UPDATE,
         "usual_state": errstate.USUAL,
         "view_op": ops.VIEW,
         "where_op": ops.TABLE["where"],

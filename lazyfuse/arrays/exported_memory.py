@@ -9,7 +9,7 @@ Owns also how arrays export that memory on Python 3.11, which has no `__buffer__
 classes: a function in the type's slot hands the request on to the exported numpy array. The place
 of the slot is part of CPython's stable layout; it is checked on a class of its own before the array
 gets it, and left alone wherever the check fails (`memoryview(x)` is then refused). Where the record
-path is machine code, native/lent.c has that function.
+path is machine code, native/exported.c has that function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
 from lazyfuse.arrays.nodes import PLAIN
 from lazyfuse.arrays.storage import Root, Storage, leaf
-from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
@@ -251,13 +250,20 @@ def _exact_types(op: Op) -> bytes:
 
 
 def tell(counts: dict[Any, int]) -> None:
-    """Let native/lent.c, which does the same for operands that were looked at before, know what it
-    needs; `counts` is what `fallback.count` fills.
+    """Give native/exported.c, which does the same for operands that were met before, what it needs;
+    `counts` is what `fallback.count` fills.
     """
     if base.COMPILED:
         rows = tuple([TABLE[f"reduce:{name}"] for name in ("add", "maximum", "minimum")])
-        given = Storage, Node, Root, _room, leaf, _exact_types, counts, rows
-        base.NATIVE.lent(*given)
+        for name, value in {
+            "exact_types": _exact_types,
+            "leaf": leaf,
+            "reduce_rows": rows,
+            "room": _room,
+            "root": Root,
+            "run_counts": counts,
+        }.items():
+            base.NATIVE.bind(name, value)
 
 
 # -------------------------------------------------------------- the buffer protocol on Python 3.11

@@ -171,7 +171,7 @@ def read(self: ndarray, key: Any) -> Any:
     perm = (first, *[axis for axis in range(view.ndim) if axis != first]) if first else None
     op = ops.TABLE["copy"]
     keys = (part.dtype,)
-    loop = base.LOOPS[op, keys] = promotion.resolve(op, keys)  # for native/recorded.c
+    loop = base.LOOPS[op, keys] = promotion.resolve(op, keys)  # for native/record_views.c
     return from_node(Node(op, (part,), loop, view.shape, part.dtype, perm, caller()))
 
 

@@ -460,7 +460,7 @@ def record_unary(op: Op, self: ndarray) -> Any:
     except TypeError:
         op.ufunc(standin(self, ()))
         raise
-    base.LOOPS[op, keys] = loop  # for native/recorded.c
+    base.LOOPS[op, keys] = loop  # for native/record.c
     perm = order_of(shape := shape_of(self), self)
     return from_node(Node(op, (node_of(self),), loop, shape, loop.out, perm, caller()))
 

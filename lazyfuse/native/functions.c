@@ -165,7 +165,7 @@ static PyObject *reduced_now(
             return NULL;
         }
     }
-    PyObject *value = lent_reduction(self->reduction, self->theirs, args[0]);
+    PyObject *value = exported_reduction(self->reduction, self->theirs, args[0]);
     if (value == NULL) {
         return NULL;
     }
@@ -252,10 +252,8 @@ static PyObject *of_first(
         }
         PyObject *base = PyArray_BASE((PyArrayObject *)result), *found;
         if (result != small && (base == small || base == PyArray_BASE((PyArrayObject *)small))) {
-            Core *owner = (Core *)args[0];
-            base = owner->base == NULL || owner->base == Py_None ? args[0] : owner->base;
-            found = direct_over(result, base, is_thin((PyArrayObject *)result));
-            Py_DECREF(result);
+            int thin = is_thin((PyArrayObject *)result);
+            found = direct_over(result, base_of((Core *)args[0]), thin);
         }
         else {
             found = adopted(result, list_of(small), list_of(args[0]));

@@ -9,6 +9,8 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <structmember.h>
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -67,10 +69,21 @@ static inline int is_plain_slice(PyObject *x)
     return is_plain_bound(slice->start) && is_plain_bound(slice->stop) && is_plain_bound(slice->step);
 }
 
+/* The array that a view of `self` has as its base (borrowed). */
+static inline PyObject *base_of(Core *self)
+{
+    return self->base == NULL || self->base == Py_None ? (PyObject *)self : self->base;
+}
+
+extern PyNumberMethods array_number;
+extern PyMappingMethods array_mapping;
+extern PySequenceMethods array_sequence;
+PyObject *array_compare(PyObject *self, PyObject *other, int op);
 int array_ready(PyObject *module);
+int operators_ready(void);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);
-PyObject *array_bind(PyObject *module, PyObject *args);
+PyObject *array_buffer(PyObject *module, PyObject *function);
 PyObject *array_new(PyObject *module, PyObject *type);
 PyObject *array_alone(PyObject *module, PyObject *node);
 PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count);
@@ -83,7 +96,7 @@ PyObject *placed(PyObject *value);
 PyObject *placed_as_is(PyObject *value);
 /* The same for one that may be big, or anything: `wrap` decides. */
 PyObject *wrapped(PyObject *value);
-/* A new array over `value` (not stolen) whose base is `base` (or None). */
+/* A new array over `value` (stolen) whose base is `base` (or None). */
 PyObject *direct_over(PyObject *value, PyObject *base, int thin);
 int is_thin(PyArrayObject *value);
 Py_ssize_t eager_below(void);
@@ -152,34 +165,136 @@ PyObject *geometry_transposed(PyObject *module, PyObject *x);
 PyObject *geometry_real(PyObject *module, PyObject *x);
 PyObject *geometry_imag(PyObject *module, PyObject *x);
 
-/* What the modules above put in. */
+/* ---------------------------------------------------------------------------------------- hooks */
+
+/* What C calls and reads of Python's: functions, classes, op definitions, tables. `bind` fills them
+   in by name; NULL: not yet. */
+#define HOOKS(_)                                                                                    \
+    /* functions for what is not done here */                                                       \
+    _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape)   \
+    _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)         \
+    _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)                \
+    /* classes; `scalar`: of lazy ones; `place`: errstate.Place */                                   \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(place)                   \
+    /* op definitions; `reduce_rows`: by their codes in loops.c */                                   \
+    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op)   \
+    _(reduce_rows)                                                                                  \
+    /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,     \
+       reductions by method, what reductions gave */                                                \
+    _(constants) _(loops) _(pieces) _(reductions) _(reduced)                                        \
+    /* sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of         \
+       tracing.py; NumPy's error state and its default; how often NumPy ran, by line */             \
+    _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)    \
+    _(run_counts)
+
 typedef struct {
-    PyObject *get_item, *set_item, *del_item, *length, *matmul, *power, *dtype, *geometry, *shape;
-    PyObject *transposed, *wrap, *from_numpy, *export, *options, *plain_numbers;
-    PyObject *simple, *adopted;
-    PyObject *node, *note, *caller, *constant, *inside;
-    PyObject *storage, *layout, *tickets, *scalar; /* classes, and an iterator over numbers */
-    PyObject *leaf_op, *full_op, *view_op, *update_op;
-    PyObject *constants; /* nodes of numbers: nodes.py */
-    PyObject *where_op, *value_node, *loops; /* of masked writes, and of rows of many operands */
-    PyObject *place; /* errstate.Place */
-    PyObject *copy_op, *square_op, *reductions, *reduced; /* rows by method; what reductions met before give */
-    PyObject *pieces, *real, *imag; /* of complex numbers: rows and loops by dtype and side */
-    PyObject *acquire, *release, *tracing; /* of the evaluation's lock; names of tracing.py */
-    void *origin; /* where ghosts begin */
-    PyObject *state, *usual_state; /* the context variable of NumPy's error state; its default */
+#define HOOK(name) PyObject *name;
+    HOOKS(HOOK)
+#undef HOOK
+    void *origin; /* where meta arrays begin */
     int plain; /* whether NumPy's floating-point error state is its default */
 } Bindings;
 
 extern Bindings SLOW;
+PyObject *hooks_bind(PyObject *module, PyObject *args);
 
-/* Where a slot of a Python class lies; -1 if it is none. */
+/* Where the slots of Python's classes lie: found once, when a class is bound. */
+typedef struct {
+    Py_ssize_t op, src, arg, shape, dtype, perm, where, value, resident;
+} NodeSlots;
+typedef struct {
+    Py_ssize_t node, value, flat, pinned, roots, reals, part, picks;
+} StorageSlots;
+typedef struct {
+    Py_ssize_t array, own;
+} RootSlots;
+typedef struct {
+    Py_ssize_t owned, leaves;
+} MemorySlots;
+typedef struct {
+    Py_ssize_t eager_below, device, lent_now;
+} OptionSlots;
+
+extern NodeSlots in_node;
+extern StorageSlots in_storage;
+extern RootSlots in_root;
+extern MemorySlots in_memory;
+extern OptionSlots in_options;
+
+#define AT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+#define NODE(node, slot) AT(node, in_node.slot)
+#define STORAGE(storage, slot) AT(storage, in_storage.slot)
+#define ROOT(root, slot) AT(root, in_root.slot)
+#define MEMORY(memory, slot) AT(memory, in_memory.slot)
+#define OPTION(slot) AT(SLOW.options, in_options.slot)
+#define IS_NODE(x) ((PyObject *)Py_TYPE(x) == SLOW.node)
+#define IS_LAYOUT(x) ((PyObject *)Py_TYPE(x) == SLOW.layout)
+
+/* The fields of a layout, which is a tuple. */
+enum { LAYOUT_OFFSET, LAYOUT_SHAPE, LAYOUT_STRIDES, LAYOUT_FIELDS };
+
+/* Where a slot of a Python class lies; -1 with an exception if it is none. */
 Py_ssize_t slot_offset(PyObject *type, const char *name);
+
+/* ---------------------------------------------------------------------------------------- nodes */
+
+int nodes_ready(void);
+/* Asks of a class of nodes that was just bound whether there is more to fill in than is known here. */
+void look_for_other_slots(void);
+/* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
+int is_usual(void);
+/* As errstate.is_default. */
+int is_default(void);
+/* As nodes.caller: the user's source line (new). */
+PyObject *find_caller(void);
+/* A node; steals `src`, which may be NULL after an error. */
+PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape, PyObject *dtype,
+                    PyObject *perm, PyObject *where);
+/* A node of the loop's result, recorded at the user's line; steals `src`. */
+PyObject *record_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *shape, PyObject *perm);
+/* As ndarray.from_node: what a user gets for a node; steals it. */
+PyObject *from_node(PyObject *node);
+/* A tuple of numbers (new). */
+PyObject *shape_tuple(int nd, const npy_intp *dims);
+/* A numpy array over a part of the memory of another one. */
+PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides, char *data);
+
+static inline int is_pending(PyObject *node)
+{
+    return NODE(node, value) == Py_None && NODE(node, resident) == Py_None;
+}
+
+/* ----------------------------------------------------------------------------------------- walk */
+
+extern PyTypeObject NotesType;
+int walk_ready(void);
+int notes_ready(void);
+PyObject *walk_roots(PyObject *module, PyObject *roots);
+PyObject *walk_frontier(PyObject *module, PyObject *args);
+PyObject *notes_new(PyObject *module, PyObject *args);
+
+/* ------------------------------------------------------------------------------------- launches */
+
+/* The threads that run the rows of a launch: addresses of native code, and how many workers join. */
+typedef struct {
+    void *loop, *share, *crew;
+    Py_ssize_t helpers;
+} Crew;
+
+extern PyTypeObject RowsType;
+PyObject *rows_new(PyObject *module, PyObject *args);
+PyObject *copy_part(PyObject *module, PyObject *const *args, Py_ssize_t count);
+/* The launch, its arrays at these addresses, its scalars packed: the IEEE flags; -1: an error. Lets
+   Python's lock go. */
+long rows_launch(PyObject *rows, const int64_t *addresses, const char *scalars, const Crew *crew);
+/* The rows of a launch, its arrays, the kinds of its scalars (borrowed); -1: it is none. */
+Py_ssize_t rows_look(PyObject *rows, Py_ssize_t *arrays, const char **kinds);
+/* Elements from address to address: 1, 0 where memory meets, -1: an error. */
+int copy_elements(int64_t target, int64_t source, PyObject *description);
 
 /* --------------------------------------------------------------------------------------- replay */
 
 extern PyTypeObject ReplayProgramType;
-PyObject *replay_setup(PyObject *module, PyObject *args);
 PyObject *replay_program(PyObject *module, PyObject *args);
 PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *replay_begin(PyObject *module, PyObject *const *args, Py_ssize_t given);
@@ -188,11 +303,8 @@ PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t give
 
 /* ------------------------------------------------------------------------------------- recorded */
 
-int recorded_ready(void);
-void recorded_look_at_nodes(void);
-void recorded_look_at_storages(void);
-/* A node's shape or dtype, borrowed; NULL for anything else. */
-PyObject *node_slot(PyObject *node, int shape);
+int record_ready(void);
+int record_writes_ready(void);
 /* The operation as recorded before, on recorded arrays; NULL without an exception: not so. */
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           const char *name); /* of an operator, NULL: a call */
@@ -211,22 +323,20 @@ PyObject *recorded_view(Core *self, PyObject *key);
 PyObject *recorded_piece(Core *self, const char *name);
 /* A part becomes `value`: 1, 0 where this is not the way, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
-/* As nodes.caller: the user's source line (new). */
-PyObject *recorded_line(void);
 
-/* ------------------------------------------------------------------------------------------ lent */
+/* ------------------------------------------------------------------------------ exported memory */
 
-PyObject *lent_bind(PyObject *module, PyObject *args);
-PyObject *lent_buffer(PyObject *module, PyObject *function);
+int exported_ready(void);
 /* The operation on values that are there, in NumPy at once; NULL without an exception: not so. */
-PyObject *lent_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args, int count);
+PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
+                        int count);
 /* The same into an array: 1, 0 where this is not the way, -1 with an exception. */
-int lent_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
+int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
 /* The values (new) of which NumPy's function makes a reduction at once, by its code in loops.c; NULL
    without an exception: not so. */
-PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x);
+PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x);
 /* A part, named by a basic key, becomes `value`, at once: as above. */
-int lent_write(Core *self, PyObject *key, PyObject *value);
+int exported_write(Core *self, PyObject *key, PyObject *value);
 
 /* --------------------------------------------------------------------------------------- section */
 

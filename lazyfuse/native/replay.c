@@ -1,64 +1,21 @@
-/* A run that is done again, in C: what replay.py says in Python, which stays the twin.
+/* A run that is done again, in C: replay.py says the same in Python.
 
-   `bind` gives what a run begins with, and the key under which replays are kept. `Program` is a
-   replay as numbers: `begin` finds the blocks, `play` goes through the events up to the next one that
-   needs Python (a call of NumPy's, conditions to be told, Python's own threads), `commit` gives the
-   nodes their values. Launches and copies are lazyfuse._walk's (launching.h). */
+   `bind` gives what a run begins with, and the key under which replays are kept. `begin` finds the
+   blocks of a program (replay_program.c), `play` goes through its events up to the next one that needs
+   Python (a call of NumPy's, floating-point exceptions to report, Python's own threads), `commit` gives
+   the nodes their values. */
 
-#include "native.h"
-
-#include "launching.h"
+#include "replay.h"
 
 #include <math.h>
-#include <stdint.h>
+#include <string.h>
 
-enum { OP, ARG, VALUE, RESIDENT, SRC, OWNED, LEAVES, SLOTS };
-enum { OFFSET, SHAPE, STRIDES, FIELDS }; /* of a layout, which is a tuple */
-static const char *const slot_names[SLOTS] = {
-    "op", "arg", "value", "resident", "src", "owned", "leaves",
-};
-static Py_ssize_t offsets[SLOTS];
-static PyTypeObject *node_type, *memory_type, *layout_type;
-static PyObject *leaf_op;
-static const Launching *launching;
-
-#define SLOT(object, which) (*(PyObject **)((char *)(object) + offsets[which]))
-#define IS_SET(object, which) (SLOT(object, which) != NULL && SLOT(object, which) != Py_None)
-
-/* replay_setup(Node, Memory, Layout, LEAF): whether replays run here. */
-PyObject *replay_setup(PyObject *module, PyObject *args)
-{
-    PyObject *node, *memory, *layout, *leaf;
-    if (!PyArg_ParseTuple(args, "O!O!O!O", &PyType_Type, &node, &PyType_Type, &memory, &PyType_Type,
-                          &layout, &leaf)) {
-        return NULL;
-    }
-    for (int i = 0; i < SLOTS; i++) {
-        offsets[i] = slot_offset(i < OWNED ? node : memory, slot_names[i]);
-        if (offsets[i] < 0) {
-            PyErr_Clear();
-            Py_RETURN_FALSE;
-        }
-    }
-    if (!PyType_IsSubtype((PyTypeObject *)layout, &PyTuple_Type)) {
-        Py_RETURN_FALSE;
-    }
-    launching = PyCapsule_Import(LAUNCHING, 0);
-    if (launching == NULL) {
-        PyErr_Clear();
-        Py_RETURN_FALSE;
-    }
-    Py_XSETREF(node_type, (PyTypeObject *)Py_NewRef(node));
-    Py_XSETREF(memory_type, (PyTypeObject *)Py_NewRef(memory));
-    Py_XSETREF(layout_type, (PyTypeObject *)Py_NewRef(layout));
-    Py_XSETREF(leaf_op, Py_NewRef(leaf));
-    Py_RETURN_TRUE;
-}
+#define IS_SET(node, slot) (NODE(node, slot) != NULL && NODE(node, slot) != Py_None)
 
 /* ---------------------------------------------------------------------------------------- bind */
 
 /* How often the graph refers to a node; -1: not at all. */
-static Py_ssize_t edges_of(PyObject *edges, PyObject *node)
+static Py_ssize_t edges_to(PyObject *edges, PyObject *node)
 {
     PyObject *key = PyLong_FromVoidPtr(node);
     PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(edges, key);
@@ -86,7 +43,7 @@ static int is_unseen(PyObject *array, Py_ssize_t owners)
 static int is_captured(PyObject *memory, PyObject *edges)
 {
     PyObject *alive = PyList_New(0); /* first: the collector may run code that changes the leaves */
-    PyObject *leaves = SLOT(memory, LEAVES);
+    PyObject *leaves = MEMORY(memory, leaves);
     if (leaves == NULL || !PyList_CheckExact(leaves)) {
         Py_XDECREF(alive);
         return alive == NULL ? -1 : 1;
@@ -95,7 +52,7 @@ static int is_captured(PyObject *memory, PyObject *edges)
     int found = 0;
     for (Py_ssize_t at = 0; alive != NULL && at < count; at++) {
         PyObject *leaf = PyList_GET_ITEM(leaves, at);
-        Py_ssize_t held = edges_of(edges, leaf);
+        Py_ssize_t held = edges_to(edges, leaf);
         int is_held = Py_REFCNT(leaf) - 1 > held + 1;
         found |= is_held;
         if (is_held || held >= 0) {
@@ -110,7 +67,7 @@ static int is_captured(PyObject *memory, PyObject *edges)
         return -1;
     }
     if (kept < count) {
-        SLOT(memory, LEAVES) = alive;
+        MEMORY(memory, leaves) = alive;
         Py_DECREF(leaves);
     }
     else {
@@ -122,15 +79,15 @@ static int is_captured(PyObject *memory, PyObject *edges)
 /* Whether a leaf's memory may be written over: as `RunValues.free`; -1: an error. */
 static int is_free(PyObject *node, PyObject *edges)
 {
-    PyObject *arg = SLOT(node, ARG), *value = SLOT(node, VALUE);
-    if (arg != NULL && Py_IS_TYPE(arg, memory_type)) {
-        if (SLOT(node, OP) != leaf_op || SLOT(arg, OWNED) != Py_True) {
+    PyObject *arg = NODE(node, arg), *value = NODE(node, value);
+    if (arg != NULL && (PyObject *)Py_TYPE(arg) == SLOW.memory) {
+        if (NODE(node, op) != SLOW.leaf_op || MEMORY(arg, owned) != Py_True) {
             return 0;
         }
         int captured = is_captured(arg, edges);
         return captured < 0 ? -1 : !captured;
     }
-    Py_ssize_t held = edges_of(edges, node);
+    Py_ssize_t held = edges_to(edges, node);
     if (held < 0 && PyErr_Occurred()) {
         return -1;
     }
@@ -178,13 +135,13 @@ static int put_all(Key *key, PyObject *numbers) /* a list or a tuple */
 static int put_layout(Key *key, PyObject *layout, int slides)
 {
     PyObject *shape, *strides;
-    if (layout == NULL || !Py_IS_TYPE(layout, layout_type) || PyTuple_GET_SIZE(layout) != FIELDS) {
+    if (layout == NULL || !IS_LAYOUT(layout) || PyTuple_GET_SIZE(layout) != LAYOUT_FIELDS) {
         PyErr_SetString(PyExc_TypeError, "bind: expected layouts");
         return -1;
     }
-    shape = PyTuple_GET_ITEM(layout, SHAPE);
-    strides = PyTuple_GET_ITEM(layout, STRIDES);
-    int64_t offset = slides ? 0 : PyLong_AsLongLong(PyTuple_GET_ITEM(layout, OFFSET));
+    shape = PyTuple_GET_ITEM(layout, LAYOUT_SHAPE);
+    strides = PyTuple_GET_ITEM(layout, LAYOUT_STRIDES);
+    int64_t offset = slides ? 0 : PyLong_AsLongLong(PyTuple_GET_ITEM(layout, LAYOUT_OFFSET));
     if ((offset == -1 && PyErr_Occurred()) || put(key, offset) < 0 || put_all(key, shape) < 0) {
         return -1;
     }
@@ -196,7 +153,7 @@ static PyObject *node_of(PyObject *operand, PyObject *nodes)
 {
     Py_ssize_t origin = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 0));
     if (origin < 0 || origin >= PyList_GET_SIZE(nodes)
-        || !Py_IS_TYPE(PyList_GET_ITEM(nodes, origin), node_type)) {
+        || !IS_NODE(PyList_GET_ITEM(nodes, origin))) {
         PyErr_SetString(PyExc_IndexError, "bind: expected places of nodes");
         return NULL;
     }
@@ -211,13 +168,13 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
     if (node == NULL) {
         return -1;
     }
-    if (!IS_SET(node, VALUE) || IS_SET(node, RESIDENT) || !IS_REAL(SLOT(node, VALUE))) {
+    if (!IS_SET(node, value) || IS_SET(node, resident) || !IS_REAL(NODE(node, value))) {
         return 0;
     }
     if (PyTuple_GET_ITEM(operand, 2) != Py_True) {
         return 1;
     }
-    PyArrayObject *array = (PyArrayObject *)SLOT(node, VALUE);
+    PyArrayObject *array = (PyArrayObject *)NODE(node, value);
     int is_written = 0, rank = PyArray_NDIM(array);
     if (free == Py_True) {
         is_written = is_free(node, edges);
@@ -225,7 +182,7 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
     else if (free != Py_False && free != Py_None) {
         is_written = PySet_Contains(free, PyTuple_GET_ITEM(operand, 0));
     }
-    Py_ssize_t held = edges_of(edges, node);
+    Py_ssize_t held = edges_to(edges, node);
     if (is_written < 0 || (held < 0 && PyErr_Occurred())) {
         return -1;
     }
@@ -268,7 +225,7 @@ PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
     }
     /* only then the values: who else reads an array has been asked */
     for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
-        PyObject *operand = PyTuple_GET_ITEM(operands, i), *value = SLOT(node_of(operand, nodes), VALUE);
+        PyObject *operand = PyTuple_GET_ITEM(operands, i), *value = NODE(node_of(operand, nodes), value);
         Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 1));
         if (PyList_SetItem(env, index, Py_NewRef(value)) < 0) {
             fits = -1;
@@ -280,7 +237,7 @@ PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
             PyErr_SetString(PyExc_IndexError, "bind: expected places of nodes");
             fits = -1;
         }
-        else if (put_layout(&key, SLOT(PyList_GET_ITEM(nodes, origin), ARG), args[3] == Py_True) < 0) {
+        else if (put_layout(&key, NODE(PyList_GET_ITEM(nodes, origin), arg), args[3] == Py_True) < 0) {
             fits = -1;
         }
     }
@@ -298,281 +255,6 @@ PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
     }
     Py_DECREF(env);
     return result;
-}
-
-/* ------------------------------------------------------------------------------------- programs */
-
-enum { LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON };
-enum { SUM, MOST, LEAST };
-enum { WORDS = 2 }; /* of 8 bytes, of a scalar */
-
-typedef struct {
-    Py_ssize_t root, offset;
-} Place;
-
-/* A scalar of a launch, or an operand of a number: a value of the run, or an element of a block. */
-typedef struct {
-    Py_ssize_t index; /* -1: of a block */
-    Place place;
-    int type; /* of the element; -1: the array says it */
-} Scalar;
-
-/* Partial results and how they become one. */
-typedef struct {
-    Place from, to;
-    int how;
-    Py_ssize_t count;
-    PyObject *joins; /* bytes: after each partial sum, how many pairs are added */
-} Combining;
-
-typedef struct {
-    int kind, type, out;
-    PyObject *first, *second; /* rows and threads; shape and dtype; a description; -; - */
-    Place *places;
-    Scalar *scalars;
-    Combining *combining;
-    Py_ssize_t places_count, scalars_count, combining_count, item;
-    const char *kinds;
-    Loops *loops;
-    PyObject *dead; /* blocks that nothing reads again */
-    int ends_in_python;
-} Event;
-
-typedef struct {
-    PyObject_HEAD
-    Event *events;
-    Py_ssize_t count, blocks;
-    PyObject *leaves, *written, *given, *results;
-} Program;
-
-static int place_of(PyObject *given, Py_ssize_t at, Place *place, Py_ssize_t blocks)
-{
-    place->root = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, at));
-    place->offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, at + 1));
-    if (PyErr_Occurred()) {
-        return -1;
-    }
-    if (place->root < 0 || place->root >= blocks) {
-        PyErr_SetString(PyExc_IndexError, "program: expected a block of the run");
-        return -1;
-    }
-    return 0;
-}
-
-/* A tuple of (index, root, offset, type). */
-static int scalars_of(PyObject *given, Event *event, Py_ssize_t blocks)
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(given);
-    event->scalars = PyMem_Calloc(count + 1, sizeof(Scalar));
-    if (event->scalars == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    event->scalars_count = count;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *each = PyTuple_GET_ITEM(given, i);
-        Scalar *scalar = &event->scalars[i];
-        scalar->index = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 0));
-        scalar->type = (int)PyLong_AsLong(PyTuple_GET_ITEM(each, 3));
-        if (place_of(each, 1, &scalar->place, blocks) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* (kind, dead, rows, threads, places, scalars, combining) */
-static int launch_of(PyObject *given, Event *event, Py_ssize_t blocks)
-{
-    PyObject *places = PyTuple_GET_ITEM(given, 4), *combining = PyTuple_GET_ITEM(given, 6);
-    event->first = Py_NewRef(PyTuple_GET_ITEM(given, 2));
-    event->second = Py_NewRef(PyTuple_GET_ITEM(given, 3));
-    Py_ssize_t arrays = 0, rows = launching->look(event->first, &arrays, &event->kinds);
-    event->places_count = PyTuple_GET_SIZE(places);
-    event->places = PyMem_Calloc(event->places_count + 1, sizeof(Place));
-    if (event->places == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < event->places_count; i++) {
-        if (place_of(PyTuple_GET_ITEM(places, i), 0, &event->places[i], blocks) < 0) {
-            return -1;
-        }
-    }
-    if (scalars_of(PyTuple_GET_ITEM(given, 5), event, blocks) < 0) {
-        return -1;
-    }
-    if (rows < 0) { /* of another module: Python launches */
-        event->kind = BY_PYTHON;
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    if (arrays != event->places_count
-        || (Py_ssize_t)strlen(event->kinds) != event->scalars_count) {
-        PyErr_SetString(PyExc_ValueError, "program: the launch has other arrays or scalars");
-        return -1;
-    }
-    if (!PyTuple_Check(combining)) {
-        event->ends_in_python = combining == Py_True;
-        return 0;
-    }
-    event->combining_count = PyTuple_GET_SIZE(combining);
-    event->combining = PyMem_Calloc(event->combining_count + 1, sizeof(Combining));
-    if (event->combining == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < event->combining_count; i++) {
-        PyObject *each = PyTuple_GET_ITEM(combining, i);
-        Combining *one = &event->combining[i];
-        one->how = (int)PyLong_AsLong(PyTuple_GET_ITEM(each, 0));
-        one->joins = Py_NewRef(PyTuple_GET_ITEM(each, 5));
-        one->count = PyBytes_GET_SIZE(one->joins);
-        if (place_of(each, 1, &one->from, blocks) < 0 || place_of(each, 3, &one->to, blocks) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static int event_of(PyObject *given, Event *event, Py_ssize_t blocks)
-{
-    event->kind = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 0));
-    event->dead = Py_NewRef(PyTuple_GET_ITEM(given, 1));
-    event->places = NULL;
-    if (event->kind == BY_PYTHON) {
-        return 0;
-    }
-    if (event->kind == LAUNCH) {
-        return launch_of(given, event, blocks);
-    }
-    event->places = PyMem_Calloc(2, sizeof(Place));
-    if (event->places == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    if (event->kind == COPY || event->kind == WINDOW) {
-        if (place_of(given, 2, &event->places[0], blocks) < 0
-            || place_of(given, 4, &event->places[1], blocks) < 0) {
-            return -1;
-        }
-        if (event->kind == COPY) {
-            event->first = Py_NewRef(PyTuple_GET_ITEM(given, 6));
-        }
-        else {
-            event->item = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 6));
-        }
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    event->places[0].root = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 2));
-    if (event->places[0].root < 0 || event->places[0].root >= blocks) {
-        PyErr_SetString(PyExc_IndexError, "program: expected a block of the run");
-        return -1;
-    }
-    if (event->kind == BLOCK) {
-        event->first = Py_NewRef(PyTuple_GET_ITEM(given, 3));
-        event->second = Py_NewRef(PyTuple_GET_ITEM(given, 4));
-        return 0;
-    }
-    /* NUMBER: (kind, dead, root, index, ufunc, type, out, operands) */
-    event->item = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 3));
-    event->type = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 5));
-    event->out = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 6));
-    event->loops = loops_new(PyTuple_GET_ITEM(given, 4));
-    if (event->loops == NULL || PyErr_Occurred()) {
-        return -1;
-    }
-    if ((unsigned)event->type >= TYPES || event->loops->index[event->type] < 0
-        || !event->loops->exact[event->type] || event->loops->out[event->type] != event->out
-        || PyTuple_GET_SIZE(PyTuple_GET_ITEM(given, 7)) != event->loops->ufunc->nin) {
-        event->kind = BY_PYTHON;
-        return 0;
-    }
-    return scalars_of(PyTuple_GET_ITEM(given, 7), event, blocks);
-}
-
-static void program_dealloc(PyObject *object)
-{
-    Program *self = (Program *)object;
-    PyObject_GC_UnTrack(self);
-    for (Py_ssize_t i = 0; self->events != NULL && i < self->count; i++) {
-        Event *event = &self->events[i];
-        Py_XDECREF(event->first);
-        Py_XDECREF(event->second);
-        Py_XDECREF(event->dead);
-        for (Py_ssize_t at = 0; at < event->combining_count; at++) {
-            Py_XDECREF(event->combining[at].joins);
-        }
-        PyMem_Free(event->places);
-        PyMem_Free(event->scalars);
-        PyMem_Free(event->combining);
-        if (event->loops != NULL) {
-            loops_free(event->loops);
-        }
-    }
-    PyMem_Free(self->events);
-    Py_XDECREF(self->leaves);
-    Py_XDECREF(self->written);
-    Py_XDECREF(self->given);
-    Py_XDECREF(self->results);
-    Py_TYPE(object)->tp_free(object);
-}
-
-static int program_traverse(PyObject *object, visitproc visit, void *arg)
-{
-    Program *self = (Program *)object;
-    for (Py_ssize_t i = 0; self->events != NULL && i < self->count; i++) {
-        Py_VISIT(self->events[i].first);
-        Py_VISIT(self->events[i].second);
-        Py_VISIT(self->events[i].dead);
-    }
-    Py_VISIT(self->results);
-    return 0;
-}
-
-PyTypeObject ReplayProgramType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "lazyfuse._native.Program",
-    .tp_basicsize = sizeof(Program),
-    .tp_dealloc = program_dealloc,
-    .tp_traverse = program_traverse,
-    .tp_free = PyObject_GC_Del,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "A replay as numbers.",
-};
-
-/* program(blocks, leaves, written, given, events, results): tuples of places and of tuples. */
-PyObject *replay_program(PyObject *module, PyObject *args)
-{
-    PyObject *leaves, *written, *given, *events, *results;
-    Py_ssize_t blocks;
-    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!", &blocks, &PyTuple_Type, &leaves, &PyTuple_Type,
-                          &written, &PyTuple_Type, &given, &PyTuple_Type, &events, &PyTuple_Type,
-                          &results)) {
-        return NULL;
-    }
-    Program *made = PyObject_GC_New(Program, &ReplayProgramType);
-    if (made == NULL) {
-        return NULL;
-    }
-    made->count = PyTuple_GET_SIZE(events);
-    made->blocks = blocks;
-    made->leaves = Py_NewRef(leaves);
-    made->written = Py_NewRef(written);
-    made->given = Py_NewRef(given);
-    made->results = Py_NewRef(results);
-    made->events = PyMem_Calloc(made->count + 1, sizeof(Event));
-    PyObject_GC_Track(made);
-    if (made->events == NULL) {
-        Py_DECREF(made);
-        return PyErr_NoMemory();
-    }
-    for (Py_ssize_t i = 0; i < made->count; i++) {
-        if (event_of(PyTuple_GET_ITEM(events, i), &made->events[i], blocks) < 0) {
-            Py_DECREF(made);
-            return NULL;
-        }
-    }
-    return (PyObject *)made;
 }
 
 /* ---------------------------------------------------------------------------------------- begin */
@@ -805,7 +487,7 @@ static long start(Turn *turn, Event *event)
     for (Py_ssize_t i = 0; i < event->places_count; i++) {
         addresses[i] = turn->at[event->places[i].root] + event->places[i].offset;
     }
-    flags = launching->launch(event->first, addresses, (char *)scalars, &crew);
+    flags = rows_launch(event->first, addresses, (char *)scalars, &crew);
     if (flags < 0) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_RuntimeError, "[launch] the program raised an exception");
@@ -855,11 +537,11 @@ static long slide(Turn *turn, Event *event)
         PyErr_SetString(PyExc_IndexError, "play: expected a node");
         return FAILED;
     }
-    PyObject *layout = SLOT(PyList_GET_ITEM(turn->nodes, origin), ARG);
-    if (layout == NULL || !Py_IS_TYPE(layout, layout_type)) {
+    PyObject *layout = NODE(PyList_GET_ITEM(turn->nodes, origin), arg);
+    if (layout == NULL || !IS_LAYOUT(layout)) {
         return NOT_BEGUN;
     }
-    int64_t offset = PyLong_AsLongLong(PyTuple_GET_ITEM(layout, OFFSET));
+    int64_t offset = PyLong_AsLongLong(PyTuple_GET_ITEM(layout, LAYOUT_OFFSET));
     if (offset == -1 && PyErr_Occurred()) {
         return FAILED;
     }
@@ -880,7 +562,7 @@ static long step(Turn *turn, Event *event)
     }
     case COPY: {
         const Place *to = &event->places[0], *from = &event->places[1];
-        int done = launching->copy(turn->at[to->root] + to->offset, turn->at[from->root] + from->offset,
+        int done = copy_elements(turn->at[to->root] + to->offset, turn->at[from->root] + from->offset,
                                    event->first);
         return done < 0 ? FAILED : done ? DONE : NOT_BEGUN;
     }
@@ -989,8 +671,8 @@ PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t give
                            == PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, axis));
         }
         if (whole) {
-            Py_XSETREF(SLOT(node, VALUE), Py_NewRef(block));
-            Py_XSETREF(SLOT(node, SRC), Py_NewRef(empty));
+            Py_XSETREF(NODE(node, value), Py_NewRef(block));
+            Py_XSETREF(NODE(node, src), Py_NewRef(empty));
             continue;
         }
         PyObject *number = PyLong_FromSsize_t(i);

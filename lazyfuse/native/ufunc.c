@@ -81,7 +81,7 @@ static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
 {
     int plain = self->compute == self->call && self->rows != NULL &&
                 PyTuple_CheckExact(self->rows) && PyTuple_GET_SIZE(self->rows) == 1;
-    return plain ? lent_call(PyTuple_GET_ITEM(self->rows, 0), loops_of(self), self->call, args, count)
+    return plain ? exported_call(PyTuple_GET_ITEM(self->rows, 0), loops_of(self), self->call, args, count)
                  : NULL;
 }
 
@@ -236,7 +236,7 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         }
         if (done == 0 && SMALL(args[count]) == Py_None && self->compute == self->call &&
             self->rows != NULL && PyTuple_CheckExact(self->rows) && PyTuple_GET_SIZE(self->rows) == 1) {
-            done = lent_into(PyTuple_GET_ITEM(self->rows, 0), self->call, args, (int)count,
+            done = exported_into(PyTuple_GET_ITEM(self->rows, 0), self->call, args, (int)count,
                              (Core *)args[count]);
         }
         if (done != 0) {

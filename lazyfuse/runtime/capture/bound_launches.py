@@ -104,7 +104,7 @@ for _name in ("validate", "debug", "report"):
 
 
 native: Any = None
-"""The module lazyfuse._native, where native_replay.py replays by it; None: Python does."""
+"""The module in C that native_replay.py replays by; None: Python does."""
 
 
 class BoundPlans(dict[Any, "BoundPlan | tiled_run.BoundChain"]):

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording
-from lazyfuse.codegen.graph.node import Layout, Memory, Node
 from lazyfuse.codegen.plan.plan import Plan
-from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device
 from lazyfuse.runtime.capture import bound_launches, tier_up
 from lazyfuse.runtime.capture import replay as replays
@@ -40,12 +38,6 @@ _HOW = {"add": 0, "maximum": 1, "minimum": 2}
 _DOUBLE = np.dtype(np.float64)
 _NOWHERE = (0, 0, -1)  # block, offset and type of what is no element of a block
 MOST_PARTIAL = 256
-
-
-def use(native: Any) -> None:
-    """Do replays by the module lazyfuse._native from now on; None: by the text of replay.py."""
-    known = native is not None and native.replay_setup(Node, Memory, Layout, ops.LEAF)
-    bound_launches.native = native if known else None
 
 
 class ReplayedRun(Run):

@@ -19,7 +19,7 @@ from lazyfuse.codegen.plan.lifetimes import safe_source
 from lazyfuse.runtime.layout.meta_arrays import Array, address
 
 native: Any = None
-"""A C module with the `copy` of lazyfuse/_walk.c; None: NumPy copies."""
+"""The module in C whose `copy` is used (native/launch.c); None: NumPy copies."""
 
 RANK = 8
 """Axes that the C module knows at most."""

@@ -7,11 +7,10 @@ Never imports the array type: it speaks of nodes and numpy arrays.
 from __future__ import annotations
 
 import functools
-import importlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import ref
 
@@ -59,8 +58,8 @@ concurrency.on_change(thread_pool.share_out)
 lock = concurrency.lock
 if references.trouble and not bootstrap.WHY_PYTHON:  # C counts references, too
     bootstrap.WHY_PYTHON = references.trouble
-if (_code := bootstrap.machine_code()) is not None:
-    critical.use(_code)
+if (_native := bootstrap.machine_code()) is not None:
+    critical.use(_native)
 quiet = critical.section(lock)
 begin_quietly = critical.begin_quietly
 acquire, release = lock.acquire, lock.release  # for C, which runs nothing of the user's in between
@@ -168,22 +167,20 @@ note_recorded: Callable[[Node], None] = _recorded.note
 
 
 def use_native(native: Any) -> None:
-    """Walk, note and launch by the C module of lazyfuse/_walk.c; None: by the Python text."""
+    """Walk, note, launch and replay by the module in C; None: by the Python text."""
     global note_recorded
     use(native)
     bound_launch.use(native)
-    native_replay.use(bootstrap.machine_code() if native is not None else None)
-    flush.native = copies.native = native
+    bound_launches.native = flush.native = copies.native = native
     note_recorded = _recorded.note
     if native is not None:
         names = vars(warnings), vars(compound_calls)
         rounds = ROUNDS, REDUCING, TOGETHER
-        note_recorded = native.notes(_recorded, _recorded.note, ops.UPDATE, *names, *rounds)
+        note_recorded = native.notes(_recorded, _recorded.note, *names, *rounds)
 
 
-if not bootstrap.WHY_PYTHON:  # machine code is there and up to date
-    with suppress(ImportError):
-        use_native(importlib.import_module("lazyfuse._walk"))
+if _native is not None:
+    use_native(_native)
 tracing.on_change(_recorded.listen)
 
 

@@ -44,7 +44,7 @@ ERRORS = "errors: warnings are errors here"
 
 
 native: Any = None
-"""A C module with the `frontier` of lazyfuse/_walk.c; None: the text here."""
+"""The module in C whose `frontier` is used (native/walk.c); None: the text here."""
 
 
 class Pending:

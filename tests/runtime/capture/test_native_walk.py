@@ -1,4 +1,4 @@
-"""What lazyfuse/_walk.c does: object for object what the Python text gives."""
+"""The walk, notes and launches in C (native/): object for object what the Python text gives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.runtime.scheduling import compound_calls, evaluate, flush
 from tests.codegen.random_graphs import random_graph
 
-SOURCE = Path(__file__).parents[3] / "lazyfuse" / "_walk.c"
+SOURCES = sorted((Path(__file__).parents[3] / "lazyfuse" / "native").glob("*.c"))
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +37,22 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("no C compiler of this Python's")
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         pytest.skip("free-threaded builds count no references")
-    built = tmp_path_factory.mktemp("walk") / f"_walk{sysconfig.get_config_var('EXT_SUFFIX')}"
-    include = sysconfig.get_path("include")
+    built = tmp_path_factory.mktemp("walk") / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    include = [f"-I{sysconfig.get_path('include')}", f"-I{np.get_include()}"]
     shared = (
         ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     )
-    command = [*shlex.split(compiler), "-O1", "-fPIC", *shared, f"-I{include}", str(SOURCE)]
+    command = [*shlex.split(compiler), "-O0", "-fPIC", *shared, *include, *map(str, SOURCES)]
     try:
         subprocess.run([*command, "-o", str(built)], check=True, capture_output=True)
     except OSError:
         pytest.skip("no C compiler here")
-    spec = importlib.util.spec_from_file_location("_walk", built)
+    spec = importlib.util.spec_from_file_location("_native", built)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with pytest.raises(RuntimeError, match="setup"):
+    with pytest.raises(RuntimeError, match="bind"):
         module.walk(())
     linearize.introduce(module)
     return module
@@ -139,12 +139,21 @@ def test_what_is_no_node_is_refused(native: Any) -> None:
         native.walk([1])
     with pytest.raises(TypeError, match="sequence"):
         native.walk(3)
-    with pytest.raises(AttributeError, match="arg"):
-        native.setup(int, int, int, int, None, None, None)
-    plain = type("Plain", (), {"arg": None})
-    with pytest.raises(TypeError, match="slot"):
-        native.setup(plain, int, int, int, None, None, None)
     assert native.walk([])[0] == []
+
+
+def test_classes_with_other_slots_are_refused(native: Any) -> None:
+    try:
+        with pytest.raises(AttributeError, match="op"):
+            native.bind("node", int)
+        with pytest.raises(TypeError, match="slot"):
+            native.bind("node", type("Plain", (), {"op": None}))
+        with pytest.raises(RuntimeError, match="bind"):
+            native.walk([])
+    finally:
+        linearize.introduce(native)
+    with pytest.raises(KeyError, match="nothing"):
+        native.bind("nothing", None)
 
 
 # ----------------------------------------------------------------------------------------- notes
@@ -161,7 +170,7 @@ class Twins:
         names = vars(flush.warnings), vars(compound_calls)
         second = self.pendings[1]
         limits = flush.ROUNDS, flush.REDUCING, flush.TOGETHER
-        noted = native.notes(second, second.note, ops.UPDATE, *names, *limits)
+        noted = native.notes(second, second.note, *names, *limits)
         self.calls: list[Callable[[Node], None]] = [self.pendings[0].note, noted]
 
     def evaluate(self, at: int) -> Callable[[Sequence[Node], str], None]:
@@ -230,7 +239,7 @@ def test_an_error_of_the_slow_way_comes_through(native: Any) -> None:
         raise KeyError("refused")
 
     names = vars(flush.warnings), vars(compound_calls)
-    noted = native.notes(twins.pendings[1], refuse, ops.UPDATE, *names, 0, 0, 0)
+    noted = native.notes(twins.pendings[1], refuse, *names, 0, 0, 0)
     noted(_node((5,), (where := _line())))
     with pytest.raises(KeyError, match="refused"):
         noted(_node((5,), where))
@@ -314,7 +323,7 @@ def test_one_row_has_addresses_and_scalars(native: Any) -> None:
 
     chunk = CHUNK(entry)
     template = np.array([[10, 8, 1, 20, 0, 2]], dtype=np.int64)
-    rows = native.rows(np.ndarray, template.tobytes(), (1, 3), 6, "biufc", _address(chunk), chunk)
+    rows = native.rows(template.tobytes(), (1, 3), 6, "biufc", _address(chunk), chunk)
     first, second = np.arange(3.0), np.arange(4)
     scalars = (np.True_, np.int8(-3), np.uint64((1 << 64) - 1), np.float32(0.5), 1 + 2j)
     assert rows([first, second.ctypes.data], scalars) == 5
@@ -334,9 +343,7 @@ def test_rows_are_filled_for_a_launch_inside_of_another(native: Any) -> None:
         return 0
 
     chunk = CHUNK(entry)
-    rows = native.rows(
-        np.ndarray, np.array([1, 100]).tobytes(), (1,), 2, "", _address(chunk), chunk
-    )
+    rows = native.rows(np.array([1, 100]).tobytes(), (1,), 2, "", _address(chunk), chunk)
     assert rows([2], ()) == 0
     assert seen == [[], [1, 103], [1, 102]]
 
@@ -353,7 +360,7 @@ def test_several_rows_go_through_the_loop(native: Any) -> None:
 
     entered = LOOP(loop)
     template = np.array([[5, 0], [6, 1000]], dtype=np.int64)
-    rows = native.rows(np.ndarray, template.tobytes(), (1,), 2, "f", 4242, entered)
+    rows = native.rows(template.tobytes(), (1,), 2, "f", 4242, entered)
     for _ in range(2):  # the words begin with zeros again
         assert rows([70], (1.0,), _address(entered), 0, 0, 0) == 9
     assert seen == [(4242, [0] * 8, [5, 70, 6, 1070], (2, 16, 0))] * 2
@@ -363,8 +370,8 @@ def test_what_does_not_fit_is_refused(native: Any) -> None:
     one = np.array([1, 2]).tobytes()
     for columns, width in (((2,), 2), ((-1,), 2), ((0,), 3), ((0,), 0)):
         with pytest.raises(ValueError, match="rows"):
-            native.rows(np.ndarray, one, columns, width, "", 1, None)
-    rows = native.rows(np.ndarray, one, (1,), 2, "i", 1, None)
+            native.rows(one, columns, width, "", 1, None)
+    rows = native.rows(one, (1,), 2, "i", 1, None)
     cases: list[tuple[tuple[Any, ...], type[Exception]]] = [
         (([1, 2], (1,)), ValueError),
         (([1], ()), ValueError),

@@ -1,23 +1,18 @@
-/* Memory that others see. Operations that NumPy does at once on values that are there: on small parts of
-   blocks, and exact ones on such memory, which recorded work would have to copy. The same in Python:
-   exported_memory.py, and the functions of operators.py, ufunc.py and indexing.py that ask it. What needs a
-   closer look returns NULL (or 0) without an exception, and they decide. The buffer protocol, which
-   Python has for its classes from 3.12 on (exported_memory.py). */
+/* Exported memory, which others see too. Operations that NumPy does at once on values that are there: on
+   small parts of blocks, and exact ones on such memory, which recorded work would have to copy. The
+   same in Python: exported_memory.py, and the functions of operators.py, ufunc.py and indexing.py that
+   ask it. What needs a closer look returns NULL (or 0) without an exception, and they decide. */
 
-#include "native.h"
+#include "record.h"
 
 #include <string.h>
 
-static struct {
-    Py_ssize_t value, resident, node, stored, pinned, roots, reals, part, array, own, device, lent_now;
-    PyObject *storage, *node_type, *root; /* the classes that these are places of */
-    PyObject *room, *leaf, *exact, *counts, *reductions, *name, *name_out;
-    int whole; /* whether all this is known */
-} put = {.whole = 0};
+enum { AXES = 32 };
 
-#define AT(object, name) (*(PyObject **)((char *)(object) + put.name))
+static PyObject *name_name, *name_out;
 
-enum { RANK = 32 };
+/* exported_memory.tell binds it last. */
+#define IS_BOUND (SLOW.run_counts != NULL)
 
 /* ------------------------------------------------------------------------------------------ rows */
 
@@ -42,7 +37,7 @@ static Row *row_of(PyObject *op)
     if (rows[at].op != NULL) {
         return NULL;
     }
-    PyObject *found = PyObject_CallOneArg(put.exact, op), *name = PyObject_GetAttr(op, put.name);
+    PyObject *found = PyObject_CallOneArg(SLOW.exact_types, op), *name = PyObject_GetAttr(op, name_name);
     if (found == NULL || name == NULL || !PyBytes_CheckExact(found) ||
         PyBytes_GET_SIZE(found) != TYPES) {
         Py_XDECREF(found);
@@ -68,17 +63,17 @@ typedef struct {
 /* As `Storage.shared`; 0, too, where a root is to be forgotten. */
 static int is_shared(PyObject *storage)
 {
-    PyObject *roots = AT(storage, roots);
+    PyObject *roots = STORAGE(storage, roots);
     if (roots == NULL || !PyList_CheckExact(roots)) {
         return 0;
     }
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(roots); at++) {
         PyObject *root = PyList_GET_ITEM(roots, at);
-        if ((PyObject *)Py_TYPE(root) != put.root || AT(root, array) == NULL || AT(root, own) == NULL) {
+        if ((PyObject *)Py_TYPE(root) != SLOW.root || ROOT(root, array) == NULL || ROOT(root, own) == NULL) {
             continue;
         }
-        Py_ssize_t own = PyLong_AsSsize_t(AT(root, own));
-        if (own < 0 || Py_REFCNT(AT(root, array)) > own) {
+        Py_ssize_t own = PyLong_AsSsize_t(ROOT(root, own));
+        if (own < 0 || Py_REFCNT(ROOT(root, array)) > own) {
             PyErr_Clear();
             return 1;
         }
@@ -90,14 +85,14 @@ static int is_shared(PyObject *storage)
 static PyObject *block_of(Core *x)
 {
     PyObject *storage = x->storage;
-    if (!put.whole || storage == NULL || (PyObject *)Py_TYPE(storage) != put.storage ||
-        AT(storage, pinned) != Py_False) {
+    if (!IS_BOUND || storage == NULL || (PyObject *)Py_TYPE(storage) != SLOW.storage ||
+        STORAGE(storage, pinned) != Py_False) {
         return NULL;
     }
-    PyObject *node = AT(storage, node);
-    if (node == NULL || (PyObject *)Py_TYPE(node) != put.node_type ||
-        AT(node, value) == NULL || AT(node, value) == Py_None ||
-        AT(node, value) != AT(storage, stored) || AT(node, resident) != Py_None) {
+    PyObject *node = STORAGE(storage, node);
+    if (node == NULL || !IS_NODE(node) ||
+        NODE(node, value) == NULL || NODE(node, value) == Py_None ||
+        NODE(node, value) != STORAGE(storage, value) || NODE(node, resident) != Py_None) {
         return NULL;
     }
     return node;
@@ -106,7 +101,7 @@ static PyObject *block_of(Core *x)
 /* The numpy array over its part of such a block (borrowed), if it was made before. */
 static PyObject *real_of(Core *x)
 {
-    PyObject *reals = AT(x->storage, reals);
+    PyObject *reals = STORAGE(x->storage, reals);
     if (reals == NULL || x->reals != reals || x->ticket == NULL || !PyDict_CheckExact(reals)) {
         return NULL;
     }
@@ -130,14 +125,14 @@ static int look(PyObject *object, There *there)
     }
     Core *x = (Core *)object;
     PyObject *value = SMALL(x), *node = x->node;
-    if (value == NULL || node == NULL || !put.whole) {
+    if (value == NULL || node == NULL || !IS_BOUND) {
         return 0;
     }
     if (value == Py_None && node != Py_None) {
-        if ((PyObject *)Py_TYPE(node) != put.node_type || AT(node, resident) != Py_None) {
+        if (!IS_NODE(node) || NODE(node, resident) != Py_None) {
             return 0;
         }
-        value = AT(node, value);
+        value = NODE(node, value);
         /* a small one becomes direct now: ndarray.settle */
         if (value == NULL || !IS_REAL(value) ||
             PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
@@ -146,8 +141,8 @@ static int look(PyObject *object, There *there)
     }
     else if (value == Py_None) {
         value = block_of(x) == NULL ? NULL : real_of(x);
-        there->seen = value != NULL && AT(x->storage, roots) != Py_None && is_shared(x->storage);
-        if (value != NULL && !there->seen && AT(x->storage, roots) != Py_None) {
+        there->seen = value != NULL && STORAGE(x->storage, roots) != Py_None && is_shared(x->storage);
+        if (value != NULL && !there->seen && STORAGE(x->storage, roots) != Py_None) {
             return 0; /* private again */
         }
     }
@@ -183,34 +178,23 @@ static void let_go(There *there, int count)
 /* What an operation is going to give. */
 typedef struct {
     int nd, small; /* `small`: as are all operands */
-    npy_intp dims[RANK], size;
+    npy_intp dims[AXES], size;
 } Result;
 
 /* The shape to which operands are broadcast; 0: not for this way. */
-static int broadcast(const There *there, int count, Result *to)
+static int broadcast_values(const There *there, int count, Result *to)
 {
     to->nd = 0;
     to->size = 1;
     for (int at = 0; at < count; at++) {
-        int nd = there[at].array ? PyArray_NDIM((PyArrayObject *)there[at].value) : 0;
-        to->nd = nd > to->nd ? nd : to->nd;
-    }
-    if (to->nd > RANK) {
-        return 0;
+        PyArrayObject *a = (PyArrayObject *)there[at].value;
+        if (there[at].array &&
+            !broadcast(&to->nd, to->dims, AXES, PyArray_NDIM(a), PyArray_DIMS(a))) {
+            return 0;
+        }
     }
     for (int axis = 0; axis < to->nd; axis++) {
-        npy_intp length = 1;
-        for (int at = 0; at < count; at++) {
-            PyArrayObject *a = (PyArrayObject *)there[at].value;
-            int own = there[at].array ? axis - to->nd + PyArray_NDIM(a) : -1;
-            npy_intp each = own < 0 ? 1 : PyArray_DIM(a, own);
-            if (each != length && each != 1 && length != 1) {
-                return 0; /* a ValueError in NumPy's words */
-            }
-            length = length == 1 ? each : length;
-        }
-        to->dims[axis] = length;
-        to->size *= length;
+        to->size *= to->dims[axis];
     }
     return 1;
 }
@@ -218,8 +202,8 @@ static int broadcast(const There *there, int count, Result *to)
 /* Whether such operations run at once: as options say, and where no device is to be asked. */
 static int is_wanted(void)
 {
-    PyObject *device = *(PyObject **)((char *)SLOW.options + put.device);
-    return *(PyObject **)((char *)SLOW.options + put.lent_now) == Py_True && device != NULL && PyUnicode_CheckExact(device) &&
+    PyObject *device = OPTION(device);
+    return OPTION(lent_now) == Py_True && device != NULL && PyUnicode_CheckExact(device) &&
            (PyUnicode_GET_LENGTH(device) == 0 ||
             PyUnicode_CompareWithASCIIString(device, "cpu") == 0 ||
             PyUnicode_CompareWithASCIIString(device, "auto") == 0);
@@ -257,7 +241,7 @@ static int decision(PyObject *op, const There *there, int count, Result *result)
         arrays += there[at].array;
         result->small &= !there[at].array || PyArray_SIZE((PyArrayObject *)there[at].value) < limit;
     }
-    if (arrays == 0 || !broadcast(there, count, result)) {
+    if (arrays == 0 || !broadcast_values(there, count, result)) {
         return 0;
     }
     if (result->small) {
@@ -270,13 +254,13 @@ static int decision(PyObject *op, const There *there, int count, Result *result)
 /* As fallback.count: that NumPy ran something for the user's line. Never fails. */
 static void count_run(PyObject *name)
 {
-    PyObject *where = recorded_line(), *key = NULL, *number = NULL, *more = NULL;
+    PyObject *where = find_caller(), *key = NULL, *number = NULL, *more = NULL;
     if (where != NULL && PyTuple_CheckExact(where) && PyTuple_GET_SIZE(where) == 2) {
         key = PyTuple_Pack(3, name, PyTuple_GET_ITEM(where, 0), PyTuple_GET_ITEM(where, 1));
-        number = key == NULL ? NULL : PyDict_GetItemWithError(put.counts, key);
+        number = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.run_counts, key);
         more = PyLong_FromSsize_t(1 + (number == NULL ? 0 : PyLong_AsSsize_t(number)));
         if (key != NULL && more != NULL) {
-            PyDict_SetItem(put.counts, key, more);
+            PyDict_SetItem(SLOW.run_counts, key, more);
         }
     }
     Py_XDECREF(where);
@@ -286,19 +270,6 @@ static void count_run(PyObject *name)
 }
 
 /* --------------------------------------------------------------------------------------- results */
-
-/* Whether NumPy gives C order to what has such an operand, of whatever shape. */
-static int falls(PyArrayObject *a)
-{
-    npy_intp last = NPY_MAX_INTP;
-    for (int axis = 0; axis < PyArray_NDIM(a); axis++) {
-        if (PyArray_STRIDE(a, axis) < 0 || PyArray_STRIDE(a, axis) > last) {
-            return 0;
-        }
-        last = PyArray_STRIDE(a, axis);
-    }
-    return 1;
-}
 
 /* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
    NULL without an exception: NumPy is to make it. */
@@ -311,7 +282,8 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
             continue;
         }
         int own = plain_type(a);
-        if (own < 0 || (type >= 0 && own != type) || !falls(a)) {
+        if (own < 0 || (type >= 0 && own != type) ||
+            !falls(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), 0)) {
             return NULL;
         }
         type = own;
@@ -328,17 +300,9 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
         return NULL;
     }
     PyArray_Descr *descr = PyArray_DescrFromType(loops->out[type]);
-    PyObject *dims = PyTuple_New(result->nd), *room = NULL;
-    for (int axis = 0; dims != NULL && axis < result->nd; axis++) {
-        PyObject *length = PyLong_FromSsize_t(result->dims[axis]);
-        if (length == NULL) {
-            Py_CLEAR(dims);
-            break;
-        }
-        PyTuple_SET_ITEM(dims, axis, length);
-    }
+    PyObject *dims = shape_tuple(result->nd, result->dims), *room = NULL;
     if (dims != NULL && descr != NULL) {
-        room = PyObject_CallFunctionObjArgs(put.room, dims, descr, NULL);
+        room = PyObject_CallFunctionObjArgs(SLOW.room, dims, descr, NULL);
     }
     Py_XDECREF(dims);
     Py_XDECREF(descr);
@@ -358,10 +322,10 @@ static PyObject *finished(PyObject *value, int pooled)
     PyObject *x = NULL;
     if (PyArray_ITEMSIZE((PyArrayObject *)value) == 1 && size / 8 <= limit && size <= 8 * limit &&
         limit > 1) {
-        x = direct_over(value, Py_None, 1); /* ndarray.is_small */
+        return direct_over(value, Py_None, 1); /* ndarray.is_small */
     }
-    else if (pooled) {
-        PyObject *node = PyObject_CallFunctionObjArgs(put.leaf, value, Py_None, NULL);
+    if (pooled) {
+        PyObject *node = PyObject_CallFunctionObjArgs(SLOW.leaf, value, Py_None, NULL);
         x = node == NULL ? NULL : array_alone(NULL, node);
         Py_XDECREF(node);
     }
@@ -374,12 +338,12 @@ static PyObject *finished(PyObject *value, int pooled)
 
 /* -------------------------------------------------------------------------------------- entrances */
 
-PyObject *lent_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args, int count)
+PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args, int count)
 {
     There there[2] = {{NULL}};
     Result result;
     PyObject *found = NULL, *given[3] = {NULL};
-    if (!put.whole || !look_at_all(args, count, there)) {
+    if (!IS_BOUND || !look_at_all(args, count, there)) {
         return NULL;
     }
     int way = decision(op, there, count, &result);
@@ -390,7 +354,7 @@ PyObject *lent_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *
         given[count] = way == 2 ? room_for(loops, there, count, &result) : NULL;
         if (!PyErr_Occurred()) {
             PyObject *room = given[count]; /* by name: NumPy wants no third operand of `maximum` */
-            PyObject *names = room == NULL ? NULL : PyTuple_Pack(1, put.name_out);
+            PyObject *names = room == NULL ? NULL : PyTuple_Pack(1, name_out);
             found = room != NULL && names == NULL
                 ? NULL : PyObject_Vectorcall(call, given, count, names);
             Py_XDECREF(names);
@@ -416,11 +380,11 @@ static PyObject *for_writing(Core *x)
     return real_of(x);
 }
 
-int lent_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
+int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
 {
     There there[3];
     Result result;
-    PyObject *given[3], *real = !put.whole ? NULL : for_writing(out);
+    PyObject *given[3], *real = !IS_BOUND ? NULL : for_writing(out);
     int done = 0;
     if (real == NULL || !SLOW.plain || !look_at_all(args, count, there)) {
         return 0;
@@ -432,7 +396,7 @@ int lent_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Co
         for (int at = 0; at <= count; at++) {
             given[at] = there[at].value;
         }
-        PyObject *names = PyTuple_Pack(1, put.name_out);
+        PyObject *names = PyTuple_Pack(1, name_out);
         PyObject *found = names == NULL ? NULL : PyObject_Vectorcall(call, given, count, names);
         done = found == NULL ? -1 : 1;
         Py_XDECREF(found);
@@ -449,16 +413,16 @@ int lent_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Co
 static int is_itself(Core *self, PyObject *key, PyObject *value)
 {
     PyObject *part = IS_ARRAY(value) && ((Core *)value)->storage == self->storage
-        ? AT(self->storage, part) : NULL;
+        ? STORAGE(self->storage, part) : NULL;
     return part != NULL && PyTuple_CheckExact(part) && PyTuple_GET_SIZE(part) == 3 &&
            PyTuple_GET_ITEM(part, 0) == key && PyTuple_GET_ITEM(part, 1) == self->view &&
            PyTuple_GET_ITEM(part, 2) == ((Core *)value)->view;
 }
 
-int lent_write(Core *self, PyObject *key, PyObject *value)
+int exported_write(Core *self, PyObject *key, PyObject *value)
 {
     There there;
-    PyObject *real = !put.whole ? NULL : for_writing(self);
+    PyObject *real = !IS_BOUND ? NULL : for_writing(self);
     if (real == NULL || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
         return 0;
     }
@@ -475,10 +439,10 @@ int lent_write(Core *self, PyObject *key, PyObject *value)
     return done < 0 ? -1 : 1;
 }
 
-PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x)
+PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
 {
     There there;
-    if (!put.whole || !IS_ARRAY(x) || SMALL(x) != Py_None || !look(x, &there)) {
+    if (!IS_BOUND || !IS_ARRAY(x) || SMALL(x) != Py_None || !look(x, &there)) {
         return NULL;
     }
     npy_intp size = PyArray_SIZE((PyArrayObject *)there.value);
@@ -486,8 +450,8 @@ PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x)
         if (size < eager_below()) {
             return there.value;
         }
-        Row *row = which < PyTuple_GET_SIZE(put.reductions)
-            ? row_of(PyTuple_GET_ITEM(put.reductions, which)) : NULL;
+        Row *row = which < PyTuple_GET_SIZE(SLOW.reduce_rows)
+            ? row_of(PyTuple_GET_ITEM(SLOW.reduce_rows, which)) : NULL;
         if (row != NULL && spares_copy(row, &there, 1, size)) {
             PyObject *name = PyObject_GetAttrString(theirs, "__name__");
             if (name != NULL) {
@@ -502,73 +466,9 @@ PyObject *lent_reduction(int which, PyObject *theirs, PyObject *x)
     return NULL;
 }
 
-/* -------------------------------------------------------------------------------------- buffers */
-
-static PyObject *memory_of = NULL;
-
-/* The buffer protocol: the memory, of which others then hold a numpy array. */
-static int get_buffer(PyObject *x, Py_buffer *buffer, int flags)
+int exported_ready(void)
 {
-    PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)SMALL(x) : NULL;
-    PyObject *memory = small != NULL && plain_type(small) >= 0
-        ? PyArray_View(small, NULL, NULL) : PyObject_CallOneArg(memory_of, x);
-    int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, buffer, flags);
-    Py_XDECREF(memory);
-    if (done < 0) {
-        buffer->obj = NULL;
-    }
-    return done;
-}
-
-PyObject *lent_buffer(PyObject *module, PyObject *function)
-{
-    if (array_type == NULL || array_type->tp_as_buffer == NULL) {
-        Py_RETURN_FALSE;
-    }
-    Py_XSETREF(memory_of, Py_NewRef(function));
-    array_type->tp_as_buffer->bf_getbuffer = get_buffer;
-    Py_RETURN_TRUE;
-}
-
-/* --------------------------------------------------------------------------------------- binding */
-
-static int find(PyObject *type, const char *name, Py_ssize_t *place)
-{
-    *place = PyType_Check(type) ? slot_offset(type, name) : -1;
-    return *place >= 0;
-}
-
-/* lent(storage, node, root, room, leaf, exact, counts, reductions): see exported_memory.tell. */
-PyObject *lent_bind(PyObject *module, PyObject *args)
-{
-    PyObject *storage, *node, *root, *room, *leaf, *exact, *counts, *reductions;
-    if (!PyArg_ParseTuple(args, "OOOOOOO!O!", &storage, &node, &root, &room, &leaf, &exact,
-                          &PyDict_Type, &counts, &PyTuple_Type, &reductions)) {
-        return NULL;
-    }
-    put.whole = 0; /* where a class has other slots than those known here, Python does it all */
-    Py_XSETREF(put.storage, Py_NewRef(storage));
-    Py_XSETREF(put.node_type, Py_NewRef(node));
-    Py_XSETREF(put.root, Py_NewRef(root));
-    Py_XSETREF(put.room, Py_NewRef(room));
-    Py_XSETREF(put.leaf, Py_NewRef(leaf));
-    Py_XSETREF(put.exact, Py_NewRef(exact));
-    Py_XSETREF(put.counts, Py_NewRef(counts));
-    Py_XSETREF(put.reductions, Py_NewRef(reductions));
-    if (put.name == NULL) {
-        put.name = PyUnicode_InternFromString("name");
-        put.name_out = PyUnicode_InternFromString("out");
-    }
-    if (put.name == NULL || put.name_out == NULL) {
-        return NULL;
-    }
-    PyObject *options = SLOW.options == NULL ? Py_None : (PyObject *)Py_TYPE(SLOW.options);
-    put.whole =
-        find(node, "value", &put.value) && find(node, "resident", &put.resident) &&
-        find(storage, "node", &put.node) && find(storage, "value", &put.stored) &&
-        find(storage, "pinned", &put.pinned) && find(storage, "roots", &put.roots) &&
-        find(storage, "reals", &put.reals) && find(storage, "part", &put.part) &&
-        find(root, "array", &put.array) && find(root, "own", &put.own) &&
-        find(options, "device", &put.device) && find(options, "lent_now", &put.lent_now);
-    return PyBool_FromLong(put.whole);
+    name_name = PyUnicode_InternFromString("name");
+    name_out = PyUnicode_InternFromString("out");
+    return name_name && name_out ? 0 : -1;
 }

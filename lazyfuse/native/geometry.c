@@ -1,0 +1,359 @@
+/* Where the elements of parts of a block lie, as numbers: what a key leaves of them, their order, and the
+   layout that a node has. The same in Python: meta_arrays.py and index_keys.py. */
+
+#include "record.h"
+
+#include <string.h>
+
+enum { LISTED = 16 }; /* index_keys.LONGEST */
+
+int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g)
+{
+    if (!PyTuple_CheckExact(shape) || PyTuple_GET_SIZE(shape) > RANK) {
+        return 0;
+    }
+    g->nd = (int)PyTuple_GET_SIZE(shape);
+    g->offset = 0;
+    for (int axis = g->nd - 1; axis >= 0; axis--) {
+        PyObject *length = PyTuple_GET_ITEM(shape, axis);
+        g->dims[axis] = PyLong_CheckExact(length) ? PyLong_AsSsize_t(length) : 0;
+        if (g->dims[axis] <= 0) {
+            PyErr_Clear();
+            return 0;
+        }
+        g->strides[axis] = itemsize;
+        itemsize *= g->dims[axis];
+    }
+    return 1;
+}
+
+int view_geometry(PyArrayObject *view, Geometry *g)
+{
+    g->nd = PyArray_NDIM(view);
+    if (g->nd > RANK || PyArray_SIZE(view) == 0) {
+        return 0;
+    }
+    for (int axis = 0; axis < g->nd; axis++) {
+        g->dims[axis] = PyArray_DIM(view, axis);
+        g->strides[axis] = PyArray_STRIDE(view, axis);
+    }
+    g->offset = PyArray_BYTES(view) - (char *)SLOW.origin;
+    return 1;
+}
+
+int narrow(const Geometry *from, PyObject *key, Geometry *g)
+{
+    int tuple = PyTuple_CheckExact(key), axis = 0, open = 0;
+    Py_ssize_t count = tuple ? PyTuple_GET_SIZE(key) : 1, axes = 0;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *part = tuple ? PyTuple_GET_ITEM(key, at) : key;
+        axes += PyLong_CheckExact(part) || PySlice_Check(part);
+        open += part == Py_Ellipsis;
+    }
+    if (axes > from->nd || open > 1 || count - axes > RANK) {
+        return 0;
+    }
+    g->nd = 0;
+    g->offset = from->offset;
+    for (Py_ssize_t at = 0; at <= count; at++) {
+        PyObject *part = at == count ? Py_Ellipsis : tuple ? PyTuple_GET_ITEM(key, at) : key;
+        if (part == Py_Ellipsis) { /* once in the key, or at its end */
+            Py_ssize_t rest = at == count && open ? 0 : from->nd - axes;
+            for (; rest > 0; rest--, axis++) {
+                if (g->nd == RANK) {
+                    return 0;
+                }
+                g->dims[g->nd] = from->dims[axis];
+                g->strides[g->nd++] = from->strides[axis];
+            }
+            continue;
+        }
+        if (PyLong_CheckExact(part)) {
+            Py_ssize_t place = PyLong_AsSsize_t(part), length = from->dims[axis];
+            if (place == -1 && PyErr_Occurred()) {
+                PyErr_Clear();
+                return 0;
+            }
+            place += place < 0 ? length : 0;
+            if (place < 0 || place >= length) {
+                return 0; /* an IndexError in NumPy's words */
+            }
+            g->offset += place * from->strides[axis++];
+            continue;
+        }
+        if (g->nd == RANK) {
+            return 0;
+        }
+        if (part == Py_None) {
+            g->dims[g->nd] = 1;
+            g->strides[g->nd++] = 0;
+            continue;
+        }
+        Py_ssize_t start, stop, step;
+        if (!is_plain_slice(part)) {
+            return 0;
+        }
+        if (PySlice_Unpack(part, &start, &stop, &step) < 0) {
+            PyErr_Clear();
+            return 0;
+        }
+        Py_ssize_t length = PySlice_AdjustIndices(from->dims[axis], &start, &stop, step);
+        if (length == 0) {
+            return 0; /* where NumPy lets it point */
+        }
+        g->dims[g->nd] = length;
+        g->offset += start * from->strides[axis];
+        g->strides[g->nd++] = step * from->strides[axis++];
+    }
+    return g->nd > 0;
+}
+
+/* As index_keys._progression: a list of places of an axis as a slice (new); NULL without an exception:
+   it is none. */
+static PyObject *find_progression(PyObject *list, npy_intp length)
+{
+    Py_ssize_t count = PyList_GET_SIZE(list), first = 0, step = 1;
+    if (count == 0 || count > LISTED) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *each = PyList_GET_ITEM(list, at);
+        Py_ssize_t place = PyLong_CheckExact(each) ? PyLong_AsSsize_t(each) : length;
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+            return NULL;
+        }
+        if (place < -length || place >= length) {
+            return NULL;
+        }
+        place += place < 0 ? length : 0;
+        first = at == 0 ? place : first;
+        step = at == 1 ? place - first : step;
+        if (step == 0 || place != first + at * step) {
+            return NULL;
+        }
+    }
+    Py_ssize_t last = first + count * step;
+    PyObject *start = PyLong_FromSsize_t(first), *by = PyLong_FromSsize_t(step), *found = NULL;
+    PyObject *stop = last < 0 ? Py_NewRef(Py_None) : PyLong_FromSsize_t(last);
+    if (start != NULL && stop != NULL && by != NULL) {
+        found = PySlice_New(start, stop, by);
+    }
+    Py_XDECREF(start);
+    Py_XDECREF(stop);
+    Py_XDECREF(by);
+    return found;
+}
+
+int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place)
+{
+    PyObject *one[1] = {key}, **parts = PyTuple_CheckExact(key) ? &PyTuple_GET_ITEM(key, 0) : one;
+    Py_ssize_t count = parts == one ? 1 : PyTuple_GET_SIZE(key), list = -1, open = -1, low, high;
+    Py_ssize_t numbers = 0, none = 0, kept = 0, axis = 0;
+    low = high = -1;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        int number = PyLong_CheckExact(parts[at]);
+        if (PyList_CheckExact(parts[at])) {
+            if (list >= 0) {
+                return 0;
+            }
+            list = at;
+        }
+        else if (parts[at] == Py_Ellipsis) {
+            if (open >= 0) {
+                return 0;
+            }
+            open = at;
+        }
+        else if (!number && parts[at] != Py_None && !PySlice_Check(parts[at])) {
+            return 0;
+        }
+        numbers += number;
+        none += parts[at] == Py_None;
+        if (number || list == at) {
+            low = low < 0 ? at : low;
+            high = at;
+        }
+        if (list < 0) {
+            kept += !number;
+            axis += parts[at] != Py_None && parts[at] != Py_Ellipsis;
+        }
+    }
+    Py_ssize_t axes = count - none - (open >= 0);
+    if (list < 0 || axes > from->nd || (numbers && (open >= 0 || none))) {
+        return 0;
+    }
+    if (open >= 0 && open < list) {
+        kept += from->nd - axes - 1;
+        axis += from->nd - axes;
+    }
+    PyObject *slice = find_progression(parts[list], from->dims[axis]), *basic;
+    if (slice == NULL || (basic = PyTuple_New(count)) == NULL) {
+        Py_XDECREF(slice);
+        PyErr_Clear();
+        return 0;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyTuple_SET_ITEM(basic, at, at == list ? slice : Py_NewRef(parts[at]));
+    }
+    int fits = narrow(from, basic, g);
+    Py_DECREF(basic);
+    *place = (int)kept;
+    if (fits && numbers && high - low != numbers) { /* numbers elsewhere: NumPy's axis is the first */
+        npy_intp length = g->dims[kept], stride = g->strides[kept];
+        memmove(g->dims + 1, g->dims, kept * sizeof(npy_intp));
+        memmove(g->strides + 1, g->strides, kept * sizeof(npy_intp));
+        g->dims[0] = length;
+        g->strides[0] = stride;
+        *place = 0;
+    }
+    return fits;
+}
+
+int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones)
+{
+    npy_intp last = NPY_MAX_INTP;
+    for (int axis = 0; axis < nd; axis++) {
+        if (long_ones && (dims[axis] == 1 || strides[axis] == 0)) {
+            continue;
+        }
+        if (strides[axis] > last || strides[axis] < 0) {
+            return 0;
+        }
+        last = strides[axis];
+    }
+    return 1;
+}
+
+int gives_c_order(const Geometry *g)
+{
+    return g->nd < 2 || falls(g->nd, g->dims, g->strides, 0) || falls(g->nd, g->dims, g->strides, 1);
+}
+
+PyObject *keep_order(const Geometry *g, npy_intp itemsize)
+{
+    int order[RANK], c = 1, f = 1, nd = g->nd;
+    npy_intp size = itemsize;
+    for (int axis = nd - 1; axis >= 0; size *= g->dims[axis--]) {
+        c &= g->dims[axis] == 1 || g->strides[axis] == size;
+    }
+    size = itemsize;
+    for (int axis = 0; axis < nd; size *= g->dims[axis++]) {
+        f &= g->dims[axis] == 1 || g->strides[axis] == size;
+    }
+    if (falls(g->nd, g->dims, g->strides, 0) || c) {
+        Py_RETURN_NONE;
+    }
+    for (int axis = 0; axis < nd; axis++) { /* by falling stride, ties as they are */
+        int at = axis;
+        npy_intp stride = g->strides[axis] < 0 ? -g->strides[axis] : g->strides[axis];
+        for (; at > 0 && !f; at--) {
+            npy_intp before = g->strides[order[at - 1]];
+            if ((before < 0 ? -before : before) >= stride) {
+                break;
+            }
+            order[at] = order[at - 1];
+        }
+        order[at] = axis;
+    }
+    int moved = 0;
+    PyObject *perm = PyTuple_New(nd);
+    for (int at = 0; perm != NULL && at < nd; at++) {
+        int axis = f ? nd - 1 - at : order[at];
+        moved |= axis != at;
+        PyTuple_SET_ITEM(perm, at, PyLong_FromLong(axis)); /* small numbers are always there */
+    }
+    if (perm != NULL && !moved) {
+        Py_SETREF(perm, Py_NewRef(Py_None));
+    }
+    return perm;
+}
+
+int keeps_c_order(const Geometry *g, npy_intp itemsize)
+{
+    int contiguous = 1;
+    for (int axis = g->nd - 1; axis >= 0; axis--) {
+        contiguous &= g->dims[axis] == 1 || g->strides[axis] == itemsize;
+        itemsize *= g->dims[axis];
+    }
+    return contiguous || falls(g->nd, g->dims, g->strides, 0);
+}
+
+int copies_in_c_order(const Geometry *g, npy_intp itemsize)
+{
+    for (int axis = 0; axis < g->nd; axis++) {
+        if (g->strides[axis] == 0) {
+            return gives_c_order(g);
+        }
+    }
+    return keeps_c_order(g, itemsize);
+}
+
+int is_whole(const Geometry *g, PyObject *shape, npy_intp itemsize)
+{
+    int packed = 1;
+    if (g->offset != 0 || !PyTuple_CheckExact(shape) || PyTuple_GET_SIZE(shape) != g->nd) {
+        return 0;
+    }
+    for (int axis = g->nd - 1; axis >= 0; axis--) {
+        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis)) != g->dims[axis]) {
+            PyErr_Clear();
+            return 0;
+        }
+        packed &= g->dims[axis] == 1 || g->strides[axis] == itemsize;
+        itemsize *= g->dims[axis];
+    }
+    return packed ? 1 : -1;
+}
+
+PyObject *make_layout(const Geometry *g, npy_intp itemsize)
+{
+    npy_intp steps[RANK];
+    for (int axis = 0; axis < g->nd; axis++) {
+        if (g->strides[axis] % itemsize) {
+            return NULL;
+        }
+        steps[axis] = g->strides[axis] / itemsize;
+    }
+    PyObject *layout = NULL, *args = NULL, *parts = PyTuple_New(3);
+    if (parts != NULL) {
+        PyTuple_SET_ITEM(parts, 0, PyLong_FromSsize_t(g->offset / itemsize));
+        PyTuple_SET_ITEM(parts, 1, shape_tuple(g->nd, g->dims));
+        PyTuple_SET_ITEM(parts, 2, shape_tuple(g->nd, steps));
+        if (!PyErr_Occurred() && (args = PyTuple_Pack(1, parts)) != NULL) {
+            /* as a named tuple makes itself */
+            layout = PyTuple_Type.tp_new((PyTypeObject *)SLOW.layout, args, NULL);
+        }
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(parts);
+    return layout;
+}
+
+int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *other)
+{
+    int extra = other_nd - *nd;
+    if (other_nd > most) {
+        return 0;
+    }
+    if (extra > 0) {
+        memmove(dims + extra, dims, *nd * sizeof(npy_intp));
+        memcpy(dims, other, extra * sizeof(npy_intp));
+        *nd = other_nd;
+    }
+    for (int axis = extra > 0 ? extra : 0; axis < *nd; axis++) {
+        int own = axis - *nd + other_nd;
+        npy_intp length = own < 0 ? 1 : other[own];
+        if (length != dims[axis] && length != 1 && dims[axis] != 1) {
+            return 0; /* a ValueError in NumPy's words */
+        }
+        dims[axis] = dims[axis] == 1 ? length : dims[axis];
+    }
+    return 1;
+}
+
+int same_dims(const Geometry *first, const Geometry *second)
+{
+    return first->nd == second->nd &&
+           memcmp(first->dims, second->dims, first->nd * sizeof(npy_intp)) == 0;
+}

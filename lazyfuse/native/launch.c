@@ -1,0 +1,420 @@
+/* Launches of compiled programs, and copies between blocks: what devices/cpu/bound_launch.py and a
+   replay (replay.c) ask for. */
+
+#include "native.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------------- rows */
+
+/* Words shared by threads, a cache line of their own, lie in front of the rows: launch.py. */
+enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16, FEW_ARRAYS = 32 };
+
+typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
+typedef int32_t (*Loop)(Chunk, int64_t *rows, const char *scalars, int64_t *words, int64_t count,
+                        int64_t bytes, int64_t spins);
+typedef int32_t (*Share)(void *crew, int64_t helpers, Loop, Chunk, int64_t *rows,
+                         const char *scalars, int64_t *words, int64_t count, int64_t bytes);
+
+/* A launch with nothing but addresses and scalars to fill in: devices/cpu/bound_launch.py. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *codes, *keep; /* kinds of the scalars; what holds the code */
+    Chunk entry;
+    int64_t *template, *memory; /* `memory`: of the launch at hand, 64 bytes aligned in `raw` */
+    char *raw;
+    Py_ssize_t count, width, arrays, *columns;
+    int busy;
+} Rows;
+
+static size_t rows_bytes(const Rows *self)
+{
+    return (HEAD + (size_t)(self->count * self->width)) * sizeof(int64_t);
+}
+
+static int64_t *aligned(char *raw)
+{
+    return (int64_t *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
+}
+
+/* The address of an array, or an address as it is; -1 with an error for anything else. */
+static int64_t address_of(PyObject *object)
+{
+    if (IS_REAL(object)) {
+        return (int64_t)(uintptr_t)PyArray_DATA((PyArrayObject *)object);
+    }
+    if (PyLong_CheckExact(object)) {
+        return PyLong_AsLongLong(object);
+    }
+    PyErr_SetString(PyExc_TypeError, "rows: expected arrays or addresses");
+    return -1;
+}
+
+static int pack_scalars(PyObject *codes, PyObject *values, char *to)
+{
+    const char *kinds = PyUnicode_AsUTF8(codes);
+    Py_ssize_t count = PyUnicode_GET_LENGTH(codes);
+    if (kinds == NULL) {
+        return -1;
+    }
+    if (!PyTuple_Check(values) || PyTuple_GET_SIZE(values) != count) {
+        PyErr_SetString(PyExc_ValueError, "rows: expected as many scalars as the program has");
+        return -1;
+    }
+    memset(to, 0, count * SCALAR_BYTES);
+    for (Py_ssize_t i = 0; i < count; i++, to += SCALAR_BYTES) {
+        PyObject *value = PyTuple_GET_ITEM(values, i);
+        if (kinds[i] == 'f') {
+            double number = PyFloat_AsDouble(value);
+            memcpy(to, &number, sizeof number);
+        }
+        else if (kinds[i] == 'c') {
+            Py_complex number = PyComplex_AsCComplex(value);
+            memcpy(to, &number, sizeof number);
+        }
+        else {
+            PyObject *whole = PyNumber_Long(value);
+            if (whole == NULL) {
+                return -1;
+            }
+            if (kinds[i] == 'u') {
+                unsigned long long number = PyLong_AsUnsignedLongLong(whole);
+                memcpy(to, &number, sizeof number);
+            }
+            else {
+                long long number = PyLong_AsLongLong(whole);
+                memcpy(to, &number, sizeof number);
+            }
+            Py_DECREF(whole);
+        }
+        if (PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void fill_rows(const Rows *self, const int64_t *addresses, int64_t *memory)
+{
+    memset(memory, 0, HEAD * sizeof(int64_t));
+    memcpy(memory + HEAD, self->template, self->count * self->width * sizeof(int64_t));
+    for (Py_ssize_t i = 0; i < self->arrays; i++) {
+        int64_t *place = memory + HEAD + self->columns[i];
+        for (Py_ssize_t row = 0; row < self->count; row++, place += self->width) {
+            *place += addresses[i];
+        }
+    }
+}
+
+long rows_launch(PyObject *object, const int64_t *addresses, const char *scalars, const Crew *crew)
+{
+    Rows *self = (Rows *)object;
+    int64_t *memory = self->memory;
+    char *raw = NULL;
+    long flags = 0;
+    int mine = !self->busy; /* another thread may be inside, without the interpreter's lock */
+    if (!mine) {
+        raw = PyMem_Malloc(rows_bytes(self) + 64);
+        if (raw == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memory = aligned(raw);
+    }
+    self->busy = 1;
+    fill_rows(self, addresses, memory);
+    int64_t *rows = memory + HEAD, bytes = 8 * self->width;
+    Loop loop = (Loop)crew->loop;
+    Py_INCREF(self);
+    Py_BEGIN_ALLOW_THREADS
+    if (self->count == 1) {
+        flags = self->entry(rows, scalars);
+    }
+    else if (crew->helpers > 0) {
+        ((Share)crew->share)(crew->crew, crew->helpers, loop, self->entry, rows, scalars, memory,
+                             self->count, bytes);
+    }
+    else {
+        loop(self->entry, rows, scalars, memory, self->count, bytes, 0);
+    }
+    Py_END_ALLOW_THREADS
+    if (self->count != 1) {
+        flags = (long)memory[FLAGS_WORD];
+    }
+    if (mine) {
+        self->busy = 0;
+    }
+    PyMem_Free(raw);
+    Py_DECREF(self);
+    return flags;
+}
+
+/* `rows(arrays, scalars)`, or with `loop, share, crew, helpers` where there are several rows. */
+static PyObject *rows_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
+{
+    Rows *self = (Rows *)callable;
+    Py_ssize_t given = PyVectorcall_NARGS(count);
+    Crew crew = {NULL, NULL, NULL, 0};
+    char few[FEW_SCALARS * SCALAR_BYTES], *scalars = few;
+    int64_t several[FEW_ARRAYS], *addresses = several;
+    PyObject *result = NULL;
+    if (names != NULL || given != (self->count == 1 ? 2 : 6)) {
+        PyErr_SetString(PyExc_TypeError, "rows: expected arrays, scalars, and threads to share");
+        return NULL;
+    }
+    if (given == 6) {
+        crew.loop = PyLong_AsVoidPtr(args[2]);
+        crew.share = PyLong_AsVoidPtr(args[3]);
+        crew.crew = PyLong_AsVoidPtr(args[4]);
+        crew.helpers = PyLong_AsSsize_t(args[5]);
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+    }
+    if (!PyList_Check(args[0]) || PyList_GET_SIZE(args[0]) != self->arrays) {
+        PyErr_SetString(PyExc_ValueError, "rows: expected a list of the program's arrays");
+        return NULL;
+    }
+    if (PyUnicode_GET_LENGTH(self->codes) > FEW_SCALARS) {
+        scalars = PyMem_Malloc(PyUnicode_GET_LENGTH(self->codes) * SCALAR_BYTES);
+    }
+    if (self->arrays > FEW_ARRAYS) {
+        addresses = PyMem_Malloc(self->arrays * sizeof(int64_t));
+    }
+    if (scalars == NULL || addresses == NULL) {
+        PyErr_NoMemory();
+    }
+    else if (pack_scalars(self->codes, args[1], scalars) == 0) {
+        Py_ssize_t at = 0;
+        for (; at < self->arrays; at++) {
+            addresses[at] = address_of(PyList_GET_ITEM(args[0], at));
+            if (addresses[at] == -1 && PyErr_Occurred()) {
+                break;
+            }
+        }
+        if (at == self->arrays) {
+            long flags = rows_launch(callable, addresses, scalars, &crew);
+            result = flags == -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(flags);
+        }
+    }
+    if (addresses != several) {
+        PyMem_Free(addresses);
+    }
+    if (scalars != few) {
+        PyMem_Free(scalars);
+    }
+    return result;
+}
+
+static void rows_dealloc(PyObject *object)
+{
+    Rows *self = (Rows *)object;
+    Py_XDECREF(self->codes);
+    Py_XDECREF(self->keep);
+    PyMem_Free(self->template);
+    PyMem_Free(self->raw);
+    PyMem_Free(self->columns);
+    Py_TYPE(object)->tp_free(object);
+}
+
+PyTypeObject RowsType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Rows",
+    .tp_basicsize = sizeof(Rows),
+    .tp_dealloc = rows_dealloc,
+    .tp_vectorcall_offset = offsetof(Rows, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "A launch with nothing but addresses and scalars to fill in.",
+};
+
+Py_ssize_t rows_look(PyObject *object, Py_ssize_t *arrays, const char **kinds)
+{
+    if (!Py_IS_TYPE(object, &RowsType)) {
+        return -1;
+    }
+    *arrays = ((Rows *)object)->arrays;
+    *kinds = PyUnicode_AsUTF8(((Rows *)object)->codes);
+    return *kinds == NULL ? -1 : ((Rows *)object)->count;
+}
+
+/* rows(template, columns, width, kinds of scalars, entry, keep) */
+PyObject *rows_new(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *columns, *codes, *entry, *keep;
+    Py_buffer template;
+    Py_ssize_t width;
+    if (!PyArg_ParseTuple(args, "y*O!nUOO", &template, &PyTuple_Type,
+                          &columns, &width, &codes, &entry, &keep)) {
+        return NULL;
+    }
+    Rows *made = (Rows *)RowsType.tp_alloc(&RowsType, 0);
+    if (made != NULL && (width < 1 || !template.len || template.len % (8 * width))) {
+        PyErr_SetString(PyExc_ValueError, "rows: expected whole rows");
+        Py_CLEAR(made);
+    }
+    if (made != NULL) {
+        made->call = rows_call;
+        made->codes = Py_NewRef(codes);
+        made->keep = Py_NewRef(keep);
+        made->entry = (Chunk)PyLong_AsVoidPtr(entry);
+        made->width = width;
+        made->count = template.len / (8 * width);
+        made->arrays = PyTuple_GET_SIZE(columns);
+        made->template = PyMem_Malloc(template.len);
+        made->raw = PyMem_Malloc(rows_bytes(made) + 64);
+        made->columns = PyMem_Calloc(made->arrays + 1, sizeof(Py_ssize_t));
+        if (!made->template || !made->raw || !made->columns) {
+            PyErr_NoMemory();
+            Py_CLEAR(made);
+        }
+    }
+    for (Py_ssize_t i = 0; made != NULL && i < made->arrays; i++) {
+        made->columns[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(columns, i));
+        if (made->columns[i] < 0 || made->columns[i] >= width) {
+            PyErr_SetString(PyExc_ValueError, "rows: expected places in a row");
+            Py_CLEAR(made);
+        }
+    }
+    if (made != NULL && PyErr_Occurred()) {
+        Py_CLEAR(made);
+    }
+    if (made != NULL) {
+        memcpy(made->template, template.buf, template.len);
+        made->memory = aligned(made->raw);
+    }
+    PyBuffer_Release(&template);
+    return (PyObject *)made;
+}
+
+/* ----------------------------------------------------------------------------------------- copies */
+
+enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which Python's lock is let go */
+#define APART ((int64_t)1 << 40) /* beside the item: no element of one is one of the other's */
+
+typedef struct {
+    int64_t item, rank, dims[COPY_RANK], to[COPY_RANK], from[COPY_RANK];
+} Copying;
+
+/* The first byte of what strides reach, and how many bytes from there on. */
+static void reach(const Copying *c, const int64_t *strides, int64_t *low, int64_t *length)
+{
+    *low = 0;
+    *length = c->item;
+    for (int64_t axis = 0; axis < c->rank; axis++) {
+        int64_t far = (c->dims[axis] - 1) * strides[axis];
+        *low += far < 0 ? far : 0;
+        *length += far < 0 ? -far : far;
+    }
+}
+
+/* Axes of length one go, axes that follow each other in both memories become one. */
+static void join_axes(Copying *c)
+{
+    int64_t rank = 0;
+    for (int64_t axis = 0; axis < c->rank; axis++) {
+        if (c->dims[axis] == 1) {
+            continue;
+        }
+        if (rank > 0 && c->to[rank - 1] == c->to[axis] * c->dims[axis]
+            && c->from[rank - 1] == c->from[axis] * c->dims[axis]) {
+            c->dims[rank - 1] *= c->dims[axis];
+        }
+        else {
+            c->dims[rank++] = c->dims[axis];
+        }
+        c->to[rank - 1] = c->to[axis];
+        c->from[rank - 1] = c->from[axis];
+    }
+    c->rank = rank;
+}
+
+#define ELEMENTS_OF(bytes)                                                                             \
+    case bytes:                                                                                        \
+        for (int64_t i = 0; i < count; i++, to += there, from += here)                                 \
+            memcpy(to, from, bytes);                                                                   \
+        break
+
+static void copy_axis(const Copying *c, int64_t axis, char *to, const char *from)
+{
+    if (c->rank == 0) {
+        memcpy(to, from, c->item);
+        return;
+    }
+    int64_t count = c->dims[axis], there = c->to[axis], here = c->from[axis];
+    if (axis + 1 < c->rank) {
+        for (int64_t i = 0; i < count; i++, to += there, from += here) {
+            copy_axis(c, axis + 1, to, from);
+        }
+        return;
+    }
+    if (there == c->item && here == c->item) {
+        memcpy(to, from, count * c->item);
+        return;
+    }
+    switch (c->item) {
+        ELEMENTS_OF(1);
+        ELEMENTS_OF(2);
+        ELEMENTS_OF(4);
+        ELEMENTS_OF(8);
+        ELEMENTS_OF(16);
+    default:
+        for (int64_t i = 0; i < count; i++, to += there, from += here) {
+            memcpy(to, from, c->item);
+        }
+    }
+}
+
+/* The description is bytes of numbers: item (and APART), rank, lengths, strides
+   of the target, of the source. */
+int copy_elements(int64_t target, int64_t source, PyObject *description)
+{
+    Copying c;
+    const int64_t *numbers = (const int64_t *)PyBytes_AS_STRING(description);
+    Py_ssize_t length = PyBytes_GET_SIZE(description);
+    if (length < 16 || numbers[1] < 0 || numbers[1] > COPY_RANK || length != 8 * (2 + 3 * numbers[1])) {
+        PyErr_SetString(PyExc_ValueError, "copy: expected item, rank, lengths and strides");
+        return -1;
+    }
+    c.item = numbers[0] & (APART - 1);
+    c.rank = numbers[1];
+    memcpy(c.dims, numbers + 2, 8 * c.rank);
+    memcpy(c.to, numbers + 2 + c.rank, 8 * c.rank);
+    memcpy(c.from, numbers + 2 + 2 * c.rank, 8 * c.rank);
+    int64_t low, size, other, width, bytes = c.item;
+    reach(&c, c.to, &low, &size);
+    reach(&c, c.from, &other, &width);
+    if (!(numbers[0] & APART) && target + low < source + other + width
+        && source + other < target + low + size) {
+        return 0;
+    }
+    for (int64_t axis = 0; axis < c.rank; axis++) {
+        bytes *= c.dims[axis];
+    }
+    join_axes(&c);
+    if (bytes < LET_GO) {
+        copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
+    }
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
+        Py_END_ALLOW_THREADS
+    }
+    return 1;
+}
+
+/* copy(target, source, description): elements from address to address; False where memory meets. */
+PyObject *copy_part(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !PyBytes_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "copy: expected two addresses and bytes");
+        return NULL;
+    }
+    int64_t target = PyLong_AsLongLong(args[0]), source = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    int done = copy_elements(target, source, args[2]);
+    return done < 0 ? NULL : PyBool_FromLong(done);
+}

@@ -1,0 +1,169 @@
+/* Nodes: how one is made, with the user's line where it was recorded. The same in Python: nodes.py,
+   and errstate.py for NumPy's error state. */
+
+#include "native.h"
+
+static PyObject *name_package, *name_out;
+static int is_whole_node; /* whether a node has no slots but those known here */
+
+/* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
+int is_usual(void)
+{
+    PyObject *state = NULL;
+    if (SLOW.state == NULL || PyContextVar_Get(SLOW.state, NULL, &state) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_XDECREF(state); /* the context holds it */
+    return state == SLOW.usual_state;
+}
+
+/* As errstate.is_default. */
+int is_default(void)
+{
+    return SLOW.plain && is_usual();
+}
+
+/* As nodes.caller: the first frame outside lazyfuse. */
+PyObject *find_caller(void)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL || !is_usual()) {
+        return PyObject_CallNoArgs(SLOW.caller);
+    }
+    Py_INCREF(frame);
+    for (;;) {
+        PyObject *globals = PyFrame_GetGlobals(frame);
+        PyObject *package = PyDict_GetItemWithError(globals, name_package);
+        int inside = package == NULL ? 0 : PySet_Contains(SLOW.inside, package);
+        Py_DECREF(globals);
+        if (inside <= 0) {
+            PyErr_Clear(); /* a package that is not hashable is none of ours */
+            break;
+        }
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        if (back == NULL) {
+            break;
+        }
+        Py_SETREF(frame, back);
+    }
+    PyObject *where = PyTuple_New(2);
+    PyObject *offset = PyLong_FromLong(PyFrame_GetLasti(frame));
+    if (where == NULL || offset == NULL) {
+        Py_XDECREF(where);
+        Py_XDECREF(offset);
+        Py_DECREF(frame);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(where, 0, (PyObject *)PyFrame_GetCode(frame));
+    PyTuple_SET_ITEM(where, 1, offset);
+    Py_DECREF(frame);
+    return where;
+}
+
+/* A node; steals `src`, which may be NULL after an error. */
+PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape, PyObject *dtype,
+                         PyObject *perm, PyObject *where)
+{
+    PyObject *node = NULL;
+    PyTypeObject *type = (PyTypeObject *)SLOW.node;
+    if (src == NULL) {
+        return NULL;
+    }
+    if (!is_whole_node) {
+        node = PyObject_CallFunctionObjArgs(
+            SLOW.node, op, src, arg, shape, dtype, perm, where, NULL);
+    }
+    else if ((node = type->tp_alloc(type, 0)) != NULL) {
+        NODE(node, op) = Py_NewRef(op);
+        NODE(node, src) = Py_NewRef(src);
+        NODE(node, arg) = Py_NewRef(arg);
+        NODE(node, shape) = Py_NewRef(shape);
+        NODE(node, dtype) = Py_NewRef(dtype);
+        NODE(node, perm) = Py_NewRef(perm);
+        NODE(node, where) = Py_NewRef(where);
+        NODE(node, value) = Py_NewRef(Py_None);
+        NODE(node, resident) = Py_NewRef(Py_None);
+    }
+    Py_DECREF(src);
+    return node;
+}
+
+/* A node of the loop's result, recorded at the user's line; steals `src`. */
+PyObject *record_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *shape, PyObject *perm)
+{
+    PyObject *where = NULL, *out = NULL, *node = NULL;
+    if (src != NULL && (where = find_caller()) != NULL &&
+        (out = PyObject_GetAttr(loop, name_out)) != NULL) {
+        node = make_node(op, Py_NewRef(src), loop, shape, out, perm, where);
+    }
+    Py_XDECREF(src);
+    Py_XDECREF(where);
+    Py_XDECREF(out);
+    return node;
+}
+
+/* As scalars.make_scalar. */
+static PyObject *make_scalar(PyObject *node)
+{
+    Core *x = SLOW.scalar == NULL ? NULL : (Core *)array_new(NULL, SLOW.scalar);
+    if (x != NULL) {
+        x->small = Py_NewRef(Py_None);
+        x->node = Py_NewRef(node);
+        x->storage = Py_NewRef(Py_None);
+        x->base = Py_NewRef(Py_None);
+    }
+    return (PyObject *)x;
+}
+
+/* As ndarray.from_node: what a user gets for a node; steals it. */
+PyObject *from_node(PyObject *node)
+{
+    if (node == NULL) {
+        return NULL;
+    }
+    PyObject *shape = NODE(node, shape);
+    int number = PyTuple_CheckExact(shape) && PyTuple_GET_SIZE(shape) == 0;
+    PyObject *x = number ? make_scalar(node) : array_alone(NULL, node);
+    if (x != NULL) {
+        PyObject *done = PyObject_CallOneArg(SLOW.note, node);
+        if (done == NULL) {
+            Py_CLEAR(x);
+        }
+        Py_XDECREF(done);
+    }
+    Py_DECREF(node);
+    return x;
+}
+
+PyObject *shape_tuple(int nd, const npy_intp *dims)
+{
+    PyObject *tuple = PyTuple_New(nd);
+    for (int at = 0; tuple != NULL && at < nd; at++) {
+        PyObject *each = PyLong_FromSsize_t(dims[at]);
+        if (each == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, at, each);
+    }
+    return tuple;
+}
+
+void look_for_other_slots(void)
+{
+    PyTypeObject *type = (PyTypeObject *)SLOW.node;
+    PyObject *slots = PyObject_GetAttrString(SLOW.node, "__slots__"); /* and `__weakref__` */
+    Py_ssize_t known = sizeof(NodeSlots) / sizeof(Py_ssize_t);
+    is_whole_node = slots != NULL && PySequence_Size(slots) == known + 1 &&
+                    type->tp_base == &PyBaseObject_Type;
+    Py_XDECREF(slots);
+    PyErr_Clear();
+}
+
+int nodes_ready(void)
+{
+    name_package = PyUnicode_InternFromString("__package__");
+    name_out = PyUnicode_InternFromString("out");
+    return name_package && name_out ? 0 : -1;
+}

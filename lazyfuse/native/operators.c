@@ -1,0 +1,340 @@
+/* Python's operators on arrays: in NumPy's own loops where all operands are direct, as met before where
+   one is recorded (record.c), else by the Python function that operators.py put in. */
+
+#include "native.h"
+
+#include <string.h>
+
+typedef struct {
+    const char *name;
+    Loops *loops;
+    PyObject *call, *op, *spec, *known, *slow, *slow_inplace;
+} Operator;
+
+enum {
+    ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, BITWISE_AND, BITWISE_OR, BITWISE_XOR,
+    LEFT_SHIFT, RIGHT_SHIFT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, NEGATIVE,
+    POSITIVE, ABSOLUTE, INVERT, POWER, SQUARE, SQRT, OPERATORS
+};
+
+static Operator operators[OPERATORS] = {
+    {"add"}, {"subtract"}, {"multiply"}, {"divide"}, {"floor_divide"}, {"remainder"},
+    {"bitwise_and"}, {"bitwise_or"}, {"bitwise_xor"}, {"left_shift"}, {"right_shift"}, {"less"},
+    {"less_equal"}, {"equal"}, {"not_equal"}, {"greater"}, {"greater_equal"}, {"negative"},
+    {"positive"}, {"absolute"}, {"invert"}, {"power"}, {"square"}, {"sqrt"},
+};
+
+static PyObject *less(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_LT); }
+static PyObject *less_equal(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_LE); }
+static PyObject *equal(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_EQ); }
+static PyObject *not_equal(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_NE); }
+static PyObject *greater(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_GT); }
+static PyObject *greater_equal(PyObject *a, PyObject *b)
+{
+    return PyObject_RichCompare(a, b, Py_GE);
+}
+
+/* Python's operator on two numpy arrays, or one and a number. */
+static const binaryfunc BOTH[] = {
+    PyNumber_Add, PyNumber_Subtract, PyNumber_Multiply, PyNumber_TrueDivide, PyNumber_FloorDivide,
+    PyNumber_Remainder, PyNumber_And, PyNumber_Or, PyNumber_Xor, PyNumber_Lshift, PyNumber_Rshift,
+    less, less_equal, equal, not_equal, greater, greater_equal,
+};
+static const unaryfunc ONE[] = {
+    PyNumber_Negative, PyNumber_Positive, PyNumber_Absolute, PyNumber_Invert,
+};
+
+static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapped)
+{
+    PyObject *args[] = {o->spec, (PyObject *)self, other, swapped ? Py_True : Py_False};
+    if (o->slow == NULL) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    return PyObject_Vectorcall(o->slow, args, 4, NULL);
+}
+
+static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
+{
+    PyObject *args[] = {(PyObject *)self, other}, *turned[] = {other, (PyObject *)self};
+    return o->op == NULL ? NULL : exported_call(o->op, o->loops, o->call, swapped ? turned : args, 2);
+}
+
+static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
+{
+    Operator *o = &operators[which];
+    if (!IS_DIRECT(self)) {
+        if (SMALL(self) == Py_None && o->known != NULL) {
+            PyObject *found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
+            if (found == NULL && !PyErr_Occurred()) {
+                found = at_once(o, self, other, swapped);
+            }
+            if (found != NULL || PyErr_Occurred()) {
+                return found;
+            }
+        }
+        return slow_binary(o, self, other, swapped);
+    }
+    PyObject *small = SMALL(self), *right = other;
+    int thin = IS_THIN(self);
+    if (IS_ARRAY(other)) {
+        if (!IS_DIRECT(other)) {
+            PyObject *found = SMALL(other) == Py_None ? at_once(o, self, other, swapped) : NULL;
+            return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
+        }
+        right = SMALL(other);
+        thin |= IS_THIN(other);
+    }
+    else if (!is_number(other)) {
+        return slow_binary(o, self, other, swapped);
+    }
+    Py_ssize_t limit = PY_SSIZE_T_MAX;
+    if (thin) {
+        limit = eager_below();
+        if (PyArray_SIZE((PyArrayObject *)small) >= limit ||
+            (right != other && PyArray_SIZE((PyArrayObject *)right) >= limit)) {
+            return slow_binary(o, self, other, swapped);
+        }
+    }
+    Py_INCREF(small); /* while Python's lock is let go, another thread may exchange them */
+    Py_INCREF(right);
+    PyObject *first = swapped ? right : small, *second = swapped ? small : right;
+    PyObject *result = loops_binary(o->loops, first, second, limit);
+    if (result != NULL) {
+        result = thin ? placed_as_is(result) : placed(result);
+    }
+    else if (!PyErr_Occurred()) {
+        result = thin ? slow_binary(o, self, other, swapped) : placed(BOTH[which](first, second));
+    }
+    Py_DECREF(small);
+    Py_DECREF(right);
+    return result;
+}
+
+static PyObject *inplace(int which, PyObject *x, PyObject *other)
+{
+    Operator *o = &operators[which];
+    Core *self = (Core *)x;
+    if (IS_DIRECT(self)) {
+        PyObject *small = SMALL(self), *right = other;
+        if (IS_ARRAY(other) && IS_DIRECT(other)) {
+            right = SMALL(other);
+        }
+        else if (!is_number(other)) {
+            right = NULL;
+        }
+        if (right != NULL) {
+            Py_INCREF(small);
+            Py_INCREF(right);
+            int done = loops_into(o->loops, small, right, (PyArrayObject *)small);
+            if (done == 0) {
+                PyObject *args[] = {small, right, small};
+                PyObject *result = PyObject_Vectorcall(o->call, args, 3, NULL);
+                done = result == NULL ? -1 : 1;
+                Py_XDECREF(result);
+            }
+            Py_DECREF(small);
+            Py_DECREF(right);
+            return done < 0 ? NULL : Py_NewRef(x);
+        }
+    }
+    else if (SMALL(self) == Py_None && o->known != NULL) {
+        int done = recorded_inplace(o->op, o->known, self, other);
+        PyObject *args[] = {x, other};
+        done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self);
+        if (done != 0) {
+            return done < 0 ? NULL : Py_NewRef(x);
+        }
+    }
+    if (o->slow_inplace == NULL) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    PyObject *args[] = {o->spec, x, other};
+    return PyObject_Vectorcall(o->slow_inplace, args, 3, NULL);
+}
+
+static PyObject *unary(int which, PyObject *x)
+{
+    Operator *o = &operators[which];
+    Core *self = (Core *)x;
+    if (IS_DIRECT(self)) {
+        PyObject *small = Py_NewRef(SMALL(self));
+        int thin = IS_THIN(self);
+        PyObject *result = NULL;
+        if (!thin || PyArray_SIZE((PyArrayObject *)small) < eager_below()) {
+            result = loops_unary(o->loops, small);
+            if (result == NULL && !thin && !PyErr_Occurred()) {
+                result = ONE[which - NEGATIVE](small);
+            }
+            result = thin ? placed_as_is(result) : placed(result);
+        }
+        Py_DECREF(small);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
+    else if (SMALL(self) == Py_None && o->op != NULL) {
+        PyObject *found = recorded_operator(o->op, self);
+        if (found == NULL && !PyErr_Occurred()) {
+            found = exported_call(o->op, o->loops, o->call, &x, 1);
+        }
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
+    }
+    PyObject *args[] = {o->spec, x};
+    return PyObject_Vectorcall(o->slow, args, 2, NULL);
+}
+
+#define IS_OURS(x) PyObject_TypeCheck(x, &CoreType)
+
+#define BINARY(function, which)                                  \
+    static PyObject *function(PyObject *left, PyObject *right)   \
+    {                                                            \
+        if (IS_OURS(left)) {                                     \
+            return binary(which, (Core *)left, right, 0);        \
+        }                                                        \
+        return binary(which, (Core *)right, left, 1);            \
+    }
+#define BOTH_WAYS(function, in_place, which)                     \
+    BINARY(function, which)                                      \
+    static PyObject *in_place(PyObject *self, PyObject *other)   \
+    {                                                            \
+        return inplace(which, self, other);                      \
+    }
+#define UNARY(function, which)                                   \
+    static PyObject *function(PyObject *self)                    \
+    {                                                            \
+        return unary(which, self);                               \
+    }
+
+BOTH_WAYS(array_add, array_iadd, ADD)
+BOTH_WAYS(array_subtract, array_isubtract, SUBTRACT)
+BOTH_WAYS(array_multiply, array_imultiply, MULTIPLY)
+BOTH_WAYS(array_divide, array_idivide, DIVIDE)
+BOTH_WAYS(array_floor_divide, array_ifloor_divide, FLOOR_DIVIDE)
+BOTH_WAYS(array_remainder, array_iremainder, REMAINDER)
+BOTH_WAYS(array_and, array_iand, BITWISE_AND)
+BOTH_WAYS(array_or, array_ior, BITWISE_OR)
+BOTH_WAYS(array_xor, array_ixor, BITWISE_XOR)
+BOTH_WAYS(array_lshift, array_ilshift, LEFT_SHIFT)
+BOTH_WAYS(array_rshift, array_irshift, RIGHT_SHIFT)
+UNARY(array_negative, NEGATIVE)
+UNARY(array_positive, POSITIVE)
+UNARY(array_absolute, ABSOLUTE)
+UNARY(array_invert, INVERT)
+
+PyObject *array_compare(PyObject *self, PyObject *other, int op)
+{
+    static const int which[] = {
+        [Py_LT] = LESS, [Py_LE] = LESS_EQUAL, [Py_EQ] = EQUAL,
+        [Py_NE] = NOT_EQUAL, [Py_GT] = GREATER, [Py_GE] = GREATER_EQUAL,
+    };
+    return binary(which[op], (Core *)self, other, 0);
+}
+
+static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
+{
+    int swapped = !IS_OURS(left);
+    PyObject *self = swapped ? right : left, *other = swapped ? left : right;
+    if (!IS_OURS(self)) {
+        Py_RETURN_NOTIMPLEMENTED; /* ours is the modulo */
+    }
+    if (!swapped && modulo == Py_None && IS_DIRECT(self) && !IS_THIN(self) && is_number(other)) {
+        PyObject *small = Py_NewRef(SMALL(self)), *result = NULL;
+        int overflow = 0;
+        if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2 &&
+            plain_type((PyArrayObject *)small) != NPY_BOOL) { /* NumPys differ about booleans */
+            result = loops_unary(operators[SQUARE].loops, small);
+        }
+        else if (PyFloat_CheckExact(other) && PyFloat_AS_DOUBLE(other) != 0.5) {
+            result = loops_binary(operators[POWER].loops, small, other, PY_SSIZE_T_MAX);
+        }
+        if (result == NULL && !PyErr_Occurred()) {
+            result = PyNumber_Power(small, other, Py_None);
+        }
+        Py_DECREF(small);
+        return placed(result);
+    }
+    int large = 0;
+    if (!swapped && modulo == Py_None && IS_ARRAY(self) && SMALL(self) == Py_None &&
+        PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &large) == 2) {
+        PyObject *found = recorded_operator(SLOW.square_op, (Core *)self);
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
+    }
+    PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
+    return PyObject_Vectorcall(SLOW.power, args, 4, NULL);
+}
+
+static PyObject *array_matmul(PyObject *left, PyObject *right)
+{
+    int swapped = !IS_OURS(left);
+    PyObject *self = swapped ? right : left, *other = swapped ? left : right;
+    if (!swapped && IS_DIRECT(self) && IS_ARRAY(other) && IS_DIRECT(other) &&
+        plain_type((PyArrayObject *)SMALL(self)) > NPY_BOOL &&
+        plain_type((PyArrayObject *)SMALL(other)) > NPY_BOOL) {
+        PyObject *first = Py_NewRef(SMALL(self)), *second = Py_NewRef(SMALL(other));
+        PyObject *result = PyNumber_MatrixMultiply(first, second);
+        Py_DECREF(first);
+        Py_DECREF(second);
+        return wrapped(result);
+    }
+    PyObject *args[] = {self, other, swapped ? Py_True : Py_False};
+    return PyObject_Vectorcall(SLOW.matmul, args, 3, NULL);
+}
+
+PyNumberMethods array_number = {
+    .nb_add = array_add, .nb_inplace_add = array_iadd,
+    .nb_subtract = array_subtract, .nb_inplace_subtract = array_isubtract,
+    .nb_multiply = array_multiply, .nb_inplace_multiply = array_imultiply,
+    .nb_true_divide = array_divide, .nb_inplace_true_divide = array_idivide,
+    .nb_floor_divide = array_floor_divide, .nb_inplace_floor_divide = array_ifloor_divide,
+    .nb_remainder = array_remainder, .nb_inplace_remainder = array_iremainder,
+    .nb_and = array_and, .nb_inplace_and = array_iand,
+    .nb_or = array_or, .nb_inplace_or = array_ior,
+    .nb_xor = array_xor, .nb_inplace_xor = array_ixor,
+    .nb_lshift = array_lshift, .nb_inplace_lshift = array_ilshift,
+    .nb_rshift = array_rshift, .nb_inplace_rshift = array_irshift,
+    .nb_negative = array_negative, .nb_positive = array_positive,
+    .nb_absolute = array_absolute, .nb_invert = array_invert,
+    .nb_power = array_power, .nb_matrix_multiply = array_matmul,
+};
+
+PyObject *array_operator(PyObject *module, PyObject *args)
+{
+    const char *name;
+    PyObject *call, *spec, *op, *known, *slow, *slow_inplace;
+    if (!PyArg_ParseTuple(
+            args, "sOOOOOO", &name, &call, &spec, &op, &known, &slow, &slow_inplace)) {
+        return NULL;
+    }
+    for (int at = 0; at < OPERATORS; at++) {
+        Operator *o = &operators[at];
+        if (strcmp(o->name, name) == 0 && at != POWER && at != SQUARE && at != SQRT) {
+            o->spec = Py_NewRef(spec);
+            o->op = Py_NewRef(op);
+            o->known = PyDict_Check(known) ? Py_NewRef(known) : NULL;
+            o->slow = Py_NewRef(slow);
+            o->slow_inplace = Py_NewRef(slow_inplace);
+            Py_RETURN_TRUE;
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
+int operators_ready(void)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    for (int at = 0; numpy != NULL && at < OPERATORS; at++) {
+        Operator *o = &operators[at];
+        o->call = PyObject_GetAttrString(numpy, o->name);
+        o->loops = o->call == NULL ? NULL : loops_new(o->call);
+        if (o->loops == NULL) {
+            Py_CLEAR(numpy);
+        }
+    }
+    int failed = numpy == NULL;
+    Py_XDECREF(numpy);
+    return failed ? -1 : 0;
+}

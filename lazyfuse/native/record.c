@@ -1,0 +1,476 @@
+/* Operations on recorded arrays that were met before: on arrays that are alone and on parts of blocks.
+   What is done here is what operators.py, indexing.py and ufunc.py do, step for step, where every
+   operand is of a kind that needs no questions; a function that finds another one leaves everything
+   as it was and returns NULL (or 0) without an exception, and the Python function decides. */
+
+#include "native.h"
+
+#include "record.h"
+
+#include <string.h>
+
+static PyObject *name_out, *name_ins, *name_read, *name_name;
+
+/* ------------------------------------------------------------------------------------- operands */
+
+PyObject *any_node(Core *x)
+{
+    PyObject *storage = x->storage;
+    if (storage == NULL || Py_TYPE(storage) != (PyTypeObject *)SLOW.storage ||
+        in_storage.node < 0 || STORAGE(storage, pinned) != Py_False ||
+        x->view == NULL || !IS_REAL(x->view)) {
+        return NULL;
+    }
+    PyObject *node = STORAGE(storage, node);
+    return node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None ? NULL : node;
+}
+
+/* The same, if nobody outside sees the block. */
+static PyObject *block_node(Core *x)
+{
+    PyObject *node = any_node(x);
+    return node != NULL && STORAGE(x->storage, roots) == Py_None ? node : NULL;
+}
+
+PyObject *storage_node(Core *x)
+{
+    PyObject *node = block_node(x);
+    return node != NULL && (PyObject *)PyArray_DESCR((PyArrayObject *)x->view) == NODE(node, dtype)
+        ? node : NULL;
+}
+
+/* Whether `g` is of imaginary parts, whose items have that size. */
+static int is_second(const Geometry *g, npy_intp itemsize)
+{
+    return (g->offset & itemsize) != 0;
+}
+
+/* The row and the loop that give the parts of complex numbers (borrowed), met before; NULL without
+   an exception: not for this way. */
+static PyObject *known_piece(Core *x, PyObject *node, const Geometry *g)
+{
+    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
+    if (SLOW.pieces == NULL || PyArray_TYPE((PyArrayObject *)x->view) == NPY_OBJECT ||
+        PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype)) != 2 * itemsize) {
+        return NULL;
+    }
+    PyObject *key = PyTuple_Pack(2, NODE(node, dtype), is_second(g, itemsize) ? Py_True : Py_False);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.pieces, key), *out;
+    Py_XDECREF(key);
+    if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 2 ||
+        (out = PyObject_GetAttr(PyTuple_GET_ITEM(found, 1), name_out)) == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    Py_DECREF(out);
+    return out == (PyObject *)PyArray_DESCR((PyArrayObject *)x->view) ? found : NULL;
+}
+
+int is_fresh(PyObject *storage, PyObject *node)
+{
+    if (NODE(node, value) == Py_None || NODE(node, value) == STORAGE(storage, value)) {
+        return 0;
+    }
+    PyObject *none = PyLong_FromLong(0); /* elements read since: a small number, always there */
+    if (none != NULL) {
+        Py_XSETREF(STORAGE(storage, picks), none);
+    }
+    return none != NULL;
+}
+
+int look_at(PyObject *object, Given *given)
+{
+    given->object = object;
+    if (PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyComplex_CheckExact(object)) {
+        given->kind = NUMBER;
+        given->ready = 1;
+        given->dtype = (PyObject *)Py_TYPE(object);
+        given->g.nd = 0;
+        return 1;
+    }
+    int scalar = (PyObject *)Py_TYPE(object) == SLOW.scalar;
+    if (!IS_ARRAY(object) && !scalar) {
+        return 0;
+    }
+    Core *x = (Core *)object;
+    PyObject *node = x->node;
+    if (SMALL(x) != Py_None || node == NULL) {
+        return 0;
+    }
+    if (node != Py_None) {
+        if (!IS_NODE(node) || NODE(node, perm) != Py_None || NODE(node, value) == NULL) {
+            return 0;
+        }
+        PyObject *value = NODE(node, value), *dtype = NODE(node, dtype);
+        given->kind = ALONE;
+        given->dtype = dtype;
+        given->ready = value != Py_None &&
+            (scalar || !PyArray_Check(value) ||
+             PyArray_SIZE((PyArrayObject *)value) < eager_below());
+        return PyArray_DescrCheck(dtype) &&
+               packed_geometry(NODE(node, shape), PyDataType_ELSIZE((PyArray_Descr *)dtype), &given->g);
+    }
+    node = block_node(x);
+    if (node == NULL || !view_geometry((PyArrayObject *)x->view, &given->g)) {
+        return 0;
+    }
+    given->dtype = (PyObject *)PyArray_DESCR((PyArrayObject *)x->view);
+    given->kind = given->dtype == NODE(node, dtype) ? PART : PIECE;
+    if (given->kind == PIECE && known_piece(x, node, &given->g) == NULL) {
+        return 0;
+    }
+    given->ready = NODE(node, value) != Py_None && size_of(&given->g) < eager_below();
+    return 1;
+}
+
+PyObject *read_storage(PyObject *storage)
+{
+    PyObject *node = STORAGE(storage, node);
+    if (NODE(node, op) != SLOW.leaf_op && !is_pending(node) && Py_REFCNT(node) == 1) {
+        return PyObject_CallMethodNoArgs(storage, name_read); /* which counts who holds it */
+    }
+    return Py_NewRef(node);
+}
+
+/* As ndarray.node_of, for a part of a block; NULL without an exception: not for this way. */
+static PyObject *part_node(Core *x, const Geometry *g)
+{
+    PyObject *block = block_node(x);
+    if (block == NULL) { /* what may have changed since it was looked at */
+        return NULL;
+    }
+    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(block, dtype));
+    PyObject *node = read_storage(x->storage);
+    if (node == NULL) {
+        return NULL;
+    }
+    int whole = is_whole(g, NODE(node, shape), itemsize);
+    if (NODE(node, perm) != Py_None ? whole != 0 : whole > 0) {
+        if (NODE(node, perm) != Py_None) {
+            Py_CLEAR(node);
+        }
+        return node;
+    }
+    PyObject *layout = x->layout, *view = NULL;
+    if (!copies_in_c_order(g, PyArray_ITEMSIZE((PyArrayObject *)x->view))) {
+        Py_DECREF(node);
+        return NULL;
+    }
+    if (layout == NULL || !IS_LAYOUT(layout)) {
+        layout = make_layout(g, itemsize);
+        if (layout != NULL) {
+            Py_XSETREF(x->layout, Py_NewRef(layout));
+        }
+    }
+    else {
+        Py_INCREF(layout);
+    }
+    if (layout != NULL) {
+        view = make_node(SLOW.view_op, PyTuple_Pack(1, node), layout, PyTuple_GET_ITEM(layout, 1),
+                       NODE(node, dtype), Py_None, Py_None);
+        Py_DECREF(layout);
+    }
+    Py_DECREF(node);
+    return view;
+}
+
+/* As ndarray.part_of: the parts that `x` looks at of complex numbers; NULL as above. */
+static PyObject *piece_node(Core *x, const Geometry *g)
+{
+    Geometry numbers = *g;
+    PyObject *block = block_node(x), *known = block == NULL ? NULL : known_piece(x, block, g);
+    if (known == NULL) {
+        return NULL;
+    }
+    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
+    numbers.offset -= is_second(g, itemsize) ? itemsize : 0;
+    Py_INCREF(known);
+    PyObject *node = part_node(x, &numbers), *made = NULL;
+    if (node != NULL) {
+        made = record_node(PyTuple_GET_ITEM(known, 0), PyTuple_Pack(1, node),
+                        PyTuple_GET_ITEM(known, 1), NODE(node, shape), Py_None);
+        Py_DECREF(node);
+    }
+    Py_DECREF(known);
+    return made;
+}
+
+int broadcast_operands(const Given *given, int count, Geometry *shape)
+{
+    shape->nd = 0;
+    for (int at = 0; at < count; at++) {
+        if (!broadcast(&shape->nd, shape->dims, RANK, given[at].g.nd, given[at].g.dims)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *known_loop(PyObject *loops, const Given *given, int count)
+{
+    if (count == 1) {
+        return PyDict_GetItemWithError(loops, given->dtype);
+    }
+    PyObject *key = PyTuple_Pack(2, given[0].dtype, given[1].dtype);
+    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(loops, key);
+    Py_XDECREF(key);
+    return loop;
+}
+
+/* As nodes.constant, for numbers that were met before (new); NULL without an exception. */
+static PyObject *known_constant(PyObject *number, PyObject *dtype)
+{
+    if (SLOW.constants == NULL || PyComplex_CheckExact(number) || PyObject_IsTrue(number) != 1) {
+        return NULL; /* zeros with either sign are equal keys */
+    }
+    PyObject *key = PyTuple_Pack(2, number, dtype);
+    PyObject *node = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.constants, key);
+    Py_XDECREF(key);
+    return Py_XNewRef(node);
+}
+
+PyObject *node_of(Given *given, PyObject *loop, int at)
+{
+    Core *x = (Core *)given->object;
+    if (given->kind == ALONE) {
+        return Py_XNewRef(x->node == Py_None ? NULL : x->node);
+    }
+    if (given->kind == PART) {
+        return part_node(x, &given->g);
+    }
+    if (given->kind == PIECE) {
+        return piece_node(x, &given->g);
+    }
+    PyObject *ins = PyObject_GetAttr(loop, name_ins);
+    PyObject *dtype = ins == NULL ? NULL : PySequence_GetItem(ins, at);
+    Py_XDECREF(ins);
+    if (dtype == NULL) {
+        return NULL;
+    }
+    PyObject *node = known_constant(given->object, dtype);
+    if (node == NULL && !PyErr_Occurred()) {
+        node = PyObject_CallFunctionObjArgs(SLOW.constant, given->object, dtype, NULL);
+    }
+    Py_DECREF(dtype);
+    if (node == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear(); /* too large for the dtype: said elsewhere */
+    }
+    return node;
+}
+
+/* The sources of an operation of `count` operands (new), in their order; NULL: not for this way. */
+static PyObject *make_sources(Given *given, int count, PyObject *loop)
+{
+    PyObject *src = PyTuple_New(count);
+    for (int at = 0; src != NULL && at < count; at++) {
+        PyObject *node = node_of(&given[at], loop, at);
+        if (node == NULL) {
+            Py_CLEAR(src);
+            break;
+        }
+        PyTuple_SET_ITEM(src, at, node);
+    }
+    return src;
+}
+
+/* The operation of a known loop on operands that fit, as a node (new); NULL: not for this way. */
+static PyObject *build_node(PyObject *op, PyObject *loop, Given *given, int count, Geometry *shape)
+{
+    PyObject *dims, *node = NULL;
+    for (int at = 0; at < count; at++) {
+        if (given[at].kind >= PART && shape->nd > 1 && !gives_c_order(&given[at].g)) {
+            return NULL;
+        }
+    }
+    Py_INCREF(loop);
+    PyObject *src = make_sources(given, count, loop);
+    if (src != NULL) {
+        PyObject *first = PyTuple_GET_ITEM(src, 0);
+        dims = same_dims(&given[0].g, shape) ? Py_NewRef(NODE(first, shape))
+                                             : shape_tuple(shape->nd, shape->dims);
+        if (dims != NULL) {
+            node = record_node(op, Py_NewRef(src), loop, dims, Py_None);
+            Py_DECREF(dims);
+        }
+        Py_DECREF(src);
+    }
+    Py_DECREF(loop);
+    return node;
+}
+
+/* Whether none of the operands is an array. */
+static int are_scalars(const Given *given, int count)
+{
+    for (int at = 0; at < count; at++) {
+        if (given[at].kind != NUMBER && (PyObject *)Py_TYPE(given[at].object) != SLOW.scalar) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape)
+{
+    if (!is_default() || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
+        return NULL;
+    }
+    if (!broadcast_operands(given, count, shape)) {
+        return NULL;
+    }
+    PyObject *loop = known_loop(loops, given, count);
+    if (loop == NULL || (shape->nd == 0 && !are_scalars(given, count))) {
+        return NULL;
+    }
+    return build_node(op, loop, given, count, shape);
+}
+
+/* Whether NumPy's integers tell of overflow in an operator of that name. */
+static int overflows(const char *name)
+{
+    return strcmp(name, "add") == 0 || strcmp(name, "subtract") == 0 ||
+           strcmp(name, "multiply") == 0;
+}
+
+/* As scalar_ops.scalar_node: lets the place of a node of two scalars say so; steals the node, NULL
+   without an exception: not for this way. */
+static PyObject *name_scalar(PyObject *node, const char *name)
+{
+    PyObject *where = NODE(node, where), *place, *text;
+    int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
+    if (SLOW.place == NULL || !PyTuple_CheckExact(where) || /* a place that says more already */
+        ((kind == 'i' || kind == 'u') && overflows(name))) {
+        Py_DECREF(node);
+        return NULL;
+    }
+    place = PyObject_CallOneArg(SLOW.place, where);
+    text = PyUnicode_FromFormat("scalar %s", name);
+    if (place == NULL || text == NULL || PyObject_SetAttr(place, name_name, text) < 0) {
+        Py_CLEAR(node);
+    }
+    else {
+        Py_SETREF(NODE(node, where), Py_NewRef(place));
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(text);
+    return node;
+}
+
+PyObject *loop_of(PyObject *op, PyObject *keys)
+{
+    PyObject *key = keys == NULL ? NULL : PyTuple_Pack(2, op, keys);
+    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.loops, key);
+    Py_XDECREF(keys);
+    Py_XDECREF(key);
+    return loop == Py_None ? NULL : loop;
+}
+
+PyObject *recorded_where(PyObject *const *args)
+{
+    Given given[3];
+    Geometry shape;
+    int ready = 1;
+    if (SLOW.where_op == NULL || SLOW.loops == NULL || !is_default()) {
+        return NULL;
+    }
+    for (int at = 0; at < 3; at++) {
+        if (!look_at(args[at], &given[at])) {
+            return NULL;
+        }
+        ready &= given[at].ready;
+    }
+    if (ready || !broadcast_operands(given, 3, &shape) || shape.nd == 0) {
+        return NULL;
+    }
+    PyObject *keys = PyTuple_Pack(3, given[0].dtype, given[1].dtype, given[2].dtype);
+    PyObject *loop = loop_of(SLOW.where_op, keys);
+    return loop == NULL ? NULL : from_node(build_node(SLOW.where_op, loop, given, 3, &shape));
+}
+
+PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
+                          const char *name)
+{
+    Given given[2];
+    Geometry shape;
+    if (!look_at((PyObject *)self, &given[swapped]) || !look_at(other, &given[!swapped])) {
+        return NULL;
+    }
+    PyObject *node = record_operation(op, loops, given, 2, &shape);
+    if (node != NULL && shape.nd == 0 && name != NULL) {
+        node = name_scalar(node, name);
+    }
+    return from_node(node);
+}
+
+PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
+{
+    Given given;
+    Geometry shape;
+    if (!look_at((PyObject *)self, &given)) {
+        return NULL;
+    }
+    return from_node(record_operation(op, loops, &given, 1, &shape));
+}
+
+/* As scalar_ops.overflows_alone: a lazy integer may, in an operator of one operand, and NumPy tells. */
+static int overflows_alone(const Given *given)
+{
+    int kind = ((PyArray_Descr *)given->dtype)->kind;
+    return kind == 'i' || kind == 'u';
+}
+
+PyObject *recorded_operator(PyObject *op, Core *self)
+{
+    Given given;
+    if (op == NULL || SLOW.loops == NULL || !is_default() || !look_at((PyObject *)self, &given) ||
+        given.ready || given.kind == NUMBER) {
+        return NULL;
+    }
+    if (op == SLOW.square_op && ((PyArray_Descr *)given.dtype)->type_num == NPY_BOOL) {
+        return NULL; /* as a power: NumPys differ about booleans */
+    }
+    PyObject *loop = loop_of(op, PyTuple_Pack(1, given.dtype));
+    if (loop == NULL || (given.g.nd == 0 && (!are_scalars(&given, 1) || overflows_alone(&given)))) {
+        return NULL;
+    }
+    return from_node(build_node(op, loop, &given, 1, &given.g));
+}
+
+PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims)
+{
+    Given given;
+    if (SLOW.reduced == NULL || !is_default() || !IS_ARRAY(self) ||
+        !look_at((PyObject *)self, &given) || given.ready || given.g.nd == 0) {
+        return NULL;
+    }
+    PyObject *shape = given.kind == ALONE ? Py_NewRef(NODE(self->node, shape))
+                                          : shape_tuple(given.g.nd, given.g.dims);
+    PyObject *key = shape == NULL ? NULL
+        : PyTuple_Pack(6, PyTuple_GET_ITEM(row, 0), PyTuple_GET_ITEM(row, 1), given.dtype, shape,
+                       axis, keepdims);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.reduced, key);
+    PyObject *where = NULL, *source = NULL, *node = NULL;
+    Py_XDECREF(shape);
+    Py_XDECREF(key);
+    if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 3) {
+        return NULL;
+    }
+    Py_INCREF(found);
+    if ((source = node_of(&given, NULL, 0)) != NULL && (where = find_caller()) != NULL) {
+        node = make_node(PyTuple_GET_ITEM(row, 0), PyTuple_Pack(1, source),
+                       PyTuple_GET_ITEM(found, 0), PyTuple_GET_ITEM(found, 1),
+                       PyTuple_GET_ITEM(found, 2), Py_None, where);
+    }
+    Py_DECREF(found);
+    Py_XDECREF(source);
+    Py_XDECREF(where);
+    return from_node(node);
+}
+
+int record_ready(void)
+{
+    name_out = PyUnicode_InternFromString("out");
+    name_ins = PyUnicode_InternFromString("ins");
+    name_read = PyUnicode_InternFromString("read");
+    name_name = PyUnicode_InternFromString("name");
+    return name_out && name_ins && name_read && name_name ? 0 : -1;
+}

@@ -1,0 +1,88 @@
+/* What the files that record share: where the elements of arrays lie, and operands. */
+
+#ifndef LAZYFUSE_RECORD_H
+#define LAZYFUSE_RECORD_H
+
+#include "native.h"
+
+/* ------------------------------------------------------------------------------------- geometry */
+
+enum { RANK = 8 }; /* axes of what is recorded here */
+
+/* Where the elements of an array lie in its block. */
+typedef struct {
+    int nd;
+    npy_intp dims[RANK], strides[RANK], offset; /* of both in bytes */
+} Geometry;
+
+static inline npy_intp size_of(const Geometry *g)
+{
+    npy_intp size = 1;
+    for (int axis = 0; axis < g->nd; axis++) {
+        size *= g->dims[axis];
+    }
+    return size;
+}
+
+int same_dims(const Geometry *first, const Geometry *second);
+/* The geometry of a packed array in C order; 0: not for this way. */
+int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g);
+/* The geometry of a meta array; 0: not for this way. */
+int view_geometry(PyArrayObject *view, Geometry *g);
+/* The geometry that a basic key leaves; 0 where it leaves an element or nothing, or is wrong. */
+int narrow(const Geometry *from, PyObject *key, Geometry *g);
+/* As index_keys.region: the geometry that a key with one list leaves, where that list is a
+   progression, and the axis that stands for it; 0 for other keys. */
+int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place);
+/* As meta_arrays.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
+int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones);
+/* Whether results take C order from an operand that lies so. */
+int gives_c_order(const Geometry *g);
+/* As meta_arrays.keep_order, where that is not C order for its gaps alone (new). */
+PyObject *keep_order(const Geometry *g, npy_intp itemsize);
+/* Whether meta_arrays.keep_order finds C order. */
+int keeps_c_order(const Geometry *g, npy_intp itemsize);
+/* Whether a part is a node in C order, as ndarray.node_of finds it. */
+int copies_in_c_order(const Geometry *g, npy_intp itemsize);
+/* Whether a geometry is all of a block in C order, of whose node the shape is; -1: the same elements,
+   otherwise arranged. */
+int is_whole(const Geometry *g, PyObject *shape, npy_intp itemsize);
+/* The layout (new); NULL without an exception where the strides are no whole elements. */
+PyObject *make_layout(const Geometry *g, npy_intp itemsize);
+/* Folds the lengths of one more operand into the shape of a result that has room for `most` axes; 0:
+   they do not fit. */
+int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *other);
+
+/* ------------------------------------------------------------------------------------- operands */
+
+enum { NUMBER, ALONE, PART, PIECE }; /* a piece: parts of the complex numbers in a block */
+
+/* An operand as a recorded operation takes it. Nothing in it is held: Python code may exchange it. */
+typedef struct {
+    int kind, ready; /* `ready`: NumPy might do it at once (ndarray.ready) */
+    PyObject *object, *dtype; /* what chooses the loop: a dtype, or the type of a number */
+    Geometry g; /* of a number: no axes */
+} Given;
+
+/* Whether an operand is one that is recorded here. */
+int look_at(PyObject *object, Given *given);
+/* The node of the block of `x`, if it is not pinned. */
+PyObject *any_node(Core *x);
+/* The same, if the block is not exported, and of the dtype of `x`: what may be recorded on. */
+PyObject *storage_node(Core *x);
+/* Whether the values of a block have just been computed: `Storage.memory` was not asked for yet. */
+int is_fresh(PyObject *storage, PyObject *node);
+/* As `Storage.read` (new). */
+PyObject *read_storage(PyObject *storage);
+/* An operand as a node (new); NULL without an exception: not for this way. */
+PyObject *node_of(Given *given, PyObject *loop, int at);
+/* The shape to which operands are broadcast; 0: they do not fit. */
+int broadcast_operands(const Given *given, int count, Geometry *shape);
+/* The loop known for the dtypes of operands, borrowed; NULL without an exception: there is none. */
+PyObject *known_loop(PyObject *loops, const Given *given, int count);
+/* The loop that Python found for an op definition and these keys, borrowed; NULL as above. */
+PyObject *loop_of(PyObject *op, PyObject *keys); /* steals `keys` */
+/* The operation on operands that fit, as a node (new); NULL: not for this way, or an error. */
+PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape);
+
+#endif

@@ -1,0 +1,366 @@
+/* Recorded writes: in place, with `out`, to parts, by masks. The same in Python: operators.py, ufunc.py and
+   indexing.py, step for step. */
+
+#include "record.h"
+
+#include <string.h>
+
+enum { ROUNDS = 16 }; /* indexing.WRITE_LIMIT */
+
+static PyObject *name_out, *name_listeners;
+
+/* ---------------------------------------------------------------------------------------- writes */
+
+/* As `Storage.replace`, or a new node for an array that is alone; steals `node`. -1: an error. */
+static int become(Core *x, PyObject *node)
+{
+    if (node == NULL) {
+        return -1;
+    }
+    if (x->node != Py_None) {
+        Py_SETREF(x->node, Py_NewRef(node));
+    }
+    else {
+        PyObject *storage = x->storage, *reals = STORAGE(storage, reals);
+        Py_SETREF(STORAGE(storage, node), Py_NewRef(node));
+        Py_SETREF(STORAGE(storage, value), Py_NewRef(Py_None));
+        Py_SETREF(STORAGE(storage, flat), Py_NewRef(Py_None));
+        if (!PyDict_CheckExact(reals) || PyDict_GET_SIZE(reals)) {
+            PyObject *fresh = PyDict_New();
+            if (fresh == NULL) {
+                Py_DECREF(node);
+                return -1;
+            }
+            Py_INCREF(reals);
+            Py_SETREF(STORAGE(storage, reals), fresh);
+            PyDict_Clear(reals); /* whoever holds the old table finds it empty */
+            Py_DECREF(reals);
+        }
+    }
+    PyObject *done = PyObject_CallOneArg(SLOW.note, node);
+    Py_DECREF(node);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 1;
+}
+
+/* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1: the
+   lock is ours, 0: not for this way, -1: an error. */
+static int lock_writes(void)
+{
+    PyObject *listeners = SLOW.acquire == NULL || SLOW.release == NULL || SLOW.tracing == NULL
+        ? NULL : PyDict_GetItemWithError(SLOW.tracing, name_listeners);
+    if (!is_default() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
+        PyTuple_GET_SIZE(listeners) != 0) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *done = PyObject_CallNoArgs(SLOW.acquire);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 1;
+}
+
+static int unlock_writes(int result)
+{
+    PyObject *kind, *error, *trace, *done;
+    PyErr_Fetch(&kind, &error, &trace);
+    done = PyObject_CallNoArgs(SLOW.release);
+    if (done == NULL) {
+        result = -1;
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+    }
+    else {
+        Py_DECREF(done);
+        PyErr_Restore(kind, error, trace);
+    }
+    return result;
+}
+
+enum { ANYWAY = 2 }; /* what is written is large, and nothing but that counts */
+
+/* Whether a write to `x` is recorded: it is alone and pending, or a part of a block that is. `large`:
+   or of one whose values have just been computed, which nobody has looked at. */
+static int takes_writes(Core *x, const Given *given, int large)
+{
+    if (given->kind == ALONE) {
+        return x->node != NULL && IS_NODE(x->node) && is_pending(x->node) && IS_ARRAY(x);
+    }
+    PyObject *node = given->kind == PART ? storage_node(x) : NULL;
+    if (node == NULL || !PyArray_ISWRITEABLE((PyArrayObject *)x->view)) {
+        return 0;
+    }
+    if (is_pending(node)) {
+        return 1;
+    }
+    return (large && is_fresh(x->storage, node)) || large == ANYWAY;
+}
+
+/* The part of `x` becomes `value` (stolen, may be NULL). 1: done, 0: not this way, -1: an error. */
+static int write_part(Core *x, const Geometry *g, PyObject *value, PyObject *layout)
+{
+    PyObject *old, *made = NULL, *where = NULL;
+    if (value == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    old = x->node != Py_None ? Py_NewRef(x->node) : storage_node(x) ? read_storage(x->storage) : NULL;
+    if (old == NULL) {
+        Py_DECREF(value);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(old, dtype));
+    made = layout != NULL ? Py_NewRef(layout) : make_layout(g, itemsize);
+    if (made != NULL && (where = find_caller()) != NULL) {
+        Py_SETREF(made, make_node(SLOW.update_op, PyTuple_Pack(2, old, value), made, NODE(old, shape),
+                                NODE(old, dtype), NODE(old, perm), where));
+        Py_DECREF(where);
+    }
+    else {
+        Py_CLEAR(made);
+    }
+    Py_DECREF(old);
+    Py_DECREF(value);
+    return become(x, made);
+}
+
+/* All of `x` becomes `value` (stolen, may be NULL), of its shape and dtype and in C order. */
+static int write_all(Core *x, const Given *given, PyObject *value)
+{
+    if (value == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *old = x->node != Py_None ? x->node : storage_node(x);
+    if (old == NULL || (given->kind == ALONE) != (x->node != Py_None)) {
+        Py_DECREF(value);
+        return 0;
+    }
+    if (given->kind == ALONE) {
+        return become(x, value);
+    }
+    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
+    int whole = is_whole(&given->g, NODE(old, shape), itemsize);
+    if (whole > 0 && NODE(old, perm) == Py_None) {
+        return become(x, value);
+    }
+    if (whole != 0 && NODE(old, perm) != Py_None) {
+        Py_DECREF(value);
+        return 0;
+    }
+    PyObject *layout = x->layout;
+    int known = layout != NULL && IS_LAYOUT(layout);
+    return write_part(x, &given->g, value, known ? layout : NULL);
+}
+
+/* Whether what a loop gives can be written to an array of `dtype` as it is. */
+static int loop_gives(PyObject *loops, const Given *given, int count, PyObject *dtype)
+{
+    PyObject *loop = known_loop(loops, given, count);
+    PyObject *out = loop == NULL ? NULL : PyObject_GetAttr(loop, name_out);
+    Py_XDECREF(out);
+    return out != NULL && out == dtype;
+}
+
+/* Whether an operand keeps NumPy from doing an operation at once: a number, or it is pending. */
+static int waits(const Given *given)
+{
+    Core *x = (Core *)given->object;
+    PyObject *node = given->kind == ALONE ? x->node : given->kind == PART ? storage_node(x) : NULL;
+    return given->kind == NUMBER || (node != NULL && IS_NODE(node) && is_pending(node));
+}
+
+static int update_in_place(PyObject *op, PyObject *loops, Core *self, PyObject *other)
+{
+    Given given[2];
+    Geometry shape;
+    if (!look_at((PyObject *)self, &given[0]) || !look_at(other, &given[1])) {
+        return 0;
+    }
+    int large = !given[0].ready && (given[0].kind == ALONE || waits(&given[1]));
+    int alone = given[0].kind == ALONE && large && self->node != Py_None;
+    if (!(alone || takes_writes(self, &given[0], large)) ||
+        !loop_gives(loops, given, 2, given[0].dtype) || !broadcast_operands(given, 2, &shape) ||
+        !same_dims(&shape, &given[0].g)) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (given[0].kind == PART &&
+        !keeps_c_order(&given[0].g, PyArray_ITEMSIZE((PyArrayObject *)self->view))) {
+        return 0;
+    }
+    return write_all(self, &given[0], record_operation(op, loops, given, 2, &shape));
+}
+
+int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other)
+{
+    int lock = IS_ARRAY(self) ? lock_writes() : 0;
+    return lock <= 0 ? lock : unlock_writes(update_in_place(op, loops, self, other));
+}
+
+static int compute_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out)
+{
+    Given given[2], target;
+    Geometry shape;
+    for (int at = 0; at < count; at++) {
+        if (!look_at(args[at], &given[at])) {
+            return 0;
+        }
+    }
+    if (!look_at((PyObject *)out, &target) || !takes_writes(out, &target, 0) ||
+        !loop_gives(loops, given, count, target.dtype)) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (!broadcast_operands(given, count, &shape) || !same_dims(&shape, &target.g)) {
+        return 0;
+    }
+    return write_all(out, &target, record_operation(op, loops, given, count, &shape));
+}
+
+int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out)
+{
+    int lock = IS_ARRAY(out) ? lock_writes() : 0;
+    return lock <= 0 ? lock : unlock_writes(compute_into(op, loops, args, count, out));
+}
+
+/* As indexing._is_loop: whether the last writes to a pending block were many and small. */
+static int is_loop(PyObject *node)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        PyObject *layout = NODE(node, arg), *src = NODE(node, src);
+        Geometry g;
+        if (NODE(node, op) != SLOW.update_op || !IS_LAYOUT(layout) ||
+            !packed_geometry(PyTuple_GET_ITEM(layout, 1), 1, &g) || size_of(&g) >= eager_below()) {
+            return 0;
+        }
+        if (!is_pending(node)) {
+            return 1;
+        }
+        if (!PyTuple_Check(src) || PyTuple_GET_SIZE(src) == 0) {
+            return 1; /* evaluated just now */
+        }
+        node = PyTuple_GET_ITEM(src, 0);
+    }
+    return 1;
+}
+
+/* Whether `value` is the very part that `g` names of what `self` looks at. */
+static int is_itself(Core *self, const Geometry *g, Core *value)
+{
+    PyArrayObject *view = (PyArrayObject *)self->view, *other = (PyArrayObject *)value->view;
+    return value->storage == self->storage && SMALL(value) == Py_None && other != NULL &&
+           IS_REAL(other) && PyArray_ISWRITEABLE(view) && PyArray_DESCR(other) == PyArray_DESCR(view) &&
+           PyArray_NDIM(other) == g->nd && PyArray_BYTES(other) == (char *)SLOW.origin + g->offset &&
+           memcmp(PyArray_DIMS(other), g->dims, g->nd * sizeof(npy_intp)) == 0 &&
+           memcmp(PyArray_STRIDES(other), g->strides, g->nd * sizeof(npy_intp)) == 0;
+}
+
+/* Where a write to `self[key]` goes. */
+static int find_written(Core *self, const Given *given, PyObject *key, Geometry *g)
+{
+    int place;
+    if (narrow(&given->g, key, g)) {
+        return 1;
+    }
+    PyObject *node = given->kind == PART ? storage_node(self) : NULL;
+    return node != NULL && is_pending(node) && falls(given->g.nd, given->g.dims, given->g.strides, 0) &&
+           narrow_by_list(&given->g, key, g, &place);
+}
+
+static int write_given(Core *self, PyObject *key, PyObject *value)
+{
+    Given given, from;
+    Geometry g, shape;
+    if (!look_at((PyObject *)self, &given) || !find_written(self, &given, key, &g) ||
+        !takes_writes(self, &given, size_of(&g) >= eager_below() ? ANYWAY : 0) ||
+        !look_at(value, &from) || from.dtype != given.dtype || (shape = g, 0) ||
+        !broadcast(&shape.nd, shape.dims, RANK, from.g.nd, from.g.dims) || !same_dims(&g, &shape)) {
+        return 0;
+    }
+    if (self->storage != NULL && ((Core *)value)->storage == self->storage && g.nd == 1 &&
+        from.g.nd == 1 && g.strides[0] != from.g.strides[0]) {
+        return 0; /* Python looks whether they meet: recording.steps_over */
+    }
+    PyObject *old = given.kind == PART ? storage_node(self) : self->node;
+    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)given.dtype);
+    if (is_whole(&g, NODE(old, shape), itemsize) != 0) {
+        return 0;
+    }
+    if (from.ready && size_of(&g) < eager_below() &&
+        (NODE(old, op) == SLOW.full_op || is_loop(old))) {
+        return 0; /* NumPy does it at once */
+    }
+    return write_part(self, &g, node_of(&from, NULL, 0), NULL);
+}
+
+/* Whether `self[key]` is a masked write that is recorded: see indexing._write_mask. */
+static int takes_mask(Core *self, PyObject *key, Given *given, Given *mask)
+{
+    return IS_ARRAY(self) && look_at((PyObject *)self, given) && look_at(key, mask) &&
+           !mask->ready && PyArray_DescrCheck(mask->dtype) && given->g.nd > 0 &&
+           ((PyArray_Descr *)mask->dtype)->type_num == NPY_BOOL && same_dims(&given->g, &mask->g) &&
+           (given->kind == ALONE
+                ? !given->ready || takes_writes(self, given, 0)
+                : takes_writes(self, given, size_of(&given->g) >= eager_below()) &&
+                  keeps_c_order(&given->g, PyArray_ITEMSIZE((PyArrayObject *)self->view)));
+}
+
+/* As indexing._write_mask, for a number. */
+static int write_masked(Core *self, PyObject *key, PyObject *value)
+{
+    Given given, mask;
+    if (!takes_mask(self, key, &given, &mask)) {
+        return 0;
+    }
+    PyObject *keys = PyTuple_Pack(3, mask.dtype, given.dtype, given.dtype);
+    PyObject *loop = loop_of(SLOW.where_op, keys);
+    if (loop == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    Py_INCREF(loop);
+    PyObject *none = PyTuple_New(0), *node = NULL, *chosen, *first, *old = NULL;
+    chosen = none == NULL
+        ? NULL : PyObject_CallFunctionObjArgs(SLOW.value_node, value, given.dtype, none, NULL);
+    Py_XDECREF(none);
+    if (chosen == NULL || !IS_NODE(chosen)) {
+        Py_XDECREF(chosen);
+        Py_DECREF(loop);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    first = node_of(&mask, NULL, 0);
+    old = first == NULL ? NULL : node_of(&given, NULL, 0);
+    if (old != NULL) {
+        node = record_node(SLOW.where_op, PyTuple_Pack(3, first, chosen, old), loop, NODE(old, shape),
+                        Py_None);
+    }
+    Py_DECREF(loop);
+    Py_DECREF(chosen);
+    Py_XDECREF(first);
+    Py_XDECREF(old);
+    return write_all(self, &given, node);
+}
+
+int recorded_write(Core *self, PyObject *key, PyObject *value)
+{
+    Given given;
+    Geometry g;
+    if (IS_ARRAY(key) && (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) &&
+        SLOW.where_op != NULL && SLOW.value_node != NULL && SLOW.loops != NULL) {
+        Given mask;
+        int lock = takes_mask(self, key, &given, &mask) ? lock_writes() : 0;
+        return lock <= 0 ? lock : unlock_writes(write_masked(self, key, value));
+    }
+    if (!IS_ARRAY(self) || !IS_ARRAY(value) || !look_at((PyObject *)self, &given) ||
+        !find_written(self, &given, key, &g)) {
+        return 0;
+    }
+    if (given.kind == PART && is_itself(self, &g, (Core *)value)) {
+        return 1; /* the last step of `self[key] += other` */
+    }
+    int large = size_of(&g) >= eager_below() ? ANYWAY : 0;
+    int lock = takes_writes(self, &given, large) ? lock_writes() : 0;
+    return lock <= 0 ? lock : unlock_writes(write_given(self, key, value));
+}
+
+int record_writes_ready(void)
+{
+    name_out = PyUnicode_InternFromString("out");
+    name_listeners = PyUnicode_InternFromString("listeners");
+    return name_out && name_listeners ? 0 : -1;
+}

@@ -1,0 +1,51 @@
+/* What the files of replays share: a replay as numbers. */
+
+#ifndef LAZYFUSE_REPLAY_H
+#define LAZYFUSE_REPLAY_H
+
+#include "native.h"
+
+enum { LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON };
+enum { SUM, MOST, LEAST };
+enum { WORDS = 2 }; /* of 8 bytes, of a scalar */
+
+typedef struct {
+    Py_ssize_t root, offset;
+} Place;
+
+/* A scalar of a launch, or an operand of a number: a value of the run, or an element of a block. */
+typedef struct {
+    Py_ssize_t index; /* -1: of a block */
+    Place place;
+    int type; /* of the element; -1: the array says it */
+} Scalar;
+
+/* Partial results and how they become one. */
+typedef struct {
+    Place from, to;
+    int how;
+    Py_ssize_t count;
+    PyObject *joins; /* bytes: after each partial sum, how many pairs are added */
+} Combining;
+
+typedef struct {
+    int kind, type, out;
+    PyObject *first, *second; /* rows and threads; shape and dtype; a description; -; - */
+    Place *places;
+    Scalar *scalars;
+    Combining *combining;
+    Py_ssize_t places_count, scalars_count, combining_count, item;
+    const char *kinds;
+    Loops *loops;
+    PyObject *dead; /* blocks that nothing reads again */
+    int ends_in_python;
+} Event;
+
+typedef struct {
+    PyObject_HEAD
+    Event *events;
+    Py_ssize_t count, blocks;
+    PyObject *leaves, *written, *given, *results;
+} Program;
+
+#endif
