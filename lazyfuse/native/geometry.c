@@ -41,71 +41,90 @@ int view_geometry(PyArrayObject *view, Geometry *g)
     return 1;
 }
 
-int narrow(const Geometry *from, PyObject *key, Geometry *g)
+/* Axes `from` to `to` as they are; 0: they are too many. */
+static int keep_axes(Geometry *g, const npy_intp *dims, const npy_intp *strides, int from, int to)
 {
-    int tuple = PyTuple_CheckExact(key), axis = 0, open = 0;
-    Py_ssize_t count = tuple ? PyTuple_GET_SIZE(key) : 1, axes = 0;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyObject *part = tuple ? PyTuple_GET_ITEM(key, at) : key;
-        axes += PyLong_CheckExact(part) || PySlice_Check(part);
-        open += part == Py_Ellipsis;
-    }
-    if (axes > from->nd || open > 1 || count - axes > RANK) {
+    if (g->nd + to - from > RANK) {
         return 0;
     }
+    for (; from < to; from++) {
+        g->dims[g->nd] = dims[from];
+        g->strides[g->nd++] = strides[from];
+    }
+    return 1;
+}
+
+int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g)
+{
+    PyObject **parts = PyTuple_CheckExact(key) ? &PyTuple_GET_ITEM(key, 0) : &key;
+    Py_ssize_t count = parts == &key ? 1 : PyTuple_GET_SIZE(key);
+    int axis = 0, open = 0;
     g->nd = 0;
-    g->offset = from->offset;
-    for (Py_ssize_t at = 0; at <= count; at++) {
-        PyObject *part = at == count ? Py_Ellipsis : tuple ? PyTuple_GET_ITEM(key, at) : key;
-        if (part == Py_Ellipsis) { /* once in the key, or at its end */
-            Py_ssize_t rest = at == count && open ? 0 : from->nd - axes;
-            for (; rest > 0; rest--, axis++) {
-                if (g->nd == RANK) {
-                    return 0;
-                }
-                g->dims[g->nd] = from->dims[axis];
-                g->strides[g->nd++] = from->strides[axis];
-            }
-            continue;
-        }
+    g->offset = 0;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *part = parts[at];
         if (PyLong_CheckExact(part)) {
-            Py_ssize_t place = PyLong_AsSsize_t(part), length = from->dims[axis];
-            if (place == -1 && PyErr_Occurred()) {
+            Py_ssize_t index = PyLong_AsSsize_t(part);
+            if (index == -1 && PyErr_Occurred()) {
                 PyErr_Clear();
                 return 0;
             }
-            place += place < 0 ? length : 0;
-            if (place < 0 || place >= length) {
+            if (axis == nd) {
+                return 0;
+            }
+            index += index < 0 ? dims[axis] : 0;
+            if (index < 0 || index >= dims[axis]) {
                 return 0; /* an IndexError in NumPy's words */
             }
-            g->offset += place * from->strides[axis++];
-            continue;
+            g->offset += index * strides[axis++];
         }
-        if (g->nd == RANK) {
-            return 0;
+        else if (is_plain_slice(part)) {
+            Py_ssize_t start, stop, step;
+            if (axis == nd || g->nd == RANK) {
+                return 0;
+            }
+            if (PySlice_Unpack(part, &start, &stop, &step) < 0) {
+                PyErr_Clear();
+                return 0;
+            }
+            Py_ssize_t length = PySlice_AdjustIndices(dims[axis], &start, &stop, step);
+            if (length == 0) {
+                return 0; /* where NumPy lets it point */
+            }
+            g->dims[g->nd] = length;
+            g->offset += start * strides[axis];
+            g->strides[g->nd++] = step * strides[axis++];
         }
-        if (part == Py_None) {
+        else if (part == Py_None) {
+            if (g->nd == RANK) {
+                return 0;
+            }
             g->dims[g->nd] = 1;
             g->strides[g->nd++] = 0;
-            continue;
         }
-        Py_ssize_t start, stop, step;
-        if (!is_plain_slice(part)) {
+        else if (part == Py_Ellipsis && !open) {
+            int to = nd;
+            for (Py_ssize_t after = at + 1; after < count; after++) {
+                to -= parts[after] != Py_None;
+            }
+            if (to < axis || !keep_axes(g, dims, strides, axis, to)) {
+                return 0;
+            }
+            open = 1;
+            axis = to;
+        }
+        else {
             return 0;
         }
-        if (PySlice_Unpack(part, &start, &stop, &step) < 0) {
-            PyErr_Clear();
-            return 0;
-        }
-        Py_ssize_t length = PySlice_AdjustIndices(from->dims[axis], &start, &stop, step);
-        if (length == 0) {
-            return 0; /* where NumPy lets it point */
-        }
-        g->dims[g->nd] = length;
-        g->offset += start * from->strides[axis];
-        g->strides[g->nd++] = step * from->strides[axis++];
     }
-    return g->nd > 0;
+    return keep_axes(g, dims, strides, axis, nd) && g->nd > 0;
+}
+
+int narrow_part(const Geometry *from, PyObject *key, Geometry *g)
+{
+    int fits = narrow(from->nd, from->dims, from->strides, key, g);
+    g->offset += from->offset;
+    return fits;
 }
 
 /* As index_keys._progression: a list of places of an axis as a slice (new); NULL without an exception:
@@ -196,7 +215,7 @@ int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place)
     for (Py_ssize_t at = 0; at < count; at++) {
         PyTuple_SET_ITEM(basic, at, at == list ? slice : Py_NewRef(parts[at]));
     }
-    int fits = narrow(from, basic, g);
+    int fits = narrow_part(from, basic, g);
     Py_DECREF(basic);
     *place = (int)kept;
     if (fits && numbers && high - low != numbers) { /* numbers elsewhere: NumPy's axis is the first */

@@ -1,7 +1,7 @@
 /* Indexing of arrays: by NumPy at once where they are direct; record_views.c and record_writes.c have it
    for recorded ones, exported.c for exported memory, and Python (indexing.py) the rest. */
 
-#include "native.h"
+#include "record.h"
 
 static int is_basic_part(PyObject *key)
 {
@@ -22,54 +22,15 @@ static int is_basic(PyObject *key)
     return 1;
 }
 
-/* The view for slices and integers, one for each of the first axes; NULL without an exception for
-   any other key, and for elements. */
+/* The view that a basic key names; NULL without an exception for other keys, and for elements. */
 static PyObject *quick_view(PyArrayObject *a, PyObject *key)
 {
-    int tuple = PyTuple_CheckExact(key), nd = PyArray_NDIM(a), to = 0;
-    Py_ssize_t count = tuple ? PyTuple_GET_SIZE(key) : 1;
-    if (count > nd || nd > 8 || plain_type(a) < 0) {
+    Geometry g;
+    if (plain_type(a) < 0 ||
+        !narrow(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g)) {
         return NULL;
     }
-    npy_intp dims[8], strides[8];
-    char *data = PyArray_BYTES(a);
-    for (int axis = 0; axis < nd; axis++) {
-        npy_intp length = PyArray_DIM(a, axis), step = PyArray_STRIDE(a, axis);
-        PyObject *part = axis >= count ? NULL : tuple ? PyTuple_GET_ITEM(key, axis) : key;
-        if (part != NULL && PyLong_CheckExact(part)) {
-            Py_ssize_t at = PyLong_AsSsize_t(part);
-            if (at == -1 && PyErr_Occurred()) {
-                PyErr_Clear();
-                return NULL;
-            }
-            at += at < 0 ? length : 0;
-            if (at < 0 || at >= length) {
-                return NULL; /* an IndexError in NumPy's words */
-            }
-            data += at * step;
-            continue;
-        }
-        dims[to] = length;
-        strides[to] = step;
-        if (part != NULL) {
-            Py_ssize_t start, stop, every;
-            if (!is_plain_slice(part)) {
-                return NULL;
-            }
-            if (PySlice_Unpack(part, &start, &stop, &every) < 0) {
-                PyErr_Clear();
-                return NULL;
-            }
-            dims[to] = PySlice_AdjustIndices(length, &start, &stop, every);
-            if (dims[to] == 0) {
-                return NULL; /* where NumPy lets it point */
-            }
-            data += start * step;
-            strides[to] = every * step;
-        }
-        to++;
-    }
-    return to > 0 ? make_view(a, to, dims, strides, data) : NULL;
+    return make_view(a, g.nd, g.dims, g.strides, PyArray_BYTES(a) + g.offset);
 }
 
 static PyObject *array_get(PyObject *x, PyObject *key)

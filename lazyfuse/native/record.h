@@ -29,8 +29,10 @@ int same_dims(const Geometry *first, const Geometry *second);
 int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g);
 /* The geometry of a meta array; 0: not for this way. */
 int view_geometry(PyArrayObject *view, Geometry *g);
-/* The geometry that a basic key leaves; 0 where it leaves an element or nothing, or is wrong. */
-int narrow(const Geometry *from, PyObject *key, Geometry *g);
+/* The geometry that a basic key leaves of an array; 0 where it leaves an element or nothing, or is
+   wrong. */
+int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
+int narrow_part(const Geometry *from, PyObject *key, Geometry *g);
 /* As index_keys.region: the geometry that a key with one list leaves, where that list is a
    progression, and the axis that stands for it; 0 for other keys. */
 int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place);

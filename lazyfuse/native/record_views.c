@@ -82,7 +82,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
     if (node == NULL || !view_geometry((PyArrayObject *)self->view, &whole)) {
         return NULL;
     }
-    if (!narrow(&whole, key, &g)) {
+    if (!narrow_part(&whole, key, &g)) {
         return copy_listed(self, key, &whole);
     }
     PyObject *storage = self->storage, *reals = NULL, *ticket = NULL;

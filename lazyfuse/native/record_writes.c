@@ -255,7 +255,7 @@ static int is_itself(Core *self, const Geometry *g, Core *value)
 static int find_written(Core *self, const Given *given, PyObject *key, Geometry *g)
 {
     int place;
-    if (narrow(&given->g, key, g)) {
+    if (narrow_part(&given->g, key, g)) {
         return 1;
     }
     PyObject *node = given->kind == PART ? storage_node(self) : NULL;
