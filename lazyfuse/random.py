@@ -67,7 +67,7 @@ class Generator(np.random.Generator, metaclass=_Kind):
     def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
         """As `numpy.random.Generator.permuted`; shuffles in place if `out` is `x`."""
         with changing(out):
-            real = writable(out, "random.permuted") if type(out) is ndarray else out
+            real = writable(out) if type(out) is ndarray else out
             source = real if x is out else fallback.gathered(x)
             result = super().permuted(source, axis=axis, out=real)
         return out if out is not None else wrap(result)

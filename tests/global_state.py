@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
-from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import compound_calls, evaluate
 
@@ -98,7 +98,7 @@ def settle_pending() -> None:
     pending = evaluate._recorded
     pending.steady.clear()
     if frontier := pending.frontier():
-        evaluate.evaluate(frontier, "test")
+        evaluate.evaluate(frontier, decisions.CALLED)
     pending.settle()
 
 

@@ -201,7 +201,7 @@ class flatiter:  # noqa: N801  # NumPy's spelling
     def __setitem__(self, key: Any, value: Any) -> None:
         with changing(self._array):
             # first, so that a value in this memory stays there
-            real = writable(self._array, "flat")
+            real = writable(self._array)
             real.flat[real_operand(key)] = real_operand(value)
 
     def __delitem__(self, key: Any) -> None:
@@ -375,7 +375,7 @@ def _get_base(self: ndarray) -> Any:
 def _set_flat(self: ndarray, value: Any) -> None:
     value = real_operand(value)
     with changing(self):
-        real: Any = writable(self, "flat")
+        real: Any = writable(self)
         real.flat = value
 
 

@@ -21,6 +21,7 @@ from lazyfuse.arrays.storage import Block
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
 from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -59,7 +60,7 @@ class device:  # noqa: N801  # a function to its users
         block, before = self._blocks.pop()
         try:
             if kind is None:
-                evaluate.finish(before, "device: the end of a block that names one")
+                evaluate.finish(before, decisions.DEVICE_BLOCK)
         finally:
             block.__exit__(None, None, None)
 
@@ -174,7 +175,7 @@ def _device(name: str) -> Any:
 def _copy(x: ndarray, target: Any) -> Node:
     """A node of its own whose values lie on the device alone."""
     source = node_of(x)
-    evaluate.compute([source], "to_device")
+    evaluate.compute([source], decisions.TO_DEVICE)
     node = Node(ops.LEAF, (), None, source.shape, source.dtype, source.perm, None)
     node.arg = Block(node)
     residency.move(source, node, target)

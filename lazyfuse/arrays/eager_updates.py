@@ -43,7 +43,7 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
 from lazyfuse.devices.base import RowProgram
 from lazyfuse.runtime.capture.bound_launches import is_usual
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, address
 from lazyfuse.runtime.layout.strides import strides_over
@@ -197,7 +197,6 @@ SHORTEST = 32
 SPACING = 16
 LIMIT = 256
 _HARMLESS = {"ignore", "warn"}
-REASON = "update of a block of middling size"
 
 
 class Fused:
@@ -315,7 +314,7 @@ def _was_fused(
     stops = not _HARMLESS.issuperset(np.geterr().values())
     program = None if stops else fused.program or _look_for(fused, real, tree.arrays)
     if program is None:
-        evaluate.evaluate([node], REASON)
+        evaluate.evaluate([node], decisions.ROW_BY_COLUMN)
         return False
     _launch(program, op, loop, real, strides, tree)
     return True

@@ -31,6 +31,7 @@ from lazyfuse.arrays.storage import Root, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
@@ -41,8 +42,6 @@ LARGEST = 16
 """Times `eager_below`: elements of a result up to which NumPy is as fast as a launch."""
 _SLOWER = frozenset(("divide", "floor_divide", "remainder", "fmod", "sqrt", "reciprocal"))
 """Operations of which a quarter of that takes as long; `where` is slower still in NumPy."""
-
-REASON = "memory that somebody outside sees"
 
 _KEEPING = frozenset(("add", "subtract", "multiply", "divide"))
 """Operators that keep these dtypes, beside a number or an array of the same one."""
@@ -207,7 +206,7 @@ def finished(result: Any, private: list[Any]) -> Any:
         storage = result._storage
         node = result._node if storage is None else storage.node
         if node is not None and node.value is None:
-            evaluate.evaluate([node], REASON)
+            evaluate.evaluate([node], decisions.EXPORTED_OPERAND)
     return result
 
 

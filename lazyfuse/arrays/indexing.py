@@ -331,7 +331,7 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
     """Write with NumPy, at once."""
     if type(value) in OURS:
         value = real_operand(value)
-    real = writable(self, "indexed assignment")
+    real = writable(self)
     try:
         scatter.write(real, key, value)
     except ValueError as error:

@@ -19,7 +19,7 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, library_calls, residency
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -54,7 +54,7 @@ def computed(device: Device, call: HostCall, nodes: list[Node], work: Work) -> A
     `call` is what the host would do: with it the value can be computed again if the device is lost.
     """
     with evaluate.held():
-        evaluate.compute(nodes, call.name)
+        evaluate.compute(nodes, decisions.LIBRARY)
         name = device.traits.name
         node = Node(ops.HOST, tuple(nodes), call, (), nodes[0].dtype, None, caller())
         try:

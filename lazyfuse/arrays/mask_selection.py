@@ -49,7 +49,7 @@ from lazyfuse.codegen.table.op import Op, Verdict
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.kernels import compact
 from lazyfuse.kernels.compact import CountedMask
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -116,7 +116,7 @@ class Deferred:
         found = self.known()
         if found is None:
             with evaluate.held():
-                evaluate.evaluate([self.mask], "size of a selection")
+                evaluate.evaluate([self.mask], decisions.SELECTION_SIZE)
                 assert self.mask.value is not None
                 found = self.counted.kept = compact.kept(self.mask.value)
         return found
@@ -155,7 +155,7 @@ class Deferred:
         if self.made is None:
             if self.work is None:
                 assert self.value is not None
-                evaluate.evaluate([self.value, self.mask], "values of a selection")
+                evaluate.evaluate([self.value, self.mask], decisions.SELECTION_VALUES)
                 assert self.value.value is not None
                 assert self.mask.value is not None
                 known = self.known()
@@ -227,7 +227,7 @@ def resolve(x: ndarray) -> Any:
                 if number and number >= config.options.eager_below:
                     x._node = node
                 else:
-                    evaluate.evaluate([node], "values of a selection")
+                    evaluate.evaluate([node], decisions.SELECTION_VALUES)
                     assert node.value is not None
                     value = node.value.copy()
                     x._thin = array.is_thin(value)
@@ -292,7 +292,7 @@ def selection(x: ndarray, mask: Any) -> Any:
     counters.totals.selections[f"made at once: {verdict.why}"] += 1
     with evaluate.held():
         pending = [each._node for each in (x, mask) if type(each) is ndarray and each._node]
-        evaluate.evaluate(pending, "gather")
+        evaluate.evaluate(pending, decisions.GATHER)
         del pending
         return wrap(compact.select(gather(x), operators.real_operand(mask)))
 
@@ -456,7 +456,7 @@ def _extreme(row: Op, found: Deferred, node: Node) -> Any:
         axes = tuple(range(len(found.mask.shape)))
         exists = reduce_node(TABLE["reduce:logical_or"], found.mask, axes, False)
         assert exists is not None
-        evaluate.evaluate([node, exists], "whether a selection is empty")
+        evaluate.evaluate([node, exists], decisions.SELECTION_EMPTY)
         assert exists.value is not None
         none = not exists.value
     else:
@@ -500,7 +500,7 @@ def mean(x: Any, axis: Any, dtype: Any, keepdims: Any, unusual: Sequence[Any]) -
         return None
     total = _total(found)
     if found.known() is None:  # one pass for both
-        evaluate.evaluate([total], "whether a selection is empty")
+        evaluate.evaluate([total], decisions.SELECTION_EMPTY)
     number = found.count().number
     return (total, np.intp(number)) if number else None  # NumPy warns of an empty one
 

@@ -281,7 +281,7 @@ def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
     """As `numpy.ndarray.byteswap`."""
     if inplace:
         with changing(self):
-            writable(self, "byteswap").byteswap(True)
+            writable(self).byteswap(True)
         return self
     return wrap(gather(self).byteswap())
 
@@ -475,7 +475,7 @@ def _delegate(name: str) -> Method:
         named = {key: _real_argument(value) for key, value in kwargs.items() if key != "out"}
         if out is not None and type(out) in OURS:
             with changing(out):
-                theirs(real, *real_arguments(args), out=writable(out, "out="), **named)
+                theirs(real, *real_arguments(args), out=writable(out), **named)
             return out
         if out is not None:
             named["out"] = out
@@ -495,7 +495,7 @@ def _written(name: str) -> Method:
         args = real_arguments(args)
         named = {key: _real_argument(value) for key, value in kwargs.items()}
         with changing(self):
-            return theirs(writable(self, name), *args, **named)
+            return theirs(writable(self), *args, **named)
 
     return method
 

@@ -1,8 +1,7 @@
 """The array: what it holds, and how values get in and out of it.
 
-Owns `ndarray` (its states; operators, indexing and methods are installed by the modules that own
-them: operators.py, indexing.py, attributes.py, methods.py) and the functions everybody builds on.
-Imports nothing above storage.py and evaluate.py.
+Owns `ndarray` and its states, and the functions that all build on; operators.py, indexing.py,
+attributes.py and methods.py install theirs. Imports nothing above storage.py and evaluate.py.
 
 An array is in one of four states:
 - direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
@@ -51,6 +50,7 @@ from lazyfuse.arrays.storage import (
 from lazyfuse.codegen.graph.node import Layout, Node, Where
 from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.layout.meta_arrays import (
     ORIGIN,
@@ -337,7 +337,7 @@ def node_of(x: ndarray) -> Node:
     if not x._view.size:
         return captured_copy(np.empty(x._view.shape, x._view.dtype))
     if storage.shared():
-        storage.force("read of memory that somebody outside may change")
+        storage.force(decisions.FOREIGN_READ)
         return captured_copy(real_view(x))
     node = storage.read()
     layout = x._layout or layout_in_storage(x)
@@ -398,7 +398,7 @@ def gather(x: ndarray) -> Array:
     if node is not None:
         value = node.value
         if value is None:
-            evaluate.evaluate([node], "gather")
+            evaluate.evaluate([node], decisions.GATHER)
         if (small := settle(x)) is not None:
             return small
         value = node.value
@@ -410,7 +410,7 @@ def gather(x: ndarray) -> Array:
     if storage is None:  # deferred, or another thread has moved the array on since we looked
         settle(x)
         return gather(x)
-    flat = storage.force("gather")
+    flat = storage.force(decisions.GATHER)
     LENT[id(terminal(flat))] = storage
     return real_view(x)
 
@@ -432,7 +432,7 @@ def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
         if found is not None:  # another thread may have emptied the table just now
             return found, reals
     with evaluate.held():
-        flat = storage.force("another thread has written meanwhile")
+        flat = storage.force(decisions.THREAD_WROTE)
         real = place(x._view, flat, address(x._view) - ORIGIN)
         reals = storage.reals
         x._reals, x._ticket = reals, storage.add_real(reals, real)
@@ -474,7 +474,7 @@ def storage_of(x: ndarray) -> Storage | None:
 
 def pin(storage: Storage) -> None:
     """From now on everything on this storage runs at once (it is looked at in some strange way)."""
-    storage.writable("a view that cannot be recorded")
+    storage.writable(decisions.UNRECORDED_VIEW)
     storage.pinned = True
 
 
@@ -488,7 +488,7 @@ def export(x: ndarray) -> Array:
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
     if concurrency.busy or concurrency.share:
-        evaluate.ahead([x._node or x._storage.node], "export")  # type: ignore[union-attr]
+        evaluate.ahead([x._node or x._storage.node], decisions.EXPORT)  # type: ignore[union-attr]
     with evaluate.held():
         alone = x._node is not None  # no name for the node: `lend` counts who holds it
         storage = storage_of(x)
@@ -522,21 +522,21 @@ def changing(x: Any) -> AbstractContextManager[Any]:
     return _NOTHING
 
 
-def writable(x: ndarray, reason: str) -> Array:
+def writable(x: ndarray) -> Array:
     """The real memory of `x`, evaluated, for NumPy to write to at once."""
     small = settle(x)
     if small is not None:
         return small
     storage = x._storage
     if storage is not None:
-        storage.writable(reason)
+        storage.writable(decisions.WRITE)
         return real_view(x)
     node = x._node
     assert node is not None
     if node.value is None:
-        evaluate.evaluate([node], reason)
+        evaluate.evaluate([node], decisions.WRITE)
         if settle(x) is not None:
-            return writable(x, reason)
+            return writable(x)
     value, perm = own_value(node), node.perm
     del node  # no name for what is counted
     if is_captured(x):

@@ -389,7 +389,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     if function is not None:
         return function(self, other, out=(self,))
     value = real_operand(other)
-    real = writable(self, "in-place operation")
+    real = writable(self)
     result = spec.inplace(real, value)
     return self if result is real else wrap(result)
 
@@ -417,7 +417,7 @@ def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     if op is None or loop is None or not _fits(self, other, loop, shape):
         if op is not None:
             spec.inplace(standin(self, shape), standin(other, shape_of(other)))  # raises
-        spec.inplace(writable(self, "in-place operation"), real_operand(other))
+        spec.inplace(writable(self), real_operand(other))
         return self
     nodes = node_of(self), operand_node(other, loop.ins[1])
     node = self._node
@@ -576,7 +576,7 @@ def contract_in_place(self: ndarray, other: Any) -> Any:
         own = (-2, -1) if len(shape_of(self)) > 1 else (-1,)
         axes = [own, (-2, -1), own]
         return function(self, other, axes=axes, out=(self,))
-    real = writable(self, "in-place operation")
+    real = writable(self)
     function = operator.imatmul
     result = function(real, real_operand(other))
     return self if result is real else wrap(result)

@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.kernels import gather
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -145,4 +146,4 @@ def look_together(*operands: Any) -> None:
     """Evaluate the pending ones among arrays in one run."""
     nodes = [x._node for x in operands if type(x) is ndarray and x._node is not None]
     if len(nodes) > 1:
-        evaluate.evaluate(nodes, "computed places")
+        evaluate.evaluate(nodes, decisions.INDICES)

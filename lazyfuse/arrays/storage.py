@@ -16,6 +16,8 @@ from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.layout.meta_arrays import (
     Array,
@@ -194,15 +196,15 @@ class Storage:
         reals[ticket] = view
         return ticket
 
-    def force(self, reason: str) -> Array:
+    def force(self, rule: Rule) -> Array:
         """The flat memory, evaluated if need be."""
         flat = self.memory()
         if flat is None:
             if concurrency.busy or concurrency.share:
-                evaluate.ahead([self.node], reason)
+                evaluate.ahead([self.node], rule)
             # else another thread, or a signal handler, might record a write in between
             with evaluate.held():
-                evaluate.evaluate([self.node], reason)
+                evaluate.evaluate([self.node], rule)
                 flat = self.memory()
             assert flat is not None, "evaluation left a node without a value"
         return flat
@@ -225,10 +227,10 @@ class Storage:
             # another thread's kernel may be reading the memory
             self.node = leaf(devices.copied(value), node.perm)
 
-    def writable(self, reason: str) -> Array:
+    def writable(self, rule: Rule) -> Array:
         """The flat memory for a write that happens at once (see `array.changing`)."""
         with evaluate.held():
-            self.force(reason)
+            self.force(rule)
             self.detach()
             node = self.node
             if node.resident is not None:
@@ -254,7 +256,7 @@ class Storage:
             found = self._lend_first()
             if found is not None:
                 return found
-        flat = self.writable("export")
+        flat = self.writable(decisions.EXPORT)
         roots = self.roots
         if roots is not None and self.shared():
             for root in roots:
@@ -270,7 +272,7 @@ class Storage:
     def _lend_first(self) -> Array | None:
         """As `lend`, for values that have just been computed and that nobody else wants."""
         if self.node.value is None:
-            evaluate.evaluate([self.node], "export")
+            evaluate.evaluate([self.node], decisions.EXPORT)
         if self.captured() or self.node.resident is not None:
             return None
         value = own_value(self.node)

@@ -21,6 +21,7 @@ from lazyfuse.functions.searching import GUIDED, NUMBA_TYPES, place_text
 from lazyfuse.interop import fallback
 from lazyfuse.kernels.search_index import Guide
 from lazyfuse.registry import implements
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine as routines
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -166,7 +167,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         if weights is None:
             return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
         if _are_weights(weights, x):
-            evaluate.evaluate([each._node for each in (x, weights) if each._node], "bincount")
+            evaluate.evaluate(
+                [each._node for each in (x, weights) if each._node], decisions.BINCOUNT
+            )
             real = gather(x), gather(weights)
             return wrap(routines.either(_weighed, np.bincount, *real, minlength=minlength))
     return fallback.run(np.bincount, "bincount", (x, weights, minlength), {})

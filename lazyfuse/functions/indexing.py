@@ -226,7 +226,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
         values = gather(v) if type(v) is ndarray else v
         if type(values) in scatter.NUMBERS or shape_of(v) == shape_of(ind):
             with changing(a):
-                real = writable(a, "put")
+                real = writable(a)
                 if real.flags.c_contiguous and routine.attempt(
                     scatter.written, real.reshape(-1), gather(ind), values
                 ):
@@ -246,7 +246,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
             look_together(indices, values)
             found = gather(values) if type(values) is ndarray else values
             with changing(arr):
-                real = writable(arr, "put_along_axis")
+                real = writable(arr)
                 if routine.attempt(scatter.written_along, real, gather(indices), found):
                     return None
     args = (arr, indices, values, axis)

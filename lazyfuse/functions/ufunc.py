@@ -260,7 +260,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         """As `numpy.ufunc.at`."""
         if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
             with changing(args[0]):
-                real = writable(args[0], f"{self.__name__}.at")
+                real = writable(args[0])
                 args = (real, *fallback.gathered(args[1:]))
                 if len(args) == 3 and gathers.combine(self.__name__, *args):
                     return None
@@ -425,7 +425,7 @@ def _writable_out(out: Any, outs: list[tuple[Any, Any]]) -> Any:
         if type(real) is np.ndarray:
             outs.append((real, out))
         return real
-    real = writable(out, "out=")
+    real = writable(out)
     outs.append((real, out))
     return real
 

@@ -108,8 +108,8 @@ def sharing_function(theirs: Any) -> Callable[..., Any]:
     """
 
     def call(a: Any, b: Any, max_work: Any = None) -> Any:
-        first = writable(a, theirs.__name__) if type(a) is ndarray else a
-        second = writable(b, theirs.__name__) if type(b) is ndarray and b is not a else b
+        first = writable(a) if type(a) is ndarray else a
+        second = writable(b) if type(b) is ndarray and b is not a else b
         real = (first, first if b is a else second)
         return fallback.run(theirs, theirs.__name__, (*real, max_work), {})
 

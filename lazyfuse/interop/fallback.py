@@ -247,7 +247,7 @@ def _borrow_out(out: Any, loans: Kept) -> Any:
         if type(out) is np.ndarray:
             loans.append((out, out))  # comes back as it is
         return gathered(out) if type(out) is scalar else out  # NumPy refuses its own in its words
-    real = writable(out, "in-place function")
+    real = writable(out)
     loans.append((real, out))
     return real
 

@@ -52,7 +52,7 @@ from lazyfuse.namespace import (  # noqa: F401
     numpy_modules,
     protocols,
 )
-from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.numerics import (  # noqa: F401
     errstate,
 )
@@ -139,7 +139,7 @@ def _residents() -> list[Any]:
 def evaluate(*arrays: Any) -> None:
     """Compute the arrays now, together."""
     nodes = [ndarray.node_of(x) for x in _main(arrays)]
-    evaluate_module.compute(nodes, "lazyfuse.evaluate")
+    evaluate_module.compute(nodes, decisions.CALLED)
 
 
 def explain(*arrays: Any) -> Any:

@@ -31,13 +31,12 @@ from lazyfuse.arrays.storage import Root, Storage, foreign, leaf
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.namespace.rebind import ORIGINAL, Twins, package_of
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import Array, window
 from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling import evaluate
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_REASON = "end of an accelerated call"
 
 
 def accelerate(function: F) -> F:
@@ -130,7 +129,7 @@ class _Loan:
     def give_back(self) -> None:
         """Put the values where the caller looks, and share the memory again."""
         storage = self.storage
-        evaluate.evaluate([storage.node], _REASON)
+        evaluate.evaluate([storage.node], decisions.ACCELERATED)
         if storage.captured():
             storage.detach()
         flat = self.flat
@@ -181,7 +180,7 @@ class Border:
             self._give_back()
             return result
         # nobody may hold the nodes when the loans end: that would count as a reader
-        evaluate.evaluate([*self._pending(), *_nodes(result)], _REASON)
+        evaluate.evaluate([*self._pending(), *_nodes(result)], decisions.ACCELERATED)
         self._give_back()
         return self.leave(result)
 

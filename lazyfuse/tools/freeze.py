@@ -35,6 +35,7 @@ from lazyfuse.codegen.lowering.kernel import Kernel
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.errors import EvaluationError, UnsupportedError, message
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import Perm, ghost, packed_order
 from lazyfuse.runtime.numerics.fp_flags import warn_for
 from lazyfuse.runtime.placement import devices
@@ -55,7 +56,6 @@ Geometry = tuple[tuple[tuple[int, ...], Perm], ...]
 # Templates kept per program: one for each combination of shapes and memory orders that it met.
 TEMPLATE_LIMIT = 64
 
-_REASON = "a program was called"
 _VIEW_OR_FULL = (ops.VIEW, ops.FULL)
 
 
@@ -334,7 +334,7 @@ class _Template:
 
     def __init__(self, parameters: Sequence[Parameter], result: Any, given: Sequence[Node]) -> None:
         self.outputs = _Outputs(result)
-        evaluate.compute(_constants(self.outputs.nodes), "constants of a program")
+        evaluate.compute(_constants(self.outputs.nodes), decisions.FREEZE)
         leaves = {
             each.name: _leaf(ghost(node.shape, node.dtype, node.perm), node.perm)
             for each, node in zip(parameters, given, strict=True)
@@ -380,7 +380,7 @@ class _Template:
         """The results for these leaves."""
         recording = self.bound(leaves)
         with evaluate.held():
-            raised = evaluate.run_again(self.current_plan(), recording, _REASON)
+            raised = evaluate.run_again(self.current_plan(), recording, decisions.FROZEN_CALL)
         if warn:
             for flags, operations in raised:
                 warn_for(flags, operations, now=True)
@@ -466,7 +466,7 @@ class Program:
             nodes.append(_bound(self.name, each, bindings[name], sizes, c_order))
         pending = [node for node in nodes if not _is_ready(node)]
         if pending:
-            evaluate.compute(pending, "bound to a program")
+            evaluate.compute(pending, decisions.BIND)
         return nodes
 
     def _template(self, geometry: Geometry) -> _Template:

@@ -19,6 +19,7 @@ from lazyfuse.arrays.recording import host
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.pools import buffers as buffer_pool
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import matmul
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
@@ -133,7 +134,7 @@ def test_what_was_written_over_before_a_failed_call_is_not_needed(size: int) -> 
         allocator.armed = bool(turn % 3)
         if allocator.armed:
             with pytest.raises(MemoryError, match="planned"):
-                evaluate.evaluate(nodes, "together")
+                evaluate.evaluate(nodes, decisions.CALLED)
             allocator.armed = False
         numpy.testing.assert_array_equal(late, (expected + 1.0)[::-1] + expected.cumsum())
         numpy.testing.assert_array_equal(failing, expected)

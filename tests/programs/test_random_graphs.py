@@ -16,6 +16,7 @@ from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import executor, program_tiers
 from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
@@ -41,7 +42,7 @@ def check(seed: int, keep: bool) -> None:
     del nodes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        evaluate.evaluate(roots, "test")
+        evaluate.evaluate(roots, decisions.CALLED)
     for node, want in zip(held, wanted, strict=True):
         assert node.value is not None or node not in roots
         if node.value is not None:

@@ -21,7 +21,7 @@ import pytest
 import lazyfuse as np
 from lazyfuse.codegen.graph import interpret
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events import counters, decisions, tracing
 from lazyfuse.runtime.events.tracing import (
     Compile,
     Copy,
@@ -38,7 +38,7 @@ from lazyfuse.runtime.events.tracing import (
 )
 from lazyfuse.runtime.execution import executor
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import evaluate, flush
+from lazyfuse.runtime.scheduling import evaluate
 
 N = 50_000
 
@@ -107,13 +107,13 @@ def test_flushes_tell_their_reason_and_size_F6() -> None:
     assert events[0].nodes >= 1
     assert events[-1].kernels == 1
     assert all(event.reason and event.code for event in events)
-    for changes, reason in (({}, flush.LOOP), ({"flush_nodes": 6}, flush.NODES)):
+    for changes, rule in (({}, decisions.LOOP), ({"flush_nodes": 6}, decisions.NODES)):
         with np.options(**changes):
             (a + b).to_numpy()  # the limits are looked at anew
             with collect(Flush) as events:
                 kept = [a + i for i in range(12)]
-        assert events[0].reason == reason
-        assert events[0].code == reason.partition(":")[0]
+        assert events[0].reason == str(rule)
+        assert events[0].code == rule.name
         assert len(kept) == 12
 
 
@@ -303,7 +303,7 @@ def test_limits_of_recorded_work_hold_while_somebody_listens_F6() -> None:
         counts.append(dict(counters.totals.flushes))
         assert len(kept) == 6
     assert counts[0] == counts[1]
-    assert counts[0][flush.NODES] == 1
+    assert counts[0][decisions.NODES] == 1
 
 
 def test_a_callback_that_raises_is_dropped_and_nothing_is_lost() -> None:

@@ -24,6 +24,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, Program
 from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.layout.meta_arrays import ghost
@@ -160,7 +161,7 @@ def _bind_in_c(
     return found
 
 
-def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised | None:
+def run(plan: Plan, recording: Recording, device: Device, rule: Rule) -> Raised | None:
     """Run a plan as it ran before; None if `Run` has to."""
     kept = plan.prepared
     if type(kept) is not BoundPlans or not is_usual():
@@ -180,7 +181,7 @@ def run(plan: Plan, recording: Recording, device: Device, reason: str) -> Raised
         return None  # nothing has been written but new arrays
     if raised is None:
         return None
-    counters.flushed(reason, plan, recording)
+    counters.flushed(rule, plan, recording)
     return raised
 
 

@@ -21,6 +21,7 @@ from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation, operation_of
 from lazyfuse.runtime.numerics import fp_flags, narrow_precision
 
@@ -56,11 +57,12 @@ class Totals:
     kernels: int = 0
     fused: int = 0  # operations inside those kernels
     singles: int = 0  # operations that ran alone, in NumPy
-    flushes: Counter[str] = field(default_factory=Counter)
+    flushes: Counter[Rule] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
     selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
+    decisions: Counter[Rule] = field(default_factory=Counter)  # besides what asked for them
     apart: int = 0  # evaluations that others might run beside (concurrency.py)
     remade: int = 0  # values that somebody held and that were not written (loop_elision.py)
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
@@ -95,14 +97,14 @@ def planned(plan: Plan, hit: bool) -> None:
         tracing.emit(tracing.Plan(hit, len(plan.kernels), plan.recorded, planned, passes, seconds))
 
 
-def flushed(reason: str, plan: Plan, recording: Recording) -> None:
+def flushed(rule: Rule, plan: Plan, recording: Recording) -> None:
     """An evaluation begins."""
-    totals.flushes[reason] += 1
+    totals.flushes[rule] += 1
     if tracing.listeners:
-        tracing.emit(tracing.Flush(reason, len(recording.nodes), len(plan.kernels)))
+        tracing.emit(tracing.Flush(str(rule), len(recording.nodes), len(plan.kernels)))
     if config.options.debug:
         nodes = len(recording.nodes)
-        _debug(1, f"evaluate {nodes} nodes in {len(plan.kernels)} kernels ({reason})")
+        _debug(1, f"evaluate {nodes} nodes in {len(plan.kernels)} kernels ({rule})")
         if config.options.debug >= 4:
             for name, seconds in plan.times.items():
                 _debug(4, f"  {name} {seconds * 1e6:.0f} us")
@@ -320,6 +322,7 @@ def text(
         ("run as", totals.languages),
         ("launched on", totals.launches),
         ("evaluations", totals.flushes),
+        ("decisions", totals.decisions),
         ("other tier", totals.fallbacks),
         ("selections", totals.selections),
     ):

@@ -31,7 +31,8 @@ from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.capture import bound_launches, capture, native_replay, replay
 from lazyfuse.runtime.events import counters as report
-from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.events import decisions, tracing
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, matmul
 from lazyfuse.runtime.execution.discrete_run import DiscreteRun
 from lazyfuse.runtime.execution.executor import Run
@@ -73,28 +74,40 @@ def held() -> AbstractContextManager[Any]:
     return tracing.Watched(quiet) if tracing.listeners else quiet
 
 
-def evaluate(nodes: Sequence[Node], reason: str) -> None:
-    """Give every node a value (a numpy array). `reason` says which sink or rule asked."""
+def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
+    """Give every node a value (a numpy array). `rule` asks for it."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
     apart = _apart() if concurrency.busy or concurrency.share else None
-    with held():
+    with tracing.Watched(quiet) if tracing.listeners else quiet:  # `held`, without its call
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]
         if pending:
-            more = _recorded.companions(pending) if _recorded.overdue else []
-            if not more and len(_recorded.nodes) > 1:
-                more = siblings(pending, _recorded.nodes, _recorded.frontier)
-                if not more and reason == "export" and _are_read(pending):
-                    more = readers(pending, _recorded.nodes, _recorded.frontier)
-            if more and concurrency.under_way and concurrency.meets(more):
-                more = []
-            _evaluate_beside([*pending, *more] if more else pending, reason, pending, apart)
+            more: Sequence[Node] = ()
+            if len(_recorded.nodes) > 1 or _recorded.overdue:
+                found = together(pending, rule)
+                if found and not (concurrency.under_way and concurrency.meets(found[1])):
+                    report.totals.decisions[found[0]] += 1
+                    more = found[1]
+            _evaluate_beside([*pending, *more] if more else pending, rule, pending, apart)
             for node in pending:
                 if node.value is None:
-                    _gather(pending, reason)
+                    _gather(pending, rule)
                     break
+
+
+def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
+    """What else an evaluation of pending nodes takes along, and by which rule."""
+    if _recorded.overdue and (more := _recorded.companions(pending)):
+        return decisions.OVERDUE, more
+    if len(_recorded.nodes) > 1:
+        if more := siblings(pending, _recorded.nodes, _recorded.frontier):
+            return decisions.SIBLINGS, more
+        if rule is decisions.EXPORT and _are_read(pending):
+            more = readers(pending, _recorded.nodes, _recorded.frontier)
+            return (decisions.READERS, more) if more else None
+    return None
 
 
 def _apart() -> concurrency.Apart | None:
@@ -107,12 +120,12 @@ def _apart() -> concurrency.Apart | None:
 
 
 def _evaluate_beside(
-    nodes: Sequence[Node], reason: str, wanted: Sequence[Node], apart: concurrency.Apart | None
+    nodes: Sequence[Node], rule: Rule, wanted: Sequence[Node], apart: concurrency.Apart | None
 ) -> None:
     """Evaluate while other threads may notice it, and go on beside it if they may."""
     concurrency.busy += 1
     try:
-        raised = _evaluate(nodes, reason, wanted, apart)
+        raised = _evaluate(nodes, rule, wanted, apart)
     finally:
         concurrency.busy -= 1
         if apart is not None:
@@ -121,10 +134,10 @@ def _evaluate_beside(
         fp_flags.warn_for(flags, operations)
 
 
-def ahead(nodes: list[Node], reason: str) -> None:
+def ahead(nodes: list[Node], rule: Rule) -> None:
     """Evaluate before the lock is taken for longer, so that others may evaluate meanwhile."""
     if nodes[0].value is None and not concurrency.is_owned():
-        evaluate(nodes, reason)
+        evaluate(nodes, rule)
 
 
 def _are_read(nodes: list[Node]) -> bool:
@@ -132,16 +145,16 @@ def _are_read(nodes: list[Node]) -> bool:
     return any(count > 3 for count in references.of_each(nodes))
 
 
-def compute(nodes: Sequence[Node], reason: str) -> None:
+def compute(nodes: Sequence[Node], rule: Rule) -> None:
     """Evaluate every node. What a device with memory of its own computes stays there."""
     apart = _apart() if concurrency.busy or concurrency.share else None
     with held():
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
-        _evaluate_beside(nodes, reason, (), apart)
+        _evaluate_beside(nodes, rule, (), apart)
 
 
-def _gather(nodes: list[Node], reason: str) -> None:
+def _gather(nodes: list[Node], rule: Rule) -> None:
     """Fetch the values that lie in the memory of devices, and tell the conditions on the way."""
     away = [node for node in nodes if node.value is None]
     if not away:
@@ -149,7 +162,7 @@ def _gather(nodes: list[Node], reason: str) -> None:
     devices = {node.resident.device for node in away}
     found = [each for device in devices for each in pending_launches.settle(device)]
     for node in away:
-        residency.gather(node, reason)
+        residency.gather(node, rule.name)
     for flags, operations in found:
         fp_flags.warn_for(flags, operations)
 
@@ -189,17 +202,17 @@ def recorded() -> list[ref[Node]]:
     return list(_recorded.nodes)
 
 
-def finish(before: Sequence[ref[Node]], reason: str) -> None:
+def finish(before: Sequence[ref[Node]], rule: Rule) -> None:
     """Evaluate what was recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
     owned = concurrency.is_owned()
     with held():
         if concurrency.under_way and not owned:
             concurrency.wait_for(_recorded.frontier(before=known))
-        _evaluate_beside(_recorded.frontier(before=known), reason, (), None)
+        _evaluate_beside(_recorded.frontier(before=known), rule, (), None)
 
 
-errstate.on_handling(functools.partial(finish, (), "errstate"))
+errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE))
 
 
 def uses() -> dict[int, int]:
@@ -215,7 +228,7 @@ def uses() -> dict[int, int]:
 
 def _evaluate(
     nodes: Sequence[Node],
-    reason: str,
+    rule: Rule,
     wanted: Sequence[Node],
     apart: concurrency.Apart | None = None,
 ) -> bound_launches.Raised:
@@ -227,7 +240,7 @@ def _evaluate(
     if usual:
         counters["evaluations"] += 1
     else:
-        _device(pending[0], reason)
+        _device(pending[0], rule)
     # first what is likelier: that one operation is NumPy's, that several ran before
     early = not usual or len(_recorded.nodes) == 1
     found = _directly(pending, usual) if early else None
@@ -235,14 +248,14 @@ def _evaluate(
     left = loop_elision.NOTHING
     if usual and found is None:
         recording = linearize(pending)
-        left, plan = loop_elision.leave(recording, pending, known, reason is not flush.LOOP)
+        left, plan = loop_elision.leave(recording, pending, known, rule is not decisions.LOOP)
         if plan is not None and plan.dear:
             plan = recompute.by_size(plan, recording)
         if plan is not None and (plan.prepared or plan.replays):
             if apart is not None and not plan.prepared:  # those are kernels alone
                 apart.claim(recording.nodes, plan)
             again = bound_launches.run if plan.prepared else _replayed
-            raised = again(plan, recording, hardware.cpu(), reason)
+            raised = again(plan, recording, hardware.cpu(), rule)
             if raised is not None:
                 counters["plan hits"] += 1
                 del recording  # what it alone kept is not pending any more
@@ -257,13 +270,13 @@ def _evaluate(
         return _run_directly(found)
     if recording is None:
         recording = linearize(pending)
-        left, _ = loop_elision.leave(recording, pending, waits=reason is not flush.LOOP)
+        left, _ = loop_elision.leave(recording, pending, waits=rule is not decisions.LOOP)
     told: bound_launches.Raised = []
     try:
         plan = plan_for(recording)
         if apart is not None:
             apart.claim(recording.nodes, plan)
-        told = run_plan(plan, recording, reason, wanted)
+        told = run_plan(plan, recording, rule, wanted)
     finally:
         del recording
         _settle(left, told)
@@ -283,12 +296,12 @@ def _settle(left: loop_elision.Elided, raised: bound_launches.Raised) -> None:
         loop_elision.over(left, bool(raised))
         if raised and left.nodes:  # making them again would tell these conditions again
             again = linearize(left.nodes)
-            run_plan(plan_for(again), again, "conditions")
+            run_plan(plan_for(again), again, decisions.CONDITIONS)
     _recorded.settle()
 
 
 def _replayed(
-    plan: Plan, recording: Recording, device: Device, reason: str
+    plan: Plan, recording: Recording, device: Device, rule: Rule
 ) -> bound_launches.Raised | None:
     """Run a plan as it ran before; None if nothing was kept of it at this geometry."""
     kept = plan.replays
@@ -297,7 +310,7 @@ def _replayed(
     if bound_launches.native is not None:
         raised = native_replay.run(plan, kept, recording, device)
         if raised is not None:
-            report.flushed(reason, plan, recording)
+            report.flushed(rule, plan, recording)
         return raised
     values, nodes = plan.graph.values, recording.nodes
     for index in plan.bound:  # another device may have it: then that one runs the plan
@@ -306,7 +319,7 @@ def _replayed(
     run = Run(plan, recording, device)
     if not replay.run_again(run):
         return None
-    report.flushed(reason, plan, recording)
+    report.flushed(rule, plan, recording)
     return run.raised
 
 
@@ -321,12 +334,12 @@ def _directly(pending: list[Node], at_home: bool) -> list[Node] | None:
     return found
 
 
-def _device(node: Node, reason: str) -> Device:
-    """The device in use; an error that names a node and the reason if it runs nothing."""
+def _device(node: Node, rule: Rule) -> Device:
+    """The device in use; an error that names a node and the rule if it runs nothing."""
     device = hardware.current()
     if not device.traits.languages:
         where = source_line(node.where)
-        what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {reason}"
+        what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {rule}"
         raise EvaluationError(
             what, op=node.op.name, file=where[0], line=where[1], function=where[2]
         )
@@ -335,7 +348,7 @@ def _device(node: Node, reason: str) -> Device:
 
 
 def run_plan(
-    plan: Plan, recording: Recording, reason: str, wanted: Sequence[Node] | None = None
+    plan: Plan, recording: Recording, rule: Rule, wanted: Sequence[Node] | None = None
 ) -> list[tuple[int, list[tuple[Op, Node]]]]:
     """Run a plan for a recording, the lock being held; the conditions that arose, and where.
 
@@ -343,7 +356,7 @@ def run_plan(
     """
     device = hardware.for_plan(plan, recording, wanted)
     if plan.prepared:
-        raised = bound_launches.run(plan, recording, device, reason)
+        raised = bound_launches.run(plan, recording, device, rule)
         if raised is not None:
             return raised
     if device.memory is not None:
@@ -352,10 +365,10 @@ def run_plan(
         run = Run(plan, recording, device)
         if plan.replays is not None and not run.away:
             if replay.run_again(run):
-                report.flushed(reason, plan, recording)
+                report.flushed(rule, plan, recording)
                 return run.raised
             run = capture.observed(run)
-    report.flushed(reason, plan, recording)
+    report.flushed(rule, plan, recording)
     try:
         run.execute()
     except Abandoned as error:
@@ -380,11 +393,11 @@ def _resume(plan: Plan, recording: Recording) -> list[tuple[int, list[tuple[Op, 
 
 
 def run_again(
-    plan: Plan, recording: Recording, reason: str
+    plan: Plan, recording: Recording, rule: Rule
 ) -> list[tuple[int, list[tuple[Op, Node]]]]:
     """As `run_plan`, for a recording that was made before, on the device in use now."""
-    _device(recording.nodes[-1], reason)
-    return run_plan(plan, recording, reason)
+    _device(recording.nodes[-1], rule)
+    return run_plan(plan, recording, rule)
 
 
 def few(node: Node, device: Device) -> list[Node] | None:

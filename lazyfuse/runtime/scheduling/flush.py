@@ -1,6 +1,7 @@
-"""When recorded work runs although nobody looks at it, and why.
+"""When recorded work runs although the program asks for no value.
 
-Owns the rules and their reason codes. Knows nodes, not arrays; what runs them is handed in.
+Owns these rules; decisions.py has their names. Knows nodes, not arrays; `Pending` gets the function
+that evaluates.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from lazyfuse import config
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Node, Where, source_line, topological
 from lazyfuse.codegen.table.ops import UPDATE
-from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.events import decisions, tracing
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.numerics.errstate import Place
 from lazyfuse.runtime.scheduling import compound_calls, parameters
 
@@ -36,11 +38,6 @@ STEADY_LINES = 64
 CHECK_AFTER = 64
 # Bytes that no budget can reach: without one, lists of nodes are looked through when they doubled.
 NEVER = 1 << 62
-
-LOOP = "loop: the line came round again"
-NODES = "nodes: the recorded graph reached its limit"
-BYTES = "bytes: recorded work holds more memory than the budget"
-ERRORS = "errors: warnings are errors here"
 
 
 native: Any = None
@@ -76,7 +73,7 @@ class Pending:
         "waiting",
     )
 
-    def __init__(self, evaluate: Callable[[Sequence[Node], str], None]) -> None:
+    def __init__(self, evaluate: Callable[[Sequence[Node], Rule], None]) -> None:
         self.evaluate = evaluate
         self.filters = warnings.filters  # those that are usual: contexts have lists of their own
         self.filters_first: Any = None  # what tells that the list has changed
@@ -141,7 +138,7 @@ class Pending:
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
             self.check_limits(node)
         if raises and node.op.kind not in ("view", "source") and _is_pending(node):
-            self.evaluate([node], ERRORS)
+            self.evaluate([node], decisions.ERRORS)
 
     def look_at(self, filters: Any) -> bool:
         """Whether filters of warnings make errors of conditions, which their line has to raise."""
@@ -199,9 +196,9 @@ class Pending:
         self.nodes = [each for each in self.nodes if _is_pending(each())]
         options = config.options
         if 0 < options.flush_nodes <= len(self.nodes):
-            self.flush(newest, NODES)
+            self.flush(newest, decisions.NODES)
         elif 0 < options.flush_bytes < held_bytes(self.frontier(newest)):
-            self.flush(newest, BYTES)
+            self.flush(newest, decisions.BYTES)
         self.plan_check()
 
     def plan_check(self) -> None:
@@ -223,11 +220,11 @@ class Pending:
         """Have every node looked at while somebody listens: others pay nothing for it."""
         self.nodes_due = 0 if tracing.records else self.nodes_planned
 
-    def flush(self, newest: Node, reason: str) -> None:
+    def flush(self, newest: Node, rule: Rule) -> None:
         """Evaluate every array that is still wanted and was recorded before `newest`."""
         frontier = self.frontier(newest)
         if frontier:
-            self.evaluate(frontier, reason)
+            self.evaluate(frontier, rule)
         else:
             self.settle()
 
@@ -246,7 +243,7 @@ class Pending:
         """A loop came round: its rounds go on being counted."""
         self.looping = True
         try:
-            self.flush(newest, LOOP)
+            self.flush(newest, decisions.LOOP)
         finally:
             self.looping = False
 

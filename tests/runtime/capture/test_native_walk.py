@@ -23,6 +23,7 @@ from lazyfuse.codegen.graph import linearize
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.cpu import bound_launch
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import compound_calls, evaluate, flush
 from tests.codegen.random_graphs import random_graph
 
@@ -88,7 +89,7 @@ def test_random_graphs_are_walked_alike(compared: list[int], keep: bool) -> None
         held = [source for root in roots for source in root.src] if keep else []
         with np.errstate(all="ignore"):
             if roots:
-                evaluate.evaluate(roots, "test")
+                evaluate.evaluate(roots, decisions.CALLED)
         del held
     assert len(compared) > 20
 

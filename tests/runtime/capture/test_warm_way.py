@@ -16,7 +16,7 @@ from lazyfuse import config
 from lazyfuse.arrays import storage
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.capture import bound_launches
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, offload
 from lazyfuse.runtime.scheduling import evaluate, flush
 
@@ -172,11 +172,11 @@ def test_threads_evaluate_at_once(warm: tuple[Any, Any, Any]) -> None:
 def test_turns_that_reduce_run_after_fewer(reducing: bool) -> None:
     real = np.random.default_rng(2).random(300_000)
     x = lf.array(real)
-    before = counters.totals.flushes[flush.LOOP]
+    before = counters.totals.flushes[decisions.LOOP]
     for _ in range(2 * flush.REDUCING):
         x = x - ((x * x).sum() if reducing else 3.0) * 1e-9
         real = real - ((real * real).sum() if reducing else 3.0) * 1e-9
-    assert (counters.totals.flushes[flush.LOOP] > before) is reducing
+    assert (counters.totals.flushes[decisions.LOOP] > before) is reducing
     assert np.array_equal(x.to_numpy(), real)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.runtime.events import counters
-from lazyfuse.runtime.scheduling import flush
+from lazyfuse.runtime.events import counters, decisions
 
 SIZE = 60_000
 
@@ -23,7 +22,7 @@ def clean() -> Iterator[None]:
 
 
 def flushes() -> int:
-    return counters.totals.flushes[flush.LOOP]
+    return counters.totals.flushes[decisions.LOOP]
 
 
 def several(xp: Any, x: Any, turns: int) -> Any:

@@ -13,6 +13,7 @@ import lazyfuse
 from lazyfuse.codegen.graph.node import Layout
 from lazyfuse.codegen.plan.lifetimes import overlap
 from lazyfuse.runtime.capture import native_replay, replay
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.strides import around
 from lazyfuse.runtime.scheduling import evaluate, flush
 from tests.pairwise import spread
@@ -123,7 +124,7 @@ def loop(u: Any, steps: int, look: Any = None) -> list[Any]:
     told = []
     for number in range(steps):
         stencil(u)
-        evaluate.finish((), "test") if isinstance(u, lazyfuse.ndarray) else None
+        evaluate.finish((), decisions.CALLED) if isinstance(u, lazyfuse.ndarray) else None
         if look is not None:
             told.append(look(u, number))
     return told
@@ -181,7 +182,7 @@ def test_conditions_are_told_in_replays_too() -> None:
             for _ in range(14):
                 u[1:-1] *= u[:-2] * u[2:]
                 u[1:-1].max()
-                evaluate.finish((), "test")
+                evaluate.finish((), decisions.CALLED)
         assert np.isinf(np.asarray(u)).any()
         return sorted({str(each.message) for each in caught})
 

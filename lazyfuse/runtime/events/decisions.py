@@ -1,0 +1,217 @@
+"""Every decision that lazyfuse takes by itself, as one list of named rules: `RULES`.
+
+When recorded work runs and with what, what is computed again or not stored, what is written in
+place, what NumPy does at once. Each rule has one module that owns it: that module decides, and
+passes the rule on. `explain` prints the rules that hold for an array, the report counts evaluations
+by rule, docs/decisions.md is the list. Owns names and reasons; imports nothing, so that every layer
+can name its rules.
+"""
+
+from __future__ import annotations
+
+NOW = "evaluate now"
+TOGETHER = "evaluate together"
+LATER = "evaluate later"
+RECOMPUTE = "recompute"
+ELIDE = "elide"
+IN_PLACE = "update in place"
+REPLAY = "replay"
+EAGER = "run at once in NumPy"
+
+DECISIONS = {
+    NOW: "Pending operations run now, and all that they read.",
+    TOGETHER: "Other pending operations run in the same evaluation, or in another thread's.",
+    LATER: "Operations stay pending although a rule or a value asked for them.",
+    RECOMPUTE: "A value that several kernels read is computed by each of them, not stored.",
+    ELIDE: "A value that a name holds stays pending: no kernel stores it.",
+    IN_PLACE: "A result takes memory that holds another value.",
+    REPLAY: "What an evaluation launched before is launched again, without a plan.",
+    EAGER: "NumPy does an operation when it is called; all others are recorded.",
+}
+"""What a rule can decide, and what that means."""
+
+
+class Rule:
+    """One rule. As the answer to a question it is true, and says why; `None` says no."""
+
+    __slots__ = ("decides", "name", "option", "owner", "reason")
+
+    def __init__(self, decides: str, name: str, reason: str, owner: str, option: str = "") -> None:
+        self.decides = decides
+        self.name = name
+        self.reason = reason  # why, and when
+        self.owner = owner  # the module of lazyfuse that decides
+        self.option = option  # that turns it off
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+    def __repr__(self) -> str:
+        return f"<rule {self}>"
+
+
+_listed: list[Rule] = []
+
+
+def _rule(decides: str, name: str, reason: str, owner: str, option: str = "") -> Rule:
+    """A rule of the list, in the order of this file."""
+    _listed.append(Rule(decides, name, reason, owner, option))
+    return _listed[-1]
+
+
+# ------------------------------------------------------------- evaluate now: the program asks
+
+GATHER = _rule(NOW, "gather", "the program looks at the values", "arrays.ndarray")
+EXPORT = _rule(
+    NOW, "export", "other code gets the memory, and may read and write it", "arrays.storage"
+)
+WRITE = _rule(NOW, "write", "NumPy itself writes to the memory", "arrays.ndarray")
+FOREIGN_READ = _rule(
+    NOW, "foreign read", "other code may change this memory: its present values are copied",
+    "arrays.ndarray",
+)  # fmt: skip
+THREAD_WROTE = _rule(
+    NOW, "thread", "another thread has written to the array meanwhile", "arrays.ndarray"
+)
+UNRECORDED_VIEW = _rule(
+    NOW, "view", "nodes cannot describe this view, so it looks at real memory", "arrays.ndarray"
+)
+SELECTION_SIZE = _rule(
+    NOW, "selection size", "the program asks for the size of x[mask]", "arrays.mask_selection"
+)
+SELECTION_VALUES = _rule(
+    NOW, "selection values", "the program looks at the values of x[mask]", "arrays.mask_selection"
+)
+SELECTION_EMPTY = _rule(
+    NOW, "selection empty", "an empty x[mask] raises an error in NumPy", "arrays.mask_selection"
+)
+INDICES = _rule(
+    NOW, "indices", "computed indices and what they index are evaluated together", "arrays.scatter"
+)
+BINCOUNT = _rule(
+    NOW, "bincount", "the greatest number decides the size of the result", "functions.histograms"
+)
+LIBRARY = _rule(NOW, "library", "a device's library reads the operands", "arrays.library_indexing")
+TO_DEVICE = _rule(NOW, "to_device", "the program moves the array", "arrays.device_api")
+DEVICE_BLOCK = _rule(NOW, "device", "the end of a block that names a device", "arrays.device_api")
+CALLED = _rule(NOW, "evaluate", "the program calls lazyfuse.evaluate", "namespace.assemble")
+FREEZE = _rule(NOW, "freeze", "a frozen program keeps its constants as values", "tools.freeze")
+FROZEN_CALL = _rule(NOW, "frozen call", "the program calls a frozen program", "tools.freeze")
+ACCELERATED = _rule(
+    NOW, "accelerated call", "a call of an accelerated function ends", "tools.accelerate"
+)
+BIND = _rule(NOW, "bind", "a frozen program takes arguments as values", "tools.freeze")
+
+# ------------------------------------------------------------- evaluate now: no value was asked for
+
+LOOP = _rule(NOW, "loop", "the line came round again", "runtime.scheduling.flush")
+NODES = _rule(
+    NOW, "nodes", "the recorded graph reached its limit", "runtime.scheduling.flush", "flush_nodes"
+)
+BYTES = _rule(
+    NOW, "bytes", "recorded work holds more memory than the budget", "runtime.scheduling.flush",
+    "flush_bytes",
+)  # fmt: skip
+ERRORS = _rule(
+    NOW, "errors", "warnings are errors here", "runtime.scheduling.flush", "errors_at_once"
+)
+ERRSTATE = _rule(
+    NOW, "errstate", "the error state changes, and holds for what was recorded before it",
+    "runtime.scheduling.evaluate",
+)  # fmt: skip
+CONDITIONS = _rule(
+    NOW, "conditions", "elided values raised floating-point errors, which are reported once",
+    "runtime.scheduling.evaluate",
+)  # fmt: skip
+EXPORTED_OPERAND = _rule(
+    NOW, "exported operand", "a kernel reads exported memory now, so that it needs no copy",
+    "arrays.exported_memory", "lent_now",
+)  # fmt: skip
+ROW_BY_COLUMN = _rule(
+    NOW, "row by column", "one kernel updates a middling block by what a row and a column give",
+    "arrays.eager_updates",
+)  # fmt: skip
+
+# ------------------------------------------------------------- evaluate together, later
+
+SIBLINGS = _rule(
+    TOGETHER, "siblings", "small results of the same large operands: one pass gives them all",
+    "runtime.scheduling.co_evaluation", "fusion",
+)  # fmt: skip
+READERS = _rule(
+    TOGETHER, "readers", "what reads exported values would copy them later",
+    "runtime.scheduling.co_evaluation", "fusion",
+)  # fmt: skip
+OVERDUE = _rule(
+    TOGETHER, "overdue", "a loop leaves work behind at every sink: it would grow turn by turn",
+    "runtime.scheduling.flush",
+)  # fmt: skip
+CONCURRENT = _rule(
+    TOGETHER, "concurrent", "evaluations with long calls share the cores with other threads'",
+    "runtime.execution.concurrency", "concurrent_evaluations",
+)  # fmt: skip
+SELECTION = _rule(
+    LATER, "selection", "x[mask] keeps its mask until the program asks for its size",
+    "arrays.mask_selection", "deferred_sizes",
+)  # fmt: skip
+STATEMENT = _rule(
+    LATER, "statement", "a loop is evaluated between statements, not inside an expression",
+    "runtime.scheduling.flush",
+)  # fmt: skip
+ROOM = _rule(
+    LATER, "room", "turns of elementwise work without arrays of their own fill one kernel",
+    "runtime.scheduling.flush",
+)  # fmt: skip
+
+# ------------------------------------------------------------- what is stored, and where
+
+COSTLY = _rule(
+    RECOMPUTE, "large", "no cache holds the value: cheap work costs less than storing and loading",
+    "runtime.scheduling.recompute",
+)  # fmt: skip
+CHEAP = _rule(
+    ELIDE, "cheap", "the value is cheap to make again from operands four times smaller",
+    "runtime.scheduling.rematerialise", "remake",
+)  # fmt: skip
+DEAD = _rule(
+    ELIDE, "dead", "the value belongs to a past turn of a loop, and the turn before was not read",
+    "runtime.scheduling.loop_elision", "remake",
+)  # fmt: skip
+UPDATE = _rule(
+    IN_PLACE, "update", "nothing reads the old values, so the kernel writes over them",
+    "runtime.execution.run_values",
+)  # fmt: skip
+SWAP = _rule(
+    IN_PLACE, "swap", "the kernel reads what it writes: a second block replaces the old one",
+    "runtime.execution.update_hazards",
+)  # fmt: skip
+SPARE_LOADS = _rule(
+    IN_PLACE, "spare loads", "the kernel reads few elements of what it writes: these are copied",
+    "runtime.execution.update_hazards",
+)  # fmt: skip
+DONATION = _rule(
+    IN_PLACE, "donation", "an operand without later readers gives its buffer to a result",
+    "runtime.execution.executor",
+)  # fmt: skip
+BOUND = _rule(
+    REPLAY, "bound launches", "a plan of kernels ran before at this geometry",
+    "runtime.capture.bound_launches", "prepared",
+)  # fmt: skip
+REPLAYED = _rule(
+    REPLAY, "replay", "all steps of a plan were captured at this geometry",
+    "runtime.capture.replay", "prepared",
+)  # fmt: skip
+
+# ------------------------------------------------------------- run at once in NumPy
+
+FEW = _rule(
+    EAGER, "few", "NumPy is done with so few exact operations before a plan is looked up",
+    "runtime.scheduling.evaluate",
+)  # fmt: skip
+LONE_CALL = _rule(
+    EAGER, "lone call", "one call of NumPy's on values that are there needs no plan",
+    "runtime.scheduling.evaluate",
+)  # fmt: skip
+
+RULES = tuple(_listed)
+"""Every rule, in the order of docs/decisions.md."""
