@@ -23,13 +23,13 @@ SOURCES = sorted(str(path) for path in HERE.glob("native/*.[ch]"))
 """What the module lazyfuse._native is made from."""
 
 TWINS = """
-arrays/base.py arrays/eager_functions.py arrays/eager_ufunc.py
+arrays/base.py arrays/eager_functions.py arrays/eager_policy.py arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
 arrays/scalars.py arrays/storage.py functions/ufunc.py runtime/capture/native_replay.py
 runtime/capture/replay.py runtime/layout/meta_arrays.py runtime/numerics/errstate.py
-runtime/scheduling/flush.py codegen/graph/linearize.py devices/cpu/bound_launch.py
-devices/cpu/launch.py devices/critical.py
+runtime/scheduling/eager_rules.py runtime/scheduling/flush.py codegen/graph/linearize.py
+devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py
 """.split()
 """Modules that say in Python what these do: machine code is used beside no others."""
 

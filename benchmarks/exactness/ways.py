@@ -15,7 +15,7 @@ import lazyfuse
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling import eager_rules, evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Way = Callable[[str, list[Array]], Array]
@@ -50,15 +50,15 @@ def _recorded(languages: tuple[str, ...], **options: Any) -> Iterator[Way]:
             raise LookupError(f"{name} of {arguments[0].dtype}: {dict(counters.totals.fallbacks)}")
         return np.asarray(value)
 
-    direct = evaluate.DIRECT_ELEMENTS
-    evaluate.DIRECT_ELEMENTS = 0
+    direct = eager_rules.DIRECT_ELEMENTS
+    eager_rules.DIRECT_ELEMENTS = 0
     with lazyfuse.options(eager_below=0, **options):
         devices.reopen()
         evaluate.clear_plans()
         try:
             yield call
         finally:
-            evaluate.DIRECT_ELEMENTS = direct
+            eager_rules.DIRECT_ELEMENTS = direct
             lazyfuse.synchronize()
             devices.reopen()
             evaluate.clear_plans()

@@ -16,11 +16,11 @@ import numpy as np
 
 from lazyfuse import registry
 from lazyfuse.array_api import floor_division
-from lazyfuse.arrays import device_api
 from lazyfuse.arrays.ndarray import alone, direct, export, ndarray, node_of, wrap
 from lazyfuse.arrays.operators import PLAIN
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.errors import message
+from lazyfuse.interop import device_api
 from lazyfuse.namespace import protocols
 
 

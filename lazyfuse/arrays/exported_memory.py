@@ -1,9 +1,8 @@
-"""Which operations run at once since an operand would otherwise have to be copied.
+"""Operations on memory that other code may change at any time, done without a copy of it.
 
-Owns the rule for memory that somebody outside may change at any time: recorded work has to read
-a copy of it, made where it is recorded. One operation takes no longer than that copy. Exact ones
-of middling size are NumPy's; what is larger, or inexact, is recorded on the memory itself and
-evaluated at once.
+Recorded work has to read a copy of such memory, made where it is recorded. One operation takes no
+longer than that copy: eager_policy.py says which are NumPy's. What is larger, or inexact, is
+recorded on the memory itself and evaluated at once: owns how.
 
 Owns also how arrays export that memory on Python 3.11, which has no `__buffer__` for Python
 classes: a function in the type's slot hands the request on to the exported numpy array. The place
@@ -26,7 +25,6 @@ from lazyfuse.arrays import base
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
-from lazyfuse.arrays.nodes import PLAIN
 from lazyfuse.arrays.storage import Root, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
@@ -55,17 +53,7 @@ def _uncounted(name: str, frame: FrameType | None) -> None:
 count: Callable[[str, FrameType | None], None] = _uncounted  # fallback.py puts the real one here
 
 
-def runs_now(op: Op, *operands: Any) -> bool:
-    """Whether an operator is NumPy's at once: for the error state, or to spare a copy."""
-    if not errstate.is_default() and errstate.must_run_at_once():
-        return True
-    if not spares_copy(op, operands):
-        return False
-    count(op.name, sys._getframe(1))
-    return True
-
-
-def _may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
+def may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
     """Whether an operand lies in memory that was lent at some time; most have none."""
     for x in operands:
         if type(x) is np.ndarray:
@@ -75,62 +63,16 @@ def _may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
     return False
 
 
-def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether an exact elementwise operation, done at once, spares copying an operand of some
-    size; all values are there, and the result is of middling size.
-    """
-    if not _may_be_seen(operands):
-        return False
-    if options.device not in ("", "auto", "cpu") or not options.lent_now:
-        return False
-    copied = False
-    shapes: list[tuple[int, ...]] = []
-    for x in operands:
-        kind = type(x)
-        if kind in PLAIN:
-            continue
-        seen = kind is np.ndarray
-        value = x if seen else None
-        if kind in OURS:
-            node, storage = x._node, x._storage
-            if node is not None:
-                value = None if node.resident is not None else node.value
-            elif storage is None:
-                value = x._small
-            elif storage.node.value is not None and storage.node.resident is None:
-                value = x._view  # for its geometry alone
-                seen = storage.shared()
-        if value is None or not _is_exact(op, value.dtype, not shapes):
-            return False
-        copied |= seen and value.size >= options.eager_below
-        shapes.append(value.shape)
-    if not copied:
-        return False
-    try:
-        return size_of(broadcast_all(shapes)) <= _most(op) * options.eager_below
-    except ValueError:
-        return False  # the caller raises it
-
-
-def _most(op: Op) -> int:
+def most_elements(op: Op) -> int:
     """Times `eager_below`: for how many elements NumPy does an operation."""
     return LARGEST // 4 if op.name in _SLOWER else 2 if op.name == "where" else LARGEST
-
-
-def is_seen(outs: tuple[Any, ...]) -> bool:
-    """Whether what is written to is memory that somebody outside sees: NumPy does it, at once."""
-    for x in outs:
-        storage = x._storage if type(x) is ndarray else None
-        if storage is not None and storage.roots is not None and storage.shared():
-            return True
-    return False
 
 
 def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, which records an operation; evaluated now, on the memory itself, if it
     would have to copy an array among its arguments.
     """
-    if not _may_be_seen(args):
+    if not may_be_seen(args):
         return function(*args)
     private = privately(args)
     if private is None:
@@ -229,7 +171,7 @@ def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
     return spec.function(first, second)
 
 
-def _is_exact(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
+def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
     """Whether an operation gives the same bits wherever it runs, with an operand of that dtype."""
     if dtype not in CANONICAL:
         return False
@@ -243,9 +185,9 @@ def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def _exact_types(op: Op) -> bytes:
-    """For the numbers of NumPy's plain dtypes: `_most` where `_is_exact`, else 0."""
+    """For the numbers of NumPy's plain dtypes: `most_elements` where `runs_exactly`, else 0."""
     dtypes = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
-    return bytes([_most(op) if _is_exact(op, each, True) else 0 for each in dtypes])
+    return bytes([most_elements(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
 
 
 def tell(counts: dict[Any, int]) -> None:

@@ -26,6 +26,7 @@ from lazyfuse.arrays.assignment import (
     store_foreign,
     value_node,
 )
+from lazyfuse.arrays.eager_policy import assignment
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.arrays.meta_operands import blank
 from lazyfuse.arrays.ndarray import (
@@ -34,7 +35,6 @@ from lazyfuse.arrays.ndarray import (
     from_node,
     gather,
     geometry,
-    is_captured,
     is_part_of_number,
     is_thin,
     layout_in,
@@ -58,7 +58,6 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.nodes import NUMBERS
 from lazyfuse.arrays.operators import PLAIN, dtype_of, real_operand, shape_of
 from lazyfuse.arrays.recording import may_write, steps_over
-from lazyfuse.arrays.storage import is_evaluated, leaf
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
@@ -66,12 +65,11 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, ghost, keep_order
 from lazyfuse.runtime.placement import residency
+from lazyfuse.runtime.scheduling.eager_rules import small
 from lazyfuse.runtime.scheduling.evaluate import held
 
 # A pending array whose elements are picked more often than this is evaluated: it is a loop.
 PICK_LIMIT = 4
-# The same for small parts that are written one after the other.
-WRITE_LIMIT = 16
 
 Real = np.ndarray
 
@@ -280,7 +278,7 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
             return
     if is_basic(key):
         _write_region(self, key, value)
-    elif (part := index_keys.target(self, key, value)) is None or _at_once(self, part, value):
+    elif (part := index_keys.target(self, key, value)) is None or assignment(self, part, value):
         write_now(self, key, value)
     else:
         index_keys.write(self, part, value)
@@ -318,7 +316,7 @@ def _write_live(real: Array, key: Any, value: Any) -> bool:
             return False
         value = real_operand(value)
     region = real[opened(key)]
-    if region.size >= options.eager_below:
+    if not small(region.size):
         return False
     if region.ndim or has_ellipsis(key):
         region[...] = value
@@ -360,7 +358,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         return
     if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
         value = converted(value, dtype, region.shape)
-    if _at_once(self, region, value):
+    if assignment(self, region, value):
         write_now(self, key, value)
         return
     node = self._node
@@ -380,63 +378,6 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     elif region.size:
         del node, view
         write_region(self, layout, new_value)
-
-
-def _at_once(self: ndarray, region: Array, value: Any) -> bool:
-    """Whether NumPy should do a write now: it is small and nobody wants the old values."""
-    storage = self._storage
-    if storage is not None and (is_part_of_number(self) or storage.shared()):
-        return True
-    if region.size >= options.eager_below:
-        return False
-    if type(value) in OURS and ready(value) is None:
-        return False
-    node = storage.node if storage is not None else self._node
-    assert node is not None
-    if node.value is None:
-        if node.op is ops.FULL and node.resident is None:
-            del node
-            _fill_now(self)
-        elif not _is_loop(node):
-            return False
-        else:
-            del node
-            gather(self)
-    else:
-        del node
-    return settle(self) is not None or not is_captured(self)
-
-
-def _fill_now(self: ndarray) -> None:
-    """Give a constant array that is going to be written in small parts its memory."""
-    storage = self._storage
-    node = storage.node if storage is not None else self._node
-    assert node is not None
-    number = node.src[0].value
-    if number is None:
-        gather(self)
-        return
-    shape = node.shape if node.perm is None else tuple([node.shape[axis] for axis in node.perm])
-    plain = not number.tobytes().strip(b"\0")
-    value = np.zeros(shape, node.dtype) if plain else np.full(shape, number, node.dtype)
-    if node.perm is not None:
-        value = value.transpose(np.argsort(node.perm))
-    filled = leaf(value, node.perm)
-    if storage is not None:
-        storage.node = filled
-    else:
-        self._node = filled
-
-
-def _is_loop(node: Node) -> bool:
-    """Whether the last writes to a pending array were many and small."""
-    for _ in range(WRITE_LIMIT):
-        if node.op is not ops.UPDATE or size_of(node.arg.shape) >= options.eager_below:
-            return False
-        if is_evaluated(node):
-            return True  # between two such writes: by a rule for loops
-        node = node.src[0]
-    return True
 
 
 def _is_itself(self: ndarray, region: Array, value: Any) -> bool:
@@ -476,7 +417,7 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     ):
         return False
     known = type(mask) not in OURS or ready(mask) is not None
-    if known and _at_once(self, geometry(self), value):
+    if known and assignment(self, geometry(self), value):
         return False
     rest = shape[len(covered) :]
     own = shape_of(value)

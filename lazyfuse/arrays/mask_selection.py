@@ -52,6 +52,7 @@ from lazyfuse.kernels.compact import CountedMask
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling.eager_rules import small
 
 _WHERE = TABLE["where"]
 _AND = TABLE["logical_and"]
@@ -224,7 +225,7 @@ def resolve(x: ndarray) -> Any:
                 node = found.values()
                 number = node.shape[0]
                 # whoever looks meanwhile finds the one or the other
-                if number and number >= config.options.eager_below:
+                if number and not small(number):
                     x._node = node
                 else:
                     evaluate.evaluate([node], decisions.SELECTION_VALUES)

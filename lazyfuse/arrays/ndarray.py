@@ -74,6 +74,7 @@ from lazyfuse.runtime.layout.meta_arrays import (
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling.eager_rules import small_array
 
 ERRSTATE_PLAIN = True
 """Whether NumPy's floating-point error state is its default: only then is recording plain."""
@@ -152,22 +153,11 @@ def is_recordable(dtype: DType) -> bool:
     return dtype in CANONICAL
 
 
-MIDDLING = 8
-"""Up to so many times `eager_below` elements NumPy may do at once what is not worth recording."""
-
-
-def is_small(value: Array) -> bool:
-    """Whether NumPy works on an array of that size at once: it moves single bytes fastest."""
-    size = value.size
-    large = options.eager_below
-    return size < large or (value.itemsize == 1 and size <= MIDDLING * large and large > 1)
-
-
 def wrap(value: Any) -> Any:
     """An array of ours around a numpy array that nobody else holds; anything else unchanged."""
     if type(value) is not np.ndarray:
         return wrap_shared(value) if isinstance(value, np.memmap) else value
-    if is_small(value) or not value.size or value.dtype not in CANONICAL:
+    if small_array(value) or not value.size or value.dtype not in CANONICAL:
         return direct(value)
     if value.base is not None and not is_countable(terminal(value)):
         return wrap_shared(value)  # a buffer or a file: somebody's memory after all
@@ -195,7 +185,7 @@ def wrap_shared(value: Any) -> Any:
         x = _known(value, owner)
         if x is not None:
             return x
-    if is_small(value) or not value.size or value.dtype not in CANONICAL:
+    if small_array(value) or not value.size or value.dtype not in CANONICAL:
         return direct(value)
     storage = foreign(value)
     if storage is None:
@@ -278,7 +268,7 @@ def settle(x: ndarray) -> Array | None:
     if node is None:  # deferred, or another thread has moved the array on since we looked
         return x._small if x._small is not None or x._storage is not None else resolve(x)
     found = node.value
-    if found is None or type(x) is not ndarray or not is_small(found):
+    if found is None or type(x) is not ndarray or not small_array(found):
         return None
     del found
     with evaluate.quiet:

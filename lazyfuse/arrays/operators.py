@@ -15,15 +15,16 @@ import numpy as np
 from lazyfuse import registry
 from lazyfuse.arrays import base, scalar_ops
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays.eager_updates import (
-    beside_bytes,
+from lazyfuse.arrays.eager_policy import (
+    direct_operation,
     has_bits_of_its_own,
     is_for_update,
-    outer,
-    update_at_once,
-    updates_at_once,
+    operation,
+    operation_on_values,
+    update,
 )
-from lazyfuse.arrays.exported_memory import pooled, read_in_place, runs_now
+from lazyfuse.arrays.eager_updates import outer, update_at_once
+from lazyfuse.arrays.exported_memory import pooled, read_in_place
 from lazyfuse.arrays.meta_operands import standin
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -34,12 +35,8 @@ from lazyfuse.arrays.ndarray import (
     from_node,
     gather,
     geometry,
-    is_captured,
-    is_part_of_number,
-    is_small,
     ndarray,
     node_of,
-    options,
     ready,
     scalar_node,
     settle,
@@ -51,7 +48,7 @@ from lazyfuse.arrays.nodes import PLAIN as PLAIN
 from lazyfuse.arrays.nodes import STRONG, constant
 from lazyfuse.arrays.nodes import WEAK as WEAK
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.codegen.graph.shapes import broadcast, size_of
+from lazyfuse.codegen.graph.shapes import broadcast
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE as TABLE
@@ -110,11 +107,9 @@ def dtype_of(x: ndarray) -> DType:
 def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` (or the reverse), whatever `other` is."""
     small = self._small
-    if small is not None:
-        thin = small.size < options.eager_below
-        value = _beside_thin(self, small, other) if thin else beside_bytes(spec.op, small, other)
-        if value is not None:
-            return _run(spec, small, value, swapped)
+    if small is not None and direct_operation(spec.op, self, small, other):
+        value = other if type(other) in PLAIN else other._small
+        return _run(spec, small, value, swapped)
     if DEFERRED and (found := deferred_binary(spec, self, other, swapped)) is not None:
         return found
     kind = type(other)
@@ -129,33 +124,14 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
         return _with_odd(spec, self, other, swapped)
     left = ready(self)
     if left is not None and right is not None and not has_bits_of_its_own(spec.op, (left, right)):
-        if not _grows(left, right):
+        if operation_on_values(left, right):
             return _run(spec, left, right, swapped)
         if is_for_update(spec.op, self, other, left, right):
             found = outer(spec.op, right, left) if swapped else outer(spec.op, left, right)
             return _run(spec, left, right, swapped) if found is None else found
-    if runs_now(spec.op, self, other):
+    if operation(spec.op, self, other):
         return run_now(spec, self, other, swapped)
     return read_in_place(record, spec, self, other, swapped)
-
-
-def _beside_thin(self: ndarray, small: Any, other: Any) -> Any:
-    """The other operand of two direct ones, one of them thin, whose result is small, too; None
-    where that takes a closer look.
-
-    An array without axes of length one gives its shape to the result.
-    """
-    if type(other) in PLAIN:
-        return other
-    if type(other) is not ndarray:
-        return None
-    right = other._small
-    if right is None or right.size >= options.eager_below:
-        return None
-    if small.shape == right.shape or small.size * right.size < options.eager_below:
-        return right
-    wide = right.ndim <= small.ndim if not self._thin else small.ndim <= right.ndim
-    return right if wide and not (self._thin and other._thin) else None
 
 
 def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
@@ -173,25 +149,6 @@ def real_operand(x: Any) -> Any:
         value = gather(x)
         return value if type(x) is ndarray else value[()]
     return x
-
-
-def _grows(left: Any, right: Any) -> bool:
-    """Whether small operands broadcast to a result that is not."""
-    if type(left) is not np.ndarray or type(right) is not np.ndarray:
-        return False
-    first, second = left.shape, right.shape
-    if first == second:
-        return bool(
-            not (is_small(left) and is_small(right))
-            and left.dtype in CANONICAL
-            and right.dtype in CANONICAL
-            and left.size
-        )
-    try:
-        size = size_of(broadcast(first, second))
-    except ValueError:
-        return False  # NumPy says what is wrong first
-    return size >= options.eager_below and left.dtype in CANONICAL and right.dtype in CANONICAL
 
 
 def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
@@ -383,7 +340,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     if type(other) in (list, tuple):
         other = as_real(other)
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
-    if known and settle(self) is None and not _must_write_now(spec, self, other):
+    if known and settle(self) is None and not update(spec.op, self, other):
         return read_in_place(record_inplace, spec, self, other)
     function = None if known else override(other, spec.op.ufunc)
     if function is not None:
@@ -392,19 +349,6 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     real = writable(self)
     result = spec.inplace(real, value)
     return self if result is real else wrap(result)
-
-
-def _must_write_now(spec: Spec, self: ndarray, other: Any) -> bool:
-    storage = self._storage
-    if storage is not None and (is_part_of_number(self) or storage.shared()):
-        return True
-    if runs_now(spec.op, self, other):
-        return True
-    if ready(self) is None:
-        return updates_at_once(spec.op, self, (other,))
-    if is_captured(self):
-        return False
-    return type(other) not in OURS or ready(other) is not None
 
 
 def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
@@ -447,7 +391,7 @@ def unary(spec: Spec, self: ndarray) -> Any:
         return found
     if (value := ready(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if value is not None or runs_now(spec.op, self) or scalar_ops.overflows_alone(spec.op, self):
+    if value is not None or operation(spec.op, self) or scalar_ops.overflows_alone(spec.op, self):
         return wrap(spec.function(real_operand(self)))
     return read_in_place(record_unary, spec.op, self)
 
@@ -492,7 +436,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
         return run_now(spec, self, exponent, False)  # not as an array of booleans
     if row is None:
         return binary(spec, self, exponent, False)
-    if ready(self) is not None or runs_now(row, self):
+    if ready(self) is not None or operation(row, self):
         return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
     return read_in_place(record_unary, row, self)
 
@@ -500,7 +444,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
 def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
     """`self **= exponent`."""
     row = power_row(self, exponent)
-    if row is None or ready(self) is not None or _must_write_now(spec, self, exponent):
+    if row is None or ready(self) is not None or update(spec.op, self, exponent):
         return inplace(spec, self, exponent)
     loop = promotion.resolve(row, (dtype_of(self),))
     if not _fits(self, exponent, loop, shape_of(self)):

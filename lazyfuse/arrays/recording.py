@@ -19,8 +19,6 @@ from lazyfuse.arrays.ndarray import (
     is_part_of_number,
     ndarray,
     node_of,
-    options,
-    ready,
     settle,
 )
 from lazyfuse.arrays.operators import (
@@ -33,7 +31,7 @@ from lazyfuse.arrays.operators import (
 )
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import LONGEST, HostCall, Node, Reduction, Shape
-from lazyfuse.codegen.graph.shapes import broadcast_all, reduced_shape, size_of
+from lazyfuse.codegen.graph.shapes import broadcast_all, reduced_shape
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
@@ -96,26 +94,6 @@ def shape_of(x: Any) -> Shape:
         real = small if small is not None else x._view
         return tuple(real.shape)
     return tuple(x.shape) if type(x) is np.ndarray else ()
-
-
-def wants_recording(operands: Sequence[Any]) -> bool:
-    """Whether an elementwise operation is big enough to be recorded, or has recorded operands."""
-    sizes = 0
-    shapes = []
-    for x in operands:
-        if isinstance(x, ndarray):
-            if ready(x) is None:
-                return True
-            sizes += 1
-            shapes.append(shape_of(x))
-        elif type(x) is np.ndarray:
-            shapes.append(x.shape)
-    if not sizes or len(shapes) < 2 or all(shape == shapes[0] for shape in shapes):
-        return False
-    try:
-        return size_of(broadcast_all(shapes)) >= options.eager_below > 0
-    except ValueError:
-        return False
 
 
 def find_loop(

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import device_api
 from lazyfuse.arrays.ndarray import (
     alone,
     full_node,
@@ -21,7 +20,6 @@ from lazyfuse.arrays.ndarray import (
     is_recordable,
     ndarray,
     node_of,
-    options,
     scalar_node,
     wrap,
     wrap_shared,
@@ -30,10 +28,11 @@ from lazyfuse.arrays.operators import PLAIN, shape_of
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.interop import fallback, overrides
+from lazyfuse.interop import device_api, fallback, overrides
 from lazyfuse.registry import extends, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
 from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling.eager_rules import small
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
 
 _NoValue = np._NoValue
@@ -237,7 +236,7 @@ def _has_c_strides(model: Array) -> bool:
 def _is_recorded(model: Any) -> bool:
     if type(model) is not np.ndarray or model.ndim == 0 or not is_recordable(model.dtype):
         return False
-    return bool(model.size >= options.eager_below and model.size)
+    return bool(model.size and not small(model.size))
 
 
 def _filled(model: Any, number: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.exported_memory import read_in_place, spares_copy
+from lazyfuse.arrays.eager_policy import elementwise, spares_copy
+from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
     alone,
     cast_node,
@@ -31,7 +32,6 @@ from lazyfuse.arrays.recording import (
     shape_of,
     step,
     steps_over,
-    wants_recording,
 )
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
@@ -49,7 +49,7 @@ _NoValue = np._NoValue
 def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
     """An elementwise row on any operands; None if it should run at once."""
     taken = [_as_operand(x) for x in operands]
-    if not all(map(is_operand, taken)) or not wants_recording(taken) or not may_record():
+    if not all(map(is_operand, taken)) or elementwise(taken) or not may_record():
         return None
     try:
         return record(TABLE[row], *taken)

@@ -21,10 +21,8 @@ from lazyfuse.arrays.ndarray import (
     from_node,
     gather,
     geometry,
-    is_small,
     ndarray,
     node_of,
-    options,
     ready,
     settle,
     wrap,
@@ -41,6 +39,7 @@ from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.compound_calls import as_one
+from lazyfuse.runtime.scheduling.eager_rules import small, small_array
 
 # So many arrays at most are joined part by part in what computes them.
 PIECES = 16
@@ -104,7 +103,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
     perm = joined_order(
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
-    few = len(operands) <= PIECES and _size(shape) >= max(options.eager_below, 1)
+    few = len(operands) <= PIECES and _size(shape) and not small(_size(shape))
     if few and devices.current() is devices.cpu():
         return from_node(_by_parts(operands, place, shape, dtype, perm))
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
@@ -227,7 +226,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if type(a) is ndarray and settle(a) is None and dtype_of(a) in CANONICAL:
         shown = geometry(a)
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
-            if is_small(blank(shown.shape, shown.dtype)):
+            if small_array(blank(shown.shape, shown.dtype)):
                 return wrap(rolled(gather(a), shift, axis))
             perm = None if axis is None else keep_order(shown)
             return host("roll", _Roll(shift, axis), (a,), shown.shape, dtype_of(a), perm)
@@ -334,7 +333,7 @@ def _stacked(arrays: Any, axis: Any) -> Any:
     size = size_of(own) * len(arrays)
     if not pending or not own or not -rank <= axis < rank or dtype not in CANONICAL:
         return None
-    if size < max(options.eager_below, 1) or devices.current() is not devices.cpu():
+    if not size or small(size) or devices.current() is not devices.cpu():
         return None
     axis %= rank
     strides = tuple([geometry(x).strides for x in arrays])

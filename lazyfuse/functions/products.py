@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.eager_policy import small_result
 from lazyfuse.arrays.ndarray import (
     caller,
     from_node,
@@ -42,6 +43,7 @@ from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
 from lazyfuse.registry import implements
+from lazyfuse.runtime.events.decisions import EXPORTED, Rule
 from lazyfuse.runtime.execution import matmul
 from lazyfuse.runtime.layout.meta_arrays import packed_order, result_order
 
@@ -61,34 +63,23 @@ def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
     return found if big and may_record() else None
 
 
-def _is_over_at_once(operands: Sequence[ndarray], shape: Shape) -> bool:
-    """Whether a product is best done now: its operands are there and what comes out is small.
-
-    Small arrays are never recorded, and what follows them would be because of this one. Memory
-    that somebody outside may change would be copied for later, which takes longer than most
-    products of it (a matrix and a vector).
+def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
+    """Whether NumPy does a product now: as other calls with small results; or since memory that
+    other code may change would be copied for later, which takes longer than most products of it
+    (a matrix and a vector).
     """
-    if size_of(shape) < options.eager_below and all(is_there(x) for x in operands):
-        return True
+    if rule := small_result(operands, size_of(shape)):
+        return rule
     if not any(_is_shared(x) for x in operands):
-        return False
+        return None
     first, second = operands
-    return not matmul.is_ours(shape_of(first), shape_of(second), [dtype_of(x) for x in operands])
+    ours = matmul.is_ours(shape_of(first), shape_of(second), [dtype_of(x) for x in operands])
+    return None if ours else EXPORTED
 
 
 def _is_shared(x: ndarray) -> bool:
     """Whether a read of an array copies it, since somebody outside may look at its memory."""
     return x._node is None and ready(x) is None and x._storage is not None and x._storage.shared()
-
-
-def is_there(x: ndarray) -> bool:
-    """Whether the values of an array are in the host's memory."""
-    if ready(x) is not None:
-        return True
-    storage, node = x._storage, x._node
-    if storage is not None:
-        return storage.memory() is not None
-    return node is not None and node.value is not None
 
 
 def _matmul_shape(first: Shape, second: Shape) -> Shape | None:
@@ -121,7 +112,7 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
     shape = _matmul_shape(shape_of(left), shape_of(right))
     if shape is None or not _is_stacked_in_order(operands, shape):
         return None
-    if _is_over_at_once(operands, shape):
+    if _at_once(operands, shape):
         return wrap(fallback.call(matmul.matmul, [gather(left), gather(right)], {}))
     try:
         loop = promotion.resolve(_MATMUL, (dtype_of(left), dtype_of(right)))
@@ -174,7 +165,7 @@ def _product(
     shape = shape_rule(shape_of(left), shape_of(right))
     if shape is None:
         return None
-    if _is_over_at_once(operands, shape):
+    if _at_once(operands, shape):
         ours = matmul.dot if theirs is np.dot else theirs
         return wrap(fallback.call(ours, [gather(left), gather(right)], {}))
     dtype = np.result_type(dtype_of(left), dtype_of(right))
@@ -250,7 +241,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     shape = tuple([sizes[size] for size in shape])
     path = optimize or _work(subscripts, shown) >= WORTH_A_PATH
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
-    if size_of(shape) < options.eager_below and all(is_there(x) for x in arrays):
+    if small_result(arrays, size_of(shape)):
         found = fallback.call(function, [gather(x) for x in arrays], {})
         return wrap(settled(np.asarray(found), shape, dtype, perm, ()))
     return host("einsum", function, arrays, shape, dtype, perm)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import base, mask_selection
-from lazyfuse.arrays.exported_memory import read_in_place, spares_copy
+from lazyfuse.arrays.eager_policy import spares_copy
+from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
     DEFERRED,
     cast_node,

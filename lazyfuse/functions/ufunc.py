@@ -16,9 +16,16 @@ from lazyfuse import registry
 from lazyfuse.arrays import mask_selection
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.eager_functions import is_simple
+from lazyfuse.arrays.eager_policy import (
+    elementwise,
+    has_bits_of_its_own,
+    middling_update,
+    spares_copy,
+    write_to,
+)
 from lazyfuse.arrays.eager_ufunc import BESIDE, UfuncCore, adopt
-from lazyfuse.arrays.eager_updates import has_bits_of_its_own, updates_at_once, write_at_once
-from lazyfuse.arrays.exported_memory import finished, is_seen, privately, spares_copy
+from lazyfuse.arrays.eager_updates import write_at_once
+from lazyfuse.arrays.exported_memory import finished, privately
 from lazyfuse.arrays.ndarray import cast_node as cast
 from lazyfuse.arrays.ndarray import (
     changing,
@@ -39,7 +46,6 @@ from lazyfuse.arrays.recording import (
     may_record,
     may_write,
     shape_of,
-    wants_recording,
 )
 from lazyfuse.arrays.scalar_ops import name_steps
 from lazyfuse.codegen.graph.node import Node
@@ -50,6 +56,7 @@ from lazyfuse.functions.complex_cases import COMPLETED
 from lazyfuse.interop import conversion, fallback, overrides
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import OURS, pair
+from lazyfuse.runtime.scheduling.eager_rules import small
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
@@ -161,17 +168,17 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         operands = [_as_operand(x) for x in args]
         if not all(map(is_operand, operands)):
             return None
-        if not wants_recording(operands) and not self._has_bits_of_its_own(operands):
+        if elementwise(operands) and not self._has_bits_of_its_own(operands):
             return None
         if len(outs) == 1 and type(outs[0]) is ndarray:
             if kwargs.keys() == {"out"} and write_at_once(self._rows[0], outs[0], operands):
                 return outs[0]
-            if updates_at_once(self._rows[0], outs[0], operands):
+            if middling_update(self._rows[0], outs[0], operands):
                 return None
         if not kwargs.keys() <= _SIMPLE:
             return None
         plain = len(self._rows) == 1 and kwargs.keys() <= {"out"}
-        if plain and (spares_copy(self._rows[0], [*operands, *outs]) or is_seen(outs)):
+        if plain and (spares_copy(self._rows[0], [*operands, *outs]) or write_to(outs)):
             return None
         if plain and not outs and (private := privately(operands)) is not None:
             return finished(self._recorded(tuple(private), {}, ()), private)
@@ -248,7 +255,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         operands = [_as_operand(first), _as_operand(second)]
         if all(type(x) is ndarray and x._small is not None for x in operands):
             left, right = operands[0]._small, operands[1]._small
-            if left.size * right.size < array.options.eager_below:
+            if small(left.size * right.size):
                 return wrap(self._call.outer(left, right)) if self.nout == 1 else None
         if not all(type(x) is ndarray for x in operands) or self.signature is not None:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import stride_tricks
 
 from lazyfuse.arrays.attributes import base_view, derive, pinned
-from lazyfuse.arrays.ndarray import geometry, ndarray, options, writable
+from lazyfuse.arrays.ndarray import geometry, ndarray, writable
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.codegen.graph.shapes import size_of
@@ -20,6 +20,7 @@ from lazyfuse.functions.creation import asarray
 from lazyfuse.interop import fallback
 from lazyfuse.registry import as_builtin, dress, implements, pair
 from lazyfuse.runtime.layout.meta_arrays import affine
+from lazyfuse.runtime.scheduling.eager_rules import small
 
 VIEWS = (
     "array_split broadcast_to diagonal dsplit expand_dims flip fliplr flipud hsplit "
@@ -88,7 +89,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
 def _is_large(arrays: Sequence[Any]) -> bool:
     """Whether arrays have so many elements together that those of ours are recorded."""
     try:
-        return size_of(np.broadcast_shapes(*map(np.shape, arrays))) >= options.eager_below
+        return not small(size_of(np.broadcast_shapes(*map(np.shape, arrays))))
     except ValueError:
         return False
 

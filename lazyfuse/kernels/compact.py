@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyfuse import config
 from lazyfuse.codegen.lowering.summation import leaves, left_half
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.routine import Routine
 from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling.eager_rules import small
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -212,7 +212,7 @@ def _rooms(found: CountedMask, starts: Array) -> tuple[Array, Array]:
 
 def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
     """Memory for a result; of the pool, unless it will be a direct array that owns its memory."""
-    if count < config.options.eager_below:
+    if small(count):
         return np.empty(count, dtype)
     return devices.cpu().empty((count,), dtype)
 

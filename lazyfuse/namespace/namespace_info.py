@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import device_api
+from lazyfuse.interop import device_api
 
 _Theirs: Any = np.__array_namespace_info__
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import device_api, exported_memory, instance_checks, methods
+from lazyfuse.arrays import exported_memory, instance_checks, methods
 from lazyfuse.arrays.attributes import become
 from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap, wrap_shared
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.functions.ufunc import ufunc_of
-from lazyfuse.interop import fallback, overrides
+from lazyfuse.interop import device_api, fallback, overrides
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import OURS
 from lazyfuse.runtime.numerics import errstate

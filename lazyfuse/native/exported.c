@@ -1,7 +1,8 @@
 /* Exported memory, which others see too. Operations that NumPy does at once on values that are there: on
    small parts of blocks, and exact ones on such memory, which recorded work would have to copy. The
-   same in Python: exported_memory.py, and the functions of operators.py, ufunc.py and indexing.py that
-   ask it. What needs a closer look returns NULL (or 0) without an exception, and they decide. */
+   same in Python: exported_memory.py, eager_policy.py, and the functions of operators.py, ufunc.py and
+   indexing.py that ask it. What needs a closer look returns NULL (or 0) without an exception, and they
+   decide. */
 
 #include "record.h"
 
@@ -209,7 +210,7 @@ static int is_wanted(void)
             PyUnicode_CompareWithASCIIString(device, "auto") == 0);
 }
 
-/* As exported_memory.spares_copy, for values that are all there. */
+/* As eager_policy.spares_copy, for values that are all there. */
 static int spares_copy(const Row *row, const There *there, int count, npy_intp size)
 {
     npy_intp limit = eager_below();
@@ -322,7 +323,7 @@ static PyObject *finished(PyObject *value, int pooled)
     PyObject *x = NULL;
     if (PyArray_ITEMSIZE((PyArrayObject *)value) == 1 && size / 8 <= limit && size <= 8 * limit &&
         limit > 1) {
-        return direct_over(value, Py_None, 1); /* ndarray.is_small */
+        return direct_over(value, Py_None, 1); /* eager_rules.small_array */
     }
     if (pooled) {
         PyObject *node = PyObject_CallFunctionObjArgs(SLOW.leaf, value, Py_None, NULL);

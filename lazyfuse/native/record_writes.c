@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 16 }; /* indexing.WRITE_LIMIT */
+enum { ROUNDS = 16 }; /* eager_policy.WRITE_LIMIT */
 
 static PyObject *name_out, *name_listeners;
 
@@ -219,7 +219,7 @@ int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int coun
     return lock <= 0 ? lock : unlock_writes(compute_into(op, loops, args, count, out));
 }
 
-/* As indexing._is_loop: whether the last writes to a pending block were many and small. */
+/* As eager_policy._is_write_loop: whether the last writes to a pending block were many and small. */
 static int is_loop(PyObject *node)
 {
     for (int round = 0; round < ROUNDS; round++) {

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from lazyfuse import config
 from lazyfuse.arrays.ndarray import (
     export,
     gather,
@@ -35,6 +34,7 @@ from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import Array, window
 from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling.eager_rules import small
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,7 +118,7 @@ class _Loan:
     @classmethod
     def of(cls, real: Array) -> _Loan | None:
         """A loan of `real`; None if it is small or cannot be recorded."""
-        if real.size < max(config.options.eager_below, 1) or not is_recordable(real.dtype):
+        if not real.size or small(real.size) or not is_recordable(real.dtype):
             return None
         storage = foreign(real)
         found = window(real)
@@ -248,8 +248,7 @@ class Border:
         """Whether the function can reach one block of memory in more than one way."""
         arrays: dict[int, Array] = {}
         self._collect(values, arrays)
-        large = config.options.eager_below
-        if not any(array.size >= large for array in arrays.values()):
+        if all(small(array.size) for array in arrays.values()):
             return False  # small ones are real views of real memory
         elsewhere: dict[int, Array] = {}
         if self._twins:

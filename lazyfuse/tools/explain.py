@@ -36,7 +36,7 @@ from lazyfuse.runtime.numerics import narrow_precision
 from lazyfuse.runtime.placement import calibrate_cpu, devices, library_calls, offload
 from lazyfuse.runtime.placement.offload import Choice
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
-from lazyfuse.runtime.scheduling import evaluate, loop_elision, recompute
+from lazyfuse.runtime.scheduling import eager_rules, evaluate, loop_elision, recompute
 from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
 
@@ -44,7 +44,7 @@ HOST = "host"
 NOTHING = ("no", "at all")  # where a device has no language, or none that can say the kernel
 DIRECTLY = (
     "in NumPy, one operation after the other: so few, exact ones on fewer than "
-    f"{evaluate.DIRECT_ELEMENTS:,} elements are done before a plan is looked up; with more:"
+    f"{eager_rules.DIRECT_ELEMENTS:,} elements are done before a plan is looked up; with more:"
 )
 
 
@@ -195,7 +195,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     stored = [describe.stored(each) for each in recompute.decisions(plan, recording)]
     if left:
         stored.append(f"left unwritten: {left} values that are held and cheap to make again")
-    directly = len(pending) == 1 and evaluate.few(pending[0], device) is not None
+    directly = eager_rules.pending_nodes(pending, device is devices.cpu()) is not None
     scheduled = any(kernel.schedule for kernel in kernels)
     processor = calibrate_cpu.described(devices.tuning()) if scheduled else ""
     return Explanation(

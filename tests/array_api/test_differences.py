@@ -14,7 +14,7 @@ import pytest
 
 import lazyfuse
 import lazyfuse.array_api as xp
-from lazyfuse.arrays import device_api
+from lazyfuse.interop import device_api
 
 INF, NAN = math.inf, math.nan
 BOTH = pytest.mark.parametrize("namespace", [xp, lazyfuse], ids=["array_api", "main"])

@@ -37,7 +37,7 @@ WORTH: dict[str, dict[str, int]] = {
     "kernels.compact": {"FEW": 1},
     "functions.histograms": {"_WORTH": 1},
     "arrays.mask_selection": {"WORTH": 1},
-    "runtime.scheduling.evaluate": {
+    "runtime.scheduling.eager_rules": {
         "DIRECT_NODES": 0,
         "DIRECT_ELEMENTS": 0,
         "LONE_ELEMENTS": 0,

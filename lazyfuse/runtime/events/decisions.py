@@ -92,8 +92,8 @@ BINCOUNT = _rule(
     NOW, "bincount", "the greatest number decides the size of the result", "functions.histograms"
 )
 LIBRARY = _rule(NOW, "library", "a device's library reads the operands", "arrays.library_indexing")
-TO_DEVICE = _rule(NOW, "to_device", "the program moves the array", "arrays.device_api")
-DEVICE_BLOCK = _rule(NOW, "device", "the end of a block that names a device", "arrays.device_api")
+TO_DEVICE = _rule(NOW, "to_device", "the program moves the array", "interop.device_api")
+DEVICE_BLOCK = _rule(NOW, "device", "the end of a block that names a device", "interop.device_api")
 CALLED = _rule(NOW, "evaluate", "the program calls lazyfuse.evaluate", "namespace.assemble")
 FREEZE = _rule(NOW, "freeze", "a frozen program keeps its constants as values", "tools.freeze")
 FROZEN_CALL = _rule(NOW, "frozen call", "the program calls a frozen program", "tools.freeze")
@@ -204,13 +204,50 @@ REPLAYED = _rule(
 
 # ------------------------------------------------------------- run at once in NumPy
 
+SMALL = _rule(
+    EAGER, "small", "fewer elements than eager_below: recording would take as long as the work",
+    "runtime.scheduling.eager_rules", "eager_below",
+)  # fmt: skip
+SINGLE_BYTES = _rule(
+    EAGER, "single bytes", "NumPy moves bytes fastest: up to 8 times eager_below of them",
+    "runtime.scheduling.eager_rules", "eager_below",
+)  # fmt: skip
+VALUES_THERE = _rule(
+    EAGER, "values there", "all values are there and small, and recorded work reads none of them",
+    "arrays.eager_policy", "eager_below",
+)  # fmt: skip
+UNRECORDED_DTYPE = _rule(EAGER, "dtype", "kernels do not hold this dtype", "arrays.eager_policy")
+FAILS = _rule(EAGER, "fails", "NumPy raises the error at the call", "arrays.eager_policy")
+ERROR_STATE = _rule(
+    EAGER, "error state", "the floating-point error state wants errors at the line that has them",
+    "arrays.eager_policy",
+)  # fmt: skip
+EXPORTED = _rule(
+    EAGER, "exported", "other code may change an operand: a copy would take as long as the work",
+    "arrays.eager_policy", "lent_now",
+)  # fmt: skip
+EXPORTED_TARGET = _rule(
+    EAGER, "exported target", "other code sees the memory that is written", "arrays.eager_policy"
+)
+PART_OF_NUMBER = _rule(
+    EAGER, "part of number", "the target is the real or the imaginary parts of complex numbers",
+    "arrays.eager_policy",
+)  # fmt: skip
+MIDDLING_BLOCK = _rule(
+    EAGER, "middling block", "an update of up to 8 times eager_below elements, which are there "
+    "and not read by recorded work", "arrays.eager_policy", "eager_below",
+)  # fmt: skip
+SMALL_WRITE = _rule(
+    EAGER, "small write", "few elements are written, and recorded work reads none of the old ones",
+    "arrays.eager_policy", "eager_below",
+)  # fmt: skip
 FEW = _rule(
     EAGER, "few", "NumPy is done with so few exact operations before a plan is looked up",
-    "runtime.scheduling.evaluate",
+    "runtime.scheduling.eager_rules",
 )  # fmt: skip
 LONE_CALL = _rule(
     EAGER, "lone call", "one call of NumPy's on values that are there needs no plan",
-    "runtime.scheduling.evaluate",
+    "runtime.scheduling.eager_rules",
 )  # fmt: skip
 
 RULES = tuple(_listed)

@@ -19,8 +19,7 @@ import numpy as np
 from lazyfuse import bootstrap, config
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording, linearize, use
-from lazyfuse.codegen.graph.node import Node, source_line, topological
-from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.plan.cluster import Limits
 from lazyfuse.codegen.plan.plan import Plan, make_plan
 from lazyfuse.codegen.table import ops
@@ -42,18 +41,11 @@ from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
-from lazyfuse.runtime.scheduling import compound_calls, flush, loop_elision, recompute
+from lazyfuse.runtime.scheduling import compound_calls, eager_rules, flush, loop_elision, recompute
 from lazyfuse.runtime.scheduling.co_evaluation import readers, siblings
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-# So few operations, one of them with many elements but fewer than this, are over in NumPy before a
-# plan would have been looked up.
-DIRECT_NODES = 4
-HEAVY_ELEMENTS = 2048
-DIRECT_ELEMENTS = 1 << 16
-LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
 
 concurrency.on_change(thread_pool.share_out)
 lock = concurrency.lock
@@ -243,7 +235,10 @@ def _evaluate(
         _device(pending[0], rule)
     # first what is likelier: that one operation is NumPy's, that several ran before
     early = not usual or len(_recorded.nodes) == 1
-    found = _directly(pending, usual) if early else None
+    found = None
+    if early:
+        on_cpu = usual or hardware.current() is hardware.cpu()
+        found = eager_rules.pending_nodes(pending, on_cpu)
     recording = None
     left = loop_elision.NOTHING
     if usual and found is None:
@@ -262,12 +257,12 @@ def _evaluate(
                 _settle(left, raised)
                 return raised
     if not early and found is None:
-        found = _directly(pending, usual)
+        found = eager_rules.pending_nodes(pending, on_cpu=True)
     if found is not None:
         del recording
         if apart is not None:
-            apart.claim(found, None)
-        return _run_directly(found)
+            apart.claim(found[1], None)
+        return _run_directly(*found)
     if recording is None:
         recording = linearize(pending)
         left, _ = loop_elision.leave(recording, pending, waits=rule is not decisions.LOOP)
@@ -321,17 +316,6 @@ def _replayed(
         return None
     report.flushed(rule, plan, recording)
     return run.raised
-
-
-def _directly(pending: list[Node], at_home: bool) -> list[Node] | None:
-    """What NumPy should simply do, one after the other; None if it is worth a plan."""
-    if len(pending) > 1:
-        return None
-    device = hardware.cpu() if at_home else hardware.current()
-    found = few(pending[0], device)
-    if found is None and pending[0].op is ops.HOST and _is_lone_call(pending[0], device):
-        return pending
-    return found
 
 
 def _device(node: Node, rule: Rule) -> Device:
@@ -400,52 +384,9 @@ def run_again(
     return run_plan(plan, recording, rule)
 
 
-def few(node: Node, device: Device) -> list[Node] | None:
-    """The pending operations below a node, if NumPy should simply do them, one after the other.
-
-    So it is where they are few and exact and only one of them has many elements: fusing would save
-    nothing, and the bits are those of every tier.
-    """
-    if device is not hardware.cpu() or config.options.validate or not config.options.fusion:
-        return None
-    found = [node]
-    heavy = 0
-    for each in found:
-        size = _elements(each)
-        if size < 0 or size * each.op.cost >= DIRECT_ELEMENTS:
-            return None
-        heavy += size >= HEAVY_ELEMENTS
-        for source in each.src:
-            if source.value is None:
-                if source.resident is not None:
-                    return None
-                found.append(source)
-        if heavy > 1 or len(found) > DIRECT_NODES:
-            return None
-    return found if len(found) == 1 else topological(found[:1])
-
-
-def _is_lone_call(node: Node, device: Device) -> bool:
-    """Whether a node is one call of NumPy's on values that are there: nothing to plan."""
-    if node.op is not ops.HOST or device is not hardware.cpu() or config.options.validate:
-        return False
-    sources = node.src
-    return all(each.value is not None and each.value.size < LONE_ELEMENTS for each in sources)
-
-
-def _elements(node: Node) -> int:
-    """Elements that an exact map or reduction reads; -1 for every other node."""
-    op = node.op
-    if op.kind == "map":
-        return size_of(node.shape) if op.is_exact(node.arg.ins[0]) else -1
-    if op.kind == "reduce":
-        source = node.src[0]
-        return size_of(source.shape) if op.is_exact(source.dtype) else -1
-    return -1
-
-
-def _run_directly(nodes: list[Node]) -> bound_launches.Raised:
-    """A few operations, by NumPy; the conditions that arose, and where."""
+def _run_directly(rule: Rule, nodes: list[Node]) -> bound_launches.Raised:
+    """Operations in NumPy, in order; the conditions that arose, and where."""
+    report.totals.decisions[rule] += 1
     raised: bound_launches.Raised = []
     try:
         for node in nodes:

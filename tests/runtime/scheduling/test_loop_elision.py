@@ -14,7 +14,7 @@ import lazyfuse as lf
 from lazyfuse import config
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import evaluate, flush, loop_elision, rematerialise
+from lazyfuse.runtime.scheduling import eager_rules, flush, loop_elision, rematerialise
 from tests import campaign
 
 SIDE = 40
@@ -24,7 +24,7 @@ SIDE = 40
 def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rematerialise, "LARGE", 16)
     monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)
-    monkeypatch.setattr(evaluate, "DIRECT_NODES", 0)
+    monkeypatch.setattr(eager_rules, "DIRECT_NODES", 0)
     loop_elision.forget()
     with config.options(eager_below=0):
         counters.reset()

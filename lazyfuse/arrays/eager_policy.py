@@ -1,0 +1,356 @@
+"""Which operations on arrays NumPy does at once, and which are recorded.
+
+Owns the questions, one function each. The answer is the rule by which NumPy does the work at once
+(runtime/events/decisions.py), or None: it is recorded. Whoever asks does the work. Sizes alone are
+judged in runtime/scheduling/eager_rules.py; the ways for small arrays (eager_*.py, and C beside
+them) compare sizes themselves, and ask here where that is not enough.
+
+Blocks of middling size: where all values are there and recorded work does not want the old ones,
+one NumPy operation takes less than recording it, and needs no second block. Memory that other code
+may change: recorded work reads a copy of it, which takes as long as one operation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import exported_memory
+from lazyfuse.arrays.exported_memory import may_be_seen, most_elements, runs_exactly
+from lazyfuse.arrays.ndarray import (
+    CANONICAL,
+    OURS,
+    gather,
+    geometry,
+    is_captured,
+    is_part_of_number,
+    ndarray,
+    options,
+    ready,
+    settle,
+)
+from lazyfuse.arrays.nodes import PLAIN
+from lazyfuse.arrays.storage import Storage, is_evaluated, leaf
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import broadcast, broadcast_all, size_of
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.runtime.events.decisions import (
+    ERROR_STATE,
+    EXPORTED,
+    EXPORTED_TARGET,
+    FAILS,
+    MIDDLING_BLOCK,
+    PART_OF_NUMBER,
+    SINGLE_BYTES,
+    SMALL,
+    SMALL_WRITE,
+    UNRECORDED_DTYPE,
+    VALUES_THERE,
+    Rule,
+)
+from lazyfuse.runtime.layout.meta_arrays import Array
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
+
+# Small parts that are written to a pending array one after the other, before it is evaluated.
+WRITE_LIMIT = 16
+
+
+# ---------------------------------------------------------------------------------- operations
+
+
+def operation(op: Op, *operands: Any) -> Rule | None:
+    """An operator: for the error state, or to spare a copy."""
+    if not errstate.is_default() and errstate.must_run_at_once():
+        return ERROR_STATE
+    if not spares_copy(op, operands):
+        return None
+    exported_memory.count(op.name, sys._getframe(1))
+    return EXPORTED
+
+
+def direct_operation(op: Op, self: ndarray, small: Array, other: Any) -> Rule | None:
+    """An operator on a direct array (`small` is its real one) that broadcasts, or is large: if the
+    other operand is a number or direct, and the result is small, too; None: look more closely.
+
+    An array without axes of length one gives its shape to the result.
+    """
+    limit = options.eager_below
+    plain = type(other) in PLAIN
+    right = other._small if type(other) is ndarray else None
+    if small.size >= limit:
+        if small.itemsize != 1 or op.ulps or not small_array(small):
+            return None
+        alike = right is not None and right.itemsize == 1 and right.shape == small.shape
+        return SINGLE_BYTES if plain or alike else None
+    if plain:
+        return SMALL
+    if right is None or right.size >= limit:
+        return None
+    if small.shape == right.shape or small.size * right.size < limit:
+        return SMALL
+    wide = right.ndim <= small.ndim if not self._thin else small.ndim <= right.ndim
+    return SMALL if wide and not (self._thin and other._thin) else None
+
+
+def operation_on_values(left: Any, right: Any) -> Rule | None:
+    """An operator on real operands: unless the result is large."""
+    if type(left) is not np.ndarray or type(right) is not np.ndarray:
+        return SMALL
+    first, second = left.shape, right.shape
+    if first == second:
+        if not left.size or (small_array(left) and small_array(right)):
+            return SMALL
+    else:
+        try:
+            size = size_of(broadcast(first, second))
+        except ValueError:
+            return FAILS  # NumPy says what is wrong first
+        if size < options.eager_below:
+            return SMALL
+    return None if left.dtype in CANONICAL and right.dtype in CANONICAL else UNRECORDED_DTYPE
+
+
+def elementwise(operands: Sequence[Any]) -> Rule | None:
+    """A function of several operands: unless one is pending or large, or the result is large."""
+    ours = False
+    shapes = []
+    for x in operands:
+        if isinstance(x, ndarray):
+            value = ready(x)
+            if value is None:
+                return None
+            ours = True
+            shapes.append(value.shape)
+        elif type(x) is np.ndarray:
+            shapes.append(x.shape)
+    if not ours or len(shapes) < 2 or all(shape == shapes[0] for shape in shapes):
+        return SMALL
+    try:
+        return None if size_of(broadcast_all(shapes)) >= options.eager_below > 0 else SMALL
+    except ValueError:
+        return FAILS
+
+
+def has_bits_of_its_own(op: Op, operands: Sequence[Any]) -> bool:
+    """Whether an inexact operation on many single bytes is recorded all the same: the bits of a
+    result follow from its size.
+    """
+    if not op.ulps or "f" in op.exact:
+        return False
+    large = max(options.eager_below, 1)
+    return any(
+        type(x) is np.ndarray and x.itemsize == 1 and x.size >= large and x.dtype in CANONICAL
+        for x in operands
+    )
+
+
+def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
+    """A call with so many elements as its result: if its operands are there.
+
+    Small arrays are never recorded, and what follows them would be because of this one.
+    """
+    if size >= options.eager_below:
+        return None
+    return SMALL if all(is_there(x) for x in operands) else None
+
+
+def is_there(x: ndarray) -> bool:
+    """Whether the values of an array are in the host's memory."""
+    if ready(x) is not None:
+        return True
+    storage, node = x._storage, x._node
+    if storage is not None:
+        return storage.memory() is not None
+    return node is not None and node.value is not None
+
+
+# ------------------------------------------------------------------------------- exported memory
+
+
+def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
+    """An exact elementwise operation that, done at once, spares copying an operand of some size:
+    if all values are there, and the result is of middling size.
+    """
+    if not may_be_seen(operands):
+        return None
+    if options.device not in ("", "auto", "cpu") or not options.lent_now:
+        return None
+    copied = False
+    shapes: list[tuple[int, ...]] = []
+    for x in operands:
+        kind = type(x)
+        if kind in PLAIN:
+            continue
+        seen = kind is np.ndarray
+        value = x if seen else None
+        if kind in OURS:
+            node, storage = x._node, x._storage
+            if node is not None:
+                value = None if node.resident is not None else node.value
+            elif storage is None:
+                value = x._small
+            elif storage.node.value is not None and storage.node.resident is None:
+                value = x._view  # for its geometry alone
+                seen = storage.shared()
+        if value is None or not runs_exactly(op, value.dtype, not shapes):
+            return None
+        copied |= seen and value.size >= options.eager_below
+        shapes.append(value.shape)
+    if not copied:
+        return None
+    try:
+        size = size_of(broadcast_all(shapes))
+    except ValueError:
+        return None  # the caller raises it
+    return EXPORTED if size <= most_elements(op) * options.eager_below else None
+
+
+def write_to(outs: tuple[Any, ...]) -> Rule | None:
+    """A call with these results to write to: where other code sees one of them."""
+    for x in outs:
+        storage = x._storage if type(x) is ndarray else None
+        if storage is not None and storage.roots is not None and storage.shared():
+            return EXPORTED_TARGET
+    return None
+
+
+# ---------------------------------------------------------------------------------------- updates
+
+
+def update(op: Op, self: ndarray, other: Any) -> Rule | None:
+    """An operation in place on an array that is not direct."""
+    storage = self._storage
+    if storage is not None:
+        if is_part_of_number(self):
+            return PART_OF_NUMBER
+        if storage.shared():
+            return EXPORTED_TARGET
+    if rule := operation(op, self, other):
+        return rule
+    if ready(self) is None:
+        return middling_update(op, self, (other,))
+    if is_captured(self):
+        return None
+    return None if type(other) in OURS and ready(other) is None else VALUES_THERE
+
+
+def middling_update(op: Op, self: ndarray, operands: Sequence[Any]) -> Rule | None:
+    """An update of a middling block: if all values are there, and the old ones not wanted."""
+    storage = self._storage
+    if storage is None or middling(storage) is None or storage.captured():
+        return None
+    if not op.is_exact(self._view.dtype):  # bits must not depend on what is there already
+        return None
+    for x in operands:
+        if type(x) is not ndarray:
+            return None
+        if x is not self and x._small is None:
+            node, other = x._node, x._storage
+            if (node.value if node is not None else other and other.memory()) is None:
+                return None
+        if not op.is_exact(geometry(x).dtype):
+            return None
+    return MIDDLING_BLOCK
+
+
+def middling(storage: Storage) -> Array | None:
+    """The values of a block, if one NumPy operation on them takes less than recording it."""
+    flat = storage.memory()
+    return flat if flat is not None and flat.size <= MIDDLING * options.eager_below else None
+
+
+def middling_operand(op: Op, storage: Storage, view: Array, other: Any) -> Array | None:
+    """The values of an operand, for an exact operation on a part of a middling block."""
+    if type(other) is not ndarray or middling(storage) is None or not op.is_exact(view.dtype):
+        return None
+    node = other._node
+    found: Array | None
+    if node is None:
+        found = ready(other)
+    else:
+        found = None if node.resident is not None else node.value
+    return found if found is not None and op.is_exact(found.dtype) else None
+
+
+def is_for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) -> bool:
+    """Whether a row and a column of one middling block are taken for an update of that block.
+
+    Recorded, they would want its present values, and the update had to make another block.
+    """
+    storage = self._storage
+    if storage is None or type(other) is not ndarray or other._storage is not storage:
+        return False
+    if not (op.is_exact(left.dtype) and op.is_exact(right.dtype)):
+        return False
+    flat = middling(storage)
+    return flat is not None and size_of(broadcast(left.shape, right.shape)) <= flat.size
+
+
+# ------------------------------------------------------------------------------------ assignments
+
+
+def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
+    """A write to a part of an array that is not direct: if it is small, and recorded work does not
+    want the old values. A pending array is evaluated where such writes are many.
+    """
+    storage = self._storage
+    if storage is not None:
+        if is_part_of_number(self):
+            return PART_OF_NUMBER
+        if storage.shared():
+            return EXPORTED_TARGET
+    if region.size >= options.eager_below:
+        return None
+    if type(value) in OURS and ready(value) is None:
+        return None
+    node = storage.node if storage is not None else self._node
+    assert node is not None
+    if node.value is None:
+        if node.op is ops.FULL and node.resident is None:
+            del node  # no name for what `is_captured` counts
+            _fill_now(self)
+        elif not _is_write_loop(node):
+            return None
+        else:
+            del node
+            gather(self)
+    else:
+        del node
+    return SMALL_WRITE if settle(self) is not None or not is_captured(self) else None
+
+
+def _fill_now(self: ndarray) -> None:
+    """Give a constant array that is going to be written in small parts its memory."""
+    storage = self._storage
+    node = storage.node if storage is not None else self._node
+    assert node is not None
+    number = node.src[0].value
+    if number is None:
+        gather(self)
+        return
+    shape = node.shape if node.perm is None else tuple([node.shape[axis] for axis in node.perm])
+    plain = not number.tobytes().strip(b"\0")
+    value = np.zeros(shape, node.dtype) if plain else np.full(shape, number, node.dtype)
+    if node.perm is not None:
+        value = value.transpose(np.argsort(node.perm))
+    filled = leaf(value, node.perm)
+    if storage is not None:
+        storage.node = filled
+    else:
+        self._node = filled
+
+
+def _is_write_loop(node: Node) -> bool:
+    """Whether the last writes to a pending array were many and small."""
+    for _ in range(WRITE_LIMIT):
+        if node.op is not ops.UPDATE or size_of(node.arg.shape) >= options.eager_below:
+            return False
+        if is_evaluated(node):
+            return True  # between two such writes: by a rule for loops
+        node = node.src[0]
+    return True
