@@ -28,7 +28,6 @@ from lazyfuse.arrays.ndarray import (
     geometry,
     ndarray,
     node_of,
-    options,
     ready,
     wrap,
 )

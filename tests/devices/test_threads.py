@@ -184,7 +184,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 
 def test_few_elements_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = CPU(threads=4, threads_above=1000)
-    cpu.set_native_threads(False)
+    monkeypatch.setattr(cpu.work.native, "_failed", True)  # Python's threads
     program = cpu.compile(map_source("a1[i] = a0[i]", ("f8", "f8")))
     helpers: list[int] = []
 
