@@ -97,8 +97,7 @@ class Plan:
     chains: tuple[Chain, ...] = ()  # steps that may run tile by tile
     replays: Any = UNKNOWN  # runs in place, kept by geometry; None: unsuitable
     dear: tuple[tuple[int, float], ...] = ()  # values that may better be computed again: additions
-    vain: set[tuple[int, ...]] = field(default_factory=set)  # where nothing is made again
-    cases: dict[Any, Any] = field(default_factory=dict)  # what need not be written, by sizes
+    elisions: dict[Any, Any] = field(default_factory=dict)  # what elision.py remembers, by sizes
     blocks: Any = None  # what a run reserves at `sizes`: BufferPool.classes
     beyond: Plan | None = None  # its form for arrays that no cache holds, once one was asked for
 

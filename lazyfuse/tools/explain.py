@@ -36,7 +36,7 @@ from lazyfuse.runtime.numerics import narrow_precision
 from lazyfuse.runtime.placement import calibrate_cpu, devices, library_calls, offload
 from lazyfuse.runtime.placement.offload import Choice
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
-from lazyfuse.runtime.scheduling import eager_rules, evaluate, loop_elision, recompute
+from lazyfuse.runtime.scheduling import eager_rules, elision, evaluate, recompute
 from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
 
@@ -176,7 +176,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         places = sorted({_place(node) for node in nodes} - {HOST})
         return Explanation([], [], [], 0, 0, place=", ".join(places) or HOST)
     recording = linearize(pending)
-    left = loop_elision.leave(recording, pending, evaluate.known, only_look=True)[0].count
+    elided, _ = elision.elide(recording, pending, evaluate.known, dry_run=True)
     plan = evaluate.plan_for(recording)
     device, choice = _choice(plan, recording)
     describe = _Describer(plan, recording, device)
@@ -193,8 +193,8 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     planned = sum(v.op not in (ops.LEAF, ops.SCALAR) for v in plan.graph.values)
     refusals = list(dict.fromkeys(describe.refusal(*each) for each in plan.refusals))
     stored = [describe.stored(each) for each in recompute.decisions(plan, recording)]
-    if left:
-        stored.append(f"left unwritten: {left} values that are held and cheap to make again")
+    if elided.rule is not None:
+        stored.append(f"left unwritten: {len(elided.watched)} values ({elided.rule})")
     directly = eager_rules.pending_nodes(pending, device is devices.cpu()) is not None
     scheduled = any(kernel.schedule for kernel in kernels)
     processor = calibrate_cpu.described(devices.tuning()) if scheduled else ""

@@ -7,7 +7,7 @@ run more and others.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from lazyfuse import config
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.execution import program_tiers
-from lazyfuse.runtime.scheduling import flush
+from lazyfuse.runtime.scheduling import evaluate, flush
 from tests import campaign
 from tests.campaign import rounds
 from tests.programs.deep import difference, reduced
@@ -45,7 +45,7 @@ WORTH: dict[str, dict[str, int]] = {
     },
     "arrays.eager_updates": {"SHORTEST": 2},
     "kernels.gather": {"_FEWEST": 1, "_WORTH": 1},
-    "runtime.scheduling.rematerialise": {"LARGE": 4, "SMALLER": 1},
+    "runtime.scheduling.elision": {"LARGE": 4, "SMALLER": 1},
     "runtime.execution.update_hazards": {"SWAP_BYTES": 0},
     "runtime.execution.routine": {"FEWEST": 1},
     "runtime.scheduling.co_evaluation": {"LARGE": 16},
@@ -79,11 +79,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def early(monkeypatch: pytest.MonkeyPatch) -> None:
+def early(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every way of doing things is worth it for small arrays, too."""
     for module, limits in WORTH.items():
         for name, value in limits.items():
             monkeypatch.setattr(importlib.import_module(f"lazyfuse.{module}"), name, value)
+    evaluate.clear_plans()  # which remember what is worth it
+    yield
+    evaluate.clear_plans()
 
 
 @rounds(30)

@@ -64,7 +64,6 @@ class Totals:
     selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
     decisions: Counter[Rule] = field(default_factory=Counter)  # besides what asked for them
     apart: int = 0  # evaluations that others might run beside (concurrency.py)
-    remade: int = 0  # values that somebody held and that were not written (loop_elision.py)
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
@@ -335,8 +334,6 @@ def text(
         lines.append(f"{'memory':<17} nothing is written over: {references.trouble}")
     if totals.apart:
         lines.append(f"{'side by side':<17} {totals.apart} evaluations, as threads met each other")
-    if totals.remade:
-        lines.append(f"{'left unwritten':<17} {totals.remade} values, held and cheap to make again")
     for name, count in totals.narrowed.items():
         lines.append(
             f"{'single precision':<17} {count} kernels on {name}: {narrow_precision.NARROWED}"

@@ -171,11 +171,11 @@ COSTLY = _rule(
 )  # fmt: skip
 CHEAP = _rule(
     ELIDE, "cheap", "the value is cheap to make again from operands four times smaller",
-    "runtime.scheduling.rematerialise", "remake",
+    "runtime.scheduling.elision", "remake",
 )  # fmt: skip
 DEAD = _rule(
-    ELIDE, "dead", "the value belongs to a past turn of a loop, and the turn before was not read",
-    "runtime.scheduling.loop_elision", "remake",
+    ELIDE, "dead in a loop", "the loop binds the name anew, and earlier values were not read again",
+    "runtime.scheduling.elision", "remake",
 )  # fmt: skip
 UPDATE = _rule(
     IN_PLACE, "update", "nothing reads the old values, so the kernel writes over them",

@@ -41,7 +41,7 @@ from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
-from lazyfuse.runtime.scheduling import compound_calls, eager_rules, flush, loop_elision, recompute
+from lazyfuse.runtime.scheduling import compound_calls, eager_rules, elision, flush, recompute
 from lazyfuse.runtime.scheduling.co_evaluation import readers, siblings
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
 
@@ -240,10 +240,10 @@ def _evaluate(
         on_cpu = usual or hardware.current() is hardware.cpu()
         found = eager_rules.pending_nodes(pending, on_cpu)
     recording = None
-    left = loop_elision.NOTHING
+    elided = elision.NOTHING
     if usual and found is None:
         recording = linearize(pending)
-        left, plan = loop_elision.leave(recording, pending, known, rule is not decisions.LOOP)
+        elided, plan = elision.elide(recording, pending, known, rule is not decisions.LOOP)
         if plan is not None and plan.dear:
             plan = recompute.by_size(plan, recording)
         if plan is not None and (plan.prepared or plan.replays):
@@ -254,7 +254,7 @@ def _evaluate(
             if raised is not None:
                 counters["plan hits"] += 1
                 del recording  # what it alone kept is not pending any more
-                _settle(left, raised)
+                _settle(elided, raised)
                 return raised
     if not early and found is None:
         found = eager_rules.pending_nodes(pending, on_cpu=True)
@@ -265,7 +265,7 @@ def _evaluate(
         return _run_directly(*found)
     if recording is None:
         recording = linearize(pending)
-        left, _ = loop_elision.leave(recording, pending, waits=rule is not decisions.LOOP)
+        elided, _ = elision.elide(recording, pending, waits=rule is not decisions.LOOP)
     told: bound_launches.Raised = []
     try:
         plan = plan_for(recording)
@@ -274,7 +274,7 @@ def _evaluate(
         told = run_plan(plan, recording, rule, wanted)
     finally:
         del recording
-        _settle(left, told)
+        _settle(elided, told)
     return told
 
 
@@ -284,13 +284,13 @@ def known(recording: Recording) -> Plan | None:
     return _plans.get((recording.key, options.fusion, options.fusion_max_length))
 
 
-def _settle(left: loop_elision.Elided, raised: bound_launches.Raised) -> None:
-    """An evaluation is over that has left some values to be made again, should they be needed."""
-    if left is not loop_elision.NOTHING:
-        _recorded.forget(left.forgotten)
-        loop_elision.over(left, bool(raised))
-        if raised and left.nodes:  # making them again would tell these conditions again
-            again = linearize(left.nodes)
+def _settle(elided: elision.Elision, raised: bound_launches.Raised) -> None:
+    """An evaluation is over; what it elided stays pending, and is no unfinished work."""
+    if elided is not elision.NOTHING:
+        _recorded.forget(elided.pending)
+        elision.conclude(elided, bool(raised))
+        if raised and elided.remade:  # made again later they would report the exceptions again
+            again = linearize(elided.remade)
             run_plan(plan_for(again), again, decisions.CONDITIONS)
     _recorded.settle()
 
@@ -458,5 +458,5 @@ def clear_plans() -> None:
     global epoch
     with lock:
         _plans.clear()
-        loop_elision.forget()
+        elision.forget()
         epoch += 1

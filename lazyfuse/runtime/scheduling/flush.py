@@ -247,11 +247,11 @@ class Pending:
         finally:
             self.looping = False
 
-    def forget(self, left: Sequence[Node]) -> None:
-        """These nodes stay pending and are nobody's unfinished work (see loop_elision.py)."""
-        if not left:
+    def forget(self, elided: Sequence[Node]) -> None:
+        """These nodes stay pending and are no unfinished work (see elision.py)."""
+        if not elided:
             return
-        ids = {id(node) for node in left}
+        ids = {id(node) for node in elided}
         self.nodes = [each for each in self.nodes if id(each()) not in ids]
 
     def settle(self) -> None:

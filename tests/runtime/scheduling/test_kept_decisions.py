@@ -9,8 +9,8 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
-from lazyfuse.runtime.events import counters
-from lazyfuse.runtime.scheduling import rematerialise
+from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.scheduling import elision, evaluate
 from tests.pairwise import first
 
 SIZE = 40_021
@@ -58,7 +58,8 @@ def test_nothing_to_make_again_at_one_size_says_nothing_of_another_F3(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same structure: a small result is written, a large one of small operands is not."""
-    monkeypatch.setattr(rematerialise, "LARGE", 1 << 12)
+    monkeypatch.setattr(elision, "LARGE", 1 << 12)
+    evaluate.clear_plans()
     generator = np.random.default_rng(2)
     with config.options(eager_below=0, fusion=True):
         for count, left in [(50, 0), (50, 0), (50, 0), (300, 1), (50, 0), (300, 1), (300, 1)]:
@@ -69,5 +70,5 @@ def test_nothing_to_make_again_at_one_size_says_nothing_of_another_F3(
             total = (outer * outer).sum(axis=1)
             expected = row[:, None] * column[None, :]
             same([total], [(expected * expected).sum(axis=1)])
-            assert counters.totals.remade == left
+            assert counters.totals.decisions[decisions.CHEAP] == left
             same([outer], [expected])

@@ -1,4 +1,4 @@
-"""Values that an evaluation leaves unwritten although a name holds them (rematerialise.py)."""
+"""Values that an evaluation leaves unwritten although a name holds them (elision.py)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
-from lazyfuse.runtime.events import counters
-from lazyfuse.runtime.scheduling import rematerialise
+from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.scheduling import elision, evaluate
 from tests import campaign
 from tests.pairwise import first
 
@@ -22,10 +22,12 @@ SIDE = 300
 
 @pytest.fixture(autouse=True)
 def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(rematerialise, "LARGE", 1 << 10)
+    monkeypatch.setattr(elision, "LARGE", 1 << 10)
+    evaluate.clear_plans()
     with config.options(eager_below=0):
         counters.reset()
         yield
+    evaluate.clear_plans()
 
 
 def stars(count: int = SIDE) -> tuple[np.ndarray, np.ndarray]:
@@ -52,20 +54,20 @@ def test_what_a_sink_passes_by_is_left_and_made_again_when_wanted_F3() -> None:
     expected = pulls(np, position, mass)
     found = pulls(lf, lf.array(position), lf.array(mass))
     same(found[3], expected[3])
-    assert counters.totals.remade == 3
+    assert counters.totals.decisions[decisions.CHEAP] == 3
     assert [each._node is not None and each._node.value is None for each in found[:3]] == [True] * 3
     for mine, theirs in zip(found, expected, strict=True):
         same(mine, theirs)
-    assert "left unwritten" in counters.text()
+    assert f"3 {decisions.CHEAP}" in counters.text()
 
 
 def test_explain_says_so_and_leaves_nothing_F3() -> None:
     position, mass = stars()
     found = pulls(lf, lf.array(position), lf.array(mass))
-    assert "left unwritten: 3 values" in str(lf.explain(found[3]))
-    assert counters.totals.remade == 0
+    assert f"left unwritten: 3 values ({decisions.CHEAP})" in str(lf.explain(found[3]))
+    assert counters.totals.decisions[decisions.CHEAP] == 0
     np.asarray(found[3])
-    assert counters.totals.remade == 3
+    assert counters.totals.decisions[decisions.CHEAP] == 3
 
 
 def test_it_is_left_once_F3() -> None:
@@ -82,7 +84,7 @@ def test_what_is_as_large_as_its_operands_is_written_F3() -> None:
     x = lf.array(values)
     y = x * 2.0
     np.asarray(y.sum(axis=1))
-    assert counters.totals.remade == 0
+    assert counters.totals.decisions[decisions.CHEAP] == 0
 
 
 def test_the_option_switches_it_off_F3() -> None:
@@ -90,7 +92,7 @@ def test_the_option_switches_it_off_F3() -> None:
     with config.options(remake=False):
         found = pulls(lf, lf.array(position), lf.array(mass))
         np.asarray(found[3])
-    assert counters.totals.remade == 0
+    assert counters.totals.decisions[decisions.CHEAP] == 0
     assert all(each._node.value is not None for each in found[:3])
 
 

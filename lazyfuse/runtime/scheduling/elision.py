@@ -1,0 +1,415 @@
+"""Elided stores: values that names hold and that an evaluation leaves pending.
+
+A name in the user's program holds what it was bound to until it is bound anew, so whatever a
+statement of its own computed would be written as a whole by the evaluation that needs only a sum
+of it. Two rules say which of these values need not be written:
+
+- `CHEAP`: what few exact operations make from arrays that are much smaller. Making it again costs
+  less than writing and reading it would, and what it keeps alive is small.
+- `DEAD`: temporaries of a loop. Its names hold what the last iteration computed on the way, and the
+  next iteration binds them anew. The first run of a structure writes them and watches; from the
+  second run on those stay pending that no recording read. A value that only its name knows when a
+  loop is flushed is elided, too: what reads it in the next iteration computes it there.
+
+A value is elided once: an evaluation that meets it again writes it, and a structure that DEAD
+served writes it from then on. Elided are exact maps alone, for the bits of functions may hang on
+the kernel. The run that elides a value reports its floating-point exceptions; if there are any, the
+value is written at once, so that they are reported once.
+
+Owns the choice and what is remembered of it; evaluate.py asks, and says when the run is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from math import inf, prod
+from typing import Any
+from weakref import ref
+
+from lazyfuse import config
+from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Memory, Node
+from lazyfuse.codegen.plan.plan import Plan
+from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events.decisions import CHEAP, DEAD, Rule
+from lazyfuse.runtime.scheduling.co_evaluation import is_watched
+
+# Values of fewer elements are written: that costs next to nothing.
+LARGE = 1 << 16
+# Recorded nodes that are looked at, by DEAD and by CHEAP.
+MAX_NODES = 192
+MAX_NODES_CHEAP = 64
+# Sizes that are remembered of each structure.
+MAX_SIZES = 8
+# Operations that making a value again may take, and their additions per element: about what writing
+# and reading it costs.
+MAX_REMADE = 64
+MAX_COST = 48.0
+# CHEAP: the value takes so many times the memory of its operands.
+SMALLER = 4
+# DEAD: operands that are kept may take so much more memory than what is elided: windows do.
+MAX_OPERANDS = 1.25
+# DEAD: an update needs no copy of its block where it writes so much of it (windows.around).
+COVERED = 7 / 8
+
+
+@dataclass(slots=True)
+class Choice:
+    """What an evaluation elides: positions among the nodes of its recording."""
+
+    rule: Rule
+    elided: tuple[int, ...]
+    remade: tuple[int, ...]  # those of them that the run computes on the way
+    pending: tuple[int, ...]  # `remade`, and what stays pending below them
+    operands: tuple[int, ...]
+    key: tuple[Any, ...] = ()  # of the recording without the elided outputs
+    plan: Plan | None = None  # of that key
+
+
+@dataclass(slots=True)
+class PerSize:
+    """What is remembered of one structure at one set of sizes."""
+
+    rule: Rule | None  # the rule to ask; None, the negative cache: neither elides anything
+    runs: int = 0
+    choice: Choice | None = None  # of this rule, once it is decided
+    read: set[int] = field(default_factory=set)  # positions of what a later recording read
+
+
+Watch = tuple[ref[Any], Rule, PerSize | None, int]
+"""An elided node or a written array that a recording may read; who notes that, and its position."""
+
+
+@dataclass(slots=True)
+class Elision:
+    """What an evaluation elides or watches; it keeps the operands' memory until the run is over."""
+
+    rule: Rule | None = None  # None: nothing is elided
+    remade: Sequence[Node] = ()
+    pending: Sequence[Node] = ()
+    operands: Sequence[Node] = ()
+    watched: Sequence[Watch] = ()  # all that is elided
+    state: PerSize | None = None
+
+
+NOTHING = Elision()
+_watched: list[Watch] = []
+
+
+def elide(
+    recording: Recording,
+    roots: Sequence[Node],
+    find: Callable[[Recording], Plan | None] = lambda recording: None,
+    waits: bool = True,
+    dry_run: bool = False,
+) -> tuple[Elision, Plan | None]:
+    """Mark held values of a recording as not to be written; also the plan, if it is known.
+
+    `find` gives the plan of a recording that was seen before. `waits`: whether a caller waits for
+    the roots.
+    """
+    met = _meet(recording, dry_run) if _watched else set[tuple[Rule, int]]()
+    plan = find(recording)
+    if sum(recording.held) <= len(roots) or len(recording.held) > MAX_NODES:
+        return NOTHING, plan
+    state = _state(plan, recording, waits, dry_run)
+    options = config.options
+    if state.rule is None or not (options.remake and options.fusion) or options.fusion_max_length:
+        return NOTHING, plan
+    if is_watched():
+        return NOTHING, plan
+    choice = None
+    if state.rule is DEAD and state.runs > 1:
+        choice = _dead(state, recording, roots, met, waits)
+        if choice is None and state.rule is DEAD:
+            return NOTHING, plan
+    if choice is None:
+        choice = _cheap(state, recording, roots, met)
+        if choice is None:
+            return _watch(state, recording, roots) if state.rule is DEAD else NOTHING, plan
+        state.rule = CHEAP
+    _take_out(choice, recording)
+    if not dry_run:
+        counters.totals.decisions[choice.rule] += len(choice.elided)
+    choice.plan = choice.plan or find(recording)
+    pick, noted = recording.nodes.__getitem__, choice.remade if choice.rule is DEAD else ()
+    elision = Elision(
+        choice.rule,
+        list(map(pick, choice.remade)),
+        list(map(pick, choice.pending)),
+        list(map(pick, choice.operands)),
+        [(ref(pick(at)), choice.rule, state if at in noted else None, at) for at in choice.elided],
+        state,
+    )
+    return elision, choice.plan
+
+
+def conclude(elision: Elision, raised: bool) -> None:
+    """A run is over that elided or watched values; `raised`: floating-point exceptions arose."""
+    if elision.rule is None:  # the first run: who reads what it wrote has its array
+        for what, rule, state, at in elision.watched:
+            node = what()
+            if node is not None and node.value is not None:
+                _watched.append((ref(node.value), rule, state, at))
+    elif not raised:
+        _watched.extend(elision.watched)
+    elif elision.rule is DEAD and elision.state is not None:
+        elision.state.rule, elision.state.choice = CHEAP, None
+
+
+def forget() -> None:
+    """Forget what a recording may still read."""
+    _watched.clear()
+
+
+def _state(plan: Plan | None, recording: Recording, waits: bool, dry_run: bool) -> PerSize:
+    """What is remembered of a recording; nothing at its first run, or if there are too many."""
+    if plan is None:
+        return PerSize(CHEAP)
+    key = (waits, *recording.sizes)
+    state: PerSize | None = plan.elisions.get(key)
+    if state is None:
+        if dry_run or len(plan.elisions) >= MAX_SIZES:
+            return PerSize(CHEAP)
+        state = plan.elisions[key] = PerSize(DEAD if _candidates(recording) else CHEAP)
+    state.runs += not dry_run
+    return state
+
+
+def _meet(recording: Recording, dry_run: bool) -> set[tuple[Rule, int]]:
+    """Note which elided or watched values a recording reads; their rules and ids."""
+    ids = set[int]()
+    for node in recording.nodes:
+        ids.add(id(node))
+        ids.add(id(node.value))
+    met = set()
+    rest = []
+    for each in _watched:
+        what, rule, state, at = each[0](), *each[1:]
+        if what is None:
+            continue
+        if id(what) not in ids:
+            rest.append(each)
+            continue
+        met.add((rule, id(what)))
+        if rule is CHEAP:
+            rest.append(each)
+        if state is not None and not dry_run:
+            state.read.add(at)
+            state.choice = None
+    if not dry_run:
+        _watched[:] = rest
+    return met
+
+
+def _take_out(choice: Choice, recording: Recording) -> None:
+    """Take elided values out of what a recording writes."""
+    for at in choice.elided:
+        recording.held[at] = False
+    if not choice.key:
+        key = list(recording.key)
+        for at in choice.elided:
+            key[at] = (*key[at][:-1], False)
+        choice.key = tuple(key)
+    recording.key = choice.key
+
+
+# --------------------------------------------------------------------------------------- the rules
+
+
+def _candidates(recording: Recording, roots: Sequence[Node] = ()) -> list[int]:
+    """The positions of held values, but roots, that may be elided at all."""
+    ids = set(map(id, roots))
+    return [
+        at
+        for at, (node, held) in enumerate(zip(recording.nodes, recording.held, strict=True))
+        if held and node.op.kind == "map" and not node.op.apart
+        if prod(node.shape) >= LARGE and id(node) not in ids
+    ]
+
+
+def _cheap(
+    state: PerSize, recording: Recording, roots: Sequence[Node], met: Collection[tuple[Rule, int]]
+) -> Choice | None:
+    """What is cheap to make again, and was not elided before."""
+    nodes = recording.nodes
+    if len(nodes) > MAX_NODES_CHEAP:
+        return None
+    written = set(map(id, roots))
+    if met:
+        written.update([identity for rule, identity in met if rule is CHEAP])
+    choice = _choose_cheap(recording, written)
+    if choice is None and state.rule is CHEAP and state.runs:
+        is_home = all(node.resident is None for node in nodes)
+        if is_home and _choose_cheap(recording, ()) is None:
+            state.rule = None  # whatever the roots are: key and sizes say it from now on
+    return choice
+
+
+def _choose_cheap(recording: Recording, written: Collection[int]) -> Choice | None:
+    """What is cheap to make again, but for nodes of some ids."""
+    nodes = recording.nodes
+    elided, operands = [], set[int]()
+    for at in _candidates(recording):
+        if id(nodes[at]) not in written:
+            room = nodes[at].dtype.itemsize * prod(nodes[at].shape) // SMALLER
+            below = _below(nodes[at], (), ("map", "reduce"), room)
+            if below is not None:
+                elided.append(at)
+                operands |= below[1]
+    if not elided:
+        return None
+    found = tuple(elided)
+    return Choice(CHEAP, found, found, found, _positions(nodes, operands))
+
+
+def _watch(state: PerSize, recording: Recording, roots: Sequence[Node]) -> Elision:
+    """The first run of a structure writes everything, to see what later recordings read."""
+    found = _candidates(recording, roots)
+    return Elision(watched=[(ref(recording.nodes[at]), DEAD, state, at) for at in found])
+
+
+def _dead(
+    state: PerSize,
+    recording: Recording,
+    roots: Sequence[Node],
+    met: Collection[tuple[Rule, int]],
+    waits: bool,
+) -> Choice | None:
+    """What no later iteration of a loop read, as far as that was watched."""
+    choice = state.choice
+    if choice is None:
+        choice = state.choice = _decide(recording, roots, state.read, waits)
+        if choice is None:
+            state.rule = CHEAP
+            return None
+    written = {identity for rule, identity in met if rule is DEAD}  # once is enough
+    if waits:
+        written.update(map(id, roots))
+    found = map(recording.nodes.__getitem__, choice.elided)
+    return choice if written.isdisjoint(map(id, found)) else None
+
+
+def _decide(
+    recording: Recording, roots: Sequence[Node], read: Collection[int], waits: bool
+) -> Choice | None:
+    """Which values of a recording to elide if no later iteration reads them."""
+    nodes = recording.nodes
+    ids = set(map(id, roots))
+    written = {id(node) for node, held in zip(nodes, recording.held, strict=True) if held}
+    covered = _covered(recording)
+    elided: dict[int, Below] = {}
+    for at in _candidates(recording, roots if waits else ()):
+        below = _below(nodes[at], written, ("map",), inf) if at not in read else None
+        if below is None or any(covered.get(each, 1.0) < COVERED for each in below[1]):
+            continue
+        # a root was not computed yet: it is elided if that keeps nothing alive
+        if id(nodes[at]) not in ids or not _bytes_kept(recording, below[1], covered):
+            elided[at] = below
+            written.discard(id(nodes[at]))
+    operands = set[int]().union(*[below[1] for below in elided.values()])
+    most = MAX_OPERANDS * sum([_bytes(nodes[at]) for at in elided])
+    if not elided or not written or _bytes_kept(recording, operands, covered) > most:
+        return None
+    computed = _reached(nodes, written)
+    remade = [at for at in elided if id(nodes[at]) in computed]
+    pending = set[int]().union(*[elided[at][0] for at in remade])
+    places = _positions(nodes, pending), _positions(nodes, operands)
+    return Choice(DEAD, tuple(elided), tuple(remade), *places)
+
+
+# ----------------------------------------------------------------------- what values are made from
+
+Below = tuple[set[int], set[int]]
+"""By ids: what stays pending with a value, itself among it, and the operands that will be there."""
+
+
+def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: float) -> Below | None:
+    """What is below a value; None if making it again costs too much or may give other bits.
+
+    It is made by operations of `kinds`, from operands of at most `room` bytes: values that are
+    there, or that the run writes.
+    """
+    cost, most = 0.0, MAX_COST * prod(root.shape)
+    pending, operands = {id(root)}, set[int]()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if not _repeats(node):
+            return None
+        if node.op is not ops.VIEW:
+            domain = node.src[0].shape if node.op.kind == "reduce" else node.shape
+            cost += node.op.cost * prod(domain)
+        for source in node.src:
+            identity = id(source)
+            if identity in pending or identity in operands:
+                continue
+            if source.resident is not None:
+                return None
+            if source.value is not None or identity in written:
+                operands.add(identity)
+                room -= source.dtype.itemsize * prod(source.shape)
+            elif source.op.kind in kinds or source.op in (ops.VIEW, ops.FULL):
+                pending.add(identity)
+                stack.append(source)
+            else:
+                return None
+        if room < 0 or cost > most or len(pending) > MAX_REMADE:
+            return None
+    return pending, operands
+
+
+def _repeats(node: Node) -> bool:
+    """Whether a node made again has the same bits: those of functions may hang on the kernel."""
+    exact = node.op.kind != "map" or node.op.is_exact(node.arg.ins[0])
+    return exact and node.op.pure
+
+
+def _positions(nodes: Sequence[Node], ids: Collection[int]) -> tuple[int, ...]:
+    return tuple([at for at, node in enumerate(nodes) if id(node) in ids])
+
+
+def _covered(recording: Recording) -> dict[int, float]:
+    """Of each value that updates write over: the smallest part of it that one of them writes."""
+    by_memory: dict[int, float] = {}
+    for node in recording.nodes:
+        if node.op is ops.UPDATE and node.value is None and node.resident is None:
+            base = node.src[0]
+            part = prod(node.arg.shape) / max(prod(base.shape), 1)
+            by_memory[_memory(base)] = min(by_memory.get(_memory(base), 1.0), part)
+    memories = {id(node): _memory(node) for node in recording.nodes}
+    return {key: by_memory[each] for key, each in memories.items() if each in by_memory}
+
+
+def _memory(node: Node) -> int:
+    """What stands for the memory of a value."""
+    return id(node.arg) if node.value is not None and isinstance(node.arg, Memory) else id(node)
+
+
+def _bytes(node: Node) -> int:
+    return node.dtype.itemsize * prod(node.shape)
+
+
+def _bytes_kept(recording: Recording, operands: Collection[int], covered: Collection[int]) -> int:
+    """Bytes of operands that would be written over or go if nothing were elided."""
+    nodes = recording.nodes  # and no name for one of them, which would be a reference to it
+    places = _positions(nodes, operands)
+    lost = [
+        at
+        for at in places
+        if id(nodes[at]) in covered
+        or references.of(nodes[at]) <= recording.references_to(nodes[at])
+    ]
+    return sum([_bytes(nodes[at]) for at in lost])
+
+
+def _reached(nodes: Sequence[Node], roots: Collection[int]) -> set[int]:
+    """The ids of what some values are computed from, theirs included."""
+    found = set(roots)
+    for node in reversed(nodes):  # readers come after what they read
+        if id(node) in found and node.value is None:
+            found.update([id(source) for source in node.src])
+    return found
