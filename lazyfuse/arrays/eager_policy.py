@@ -169,6 +169,15 @@ def is_there(x: ndarray) -> bool:
     return node is not None and node.value is not None
 
 
+def creation(model: Any) -> Rule | None:
+    """A new array (`model` has its geometry) that is full of one number."""
+    if type(model) is not np.ndarray or model.ndim == 0 or not model.size:
+        return SMALL
+    if model.dtype not in CANONICAL:
+        return UNRECORDED_DTYPE
+    return SMALL if model.size < options.eager_below else None
+
+
 # ------------------------------------------------------------------------------- exported memory
 
 
@@ -322,6 +331,13 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
     else:
         del node
     return SMALL_WRITE if settle(self) is not None or not is_captured(self) else None
+
+
+def private_write(region: Array, value: Any) -> Rule | None:
+    """A write to a part of real memory that has no other reader: if it is small."""
+    if type(value) not in PLAIN and (type(value) not in OURS or ready(value) is None):
+        return None
+    return SMALL_WRITE if region.size < options.eager_below else None
 
 
 def _fill_now(self: ndarray) -> None:

@@ -26,7 +26,7 @@ from lazyfuse.arrays.assignment import (
     store_foreign,
     value_node,
 )
-from lazyfuse.arrays.eager_policy import assignment
+from lazyfuse.arrays.eager_policy import assignment, private_write
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.arrays.meta_operands import blank
 from lazyfuse.arrays.ndarray import (
@@ -65,7 +65,6 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, ghost, keep_order
 from lazyfuse.runtime.placement import residency
-from lazyfuse.runtime.scheduling.eager_rules import small
 from lazyfuse.runtime.scheduling.evaluate import held
 
 # A pending array whose elements are picked more often than this is evaluated: it is a loop.
@@ -263,8 +262,16 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
     if settle(self) is not None:
         self[key] = value
         return
-    if is_basic(key) and (real := _live(self)) is not None and _write_live(real, key, value):
-        return
+    if is_basic(key) and (real := _live(self)) is not None:
+        region = real[opened(key)]
+        if private_write(region, value):
+            value = value if type(value) in PLAIN else real_operand(value)
+            if region.ndim or has_ellipsis(key):
+                region[...] = value
+            else:
+                real[key] = value
+            return
+        del region, real
     if not is_basic(key):
         _check_writable(geometry(self))
         mask = key[0] if type(key) is tuple and len(key) == 1 else key
@@ -307,22 +314,6 @@ def _live(self: ndarray) -> Array | None:
     if storage.node.resident is not None:
         residency.forget(storage.node)
     return real_view(self)
-
-
-def _write_live(real: Array, key: Any, value: Any) -> bool:
-    """Write a small part of real memory, if the value is there."""
-    if type(value) not in PLAIN:
-        if type(value) not in OURS or ready(value) is None:
-            return False
-        value = real_operand(value)
-    region = real[opened(key)]
-    if not small(region.size):
-        return False
-    if region.ndim or has_ellipsis(key):
-        region[...] = value
-    else:
-        real[key] = value
-    return True
 
 
 def write_now(self: ndarray, key: Any, value: Any) -> None:

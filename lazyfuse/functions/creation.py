@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.eager_policy import creation
 from lazyfuse.arrays.ndarray import (
     alone,
     full_node,
@@ -32,7 +33,6 @@ from lazyfuse.interop import device_api, fallback, overrides
 from lazyfuse.registry import extends, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling.eager_rules import small
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
 
 _NoValue = np._NoValue
@@ -233,15 +233,9 @@ def _has_c_strides(model: Array) -> bool:
     return model.strides == byte_strides(model.shape, None, model.itemsize)
 
 
-def _is_recorded(model: Any) -> bool:
-    if type(model) is not np.ndarray or model.ndim == 0 or not is_recordable(model.dtype):
-        return False
-    return bool(model.size and not small(model.size))
-
-
 def _filled(model: Any, number: Any) -> Any:
     """The empty array `model` filled with a number that every dtype can hold."""
-    if _is_recorded(model):
+    if not creation(model):
         return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
     np.copyto(model, number, casting="unsafe")
     return wrap(model)
@@ -262,7 +256,7 @@ def empty(
 
 def _unwritten(found: Array) -> Any:
     """An array that nobody has written to, in memory whose pages are there if it is large."""
-    if not _is_recorded(found) or not found.flags.c_contiguous:
+    if creation(found) or not found.flags.c_contiguous:
         return wrap(found)
     if not _has_c_strides(found):
         return _filled(found, 0)
@@ -285,7 +279,7 @@ def zeros(
     kind = type(shape)
     if like is None and device is None and (kind is tuple or kind is int):
         model = np.zeros(shape, dtype, order)
-        return _filled(model, 0) if _is_recorded(model) else wrap(model)
+        return wrap(model) if creation(model) else _filled(model, 0)
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(zeros, device, shape, dtype, order, like=like)
     if _overrides(like):
@@ -294,7 +288,7 @@ def zeros(
     if type(shape) is not tuple and type(shape) is not int:
         shape = fallback.gathered(shape)
     model = np.zeros(shape, dtype, order, device=device, **_foreign(like))
-    return _filled(model, 0) if _is_recorded(model) else wrap(model)
+    return wrap(model) if creation(model) else _filled(model, 0)
 
 
 @implements(np.ones)
@@ -334,10 +328,10 @@ def full(
 
 def _filled_with(model: Any, value: Any) -> Any:
     lazy = type(value) in (ndarray, scalar)
-    if lazy and not value.ndim and _is_recorded(model) and is_recordable(value.dtype):
+    if lazy and not value.ndim and not creation(model) and is_recordable(value.dtype):
         return _recorded(model, node_of(asarray(value).astype(model.dtype)))
     real = fallback.gathered(value)
-    if _is_recorded(model) and np.ndim(real) == 0:
+    if not creation(model) and np.ndim(real) == 0:
         number = np.empty((), model.dtype)
         np.copyto(number, real, casting="unsafe")
         return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))

@@ -103,7 +103,8 @@ def _joined(arrays: Any, axis: Any) -> Any:
     perm = joined_order(
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
-    few = len(operands) <= PIECES and _size(shape) and not small(_size(shape))
+    size = _size(shape)
+    few = len(operands) <= PIECES and size and not small(size)
     if few and devices.current() is devices.cpu():
         return from_node(_by_parts(operands, place, shape, dtype, perm))
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)

@@ -56,7 +56,6 @@ from lazyfuse.functions.complex_cases import COMPLETED
 from lazyfuse.interop import conversion, fallback, overrides
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import OURS, pair
-from lazyfuse.runtime.scheduling.eager_rules import small
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
@@ -255,7 +254,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         operands = [_as_operand(first), _as_operand(second)]
         if all(type(x) is ndarray and x._small is not None for x in operands):
             left, right = operands[0]._small, operands[1]._small
-            if small(left.size * right.size):
+            if left.size * right.size < array.options.eager_below:
                 return wrap(self._call.outer(left, right)) if self.nout == 1 else None
         if not all(type(x) is ndarray for x in operands) or self.signature is not None:
             return None
