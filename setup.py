@@ -77,8 +77,9 @@ class Build(build_ext):
     def run(self) -> None:
         """As `build_ext.run`."""
         file = Path(self.get_ext_fullpath("lazyfuse._native"))
+        built = Path(self.build_lib) / self.get_ext_filename("lazyfuse._native")
         record = file.parent / "compiled.txt"
-        for each in (file, record):  # of an earlier build, should this one fail
+        for each in (file, built, record):  # of an earlier build, should this one fail
             each.unlink(missing_ok=True)
         super().run()
         if not self.extensions:

@@ -171,6 +171,22 @@ PyObject *wrapped(PyObject *value)
     return x;
 }
 
+PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *))
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(values);
+    PyObject *found = PyTuple_New(count);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *each = wrap(Py_NewRef(PyTuple_GET_ITEM(values, at)));
+        if (each == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        PyTuple_SET_ITEM(found, at, each);
+    }
+    Py_DECREF(values);
+    return found;
+}
+
 /* An array that is alone; steals `node`. */
 static PyObject *alone(PyObject *node)
 {
@@ -208,7 +224,7 @@ static int check(PyObject *x)
     return 0;
 }
 
-PyObject *geometry_shape(PyObject *module, PyObject *x)
+PyObject *geometry_shape(PyObject *Py_UNUSED(module), PyObject *x)
 {
     if (!check(x)) {
         return NULL;
@@ -236,7 +252,7 @@ PyObject *geometry_ndim(PyObject *module, PyObject *x)
     return count < 0 ? NULL : PyLong_FromSsize_t(count);
 }
 
-PyObject *geometry_dtype(PyObject *module, PyObject *x)
+PyObject *geometry_dtype(PyObject *Py_UNUSED(module), PyObject *x)
 {
     if (!check(x)) {
         return NULL;
@@ -249,7 +265,7 @@ PyObject *geometry_dtype(PyObject *module, PyObject *x)
                                          : PyObject_CallOneArg(SLOW.dtype, x);
 }
 
-PyObject *geometry_size(PyObject *module, PyObject *x)
+PyObject *geometry_size(PyObject *Py_UNUSED(module), PyObject *x)
 {
     if (!check(x)) {
         return NULL;
@@ -266,7 +282,7 @@ PyObject *geometry_size(PyObject *module, PyObject *x)
     return size;
 }
 
-PyObject *geometry_transposed(PyObject *module, PyObject *x)
+PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
 {
     if (!check(x)) {
         return NULL;
@@ -282,13 +298,13 @@ PyObject *geometry_transposed(PyObject *module, PyObject *x)
     return direct_over(value, base_of(self), IS_THIN(x));
 }
 
-PyObject *geometry_real(PyObject *module, PyObject *x)
+PyObject *geometry_real(PyObject *Py_UNUSED(module), PyObject *x)
 {
     PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "real") : NULL;
     return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(SLOW.real, x);
 }
 
-PyObject *geometry_imag(PyObject *module, PyObject *x)
+PyObject *geometry_imag(PyObject *Py_UNUSED(module), PyObject *x)
 {
     PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "imag") : NULL;
     return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(SLOW.imag, x);
@@ -340,7 +356,7 @@ static void copy_slots(void *to, const void *from, size_t bytes)
     }
 }
 
-PyObject *array_adopt(PyObject *module, PyObject *given)
+PyObject *array_adopt(PyObject *Py_UNUSED(module), PyObject *given)
 {
     PyTypeObject *type = (PyTypeObject *)given;
     if (!PyType_Check(given) || !PyType_IsSubtype(type, &CoreType) ||
@@ -361,7 +377,7 @@ PyObject *array_adopt(PyObject *module, PyObject *given)
     Py_RETURN_NONE;
 }
 
-PyObject *array_new(PyObject *module, PyObject *type)
+PyObject *array_new(PyObject *Py_UNUSED(module), PyObject *type)
 {
     if (type == (PyObject *)array_type) {
         Core *x = made();
@@ -377,12 +393,12 @@ PyObject *array_new(PyObject *module, PyObject *type)
     return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
 }
 
-PyObject *array_alone(PyObject *module, PyObject *node)
+PyObject *array_alone(PyObject *Py_UNUSED(module), PyObject *node)
 {
     return alone(Py_NewRef(node));
 }
 
-PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *array_direct(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count < 1 || count > 2 || !PyArray_Check(args[0])) {
         PyErr_SetString(PyExc_TypeError, "direct: expected a numpy array and perhaps its base");
@@ -392,7 +408,7 @@ PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count
     return direct_over(Py_NewRef(args[0]), base, is_thin((PyArrayObject *)args[0]));
 }
 
-PyObject *array_is_thin(PyObject *module, PyObject *value)
+PyObject *array_is_thin(PyObject *Py_UNUSED(module), PyObject *value)
 {
     if (!PyArray_Check(value)) {
         PyErr_SetString(PyExc_TypeError, "is_thin: expected a numpy array");
@@ -425,12 +441,4 @@ PyObject *array_buffer(PyObject *Py_UNUSED(module), PyObject *function)
     Py_XSETREF(memory_of, Py_NewRef(function));
     array_type->tp_as_buffer->bf_getbuffer = get_buffer;
     Py_RETURN_TRUE;
-}
-
-int array_ready(PyObject *module)
-{
-    if (PyType_Ready(&CoreType) < 0) {
-        return -1;
-    }
-    return PyModule_AddObjectRef(module, "Core", (PyObject *)&CoreType);
 }

@@ -10,8 +10,6 @@
 
 enum { AXES = 32 };
 
-static PyObject *name_name, *name_out;
-
 /* exported_memory.tell binds it last. */
 #define IS_BOUND (SLOW.run_counts != NULL)
 
@@ -465,11 +463,4 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
     }
     Py_DECREF(there.value);
     return NULL;
-}
-
-int exported_ready(void)
-{
-    name_name = PyUnicode_InternFromString("name");
-    name_out = PyUnicode_InternFromString("out");
-    return name_name && name_out ? 0 : -1;
 }

@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <string.h>
 
-static PyObject *name_filters, *name_depth, *name_kind, *name_check_limits, *map;
-
 enum {
     ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES, NODES, NODES_DUE,
     PLAIN, REDUCING, ROOM, ROUNDS, STEADY, WAITING, FIELDS
@@ -152,7 +150,7 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
     if (state < 0 || kind == NULL) {
         return NULL;
     }
-    if (kind != map && PyUnicode_Compare(kind, map) != 0) {
+    if (kind != name_map && PyUnicode_Compare(kind, name_map) != 0) {
         Py_XSETREF(FIELD(self, PLAIN), Py_NewRef(Py_False));
         if (PyUnicode_CompareWithASCIIString(kind, "reduce") == 0) {
             Py_XSETREF(FIELD(self, REDUCING), Py_NewRef(Py_True));
@@ -229,15 +227,4 @@ PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
     made->compound = Py_NewRef(compound);
     ((CallableNotes *)made)->call = notes_call;
     return (PyObject *)made;
-}
-
-int notes_ready(void)
-{
-    name_filters = PyUnicode_InternFromString("filters");
-    name_depth = PyUnicode_InternFromString("depth");
-    name_kind = PyUnicode_InternFromString("kind");
-    name_check_limits = PyUnicode_InternFromString("check_limits");
-    map = PyUnicode_InternFromString("map");
-    return name_filters && name_depth && name_kind && name_check_limits && map
-        ? PyType_Ready(&NotesType) : -1;
 }

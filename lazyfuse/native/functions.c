@@ -20,9 +20,6 @@ typedef struct {
     int kind, spreads, is_where, reduction;
 } Quick;
 
-static PyObject *name_axis, *name_keepdims, *name_qualname, *name_order, *name_dtype,
-    *name_device;
-
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
 static int is_simple(PyObject *value)
 {
@@ -58,23 +55,6 @@ static int is_refused(void)
     Py_XDECREF(kind);
     Py_XDECREF(value);
     return 1;
-}
-
-/* Results that share no memory with what went in. Steals. */
-static PyObject *several(PyObject *results)
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(results);
-    PyObject *found = PyTuple_New(count);
-    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
-        PyObject *each = wrapped(Py_NewRef(PyTuple_GET_ITEM(results, at)));
-        if (each == NULL) {
-            Py_CLEAR(found);
-            break;
-        }
-        PyTuple_SET_ITEM(found, at, each);
-    }
-    Py_DECREF(results);
-    return found;
 }
 
 /* A result of any kind as ours; `reals` are the numpy arrays that went in, of the arrays `ours`. */
@@ -262,7 +242,7 @@ static PyObject *of_first(
         return found;
     }
     Py_DECREF(small);
-    return PyTuple_CheckExact(result) ? several(result) : result;
+    return PyTuple_CheckExact(result) ? wrap_each(result, wrapped) : result;
 ours:
     return PyObject_Vectorcall(self->ours, args, flags, names);
 }
@@ -394,7 +374,7 @@ static PyObject *of_any(
         return wrapped(result);
     }
     if (PyTuple_CheckExact(result)) {
-        return several(result);
+        return wrap_each(result, wrapped);
     }
     if (is_number(result) || result == Py_None) {
         return result;
@@ -475,7 +455,7 @@ static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, Py
 
 /* --------------------------------------------------------------------------------- the objects */
 
-static PyObject *quick_get(PyObject *self, PyObject *instance, PyObject *owner)
+static PyObject *quick_get(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
 {
     return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
 }
@@ -493,7 +473,7 @@ static PyObject *quick_repr(PyObject *self)
 }
 
 /* Pickled by name, as functions are. */
-static PyObject *quick_reduce(PyObject *self, PyObject *unused)
+static PyObject *quick_reduce(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     return PyObject_GetAttr(self, name_qualname);
 }
@@ -600,12 +580,12 @@ static PyObject *of_kind(int kind, PyObject *args)
     return made(kind, theirs, ours, NULL, MOST, 0);
 }
 
-PyObject *quick_method(PyObject *module, PyObject *args)
+PyObject *quick_method(PyObject *Py_UNUSED(module), PyObject *args)
 {
     return of_kind(METHOD, args);
 }
 
-PyObject *quick_first_array(PyObject *module, PyObject *args)
+PyObject *quick_first_array(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *theirs, *ours, *keywords;
     Py_ssize_t most;
@@ -615,17 +595,17 @@ PyObject *quick_first_array(PyObject *module, PyObject *args)
     return made(FIRST, theirs, ours, keywords, most, 0);
 }
 
-PyObject *quick_created(PyObject *module, PyObject *args)
+PyObject *quick_created(PyObject *Py_UNUSED(module), PyObject *args)
 {
     return of_kind(CREATED, args);
 }
 
-PyObject *quick_listed(PyObject *module, PyObject *args)
+PyObject *quick_listed(PyObject *Py_UNUSED(module), PyObject *args)
 {
     return of_kind(LISTED, args);
 }
 
-PyObject *quick_any_arrays(PyObject *module, PyObject *args)
+PyObject *quick_any_arrays(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *theirs, *ours;
     Py_ssize_t most;
@@ -634,19 +614,4 @@ PyObject *quick_any_arrays(PyObject *module, PyObject *args)
         return NULL;
     }
     return made(ANY, theirs, ours, NULL, most, spreads);
-}
-
-int functions_ready(PyObject *module)
-{
-    name_axis = PyUnicode_InternFromString("axis");
-    name_dtype = PyUnicode_InternFromString("dtype");
-    name_order = PyUnicode_InternFromString("order");
-    name_keepdims = PyUnicode_InternFromString("keepdims");
-    name_device = PyUnicode_InternFromString("device");
-    name_qualname = PyUnicode_InternFromString("__qualname__");
-    if (name_axis == NULL || name_keepdims == NULL || name_qualname == NULL || name_device == NULL ||
-        PyType_Ready(&QuickType) < 0) {
-        return -1;
-    }
-    return PyModule_AddObjectRef(module, "Quick", (PyObject *)&QuickType);
 }

@@ -41,6 +41,17 @@ static const struct {
 #undef SLOT
 };
 
+#define NAME(name, text) PyObject *name_##name;
+NAMES(NAME)
+#undef NAME
+
+int names_ready(void)
+{
+#define NAME(name, text) (name_##name = PyUnicode_InternFromString(text)) != NULL &&
+    return NAMES(NAME) 1 ? 0 : -1;
+#undef NAME
+}
+
 Py_ssize_t eager_below(void)
 {
     Py_ssize_t limit = PyLong_AsSsize_t(OPTION(eager_below));

@@ -61,6 +61,11 @@ static PyModuleDef definition = {
     .m_methods = functions,
 };
 
+static PyTypeObject *const types[] = {
+    &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
+    &ReplayProgramType,
+};
+
 PyMODINIT_FUNC PyInit__native(void)
 {
     import_array();
@@ -69,13 +74,12 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module == NULL) {
         return NULL;
     }
-    if (loops_ready() < 0 || operators_ready() < 0 || nodes_ready() < 0 || record_ready() < 0 ||
-        record_writes_ready() < 0 || exported_ready() < 0 || walk_ready() < 0 || notes_ready() < 0 ||
-        array_ready(module) < 0 || ufunc_ready(module) < 0 || functions_ready(module) < 0 ||
-        section_ready(module) < 0 || PyType_Ready(&RowsType) < 0 ||
-        PyType_Ready(&ReplayProgramType) < 0) {
-        Py_DECREF(module);
-        return NULL;
+    int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 || walk_ready() < 0;
+    for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {
+        failed = PyModule_AddType(module, types[at]) < 0;
+    }
+    if (failed) {
+        Py_CLEAR(module);
     }
     return module;
 }

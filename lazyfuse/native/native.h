@@ -79,7 +79,6 @@ extern PyNumberMethods array_number;
 extern PyMappingMethods array_mapping;
 extern PySequenceMethods array_sequence;
 PyObject *array_compare(PyObject *self, PyObject *other, int op);
-int array_ready(PyObject *module);
 int operators_ready(void);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);
@@ -96,6 +95,8 @@ PyObject *placed(PyObject *value);
 PyObject *placed_as_is(PyObject *value);
 /* The same for one that may be big, or anything: `wrap` decides. */
 PyObject *wrapped(PyObject *value);
+/* The same of each of a tuple. */
+PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
 /* A new array over `value` (stolen) whose base is `base` (or None). */
 PyObject *direct_over(PyObject *value, PyObject *base, int thin);
 int is_thin(PyArrayObject *value);
@@ -149,9 +150,7 @@ int plain_type(PyArrayObject *array);
 
 extern PyTypeObject UfuncCoreType;
 extern PyTypeObject QuickType;
-int ufunc_ready(PyObject *module);
 PyObject *ufunc_adopt(PyObject *module, PyObject *type);
-int functions_ready(PyObject *module);
 PyObject *quick_method(PyObject *module, PyObject *args);
 PyObject *quick_first_array(PyObject *module, PyObject *args);
 PyObject *quick_created(PyObject *module, PyObject *args);
@@ -196,6 +195,20 @@ typedef struct {
 } Bindings;
 
 extern Bindings SLOW;
+
+/* Names of attributes, arguments and entries, interned. */
+#define NAMES(_)                                                                                    \
+    _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")                \
+    _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")               \
+    _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")    \
+    _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")    \
+    _(qualname, "__qualname__") _(read, "read") _(shape, "shape")
+
+#define NAME(name, text) extern PyObject *name_##name;
+NAMES(NAME)
+#undef NAME
+
+int names_ready(void);
 PyObject *hooks_bind(PyObject *module, PyObject *args);
 
 /* Where the slots of Python's classes lie: found once, when a class is bound. */
@@ -238,7 +251,6 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 
 /* ---------------------------------------------------------------------------------------- nodes */
 
-int nodes_ready(void);
 /* Asks of a class of nodes that was just bound whether there is more to fill in than is known here. */
 void look_for_other_slots(void);
 /* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
@@ -268,7 +280,6 @@ static inline int is_pending(PyObject *node)
 
 extern PyTypeObject NotesType;
 int walk_ready(void);
-int notes_ready(void);
 PyObject *walk_roots(PyObject *module, PyObject *roots);
 PyObject *walk_frontier(PyObject *module, PyObject *args);
 PyObject *notes_new(PyObject *module, PyObject *args);
@@ -303,8 +314,6 @@ PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t give
 
 /* ------------------------------------------------------------------------------------- recorded */
 
-int record_ready(void);
-int record_writes_ready(void);
 /* The operation as recorded before, on recorded arrays; NULL without an exception: not so. */
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           const char *name); /* of an operator, NULL: a call */
@@ -326,7 +335,6 @@ int recorded_write(Core *self, PyObject *key, PyObject *value);
 
 /* ------------------------------------------------------------------------------ exported memory */
 
-int exported_ready(void);
 /* The operation on values that are there, in NumPy at once; NULL without an exception: not so. */
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count);
@@ -340,7 +348,7 @@ int exported_write(Core *self, PyObject *key, PyObject *value);
 
 /* --------------------------------------------------------------------------------------- section */
 
-int section_ready(PyObject *module);
+extern PyTypeObject NoteType, SectionType;
 PyObject *section_setup(PyObject *module, PyObject *args);
 PyObject *section_new_main(PyObject *module, PyObject *ident);
 PyObject *section_put_off(PyObject *module, PyObject *nothing);

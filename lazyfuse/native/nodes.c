@@ -3,7 +3,6 @@
 
 #include "native.h"
 
-static PyObject *name_package, *name_out;
 static int is_whole_node; /* whether a node has no slots but those known here */
 
 /* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
@@ -159,11 +158,4 @@ void look_for_other_slots(void)
                     type->tp_base == &PyBaseObject_Type;
     Py_XDECREF(slots);
     PyErr_Clear();
-}
-
-int nodes_ready(void)
-{
-    name_package = PyUnicode_InternFromString("__package__");
-    name_out = PyUnicode_InternFromString("out");
-    return name_package && name_out ? 0 : -1;
 }

@@ -17,11 +17,18 @@ enum {
     POSITIVE, ABSOLUTE, INVERT, POWER, SQUARE, SQRT, OPERATORS
 };
 
+#define OPERATOR(code, text) [code] = {.name = text}
 static Operator operators[OPERATORS] = {
-    {"add"}, {"subtract"}, {"multiply"}, {"divide"}, {"floor_divide"}, {"remainder"},
-    {"bitwise_and"}, {"bitwise_or"}, {"bitwise_xor"}, {"left_shift"}, {"right_shift"}, {"less"},
-    {"less_equal"}, {"equal"}, {"not_equal"}, {"greater"}, {"greater_equal"}, {"negative"},
-    {"positive"}, {"absolute"}, {"invert"}, {"power"}, {"square"}, {"sqrt"},
+    OPERATOR(ADD, "add"), OPERATOR(SUBTRACT, "subtract"), OPERATOR(MULTIPLY, "multiply"),
+    OPERATOR(DIVIDE, "divide"), OPERATOR(FLOOR_DIVIDE, "floor_divide"),
+    OPERATOR(REMAINDER, "remainder"), OPERATOR(BITWISE_AND, "bitwise_and"),
+    OPERATOR(BITWISE_OR, "bitwise_or"), OPERATOR(BITWISE_XOR, "bitwise_xor"),
+    OPERATOR(LEFT_SHIFT, "left_shift"), OPERATOR(RIGHT_SHIFT, "right_shift"),
+    OPERATOR(LESS, "less"), OPERATOR(LESS_EQUAL, "less_equal"), OPERATOR(EQUAL, "equal"),
+    OPERATOR(NOT_EQUAL, "not_equal"), OPERATOR(GREATER, "greater"),
+    OPERATOR(GREATER_EQUAL, "greater_equal"), OPERATOR(NEGATIVE, "negative"),
+    OPERATOR(POSITIVE, "positive"), OPERATOR(ABSOLUTE, "absolute"), OPERATOR(INVERT, "invert"),
+    OPERATOR(POWER, "power"), OPERATOR(SQUARE, "square"), OPERATOR(SQRT, "sqrt"),
 };
 
 static PyObject *less(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_LT); }
@@ -301,7 +308,7 @@ PyNumberMethods array_number = {
     .nb_power = array_power, .nb_matrix_multiply = array_matmul,
 };
 
-PyObject *array_operator(PyObject *module, PyObject *args)
+PyObject *array_operator(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *name;
     PyObject *call, *spec, *op, *known, *slow, *slow_inplace;

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-static PyObject *name_out, *name_ins, *name_read, *name_name;
-
 /* ------------------------------------------------------------------------------------- operands */
 
 PyObject *any_node(Core *x)
@@ -464,13 +462,4 @@ PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject
     Py_XDECREF(source);
     Py_XDECREF(where);
     return from_node(node);
-}
-
-int record_ready(void)
-{
-    name_out = PyUnicode_InternFromString("out");
-    name_ins = PyUnicode_InternFromString("ins");
-    name_read = PyUnicode_InternFromString("read");
-    name_name = PyUnicode_InternFromString("name");
-    return name_out && name_ins && name_read && name_name ? 0 : -1;
 }

@@ -7,8 +7,6 @@
 
 enum { ROUNDS = 16 }; /* eager_policy.WRITE_LIMIT */
 
-static PyObject *name_out, *name_listeners;
-
 /* ---------------------------------------------------------------------------------------- writes */
 
 /* As `Storage.replace`, or a new node for an array that is alone; steals `node`. -1: an error. */
@@ -356,11 +354,4 @@ int recorded_write(Core *self, PyObject *key, PyObject *value)
     int large = size_of(&g) >= eager_below() ? ANYWAY : 0;
     int lock = takes_writes(self, &given, large) ? lock_writes() : 0;
     return lock <= 0 ? lock : unlock_writes(write_given(self, key, value));
-}
-
-int record_writes_ready(void)
-{
-    name_out = PyUnicode_InternFromString("out");
-    name_listeners = PyUnicode_InternFromString("listeners");
-    return name_out && name_listeners ? 0 : -1;
 }

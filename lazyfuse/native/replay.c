@@ -201,7 +201,7 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
 /* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that a
    run begins with, or None. `free`: the nodes whose memory may be written over; True: look. None: that of
    no operand, and none dies in this run. */
-PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
+PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 8 || !PyLong_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])
         || !PyList_Check(args[5]) || !PyDict_Check(args[6]) || !PyList_Check(args[7])) {
@@ -260,7 +260,7 @@ PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given)
 /* ---------------------------------------------------------------------------------------- begin */
 
 /* begin(program, env): the blocks and their addresses; None: not as when it was observed. */
-PyObject *replay_begin(PyObject *module, PyObject *const *args, Py_ssize_t given)
+PyObject *replay_begin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 2 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyList_Check(args[1])) {
         PyErr_SetString(PyExc_TypeError, "begin: expected a program and values");
@@ -578,7 +578,7 @@ static long step(Turn *turn, Event *event)
 /* play(program, at, roots, addresses, env, nodes, empty): goes through the events from `at` on. None
    when all are done; else (at, conditions), -2: not begun. A failure leaves its place in the last
    address. */
-PyObject *replay_play(PyObject *module, PyObject *const *args, Py_ssize_t given)
+PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 7 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyLong_Check(args[1])
         || !PyList_Check(args[2]) || !PyList_Check(args[3]) || !PyList_Check(args[4])
@@ -640,7 +640,7 @@ PyObject *replay_play(PyObject *module, PyObject *const *args, Py_ssize_t given)
 
 /* commit(program, roots, nodes): what the results' nodes are is now their values. Returns the places
    among the results that are parts of blocks: Python makes these arrays. */
-PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t given)
+PyObject *replay_commit(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 3 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyList_Check(args[1])
         || !PyList_Check(args[2])) {

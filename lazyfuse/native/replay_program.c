@@ -200,7 +200,7 @@ PyTypeObject ReplayProgramType = {
 };
 
 /* program(blocks, leaves, written, given, events, results): tuples of places and of tuples. */
-PyObject *replay_program(PyObject *module, PyObject *args)
+PyObject *replay_program(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *leaves, *written, *given, *events, *results;
     Py_ssize_t blocks;

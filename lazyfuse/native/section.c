@@ -38,7 +38,7 @@ static void note_dealloc(Note *self)
     PyObject_Free(self);
 }
 
-static PyObject *note_call(Note *self, PyObject *args, PyObject *names)
+static PyObject *note_call(Note *self, PyObject *args, PyObject *Py_UNUSED(names))
 {
     PyObject *number, *frame;
     if (!PyArg_UnpackTuple(args, "note", 2, 2, &number, &frame)) {
@@ -58,7 +58,7 @@ static PyMemberDef note_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyTypeObject NoteType = {
+PyTypeObject NoteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "lazyfuse._native.Note",
     .tp_basicsize = sizeof(Note),
@@ -197,18 +197,18 @@ static int bring_back(void)
     return raise_aside(&error);
 }
 
-PyObject *section_put_off(PyObject *module, PyObject *nothing)
+PyObject *section_put_off(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return put_off() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyObject *section_bring_back(PyObject *module, PyObject *nothing)
+PyObject *section_bring_back(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* section_setup(main, waiting, catch_up, numbers, find, put, breathe): see critical.use. */
-PyObject *section_setup(PyObject *module, PyObject *args)
+PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *waiting, *catch_up, *numbers, *find, *put, *breathe;
     unsigned long thread;
@@ -234,7 +234,7 @@ PyObject *section_setup(PyObject *module, PyObject *args)
 }
 
 /* In a child that another thread than the main one has forked: that is the main one from now on. */
-PyObject *section_new_main(PyObject *module, PyObject *ident)
+PyObject *section_new_main(PyObject *Py_UNUSED(module), PyObject *ident)
 {
     unsigned long thread = PyLong_AsUnsignedLong(ident);
     if (thread == (unsigned long)-1 && PyErr_Occurred()) {
@@ -264,7 +264,7 @@ typedef struct {
     int collects;
 } Section;
 
-static PyObject *section_new(PyTypeObject *type, PyObject *args, PyObject *names)
+static PyObject *section_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(names))
 {
     PyObject *lock;
     if (!PyArg_ParseTuple(args, "O", &lock)) {
@@ -322,7 +322,7 @@ static int of_lock(PyObject *method)
     return raise_aside(&error);
 }
 
-static PyObject *section_acquire(Section *self, PyObject *nothing)
+static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
 {
     unsigned long me = PyThread_get_thread_ident();
     int handles = me == state.main;
@@ -368,7 +368,7 @@ failed:
     return NULL;
 }
 
-static PyObject *section_release(Section *self, PyObject *nothing)
+static PyObject *section_release(Section *self, PyObject *Py_UNUSED(nothing))
 {
     unsigned long me = PyThread_get_thread_ident();
     Inside *mine = inside_of(self, me);
@@ -389,12 +389,12 @@ static PyObject *section_release(Section *self, PyObject *nothing)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *section_exit(Section *self, PyObject *const *exception, Py_ssize_t count)
+static PyObject *section_exit(Section *self, PyObject *const *Py_UNUSED(exception), Py_ssize_t Py_UNUSED(count))
 {
     return section_release(self, NULL);
 }
 
-static PyObject *section_after_fork(Section *self, PyObject *nothing)
+static PyObject *section_after_fork(Section *self, PyObject *Py_UNUSED(nothing))
 {
     if (self->count) {
         Inside *mine = inside_of(self, PyThread_get_thread_ident());
@@ -425,7 +425,7 @@ static PyMemberDef section_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyTypeObject SectionType = {
+PyTypeObject SectionType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "lazyfuse._native.Section",
     .tp_basicsize = sizeof(Section),
@@ -437,11 +437,3 @@ static PyTypeObject SectionType = {
     .tp_methods = section_methods,
     .tp_members = section_members,
 };
-
-int section_ready(PyObject *module)
-{
-    if (PyType_Ready(&NoteType) < 0 || PyType_Ready(&SectionType) < 0) {
-        return -1;
-    }
-    return PyModule_AddObjectRef(module, "Section", (PyObject *)&SectionType);
-}

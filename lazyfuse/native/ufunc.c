@@ -12,8 +12,6 @@ typedef struct {
     Loops *loops;
 } UfuncCore;
 
-static PyObject *name_general, *name_out;
-
 static Loops *loops_of(UfuncCore *self)
 {
     if (self->loops == NULL && self->call != NULL) {
@@ -47,21 +45,8 @@ end:
 /* What a ufunc with several results gave, or one that is no array. Steals. */
 static PyObject *parts(PyObject *result)
 {
-    if (result == NULL || !PyTuple_CheckExact(result)) {
-        return placed_as_is(result);
-    }
-    Py_ssize_t count = PyTuple_GET_SIZE(result);
-    PyObject *found = PyTuple_New(count);
-    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
-        PyObject *each = placed_as_is(Py_NewRef(PyTuple_GET_ITEM(result, at)));
-        if (each == NULL) {
-            Py_CLEAR(found);
-            break;
-        }
-        PyTuple_SET_ITEM(found, at, each);
-    }
-    Py_DECREF(result);
-    return found;
+    return result == NULL || !PyTuple_CheckExact(result) ? placed_as_is(result)
+                                                         : wrap_each(result, placed_as_is);
 }
 
 static int is_small(PyObject *x)
@@ -246,7 +231,7 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
     return general(x, args, count, names);
 }
 
-static PyObject *ufunc_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *ufunc_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
 {
     UfuncCore *self = (UfuncCore *)type->tp_alloc(type, 0);
     if (self != NULL) {
@@ -316,7 +301,7 @@ PyTypeObject UfuncCoreType = {
     .tp_members = ufunc_members,
 };
 
-PyObject *ufunc_adopt(PyObject *module, PyObject *given)
+PyObject *ufunc_adopt(PyObject *Py_UNUSED(module), PyObject *given)
 {
     PyTypeObject *type = (PyTypeObject *)given;
     if (!PyType_Check(given) || !PyType_IsSubtype(type, &UfuncCoreType)) {
@@ -329,14 +314,4 @@ PyObject *ufunc_adopt(PyObject *module, PyObject *given)
     type->tp_call = PyVectorcall_Call;
     PyType_Modified(type);
     Py_RETURN_NONE;
-}
-
-int ufunc_ready(PyObject *module)
-{
-    name_general = PyUnicode_InternFromString("_general");
-    name_out = PyUnicode_InternFromString("out");
-    if (name_general == NULL || name_out == NULL || PyType_Ready(&UfuncCoreType) < 0) {
-        return -1;
-    }
-    return PyModule_AddObjectRef(module, "UfuncCore", (PyObject *)&UfuncCoreType);
 }

@@ -14,7 +14,7 @@
 #endif
 
 static PyObject *arranged; /* what SLOW.arrangement has given */
-static PyObject *name_char, *name_number, *name_name, *name_shape, *zero, *one, *minus_one;
+static PyObject *zero, *one, *minus_one;
 
 /* ------------------------------------------------------------------------------------ the table */
 
@@ -577,13 +577,8 @@ PyObject *walk_frontier(PyObject *Py_UNUSED(module), PyObject *args)
 int walk_ready(void)
 {
     arranged = PyDict_New();
-    name_char = PyUnicode_InternFromString("char");
-    name_number = PyUnicode_InternFromString("number");
-    name_name = PyUnicode_InternFromString("name");
-    name_shape = PyUnicode_InternFromString("shape");
     zero = PyLong_FromLong(0);
     one = PyLong_FromLong(1);
     minus_one = PyLong_FromLong(-1);
-    return arranged && name_char && name_number && name_name && name_shape && zero && one && minus_one
-        ? 0 : -1;
+    return arranged && zero && one && minus_one ? 0 : -1;
 }
