@@ -124,6 +124,13 @@ class Program:
         return None
 
 
+class Pooled(Program):
+    """A program that remembers when it was last asked for: `pools.programs` drops old ones."""
+
+    __slots__ = ("used",)
+    used: int
+
+
 class RowProgram(Program):
     """A program whose chunks may also be given as integers, without arrays."""
 

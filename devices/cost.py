@@ -14,12 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from .base import Array, Device, DeviceError, DeviceMemory, Launch, Program, Source, Traits
+from .caches import cached
 from .pools import vector_math
 from .pools.disk_cache import DiskCache
 from .thread_pool import available
@@ -370,7 +370,7 @@ def _link(small: float, large: float) -> Link:
 # On disk
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def machine() -> str:
     """A short name of this machine: its processor, cores that we may use, and its own name."""
     node = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")

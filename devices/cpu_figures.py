@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+
+from .caches import cached
 
 CACHES = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -82,7 +83,7 @@ def _first() -> Tuning:
     return _in_use
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def defaults() -> Tuning:
     """What the system says of the caches, and cautious figures for the rest."""
     found = _caches(CACHES)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.ndarray import changing, ndarray, options, wrap, writable
+from lazyfuse.devices.caches import cached
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import pcg64
 from lazyfuse.namespace import numpy_modules
@@ -170,7 +171,7 @@ def default_rng(seed: Any = None) -> Any:
     return made if made is seed else Generator(made.bit_generator)
 
 
-@functools.cache
+@cached(1)
 def _usual() -> Any:
     """NumPy's class of bit generators for `default_rng`."""
     return type(np.random.default_rng(0).bit_generator)

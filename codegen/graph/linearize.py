@@ -18,6 +18,7 @@ from lazyfuse.codegen.graph.node import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.ops import Op
+from lazyfuse.devices.caches import memo
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,9 @@ def memory_strides(shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...
     return tuple(strides)
 
 
-_AXES: dict[tuple[Layout, Shape, tuple[int, ...] | None], tuple[int, ...] | None] = {}
-_AXES_LIMIT = 4096
+_AXES: dict[tuple[Layout, Shape, tuple[int, ...] | None], tuple[int, ...] | None] = memo(
+    "codegen.graph.linearize.axes", 4096
+)
 
 
 def view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -107,8 +109,6 @@ def view_axes(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> tup
     except KeyError:
         pass
     found = _view_axes(layout, shape, perm)
-    if len(_AXES) >= _AXES_LIMIT:
-        _AXES.clear()
     _AXES[key] = found
     return found
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from numpy.exceptions import AxisError
+
+from lazyfuse.devices.caches import cached
 
 Shape = tuple[int, ...]
 
@@ -23,7 +24,7 @@ def broadcast(first: Shape, second: Shape) -> Shape:
     return _broadcast_pair(first, second)
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@cached(_CACHE_SIZE)
 def _broadcast_pair(first: Shape, second: Shape) -> Shape:
     return _combine((first, second))
 
@@ -37,7 +38,7 @@ def broadcast_all(shapes: Sequence[Shape]) -> Shape:
     return result
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@cached(_CACHE_SIZE)
 def _broadcast_many(shapes: tuple[Shape, ...]) -> Shape:
     return _combine(shapes)
 
@@ -113,7 +114,7 @@ def contiguous_strides(shape: Shape, perm: tuple[int, ...] | None = None) -> tup
     return tuple(strides)
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@cached(_CACHE_SIZE)
 def crosses_itself(shape: Shape, strides: tuple[int, ...]) -> bool:
     """Whether two places of an array may be one element, as in sliding windows."""
     reach = 0

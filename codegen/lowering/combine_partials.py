@@ -6,7 +6,6 @@ stretches that programs sum, and its order of blocks and rows (see summation.py)
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, is_argument, is_ord
 from lazyfuse.codegen.lowering.loop_nest import Ints, Loop
 from lazyfuse.codegen.lowering.summation import left_half
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.caches import cached
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -165,7 +165,7 @@ def _results(kernel: Kernel, kept: Sequence[Loop], slots: tuple[Ints, Ints]) -> 
 _DOUBLE = np.dtype(np.float64)
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def _schedule(lengths: Ints, blocks: Ints) -> Ints:
     """For each stretch, how many subtrees are complete with it: so often the last two are added.
 

@@ -6,10 +6,11 @@ printer of OpenCL.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
+
+from lazyfuse.devices.caches import cached
 
 GRID = "opencl-grid"
 _PRINTERS = {"numba": "numba.printer", "numpy": "blocked.printer", "opencl": "opencl.printer"}
@@ -18,7 +19,7 @@ LANGUAGES = (*_PRINTERS, GRID)
 VECTOR = "numpy-vector"
 
 
-@functools.cache
+@cached(why="one for each language")
 def printer(language: str) -> Callable[..., Any]:
     """The function that prints a kernel and its form (`print_source`)."""
     name = "blocked.vector_printer" if language == VECTOR else _PRINTERS[language]
@@ -26,7 +27,7 @@ def printer(language: str) -> Callable[..., Any]:
     return printing
 
 
-@functools.cache
+@cached(why="one for each language")
 def lowering(language: str) -> Callable[..., Any]:
     """The function that decides how kernels run (see `lower.lower`), for a language."""
     deciding: Callable[..., Any]

@@ -44,6 +44,7 @@ from lazyfuse.codegen.lowering.loop_nest import (
 from lazyfuse.codegen.lowering.summation import Summation, leaves, summation
 from lazyfuse.codegen.lowering.variant import RUN_BLOCK, Form, program_arrays
 from lazyfuse.devices.base import Launch, Source
+from lazyfuse.devices.caches import memo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Temporary = tuple[Ints, np.dtype[Any]]
@@ -69,8 +70,10 @@ STREAMED_ROW = 2048
 STREAM_ABOVE = 32 << 20
 
 _TABLES = {"opencl": "numba"}  # languages whose chunks are those of another
-_SOURCES: dict[tuple[Kernel, Form, str], Source] = {}
-_SOURCES_LIMIT = 4096  # texts of a few kilobytes
+_SOURCES: dict[tuple[Kernel, Form, str], Source] = memo(
+    "codegen.lowering.lower.sources",
+    4096,  # texts of a few kilobytes
+)
 _stream_above = STREAM_ABOVE
 
 
@@ -158,8 +161,6 @@ def _print(kernel: Kernel, form: Form, language: str) -> Source:
     key = kernel, form, language
     source = _SOURCES.get(key)
     if source is None:
-        if len(_SOURCES) >= _SOURCES_LIMIT:
-            _SOURCES.clear()
         source = _SOURCES[key] = languages.printer(language)(kernel, form)
     if language == languages.VECTOR:  # what is registered stands for NumPy's bits
         return source

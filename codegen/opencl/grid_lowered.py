@@ -17,6 +17,7 @@ from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.lowering.variant import Form
 from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridForm
 from lazyfuse.devices.base import Launch, Source
+from lazyfuse.devices.caches import memo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Printer = Callable[[Kernel, GridForm], Source]
@@ -25,8 +26,10 @@ Second = tuple[Source, Callable[[Sequence[Array]], Launch]]
 # Indices of 32 bits serve while all that is added up in them stays below this.
 NARROW = 1 << 30
 
-_SOURCES: dict[tuple[Kernel, GridForm, Printer], Source] = {}
-_SOURCES_LIMIT = 4096  # texts of a few kilobytes
+_SOURCES: dict[tuple[Kernel, GridForm, Printer], Source] = memo(
+    "codegen.opencl.grid_lowered.sources",
+    4096,  # texts of a few kilobytes
+)
 _NO_FORM = GridForm("map", 0, 1, "", 0)  # stands where a base class has defaults already
 
 
@@ -67,8 +70,6 @@ def memoised(kernel: Kernel, form: GridForm, printer: Printer) -> Source:
     key = kernel, form, printer
     source = _SOURCES.get(key)
     if source is None:
-        if len(_SOURCES) >= _SOURCES_LIMIT:
-            _SOURCES.clear()
         source = _SOURCES[key] = printer(kernel, form)
     return source
 

@@ -7,7 +7,6 @@ import the graph. Operators, ufunc objects, docstrings and parity tests derive f
 from __future__ import annotations
 
 import copyreg
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ import numpy as np
 
 from lazyfuse.codegen.table import rows_arithmetic, rows_math, rows_structure
 from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, first_line
+from lazyfuse.devices.caches import cached
 
 __all__ = [
     "BY_NUMBER",
@@ -143,7 +143,7 @@ def lookup(name: str) -> Op:
     return TABLE[name]
 
 
-@functools.cache
+@cached(why="one for each row of the op table, compared by identity", clears=False)
 def apart(op: Op) -> Op:
     """The twin of a row that shares no kernel and is not simplified; same in everything else."""
     return op if op.apart else replace(op, number=op.number + len(ROWS), apart=True)

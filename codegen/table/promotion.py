@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.table.ops import TABLE, Op
+from lazyfuse.devices.caches import DTYPES, memo, register
 
 DType = np.dtype[Any]
 Operand = DType | type  # a dtype, or int, float or complex for a weak Python scalar (NEP 50)
@@ -35,8 +36,9 @@ class Loop:
 
 
 # (op, operand, ...) -> Loop. Hot paths read it directly; a miss goes through `resolve`.
-LOOPS: dict[tuple[Any, ...], Loop] = {}
+LOOPS: dict[tuple[Any, ...], Loop] = memo("codegen.table.promotion.loops", 1 << 14)
 _INTERNED: dict[tuple[tuple[str, ...], str], Loop] = {}
+register("codegen.table.promotion.interned", _INTERNED.__len__, None, None, DTYPES)
 
 
 def spell(dtype: DType) -> str:
@@ -123,7 +125,9 @@ def constant_comparison(op: Op, dtype: DType, value: int) -> bool | None:
     return op.name in (_ABOVE if value > info.max else _BELOW)
 
 
-_REDUCE_CACHE: dict[tuple[Op, DType, DType | None], tuple[DType, DType]] = {}
+_REDUCE_CACHE: dict[tuple[Op, DType, DType | None], tuple[DType, DType]] = memo(
+    "codegen.table.promotion.reductions", 1 << 12
+)
 
 
 def resolve_reduce(op: Op, dtype: DType, requested: DType | None = None) -> tuple[DType, DType]:

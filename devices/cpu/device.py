@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from .. import settings
-from ..base import Array, Device, DeviceError, DeviceOptions, Program, Source, Traits
+from ..base import Array, Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
 from ..pools import environment, object_code
 from ..pools.buffers import BufferPool
 from ..pools.compile_worker import Worker
 from ..pools.disk_cache import DiskCache
-from ..pools.programs import Builder, Pooled, ProgramPool
+from ..pools.programs import Builder, ProgramPool
 from ..thread_pool import ThreadPool, available
 from . import (
     compile_after_exit,

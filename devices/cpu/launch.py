@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from .. import fork_safety, thread_pool
-from ..base import Array, Bound, BoundRun, DeviceError, Launch, RowProgram, Source
+from ..base import Array, Bound, BoundRun, DeviceError, Launch, Pooled, RowProgram, Source
+from ..caches import Group
 from ..pools.object_code import Loaded
-from ..pools.programs import Pooled
 from ..thread_pool import ThreadPool
 from . import bound_launch
 from .native_threads import NativeThreads
@@ -352,17 +352,28 @@ def weight(text: str) -> float:
     return 1.0 + len(_SLOW.findall(text)) + _LIGHT * len(_STEP.findall(text))
 
 
+_scratches: Group[Scratch] = Group(
+    "devices.cpu.launch.scratch",
+    lambda each: each.size,
+    None,
+    None,
+    "bytes: `Scratch.LIMIT` for each thread, which may be using them",
+)
+
+
 class Scratch(dict[Any, Array]):
     """Working memory of one thread: `scratch(slot, shape, dtype)` is an uninitialised array.
 
     The same arguments give the same array again, in later chunks and launches too.
     """
 
+    size: int
     LIMIT = 32 << 20  # bytes kept per thread; chunks are meant to stay in the L2 cache
 
     def __init__(self) -> None:
         super().__init__()
         self.size = 0
+        _scratches.add(self)
 
     def __call__(self, slot: Any, shape: tuple[int, ...], dtype: str) -> Array:
         key = slot, shape, dtype

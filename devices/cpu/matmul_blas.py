@@ -15,11 +15,11 @@ import importlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 from .. import fork_safety
 from ..base import DeviceError
+from ..caches import CONSTANT, cached
 from ..pools import object_code
 from ..pools.object_code import ENTRY
 from . import matmul_loops, matmul_packing
@@ -72,7 +72,7 @@ done:
 """
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def library() -> Any:
     """The library that NumPy uses; `DeviceError` where it is not the one of its wheels."""
     try:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import sys
-from functools import lru_cache
 from typing import Any
 
 from ..base import DeviceError, Source
+from ..caches import CONSTANT, cached
 from ..late_imports import module as heavy
 from ..pools import object_code, vector_math
 from . import loop_metadata, numba_runtime
@@ -44,7 +44,7 @@ def _build(source: Source) -> Any:
         raise DeviceError(f"[compile] {source.name}: {error}") from error
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def _prepare() -> None:
     """Before the first compilation: give LLVM our symbols, and keep numba from importing SciPy.
 
@@ -127,7 +127,7 @@ def _add_entry(library: Any, context: Any, described: Any) -> None:
     library.add_ir_module(module)
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def _library_class() -> Any:
     codegen = heavy("numba.core.codegen")
 

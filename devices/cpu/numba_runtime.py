@@ -40,11 +40,11 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..caches import CONSTANT, DTYPES, cached
 from ..late_imports import module as heavy
 from ..pools import vector_math
 from . import loop_metadata
@@ -68,7 +68,7 @@ NUMBA_TYPES = {
 }
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def namespace() -> dict[str, Any]:
     """All names of the module's docstring; a copy of it is the globals of each program."""
     types = heavy("numba.core.types")
@@ -101,7 +101,7 @@ def namespace() -> dict[str, Any]:
     return names
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def target_features() -> str:
     """The CPU features that numba compiles for, as LLVM writes them."""
     return str(heavy("numba.core.registry").cpu_target.target_context.codegen()._tm_features)
@@ -131,13 +131,13 @@ def _helpers() -> Any:
     return njit
 
 
-@cache
+@cached(why=DTYPES, clears=False)
 def _pointer_type(code: str) -> Any:
     types = heavy("numba.core.types")
     return _pointer_class()(types.uint8 if code == "b1" else getattr(types, NUMBA_TYPES[code]))
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def _pointer_class() -> Any:
     """A pointer type whose loads and stores are in the access group of independent loops."""
     types, extending = heavy("numba.core.types"), heavy("numba.extending")

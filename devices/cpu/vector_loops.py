@@ -14,12 +14,12 @@ import ctypes
 import os
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..base import Array, DeviceError, Source
+from ..caches import CONSTANT, Group, cached
 from ..pools import object_code, own_math, vector_math
 from ..pools.environment import SETTINGS
 from ..pools.object_code import ENTRY, Loaded, linker
@@ -31,7 +31,7 @@ _CALL = re.compile(r"\bvm(f?)_(\w+)\(")
 _ODD = ("corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona")
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def target() -> tuple[str, str]:
     """The CPU and its features, as numba compiles for them; `DeviceError` where that is unsure."""
     odd = [name for name in SETTINGS.split() if os.environ.get("NUMBA_" + name)]
@@ -47,12 +47,22 @@ def target() -> tuple[str, str]:
         return name, ""
 
 
+_instances: Group[VectorLoops] = Group(
+    "devices.cpu.vector_loops",
+    lambda each: len(each._loops),
+    None,
+    lambda each: each._loops.clear(),
+    "one for each function and precision",
+)
+
+
 class VectorLoops:
     """The loops, by name, made or loaded when first asked for."""
 
     def __init__(self, load: Callable[[Source, Callable[[str], bytes]], Loaded]) -> None:
         self._load = load
         self._loops: dict[str, Loop] = {}
+        _instances.add(self)
 
     def names(self, text: str) -> dict[str, Loop]:
         """The loops that a text calls, as functions `(target, scratch, *operands) -> flags`."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import late_imports
 from ..base import Array, DeviceError
+from ..caches import Group
 from . import sort_keys
 from .failures import faults
 from .queue import Queue
@@ -31,6 +32,16 @@ _NORMS = {"backward": 1, "ortho": "ortho"}
 
 SCANS = {"add": ("a + b", "0"), "multiply": ("a * b", "1")}
 """Expression and neutral element of what can be accumulated exactly."""
+
+
+_built: Group[Library] = Group(
+    "devices.opencl.library.built", lambda each: len(each._built), None, None,
+    "one for each kernel of pyopencl's and dtype; those of the driver have no end",
+)  # fmt: skip
+_transforms: Group[Library] = Group(
+    "devices.opencl.library.transforms", lambda each: len(each._transforms), _APPS,
+    lambda each: each._transforms.clear(),
+)  # fmt: skip
 
 
 class Library:
@@ -55,6 +66,8 @@ class Library:
         self._alignment = max(queue.device.mem_base_addr_align // 8, 1)
         self._built: dict[Any, Any] = {}
         self._transforms: dict[Any, Any] = {}
+        _built.add(self)
+        _transforms.add(self)
 
     # -- scans ----------------------------------------------------------------------------------
 

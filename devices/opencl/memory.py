@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import fork_safety, late_imports
 from ..base import Array, DeviceError
+from ..caches import Group
 from ..pools.buffers import BufferPool
 from .failures import faults, out_of_memory, told
 from .queue import Queue
@@ -118,6 +119,15 @@ class _Block:
         self.memory.dead.append(self.buffer)
 
 
+_memories: Group[Blocks] = Group(
+    "devices.opencl.memory",
+    lambda each: each.info()["free_bytes"],
+    lambda: max((each.limit for each in _memories), default=0),
+    lambda each: each.clear(),
+    "bytes that are free",
+)
+
+
 class Blocks:
     """`base.DeviceMemory` over pyopencl's pool, with a limit on what lies free.
 
@@ -126,6 +136,8 @@ class Blocks:
     be handed out again while a launch that used it is still under way. Where it `narrows`, blocks
     of float64 and complex128 hold float32: whatever looks at one as another dtype is refused.
     """
+
+    limit: int
 
     def __init__(
         self, queue: Queue, buffers: BufferPool, limit: int = -1, narrows: bool = False
@@ -143,6 +155,7 @@ class Blocks:
         self._uploads = cl.CommandQueue(queue.context, queue.device)
         self.after_fork()
         fork_safety.register(self)
+        _memories.add(self)
 
     def after_fork(self) -> None:
         """Make the lock anew."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import late_imports
-from ..base import Array, DeviceError, Launch, Source
-from ..pools.programs import Pooled
+from ..base import Array, DeviceError, Launch, Pooled, Source
+from ..caches import Group
 from .failures import faults
 from .queue import Pending, Queue, zeros
 
@@ -32,6 +32,11 @@ _WORTH = 0.75  # of its size: a binary that does not shrink below is kept as it 
 _LINES = 3  # of a build log in a message
 
 
+_tables: Group[Tables] = Group(
+    "devices.opencl.programs.tables", len, None, None, "each goes with the array it comes from"
+)
+
+
 class Tables:
     """Chunk tables in the device's memory, each as long as the `Launch.sizes` it comes from."""
 
@@ -41,6 +46,7 @@ class Tables:
         self._context = queue.context
         self._how = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         self._kept: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
+        _tables.add(self)
 
     def of(self, launch: Launch) -> Any:
         """The table of a launch. Under the queue's lock."""

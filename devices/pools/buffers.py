@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import critical
 from ..base import Array, OutOfMemory
+from ..caches import Group
 
 SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
 ALIGNMENT = 64  # a cache line, and the widest vector
@@ -74,6 +75,15 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
 _lease_at = _Lease.from_address
 
 
+_pools: Group[BufferPool] = Group(
+    "devices.pools.buffers",
+    lambda each: each.info()["free_bytes"],
+    lambda: max((each.limit for each in _pools), default=0),
+    lambda each: each.clear(),
+    "bytes that are free",
+)
+
+
 class BufferPool:
     """`empty(shape, dtype)` as `np.empty`, over reused memory if the array is large.
 
@@ -82,6 +92,8 @@ class BufferPool:
     trim at the same time each may free what the other has counted.
     """
 
+    limit: int
+
     def __init__(self, limit: int = -1) -> None:
         self.limit = default_limit() if limit < 0 else limit
         self.new = self.reused = self.dropped = 0  # blocks made, handed out again, freed
@@ -89,6 +101,7 @@ class BufferPool:
         self._free_bytes = 0
         self._look = 0.0  # when to look for idle blocks next
         self._holds: list[None] = []  # one for each reservation: no block is freed meanwhile
+        _pools.add(self)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A C-contiguous, uninitialised array of a plain dtype, aligned to cache lines if large."""

@@ -12,11 +12,11 @@ import os
 import pkgutil
 import sys
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..caches import cached
 from . import object_code, vector_math
 
 # The packages of devices/ whose modules decide what a text compiles to.
@@ -29,7 +29,7 @@ SETTINGS = (
 )
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def digest() -> str:
     """A short name of this environment; loads llvmlite, to ask for the CPU.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import mmap
 import struct
 import sys
-from functools import lru_cache
 from typing import Any
 
 from ..base import DeviceError
+from ..caches import CONSTANT, cached
 from . import vector_math
 
 ENTRY = "lazyfuse_entry"  # what compiled programs export
@@ -47,7 +47,7 @@ def room(size: int) -> None:
         raise DeviceError(f"[load] memory: LLVM needs {size >> 20} MiB; {error}") from error
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def linker() -> Any:
     """Llvmlite's binding module, with the native target and our symbols in place."""
     if "llvmlite.binding" not in sys.modules:

@@ -15,20 +15,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .. import fork_safety, settings
-from ..base import DeviceError, DeviceLost, DeviceOptions, Program, Source
+from ..base import DeviceError, DeviceLost, DeviceOptions, Pooled, Source
+from ..caches import Group
 from .compile_worker import Worker
 from .disk_cache import DiskCache
 from .object_code import Loaded, load
 
 Key = tuple[str, str]
 _MOST_REASONS = 4096  # look-ups whose reason is remembered
-
-
-class Pooled(Program):
-    """A program that remembers when it was last asked for."""
-
-    __slots__ = ("used",)
-    used: int
 
 
 class Builder(Protocol):
@@ -41,8 +35,31 @@ class Builder(Protocol):
         """The program from code that `build` gave, perhaps in another process."""
 
 
+_pools: Group[ProgramPool] = Group(
+    "devices.pools.programs",
+    lambda each: len(each._programs),
+    lambda: max((each.limit for each in _pools), default=0),
+    lambda each: each.clear(),
+)
+_reasons: Group[ProgramPool] = Group(
+    "devices.pools.programs.reasons",
+    lambda each: len(each._reasons),
+    _MOST_REASONS,
+    lambda each: each._reasons.clear(),
+)
+_refused: Group[ProgramPool] = Group(
+    "devices.pools.programs.refused",
+    lambda each: len(each._refused),
+    None,
+    lambda each: each._refused.clear(),
+    "one for each program that a device would not build",
+)
+
+
 class ProgramPool:
     """`get(source)` finds a program in memory, on disk, or builds it."""
+
+    limit: int
 
     def __init__(
         self,
@@ -66,6 +83,8 @@ class ProgramPool:
         self.seconds = 0.0  # spent building
         self.after_fork()
         fork_safety.register(self)
+        for group in (_pools, _reasons, _refused):
+            group.add(self)
 
     def after_fork(self) -> None:
         """Make the locks anew."""

@@ -17,9 +17,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from functools import lru_cache
 from typing import Any
 
+from ..caches import CONSTANT, cached
 from ..late_imports import module as heavy
 from . import own_math
 
@@ -42,7 +42,7 @@ def machine() -> str:
     return os.uname().machine
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def libmvec() -> Any:
     """The SIMD library, or None where there is none (macOS, Windows, other C libraries)."""
     if sys.platform != "linux" or machine() != "x86_64":
@@ -53,7 +53,7 @@ def libmvec() -> Any:
         return None
 
 
-@lru_cache(maxsize=1)
+@cached(1, CONSTANT, clears=False)
 def libm() -> Any:
     """The C library's mathematical functions."""
     names = {"win32": "ucrtbase", "darwin": "libSystem.dylib"}

@@ -18,6 +18,7 @@ from lazyfuse import bootstrap, config
 from lazyfuse.arrays.nodes import CONSTANTS, INSIDE, PLAIN, caller, constant
 from lazyfuse.arrays.storage import TICKETS, Storage
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN
 from lazyfuse.runtime.numerics import errstate
@@ -157,13 +158,13 @@ def alone(node: Any) -> Any:
     return x
 
 
-LOOPS: Final[dict[Any, Any]] = {}
+LOOPS: Final[dict[Any, Any]] = memo("arrays.base.loops", 1 << 14)
 """Loops met before, by row and what stands for the operands (recording.py); None: there is none."""
 
-PIECES: Final[dict[Any, tuple[Any, Any]]] = {}
+PIECES: Final[dict[Any, tuple[Any, Any]]] = memo("arrays.base.pieces", 64)
 """Row and loop that give the real (imaginary: True) parts, by dtype and side, met before."""
 
-REDUCED: Final[dict[Any, tuple[Any, Any, Any]]] = {}
+REDUCED: Final[dict[Any, tuple[Any, Any, Any]]] = memo("arrays.base.reduced", 1024)
 """What reductions met before have: arguments, shape and dtype, by row, requested dtype, what they
 were of (dtype and shape), axis and keepdims (reductions.py)."""
 

@@ -37,6 +37,7 @@ from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
 from lazyfuse.devices.base import RowProgram
+from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.capture.bound_launches import is_usual
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
@@ -115,7 +116,6 @@ LONGEST = 8
 SHORTEST = 32
 # A program that is not there yet is asked for at first and then once in so many uses.
 SPACING = 16
-LIMIT = 256
 _HARMLESS = {"ignore", "warn"}
 
 
@@ -130,12 +130,7 @@ class Fused:
         self.uses = 0
 
 
-_known: dict[Any, Fused] = {}
-
-
-def forget() -> None:
-    """Drop what is kept, programs too."""
-    _known.clear()
+_known: dict[Any, Fused] = memo("arrays.eager_updates.known", 256)
 
 
 def outer(op: Op, left: Array, right: Array) -> ndarray | None:
@@ -167,7 +162,7 @@ def _is_on() -> bool:
     return plain and devices.current() is devices.cpu()
 
 
-_loops: dict[Any, promotion.Loop | None] = {}
+_loops: dict[Any, promotion.Loop | None] = memo("arrays.eager_updates.loops", 4096)
 
 
 def _loop(op: Op, first: DType, second: DType) -> promotion.Loop | None:
@@ -227,8 +222,6 @@ def _was_fused(
     key = op.number, loop, swapped, tree.key(), tuple(map(_class, strides))
     fused = _known.get(key)
     if fused is None:
-        if len(_known) >= LIMIT:
-            forget()
         fused = _known[key] = Fused(_step(op, loop, swapped, real, tree))
     # an error state that stops the program must stop it before anything is written
     stops = not _HARMLESS.issuperset(np.geterr().values())

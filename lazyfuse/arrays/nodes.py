@@ -16,6 +16,7 @@ from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.devices.caches import Memo, memo, tables
 from lazyfuse.runtime.layout.meta_arrays import (
     Array,
     DType,
@@ -148,8 +149,8 @@ class Numbers:
 
     def __init__(self, dtype: Any) -> None:
         self.dtype: Any = dtype
-        self.floats: dict[Any, Any] = {}
-        self.ints: dict[Any, Any] = {}
+        self.floats: dict[Any, Any] = Memo(NUMBERS_LIMIT)
+        self.ints: dict[Any, Any] = Memo(NUMBERS_LIMIT)
         kind = dtype.kind
         self.float_dtype: Any = np.dtype(np.float64) if kind in "iu" else dtype
         self.lowest: Any = 0
@@ -177,8 +178,6 @@ class Numbers:
             if not self.lowest <= value <= self.highest:
                 return value
             known, dtype = self.ints, self.dtype
-        if len(known) >= NUMBERS_LIMIT:
-            known.clear()
         made = np.array(value, dtype)
         made.flags.writeable = False
         known[value] = made
@@ -188,6 +187,8 @@ class Numbers:
 NUMBERS: Final[dict[Any, Numbers]] = {
     np.dtype(char): Numbers(np.dtype(char)) for char in "bBhHiIlLfdFD"
 }
+_KNOWN: Final = [known for each in NUMBERS.values() for known in (each.floats, each.ints)]
+tables("arrays.nodes.numbers", _KNOWN, NUMBERS_LIMIT * len(_KNOWN))
 
 
 def number(small: Any, value: Any, kind: Any) -> Any:
@@ -200,8 +201,7 @@ def number(small: Any, value: Any, kind: Any) -> Any:
     return found if found is not None else numbers.make(value, kind)
 
 
-CONSTANT_LIMIT: Final = 1024
-CONSTANTS: Final[dict[Any, Node]] = {}
+CONSTANTS: Final[dict[Any, Node]] = memo("arrays.nodes.constants", 1024)
 """Nodes of numbers met before, by number and dtype."""
 
 
@@ -211,7 +211,5 @@ def constant(value: Any, dtype: Any) -> Node:
         return scalar_node(value, dtype)
     node = CONSTANTS.get((value, dtype))
     if node is None:
-        if len(CONSTANTS) >= CONSTANT_LIMIT:
-            CONSTANTS.clear()
         node = CONSTANTS[value, dtype] = scalar_node(value, dtype)
     return node

@@ -8,12 +8,12 @@ speed of memory.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.kernels import gather
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine
@@ -26,7 +26,7 @@ _BLOCK = 1 << 14  # of them per chunk, where there are rows
 NUMBERS = (int, float, bool, complex)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _write_routine(size: int, index: str, scalar: bool) -> routine.Routine:
     """Elements of `size` bytes at `count` indices.
 
@@ -44,7 +44,7 @@ def _write_routine(size: int, index: str, scalar: bool) -> routine.Routine:
     return routine.Routine(name, ("count", "entries"), arrays, body)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _along_routine(size: int, index: str, scalar: bool) -> routine.Routine:
     """Elements of `size` bytes at `count` indices in each of `rows` rows of `entries`."""
     body = f"""

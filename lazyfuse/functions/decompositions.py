@@ -18,6 +18,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.arrays.nodes import FOLLOWED as PACKAGE
 from lazyfuse.arrays.scalars import scalar
+from lazyfuse.devices.caches import register
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, dress, pair
@@ -36,6 +37,9 @@ FOLLOWED_LINALG = "norm vector_norm matrix_norm multi_dot matrix_power".split()
 """The same in `numpy.linalg`."""
 
 _rebound: dict[types.FunctionType, types.FunctionType] = {}
+register(
+    "functions.decompositions.rebound", _rebound.__len__, None, None, "one for each such function"
+)
 
 
 def is_big(value: Any) -> bool:

@@ -8,7 +8,6 @@ in NumPy's order: one after the other, histograms by NumPy's blocks of 65536 val
 
 from __future__ import annotations
 
-import functools
 import textwrap
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
+from lazyfuse.devices.caches import DTYPES, cached, memo
 from lazyfuse.functions.searching import GUIDED, NUMBA_TYPES, place_text
 from lazyfuse.interop import fallback
 from lazyfuse.kernels.search_index import Guide
@@ -36,7 +36,7 @@ _LANES = 4  # tables that take turns: equal neighbours do not wait for each othe
 _FEW = 1 << 11  # bins for which there are so many tables
 
 _KEPT = 64  # histograms of bounds given as numbers, to be asked for again
-_uniforms: dict[Any, Uniform] = {}
+_uniforms: dict[Any, Uniform] = memo("functions.histograms.uniforms", _KEPT)
 
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 BINNED = (*INTEGERS, "f4", "f8")
@@ -95,7 +95,7 @@ def _in_turn(count: str, places: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _bincount_routine(code: str) -> routines.Routine:
     """Counts of `count` values from 0 on."""
     arrays = {"values": code, "counts": "i8"}
@@ -125,7 +125,7 @@ def _bincounted(values: Array, minlength: int) -> Array | None:
     return None if found is None else _lengthened(found, minlength)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _weigh_routine(code: str, weight: str) -> routines.Routine:
     """Sums of weights, one after the other, by `count` values from 0 on."""
     body = """
@@ -184,7 +184,7 @@ for k in range(size):
 """
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routines.Routine:
     """Bins of one width: NumPy's steps, in the dtype `edge` and from the division on in `step`.
 
@@ -249,7 +249,7 @@ def _margin(edges: Array) -> float:
     return margin if margin < 0.25 else 2.0
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _edges_routine(code: str, edge: str) -> routines.Routine:
     """Bins between edges of any distances: the last edge belongs to the last bin.
 
@@ -468,8 +468,6 @@ def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weighs: b
     edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
     made = (Weighted if weighs else Uniform)(edges, bounds, dtype)
     if key is not None and made.routine() is not None:  # else NumPy is to warn each time
-        if len(_uniforms) >= _KEPT:
-            _uniforms.clear()
         _uniforms[key] = made
     return made
 

@@ -16,6 +16,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import ndarray, ready
 from lazyfuse.arrays.operators import PLAIN, dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.functions.searching import GUIDED, place_text
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import search_index
@@ -30,7 +31,7 @@ _TILE = 256  # searches side by side
 _CODES = ("f8", "f4", "i8", "i4", "i2", "i1", "u1", "u2", "u4")
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _routine(code: str) -> routine.Routine:
     """Heights at `count` values; `steps` are the slopes between the entries of the table."""
     found = place_text("f8", "right", "values[first + k]", "float64")
@@ -75,7 +76,7 @@ def _routine(code: str) -> routine.Routine:
     return routine.Routine(f"interp_{code}", ("count", "entries", "window"), arrays, body, scalars)
 
 
-@functools.cache
+@cached(1)
 def _rounds_each_step() -> bool:
     """Whether NumPy was compiled without contraction of `slope * distance + height`."""
     slope, distance = 1.0 + 2.0**-30, 1.0 - 2.0**-30

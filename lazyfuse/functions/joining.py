@@ -9,7 +9,6 @@ most other functions of this topic are followed (decompositions.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from lazyfuse.arrays.storage import CANONICAL, leaf
 from lazyfuse.codegen.graph.node import Layout, Node, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides, normalize_axis, size_of
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.caches import cached
 from lazyfuse.functions import decompositions
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress, implements
@@ -355,7 +355,7 @@ def _has_shape(x: Any) -> bool:
     return x._small is not None or x._node is not None or x._storage is not None
 
 
-@lru_cache(maxsize=512)
+@cached(512)
 def _arranged(
     own: Shape, strides: tuple[tuple[int, ...], ...], axis: int
 ) -> tuple[Shape, Perm, list[Layout]]:

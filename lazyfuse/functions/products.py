@@ -39,6 +39,7 @@ from lazyfuse.codegen.graph.node import Node, Shape
 from lazyfuse.codegen.graph.shapes import broadcast, broadcast_all, size_of
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.devices.caches import cached
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
 from lazyfuse.registry import implements
@@ -267,7 +268,7 @@ def _contracted(subscripts: str, *arrays: Any) -> Any:
 _IS_PAIR = re.compile(r"[A-Za-z]+,[A-Za-z]+->[A-Za-z]+")
 
 
-@functools.lru_cache(maxsize=1)
+@cached(1)
 def _by_pairs() -> tuple[Any, Any]:
     """NumPy's contraction of a pair, if it has one, and its `einsum`: large products are ours."""
     theirs: Any = getattr(np.einsum, "__wrapped__", None)
@@ -291,7 +292,7 @@ def _einsum_matmul(first: Any, second: Any, out: Any = None) -> Any:
     return matmul.matmul(first, second) if out is None else np.matmul(first, second, out)
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def _path(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> Any:
     """The order of contraction for these sizes."""
     shown = [np.broadcast_to(np.zeros(()), shape) for shape in shapes]
@@ -303,7 +304,7 @@ def _order(x: Any) -> Any:
     return packed_order(x)[1]
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def _sample(subscripts: str, operands: tuple[Any, ...]) -> tuple[Any, dict[int, int]]:
     """Shape (in sizes of a small example), dtype and memory order of the result; what sizes mean.
 

@@ -8,7 +8,6 @@ and every array with NaN, is NumPy's.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import gather, ndarray, ready
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import shape_of
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import sort
 from lazyfuse.registry import implements
@@ -31,7 +31,7 @@ _MOST = 6  # cells that are looked into: each costs a pass
 _NAN = {"f8": 0x7FF0000000000001, "f4": 0x7F800001}  # ranks, see ordering
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _count_routine(code: str) -> routine.Routine:
     """How many of `count` elements are in each cell of 2 to the power `shift` ranks."""
     body = f"""
@@ -44,7 +44,7 @@ for k in range(count):
     return routine.Routine(f"cells_{code}", ("count",), arrays, body, scalars)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _collect_routine(code: str) -> routine.Routine:
     """Those of `count` elements that are in a cell; there is room for one more."""
     body = f"""

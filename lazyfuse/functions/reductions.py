@@ -43,7 +43,6 @@ from lazyfuse.versions import DEVIATIONS_ARE_SQUARED
 _NoValue = np._NoValue
 _INTP = np.dtype(np.intp)
 _ADD = TABLE["reduce:add"]
-_KNOWN = 1024  # reductions that are recorded without asking what they give
 
 
 class _Refused(Exception):
@@ -131,8 +130,6 @@ def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any
 def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept: bool) -> Any:
     node = _reduced(row, node_of(x), axes, kept, _requested(dtype))
     if (axis is None or type(axis) is int) and (dtype is None or dtype is np.bool_):
-        if len(base.REDUCED) >= _KNOWN:
-            base.REDUCED.clear()
         source = node.src[0]
         key = row, dtype, source.dtype, source.shape, axis, kept
         base.REDUCED[key] = node.arg, node.shape, node.dtype

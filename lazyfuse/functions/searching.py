@@ -17,6 +17,7 @@ from lazyfuse.arrays.ndarray import ndarray, ready
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import search_index
 from lazyfuse.registry import implements
@@ -74,7 +75,7 @@ GUIDED = {"origin": "f8", "scale": "f8", "final_cell": "f8"}
 """The scalars of text that `place_text` has made."""
 
 
-@functools.cache
+@cached(why=DTYPES)
 def search_routine(code: str, side: str) -> routine.Routine:
     """Places of `count` values in a guided table."""
     kind = NUMBA_TYPES[code]

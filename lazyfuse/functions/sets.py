@@ -5,7 +5,6 @@ Owns `unique`. Everything else about it is NumPy's: other dtypes, wide ranges, i
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, shape_of
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.functions import reductions
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import compact
@@ -26,7 +26,7 @@ CHUNKS = 4  # each has a table of its own
 SHORT = 2  # so many values per element are still looked at faster than elements are sorted
 
 
-@cache
+@cached(why=DTYPES)
 def _marking(code: str) -> Routine:
     body = """
     for i in range(count):

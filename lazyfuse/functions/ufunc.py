@@ -52,6 +52,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.codegen.table.promotion import Loop
+from lazyfuse.devices.caches import DTYPES, Group
 from lazyfuse.functions.complex_cases import COMPLETED
 from lazyfuse.interop import conversion, fallback, overrides
 from lazyfuse.kernels import gather as gathers
@@ -90,12 +91,18 @@ class _Documentation:
         del instance.__dict__["__doc__"]
 
 
+_ufuncs: Group[ufunc] = Group(
+    "functions.ufunc.loops", lambda each: len(each._loops), None,
+    lambda each: each._loops.clear(), DTYPES,
+)  # fmt: skip
+
+
 @adopt
 class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
     __doc__ = _Documentation()
     __name__ = property(lambda self: self._call.__name__)
 
-    __slots__ = ("__dict__", "recorder")
+    __slots__ = ("__dict__", "__weakref__", "recorder")
 
     def __init__(self, theirs: np.ufunc) -> None:
         known = getattr(np, theirs.__name__, None) is theirs
@@ -107,6 +114,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         self._rows = _rows_of(theirs)
         self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
         self._loops: dict[Any, Loop] = {}
+        _ufuncs.add(self)
         self.__dict__.update(vars(theirs))  # how NumPy describes it, and what users have added
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
 

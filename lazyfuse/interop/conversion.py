@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.ndarray import OURS, export, gather, ndarray
+from lazyfuse.devices.caches import CONSTANT, cached
 from lazyfuse.interop.entrance_code import USERS, Suspects
 from lazyfuse.registry import THEIRS, builtin
 
@@ -113,7 +114,7 @@ KNOWN = {"lazyfuse", "numpy"}
 _CALLABLE = (FunctionType, MethodType, functools.partial)
 
 
-@functools.cache
+@cached(1, CONSTANT, clears=False)
 def suspects() -> Suspects:
     """What entrances look for: types that are, may hold, or may answer with values of ours."""
     types = frozenset((*OURS, *_PAIRED, *_CALLABLE, *_CONTAINERS))

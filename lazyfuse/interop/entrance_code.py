@@ -14,13 +14,14 @@ the interpreter that runs. Imports nothing of lazyfuse.
 from __future__ import annotations
 
 import dis
-import functools
 import inspect
 import itertools
 import sys
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
+
+from lazyfuse.devices.caches import cached
 
 _FORWARD = "FORWARD_" if sys.version_info < (3, 12) else ""
 _NULL_FIRST = sys.version_info < (3, 13)
@@ -157,7 +158,7 @@ _TYPE, _TYPES, _CONVERT, _ANY_OF, _ANY_NAMED, _CONVERT_ALL, _CONVERT_NAMED, _DEF
 _STEP = 16  # they start at a multiple of this, so that functions share pieces
 
 
-@functools.cache
+@cached(1024)
 def _test(local: _Local, first: int, slot: int) -> tuple[bytes, int]:
     """Convert one parameter unless it holds its default, or its type is above suspicion.
 
@@ -179,7 +180,7 @@ def _test(local: _Local, first: int, slot: int) -> tuple[bytes, int]:
     return write.finish(), place
 
 
-@functools.cache
+@cached(1024)
 def _test_all(local: _Local, first: int, test: int, convert: int) -> bytes:
     """Convert what is behind `*` or `**` if there is anything to be converted."""
     write = _Assembler()
@@ -193,7 +194,7 @@ def _test_all(local: _Local, first: int, test: int, convert: int) -> bytes:
     return write.finish()
 
 
-@functools.cache
+@cached(1024)
 def _convert(local: _Local, constant: int) -> bytes:
     write = _Assembler()
     write.convert(constant, local)

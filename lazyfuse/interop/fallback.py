@@ -30,6 +30,7 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.bootstrap import HERE
 from lazyfuse.codegen.graph.node import source_line
+from lazyfuse.devices.caches import register
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import overrides
 from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
@@ -160,6 +161,7 @@ def _keep_foreign(value: Any, kept: Kept) -> Any:
 _FOREIGN = object()  # marks arguments with an `__array_function__` of their own
 _CLASSES = 1000  # programs that make more classes than this may look each of them up
 _ORDINARY: set[type] = set()
+register("interop.fallback.ordinary", _ORDINARY.__len__, _CLASSES, _ORDINARY.clear)
 
 
 def gathered(value: Any) -> Any:

@@ -9,7 +9,6 @@ What is not in a file keeps NumPy: code in strings, and processes that start ane
 from __future__ import annotations
 
 import ast
-import functools
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -20,13 +19,14 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from lazyfuse.bootstrap import HERE
+from lazyfuse.devices.caches import cached
 
 _INSTALLED = ("site-packages", "dist-packages")
 _SCHEME = ("stdlib", "platstdlib", "purelib", "platlib")
 _IMPORTERS = ("import_module", "__import__")
 
 
-@functools.cache
+@cached(1024)
 def counterpart(name: str) -> str | None:
     """The lazyfuse module that stands for NumPy's module `name`; None where there is none."""
     if name != "numpy" and not name.startswith("numpy."):

@@ -16,11 +16,11 @@ import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray, wrap_shared
 from lazyfuse.arrays.operators import PLAIN
+from lazyfuse.devices.caches import memo
 from lazyfuse.interop.conversion import outside
 from lazyfuse.registry import OURS, THEIRS
 
 _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
-_CACHED_TYPES = 512  # more classes than this means that somebody makes them in a loop
 
 
 class _Question:
@@ -29,8 +29,9 @@ class _Question:
     def __init__(self, name: str) -> None:
         self.name = name
         self.default = getattr(np.ndarray, name)
-        self.known: dict[type, bool] = {}
-        self.foreign: dict[type, bool] = {}
+        # more classes than this means that the program makes them in a loop
+        self.known: dict[type, bool] = memo(f"interop.overrides.known{name}", 512)
+        self.foreign: dict[type, bool] = memo(f"interop.overrides.foreign{name}", 512)
 
     def of_numpy(self, kind: type) -> bool:
         """Whether the method was written for NumPy alone, as far as its module shows.
@@ -43,8 +44,6 @@ class _Question:
             names = getattr(method, "__globals__", {}).values()
             ours = sys.modules["lazyfuse"]
             answer = any(x is np for x in names) and not any(x is ours for x in names)
-            if len(self.foreign) >= _CACHED_TYPES:
-                self.foreign.clear()
             self.foreign[kind] = answer
         return answer
 
@@ -53,8 +52,6 @@ class _Question:
         if answer is None:
             method = getattr(kind, self.name, self.default)
             answer = method is not self.default and not issubclass(kind, ndarray)
-            if len(self.known) >= _CACHED_TYPES:
-                self.known.clear()
             self.known[kind] = answer
         return answer
 

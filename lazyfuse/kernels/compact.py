@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from cmath import isfinite
 from collections.abc import Iterator
-from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyfuse.codegen.lowering.summation import leaves, left_half
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.routine import Routine
 from lazyfuse.runtime.placement import devices
@@ -142,7 +142,7 @@ return test_flags()
 _HALF = {"f": "(size >> 1) & ~7", "c": "(size - (size & 7)) >> 1"}
 
 
-@cache
+@cached(why=DTYPES)
 def _select_routine(size: int) -> Routine:
     code = "c16" if size == 16 else f"u{size}"
     body = f"compact_{size}(out, data, mask, count, room)"
@@ -151,7 +151,7 @@ def _select_routine(size: int) -> Routine:
     )
 
 
-@cache
+@cached(why=DTYPES)
 def _sum_routine(code: str) -> Routine:
     sizes = {"room": _ROOM, "leaf": LEAF, "piece": _PIECE}
     body = _SUM.format(code=code, bytes=code[1:], half=_HALF[code[0]], **sizes)
@@ -187,7 +187,7 @@ def _counted(flat: Array) -> Array | None:
     return before
 
 
-@lru_cache(maxsize=_GEOMETRIES)
+@cached(_GEOMETRIES)
 def _counting(size: int) -> tuple[Array, Array]:
     """What the chunks of so large a mask are counted with: sizes and places."""
     starts, counts = _chunks(size)
@@ -329,7 +329,7 @@ def _total_by_numpy(values: Array, mask: Array, found: CountedMask | None) -> Ar
     return np.asarray(np.add.reduce(select(values, mask, found)))
 
 
-@lru_cache(maxsize=_GEOMETRIES)
+@cached(_GEOMETRIES)
 def _stretches(number: int, complex_values: bool) -> tuple[Array, Array, Array, tuple[int, ...]]:
     """Stretches in which so many values are summed: lengths, what precedes each, numbers, joins.
 

@@ -7,13 +7,13 @@ the speed of memory stays with it: sums of elements of one dtype. Writes are in 
 
 from __future__ import annotations
 
-import functools
 import math
 import textwrap
 from typing import Any
 
 import numpy as np
 
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.kernels.scan import NAMES
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.numerics import fp_flags
@@ -54,7 +54,7 @@ def _place(mode: str, depth: int) -> str:
     return textwrap.indent(_PLACES[mode].strip(), "    " * depth).strip()
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _read_routine(size: int, index: str, mode: str = "raise") -> routine.Routine:
     """Rows of `width` elements of `size` bytes, at `count` indices into `entries` rows."""
     body = f"""
@@ -97,7 +97,7 @@ _BYTES = routine.Routine(
 """Bytes at `count` indices of a byte each, into a table of 256 of which `entries` are real."""
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _along_routine(size: int, index: str, mode: str = "raise") -> routine.Routine:
     """Elements of `rows` rows of `entries` elements: `count` of each, at indices.
 
@@ -118,7 +118,7 @@ def _along_routine(size: int, index: str, mode: str = "raise") -> routine.Routin
     return routine.Routine(name, ("rows", "count", "entries", "step"), arrays, body)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _flat_routine(first: str, second: str) -> routine.Routine:
     """The indices of elements of a matrix of `rows` by `columns`, by two indices each."""
     body = """
@@ -271,7 +271,7 @@ _STEPS = {
 }
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routine.Routine:
     """Elements at `count` indices combined with values, one after the other."""
     kind = NAMES[code]

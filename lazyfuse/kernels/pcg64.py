@@ -7,7 +7,6 @@ side by side, in vectors. Owns the loop and the arithmetic of jumps; random.py d
 
 from __future__ import annotations
 
-import functools
 import math
 import platform
 import textwrap
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.routine import Routine
 
@@ -175,7 +175,7 @@ def _stepped(state: int, odd: int, steps: int) -> int:
     return (state * by + odd * plus) & _STATE
 
 
-@functools.lru_cache(maxsize=64)
+@cached(64)
 def _jump(steps: int) -> tuple[int, int]:
     """After so many steps `state` is `state * a + increment * b`: a and b."""
     by, plus = 1, 0

@@ -8,7 +8,6 @@ with all the others, so that NumPy tells it.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from lazyfuse.codegen.graph.node import HostCall, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.plan import chains
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
 from lazyfuse.runtime.numerics import fp_flags
@@ -37,7 +37,7 @@ NAMES = {
 """Names of dtypes in the text."""
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _rows_routine(sign: str, code: str, total: str, bare: bool = False) -> routine.Routine:
     """`rows` rows of `length` elements, each of them summed along."""
     kind = NAMES[total]
@@ -68,7 +68,7 @@ return test_flags()
     return routine.Routine(name, ("rows", "length"), arrays, body, bare=bare)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _columns_routine(sign: str, code: str, total: str) -> routine.Routine:
     """`length` rows of `columns` elements, `width` apart, each added to what came before."""
     kind = NAMES[total]

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.devices.caches import register
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LIMIT = 64 << 20  # bytes of sorted tables kept, with their guides
@@ -119,3 +121,6 @@ class GuideCache:
 
 
 kept = GuideCache()
+register(
+    "kernels.search_index.tables", lambda: len(kept.guides), None, kept.clear, "bytes: LIMIT"
+)

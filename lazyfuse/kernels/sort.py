@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
+from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.kernels import gather
 from lazyfuse.runtime.execution import routine
 
@@ -64,7 +65,7 @@ def rank_text(code: str, load: str, depth: int) -> str:
     return "\n".join("    " * depth + line.strip() for line in lines)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _range_routine(code: str) -> routine.Routine:
     """The lowest and the highest rank of `count` elements."""
     body = f"""
@@ -82,7 +83,7 @@ found[1] = high
     return routine.Routine(f"range_{code}", ("count",), arrays, body)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _pack_routine(code: str) -> routine.Routine:
     """Words of rank and index: the upper bits of the rank, as many as there is room for."""
     body = f"""
@@ -97,7 +98,7 @@ def _pack_routine(code: str) -> routine.Routine:
     return routine.Routine(f"pack_{code}", ("count", "first"), arrays, body, scalars)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _unpack_routine(code: str) -> routine.Routine:
     """The indices in `count` sorted words, in their place; those of equal words by whole ranks.
 
@@ -247,7 +248,7 @@ def _is_plain(row: Array) -> bool:
 # -------------------------------------------------------------------------------- few values
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _tally_routine(code: str) -> routine.Routine:
     """How often each of `bins` integers from `low` on occurs; equal neighbours do not wait."""
     body = """
@@ -258,7 +259,7 @@ def _tally_routine(code: str) -> routine.Routine:
     return routine.Routine(f"tally_{code}", sizes, {"values": code, "counts": "i8"}, body)
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _spell_routine(code: str) -> routine.Routine:
     """`bins` integers from `low` on, each as often as it occurs."""
     kind = f"{'uint' if code[0] == 'u' else 'int'}{8 * int(code[1])}"

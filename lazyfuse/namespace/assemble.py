@@ -12,12 +12,14 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# the first three packages: each module registers its functions
 from lazyfuse.arrays import (  # noqa: F401  # noqa: F401
     eager_updates,
     ndarray,
     scalars,
 )
+
+# the first three packages: each module registers its functions
+from lazyfuse.devices import caches
 from lazyfuse.functions import (  # noqa: F401  # noqa: F401
     creation,
     decompositions,
@@ -178,19 +180,19 @@ _FUNCTIONS = {
 
 
 def cache_info() -> dict[str, Any]:
-    """What the caches of plans, programs, buffers and searched tables hold."""
+    """What the caches hold: plans, programs, buffers and searched tables; every cache by its name.
+
+    A cache's name is the module that has it, and what it holds.
+    """
     pools = {name: pool.info() for name, pool in _pools().items()}
     plans, tables = evaluate_module.plan_cache_info(), search_index.kept.info()
-    return {"plans": plans, "tables": tables, **pools}
+    named = {name: caches.REGISTERED[name].info() for name in sorted(caches.REGISTERED)}
+    return {"plans": plans, "tables": tables, **pools, **named}
 
 
 def cache_clear() -> None:
-    """Empty the caches of plans, programs, buffers and searched tables."""
-    evaluate_module.clear_plans()
-    eager_updates.forget()
-    search_index.kept.clear()
-    for pool in _pools().values():
-        pool.clear()
+    """Empty every cache, of all devices; `cache_info` says of some why they stay."""
+    caches.clear_all()
 
 
 def _pools() -> dict[str, Any]:

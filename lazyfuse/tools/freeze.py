@@ -34,6 +34,7 @@ from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.lowering.kernel import Kernel
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.caches import Group
 from lazyfuse.errors import EvaluationError, UnsupportedError, message
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import Perm, ghost, packed_order
@@ -390,6 +391,15 @@ class _Template:
 # ----------------------------------------------------------------------------------- programs
 
 
+_programs: Group[Program] = Group(
+    "tools.freeze.templates",
+    lambda each: len(each._templates),
+    None,
+    None,
+    f"{TEMPLATE_LIMIT} for each program; they go with it",
+)
+
+
 class Program:
     """What `lazyfuse.freeze` makes. Call it with a binding for every parameter, by name.
 
@@ -400,6 +410,7 @@ class Program:
     def __init__(self, origin: _Function | _Expression) -> None:
         self._origin = origin
         self._templates: OrderedDict[Geometry, _Template] = OrderedDict()
+        _programs.add(self)
         self._lock = threading.Lock()
         if not any(each.is_free for each in self.parameters.values()):
             self._template(self._fixed_geometry())

@@ -40,10 +40,10 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 1024)
     before = config.options.compile_after, config.options.eager_below
     config.options(compile_after=0, eager_below=4096)
-    eager_updates.forget()
+    eager_updates._known.clear()
     yield
     config.options(compile_after=before[0], eager_below=before[1])
-    eager_updates.forget()
+    eager_updates._known.clear()
 
 
 def _launches() -> int:

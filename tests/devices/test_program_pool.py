@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lazyfuse.devices.base import DeviceError, Launch, Source
+from lazyfuse.devices.base import DeviceError, Launch, Pooled, Source
 from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.pools import environment
 from lazyfuse.devices.pools.disk_cache import DiskCache
-from lazyfuse.devices.pools.programs import Pooled, ProgramPool
+from lazyfuse.devices.pools.programs import ProgramPool
 from tests.devices.sources import launch_of, map_source, numpy_source
 
 

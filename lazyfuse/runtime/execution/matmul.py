@@ -31,6 +31,7 @@ from lazyfuse.codegen.table.op import Op, Verdict
 from lazyfuse.codegen.table.ops import TABLE, VIEW
 from lazyfuse.devices import fork_safety
 from lazyfuse.devices.base import DeviceError
+from lazyfuse.devices.caches import cached, memo
 from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing
 from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
 from lazyfuse.errors import ConfigurationError, message
@@ -102,7 +103,9 @@ class _Products:
     """The code for each dtype, made when first asked for; None: this machine has none."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Any, ...], Product | None] = {}
+        self._made: dict[tuple[Any, ...], Product | None] = memo(
+            "runtime.execution.matmul.products", 64
+        )
         self.after_fork()
         fork_safety.register(self)
 
@@ -116,11 +119,13 @@ class _Products:
         """
         device = devices.cpu()
         key = device, code, turned, config.options.matrix_products
-        if key not in self._made:
-            with self._lock:
-                if key not in self._made:
-                    self._made[key] = self._make(device, code, turned)
-        return self._made[key]
+        with suppress(KeyError):
+            return self._made[key]
+        with self._lock:
+            with suppress(KeyError):  # another thread may have been quicker
+                return self._made[key]
+            found = self._made[key] = self._make(device, code, turned)
+            return found
 
     def foresee(self, code: str, turned: bool) -> None:
         """Have the code made while Python goes on."""
@@ -210,7 +215,7 @@ def _launched(found: Product, arrays: Sequence[Array], cut: Any, shape: Ints) ->
     return flags
 
 
-@functools.lru_cache(maxsize=128)
+@cached(128)
 def _batch(found: Product, shape: Ints, strides: Ints, size: int, threads: int) -> Batch:
     """The calls of a whole product: tiles of rows, or of columns where these are more."""
     rows, depth, columns = shape
@@ -229,7 +234,7 @@ def _batch(found: Product, shape: Ints, strides: Ints, size: int, threads: int) 
     return _tiles(found, rows_of, steps, length, tile, size, work)
 
 
-@functools.lru_cache(maxsize=128)
+@cached(128)
 def _batch_of_items(found: Product, shape: Ints, strides: Ints, size: int, threads: int) -> Batch:
     """The calls of a stack of products: a tile is some of them."""
     length, rows, depth, columns = shape

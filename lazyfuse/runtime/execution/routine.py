@@ -27,6 +27,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import DeviceError, Launch, Program, Source
+from lazyfuse.devices.caches import DTYPES, cached, register
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.placement import devices
@@ -35,6 +36,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Found = TypeVar("Found")
 
 _refused: set[Source] = set()
+register(
+    "runtime.execution.routine.refused",
+    _refused.__len__,
+    None,
+    _refused.clear,
+    "one for each routine",
+)
 
 FEWEST = 1 << 12
 """Elements below which NumPy is done before a routine would be launched."""
@@ -243,7 +251,7 @@ ends[1] = high
 """
 
 
-@functools.cache
+@cached(why=DTYPES)
 def _extremes_routine(code: str) -> Routine:
     return Routine(f"extremes_{code}", ("count",), {"values": code, "ends": "i8"}, _EXTREMES)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides
+from lazyfuse.devices.caches import cached, memo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]
@@ -73,13 +73,13 @@ def place(view: Array, buffer: Any, offset: int) -> Array:
     return moved
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def byte_strides(shape: Shape, perm: Perm, itemsize: int) -> tuple[int, ...]:
     """Strides in bytes of a packed array."""
     return tuple([stride * itemsize for stride in contiguous_strides(shape, perm)])
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def whole(shape: Shape, perm: Perm) -> Layout:
     """The layout of a packed array over its own flat memory."""
     return Layout(0, shape, contiguous_strides(shape, perm))
@@ -156,7 +156,7 @@ def result_order(shape: Shape, operands: Sequence[Array]) -> Perm:
     return None
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _falls_where_long(strides: tuple[int, ...], shape: Shape) -> bool:
     """As `falls`, for the axes that have a say: neither of length one nor repeated."""
     sides = zip(strides, shape, strict=True)
@@ -191,7 +191,7 @@ def joined_order(operands: Sequence[Array]) -> Perm:
     return None if order == sorted(order) else tuple(order)
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def sorted_axes(columns: tuple[tuple[int, ...], ...], rank: int) -> Perm:
     """NumPy's iteration order (slowest axis first) for operands with these strides (or SILENT)."""
     order = list(range(rank - 1, -1, -1))  # fastest axis first, as in NumPy's source
@@ -255,13 +255,11 @@ class Holder:
     """A weak reference to the storage whose memory was lent to people outside; None: our own."""
 
 
-_HOLDERS: dict[int, Any] = {}  # by length: what makes a holder at an address
-_HOLDERS_LIMIT = 1024
+# by length: what makes a holder at an address
+_HOLDERS = memo("runtime.layout.meta_arrays.holders", 1024)
 
 
 def _holder_of(length: int) -> Any:
-    if len(_HOLDERS) >= _HOLDERS_LIMIT:
-        _HOLDERS.clear()
     kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
     found = _HOLDERS[length] = kind.from_address
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Layout
+from lazyfuse.devices.caches import cached
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -103,7 +103,7 @@ def is_alone(array: Array) -> bool:
     return True
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def around(dense_shape: tuple[int, ...], layout: Layout) -> tuple[Any, ...] | None:
     """The parts of a block that a window leaves out; None where it is no box or covers little.
 

@@ -26,6 +26,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices import critical, thread_pool
 from lazyfuse.devices.base import Device
+from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.capture import bound_launches, capture, native_replay, replay
@@ -460,3 +461,41 @@ def clear_plans() -> None:
         _plans.clear()
         elision.forget()
         epoch += 1
+
+
+def _of_plans(name: str, size: Callable[[Plan], int], why: str) -> None:
+    """Enter what plans keep for sizes that they have met."""
+    register(name, lambda: sum(map(size, list(_plans.values()))), None, None, why)
+
+
+register(
+    "runtime.scheduling.evaluate.plans",
+    _plans.__len__,
+    lambda: config.options.plan_limit,
+    clear_plans,
+)
+_of_plans(
+    "runtime.execution.program_tiers.ready",
+    lambda plan: sum(len(step.ready) for step in plan.kernels),
+    "ready_limit for each kernel; they go with their plan",
+)
+_of_plans(
+    "runtime.execution.program_tiers.programs",
+    lambda plan: sum(len(step.programs) for step in plan.kernels),
+    "as many as a kernel has forms; they go with their plan",
+)
+_of_plans(
+    "runtime.execution.tiled_run.ready",
+    lambda plan: sum(len(chain.ready) for chain in plan.chains),
+    "ready_limit for each chain; they go with their plan",
+)
+_of_plans(
+    "runtime.capture.bound_launches",
+    lambda plan: len(plan.prepared or ()),
+    f"{bound_launches.LIMIT} for each plan; they go with it",
+)
+_of_plans(
+    "runtime.capture.replays",
+    lambda plan: len(getattr(plan.replays, "found", ())),
+    f"{replay.LIMIT} for each plan; they go with it",
+)

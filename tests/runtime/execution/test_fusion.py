@@ -271,7 +271,8 @@ def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(
 ) -> None:
     program = (
         "import lazyfuse as np; print((np.ones(50_000) + 1.0).sum()); "
-        "print(sorted(np.cache_info())); print('device opencl' in np.report()); np.cache_clear()"
+        "print([name for name in np.cache_info() if '.' not in name]); "
+        "print('device opencl' in np.report()); np.cache_clear()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -287,7 +288,7 @@ def test_a_refused_device_costs_a_line_in_the_report_and_nothing_else_C12(
     )
     assert done.stdout.split("\n")[:3] == [
         "100000.0",
-        "['buffers', 'plans', 'programs', 'tables']",
+        "['plans', 'tables', 'programs', 'buffers']",
         "True",
     ], done.stderr
 
