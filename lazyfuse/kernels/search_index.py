@@ -121,6 +121,4 @@ class GuideCache:
 
 
 kept = GuideCache()
-register(
-    "kernels.search_index.tables", lambda: len(kept.guides), None, kept.clear, "bytes: LIMIT"
-)
+register("kernels.search_index.tables", lambda: len(kept.guides), None, kept.clear, "bytes: LIMIT")

@@ -477,7 +477,7 @@ register(
 _of_plans(
     "runtime.execution.program_tiers.ready",
     lambda plan: sum(len(step.ready) for step in plan.kernels),
-    "ready_limit for each kernel; they go with their plan",
+    "MOST_SIZES for each kernel; they go with their plan",
 )
 _of_plans(
     "runtime.execution.program_tiers.programs",
@@ -487,7 +487,7 @@ _of_plans(
 _of_plans(
     "runtime.execution.tiled_run.ready",
     lambda plan: sum(len(chain.ready) for chain in plan.chains),
-    "ready_limit for each chain; they go with their plan",
+    "MOST_SIZES for each chain; they go with their plan",
 )
 _of_plans(
     "runtime.capture.bound_launches",
