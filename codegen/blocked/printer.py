@@ -164,8 +164,10 @@ class Printer:
                 # loops of mixed signedness are registered for long long, which is long here
                 signature = signature.replace("l", "q").replace("L", "Q")
             listed = ", ".join(args)
-            ufunc = row.ufunc.__name__
-            self.line(f"np.{ufunc}({listed}, out=v{at}, signature={signature!r}, casting='unsafe')")
+            name = row.ufunc.__name__
+            of_numpy = getattr(np, name, None) is row.ufunc
+            ufunc = f"np.{name}" if of_numpy else f"ops.TABLE[{row.name!r}].ufunc"
+            self.line(f"{ufunc}({listed}, out=v{at}, signature={signature!r}, casting='unsafe')")
         elif each.op in ("cast", "copy"):
             value = self.argument(each.args[0], each.out)
             self.line(f"np.copyto(v{at}, {value}, casting='unsafe')")

@@ -56,7 +56,7 @@ class _Printer(Printer):
         if _FUNCTION.fullmatch(text):
             name, _, operands = text.partition("(")
             self.line(f"flags |= {name}(v{at}, scratch, {operands.format(*args)}")
-        elif each.op in ("multiply", "square") and each.out[0] == "c":
+        elif row.parts == "product" and each.out[0] == "c":
             self.product(at, args[0], args[-1], f"f{int(each.out[1:]) // 2}")
         elif each.op in _LOGADDEXP:
             self.logaddexp(at, args[0], args[1], each.out, *_LOGADDEXP[each.op])

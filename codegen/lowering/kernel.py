@@ -72,8 +72,6 @@ class KernelError(ValueError):
     """A kernel that breaks its own rules: a mistake of the compiler, never of the user."""
 
 
-# Reductions whose result depends on the order of their operands, where these are inexact.
-_ORDERED = ("add", "multiply")
 _ARGUMENTS = ("argmin", "argmax")
 _DOUBLES = ("f8", "c16")
 PIECES = ("real", "imag")
@@ -157,7 +155,7 @@ def raises_flags(kernel: Kernel) -> bool:
 
 def is_ordered(reduction: Reduce) -> bool:
     """Whether the bits of the result depend on the order of summation."""
-    return reduction.op in _ORDERED and reduction.accumulator[0] in "fc"
+    return ops.TABLE[f"reduce:{reduction.op}"].ordered and reduction.accumulator[0] in "fc"
 
 
 def is_argument(reduction: Reduce) -> bool:
@@ -211,7 +209,8 @@ def _verify_reductions(kernel: Kernel, dtypes: list[str]) -> None:
             f"[verify] reduced: expected {kernel.rank} flags, one true, got {kernel.reduced}"
         )
     for each in kernel.reductions:
-        if f"reduce:{each.op}" not in ops.TABLE or each.op not in ops.KERNEL_REDUCTIONS:
+        row = ops.TABLE.get(f"reduce:{each.op}")
+        if row is None or not row.start:
             raise KernelError(f"[verify] reduction: {each.op!r} is not a kernel reduction")
         _verify_value(each.value, len(dtypes), each.op)
         _verify_dtype(each.accumulator)

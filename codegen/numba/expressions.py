@@ -112,16 +112,17 @@ def identity(reduction: Reduce, of_value: bool = False) -> str:
 
 
 def _identity(op: str, dtype: str) -> str:
-    kind = dtype[0]
-    if op in ("multiply", "logical_and"):
-        return "1"
-    if op in ("add", "logical_or", "bitwise_or", "bitwise_xor"):  # -0.0 + 0 is 0.0, in NumPy too
-        return "0"
-    if op == "bitwise_and":
-        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
-    if op in ("fmin", "fmax") and kind in "fc":  # NaN gives way to any other value
+    row, kind = ops.TABLE[f"reduce:{op}"], dtype[0]
+    if row.skips_nan and kind in "fc":  # NaN gives way to any other value
         return "np.nan" if kind == "f" else "complex(np.nan, np.nan)"
-    return _greatest(dtype) if "min" in op else _least(dtype)
+    if row.start == "bits":
+        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
+    if row.start in _NUMBERS:
+        return _NUMBERS[row.start]
+    return _greatest(dtype) if row.start == "greatest" else _least(dtype)
+
+
+_NUMBERS = {"zero": "0", "one": "1"}  # -0.0 + 0 is 0.0, in NumPy too
 
 
 def _greatest(dtype: str) -> str:

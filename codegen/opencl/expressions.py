@@ -167,16 +167,16 @@ def identity(reduction: Reduce, of_value: bool = False, vector: bool = False) ->
 
 
 def _identity(op: str, dtype: str) -> str:
-    kind = dtype[0]
-    if op in ("multiply", "logical_and"):
-        return "1.0f, 0.0f" if dtype == "c8" else "1.0, 0.0" if kind == "c" else "1"
-    if op in ("add", "logical_or", "bitwise_or", "bitwise_xor"):  # -0.0 + 0 is 0.0, in NumPy too
-        return "0"
-    if op == "bitwise_and":
-        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
-    if op in ("fmin", "fmax") and kind in "fc":  # NaN gives way to any other value
+    row, kind = ops.TABLE[f"reduce:{op}"], dtype[0]
+    if row.skips_nan and kind in "fc":  # NaN gives way to any other value
         return "NAN"
-    return _greatest(dtype) if "min" in op else _least(dtype)
+    if row.start == "one":
+        return "1.0f, 0.0f" if dtype == "c8" else "1.0, 0.0" if kind == "c" else "1"
+    if row.start == "zero":  # -0.0 + 0 is 0.0, in NumPy too
+        return "0"
+    if row.start == "bits":
+        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
+    return _greatest(dtype) if row.start == "greatest" else _least(dtype)
 
 
 def _greatest(dtype: str) -> str:

@@ -19,18 +19,6 @@ from lazyfuse.codegen.table import ops
 DIVIDE, OVER, INVALID = 1, 2, 8
 _BITS = {"divide": DIVIDE, "over": OVER, "invalid": INVALID}
 
-# The operand whose zero is the pole. Of other rows that can divide, every infinity is one.
-_POLES = {"divide": 1, "floor_divide": 1, "reciprocal": 0, "power": 0, "float_power": 0}
-
-# NumPy compares their operands with a signalling comparison, to which each NaN is invalid.
-_COMPARING = ("logaddexp", "logaddexp2")
-
-# An operand that is not finite makes their result not finite: asking after the result is enough.
-_PASSING = frozenset(
-    "add subtract multiply negative positive absolute fabs conjugate square sqrt cbrt floor ceil "
-    "trunc rint copy degrees radians rad2deg deg2rad spacing sinh log1p".split()
-)
-
 # What casts of floats can hold on their way to an integer, by target (lowest, and what lies above
 # the greatest); small ones go through "i4".
 _RANGES = {
@@ -56,9 +44,14 @@ class Operation:
     slot: int = NOBODY
 
     @property
+    def row(self) -> ops.Op:
+        """Its row of the op table."""
+        return ops.TABLE[self.op]
+
+    @property
     def bits(self) -> int:
         """The conditions that it can raise, "under" apart."""
-        row = ops.TABLE[self.op]
+        row = self.row
         kinds = self.ins[0][0]
         flags = row.flags if kinds in "fc" else row.integer_flags if kinds in "iu" else ()
         return sum(_BITS.get(flag, 0) for flag in flags)
@@ -105,7 +98,7 @@ def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) ->
     for each in floats:
         if not _passed_on(each, operations, floats):
             texts = [f"({part} - {part})" for part in _parts(each.result, each.out)]
-            if each.op in _COMPARING:
+            if each.row.signals_nan:
                 gap = f"({each.args[0]} - {each.args[1]})"
                 texts.append(f"({gap} - {gap})")
             sums.setdefault(_part_type(each.out), []).extend(texts)
@@ -115,10 +108,10 @@ def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) ->
 def _passed_on(
     each: Operation, operations: Sequence[Operation], floats: Sequence[Operation]
 ) -> bool:
-    """Whether a later result cannot be finite unless this one is."""
+    """Whether a later result cannot be finite unless this one is: asking after it is enough."""
     return any(
         each.result in other.args
-        and other.op in _PASSING
+        and other.row.passes_nonfinite
         and (other in floats or _passed_on(other, operations, floats))
         for other in operations
     )
@@ -144,7 +137,7 @@ def _parts(text: str, dtype: str) -> list[str]:
 
 def _real_operations(each: Operation) -> list[Operation]:
     """Complex sums and products as operations on their parts; the others as they are."""
-    if each.out[0] != "c" or each.op not in ("add", "subtract", "multiply", "square"):
+    if each.out[0] != "c" or not each.row.parts:
         return [each]
     kind = _part_type(each.out).lower()
     (a, b), (c, d) = _parts(each.args[0], each.out), _parts(each.args[-1], each.out)
@@ -153,7 +146,7 @@ def _real_operations(each: Operation) -> list[Operation]:
     def real(op: str, result: str, *args: str) -> Operation:
         return replace(each, op=op, result=result, out=kind, args=args, ins=(kind, kind))
 
-    if each.op in ("add", "subtract"):
+    if each.row.parts == "sum":
         return [real(each.op, x, a, c), real(each.op, y, b, d)]
     pairs = ((a, c), (b, d), (a, d), (b, c))
     products = [real("multiply", f"({first} * {second})", first, second) for first, second in pairs]
@@ -173,15 +166,15 @@ def _float_tests(each: Operation) -> list[Test]:
     if each.op == "nextafter":  # the neighbour of a number is infinite on the way to infinity only
         finite = f"(fabs({operands[0]}) < ({kind})(INFINITY))"
     unbounded = f"({infinite}) & {finite}"
-    if each.op in _COMPARING:
+    if each.row.signals_nan:
         gap = f"(fabs({operands[0]} - {operands[1]}) == ({kind})(INFINITY))"
         unbounded = f"({infinite} | {gap}) & {finite}"
     tests = [(_is_invalid(each, results, operands), INVALID)] if each.bits & INVALID else []
     if not each.bits & DIVIDE:
         return [*tests, (unbounded, OVER)] if each.bits & OVER else tests
-    if each.op not in _POLES:
+    divisor = each.row.pole
+    if divisor is None:
         return [*tests, (unbounded, DIVIDE)]
-    divisor = _POLES[each.op]
     zeros = [f"({x} == ({kind})(0))" for x in _parts(each.args[divisor], each.ins[divisor])]
     pole = " & ".join(zeros)
     # NumPy's power, not float_power, calls an infinite exponent a pole as well
@@ -197,7 +190,7 @@ def _float_tests(each: Operation) -> list[Test]:
 def _is_invalid(each: Operation, results: list[str], operands: list[str]) -> str:
     """Whether a result is NaN where no operand is, or where a NaN itself is invalid."""
     nan = " | ".join(f"({x} != {x})" for x in results)
-    if each.op in _COMPARING:
+    if each.row.signals_nan:
         return f"({nan})"
     known = " & ".join(f"({x} == {x})" for x in operands)
     if each.out[0] == "c" and each.op in ("divide", "reciprocal"):

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 
 from lazyfuse.codegen.opencl.tangent import TANGENT
+from lazyfuse.codegen.table.ops import ROWS
 
 C_TYPES = {
     "b1": "uchar",
@@ -368,13 +369,7 @@ T fmin_complex_T(T a, T b) {
     scalar_only=True,
 )
 
-# Functions of the device's library. One element is one lane of a vector: the library's vector
-# versions are the faster ones for a single element too.
-_LIBRARY = "exp2 expm1 log log2 log10 asin acos atan sinh cosh tanh asinh acosh atanh cbrt"
-for _name in _LIBRARY.split():
-    _define(f"T {_name}_T(T x) {{\n    return ONE({_name}((V)(x)));\n}}")
-for _name in ("atan2", "hypot", "pow"):
-    _define(f"T {_name}_T(T x, T y) {{\n    return ONE({_name}((V)(x), (V)(y)));\n}}")
+
 # PoCL's is infinite for the largest number with a finite result. The second constant is the
 # exponential of the first to 1e-5 of its last place.
 _define("""
@@ -402,6 +397,13 @@ T {_name}_T(T x) {{
 """)
     # so that no other element is in the vector; the others take floats as doubles
     _define(f"T {_name}_alone_T(T x) {{\n    return {_name}_T(x);\n}}", scalar_only=True)
+
+# The other functions of the device's library. One element is one lane of a vector: the library's
+# vector versions are the faster ones for a single element too.
+for _name, _nin in {row.library: row.nin for row in ROWS if row.library}.items():
+    if _name not in HELPERS:
+        _given, _lanes = ("T x", "(V)(x)") if _nin == 1 else ("T x, T y", "(V)(x), (V)(y)")
+        _define(f"T {_name}_T({_given}) {{\n    return ONE({_name}({_lanes}));\n}}")
 _define(TANGENT)
 
 _TOKEN = re.compile(r"\b(to_|as_)?([TRNIUMPV]|[FIUBC]\d+)\b")

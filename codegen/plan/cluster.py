@@ -110,7 +110,7 @@ def summation_order(value: Value, graph: Graph) -> object:
     even share loops with themselves alone.
     """
     name, accumulator = value.op.name.removesuffix(".reduce"), value.arg.accumulator
-    if name not in ("add", "multiply") or accumulator.kind not in "fc":
+    if not value.op.ordered or accumulator.kind not in "fc":
         return None
     source = graph.values[value.src[0]]
     lies = value.src[0]

@@ -14,13 +14,10 @@ from lazyfuse.codegen.graph.linearize import Value
 
 Rule = Callable[[Value, Sequence[Value]], "int | None"]
 
-# f(f(x)) is x, bit for bit, for every dtype that has the op.
-_INVOLUTIONS = frozenset({"negative", "conjugate", "invert"})
-
 
 def same_type_cast(value: Value, graph: Sequence[Value]) -> int | None:
     """A cast to the dtype that the source already has, or a copy: values are immutable here."""
-    if value.op.name not in ("cast", "copy", "positive"):
+    if value.op.algebra != "identity":
         return None
     source = graph[value.src[0]]
     same = source.dtype == value.dtype and source.shape == value.shape
@@ -29,7 +26,7 @@ def same_type_cast(value: Value, graph: Sequence[Value]) -> int | None:
 
 def involution(value: Value, graph: Sequence[Value]) -> int | None:
     """-(-x), ~~x, conjugate twice."""
-    if value.op.name not in _INVOLUTIONS:
+    if value.op.algebra != "involution":
         return None
     inner = graph[value.src[0]]
     if inner.op is not value.op or inner.dtype != value.dtype:

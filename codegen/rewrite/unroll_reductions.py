@@ -26,9 +26,6 @@ MOST = 160
 # A value that others read, too, is computed twice if one operation so cheap makes it of small ones.
 FREE_COST = 1.0
 
-_EXTREMES = frozenset(
-    "minimum maximum fmin fmax logical_and logical_or bitwise_and bitwise_or bitwise_xor".split()
-)
 _READ = ("source", "view")
 _PLACES = {"argmin": "less", "argmax": "greater"}
 _INTP, _BOOL = np.dtype(np.int64), np.dtype(bool)
@@ -61,10 +58,9 @@ def _is_short(value: Value, graph: Graph) -> bool:
         return False
     if not all(map(ops.kernel_dtype, (source.dtype, arg.accumulator, value.dtype))):
         return False
-    name = _name(value)
-    if name in ("add", "multiply"):
+    if value.op.ordered:
         return arg.short <= ONE_BY_ONE or arg.accumulator.kind in "iu"
-    return name in _EXTREMES or (name in _PLACES and source.dtype == arg.accumulator)
+    return bool(value.op.start) and (_name(value) not in _PLACES or source.dtype == arg.accumulator)
 
 
 def _choose(graph: Graph) -> tuple[set[int], set[int]]:

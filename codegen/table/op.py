@@ -5,6 +5,7 @@ Owns no row. Imported by the `rows_*` modules; everybody else imports `codegen.o
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ KINDS = (
     "source",
     "host",
 )
+
+ANY = "biufc"
+"""Every kind of number."""
+_WEAK_CHARS = "?bBhHiIlLqQfdFD"
+STARTS = ("zero", "one", "bits", "greatest", "least")
+"""What accumulators start from: all "bits" set, or an extreme of the dtype."""
 
 Rule = Callable[[tuple[Any, ...]], tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]]
 Expressions = Mapping[str, Mapping[str, str]]
@@ -69,12 +76,29 @@ class Op:
     aliases: tuple[str, ...] = ()  # NumPy's other names for it
     combine: str = ""  # reduce rows: the map row that joins two partial results
     identity: Any = None  # reduce rows: NumPy's identity, None if there is none
-    reorderable: bool = True  # reduce rows: may NumPy combine in any order of axes
+    reorderable: bool = False  # may NumPy reduce by it in any order of axes
     domain: tuple[tuple[float, float], ...] = ()  # per input: where generated tests sample floats
     ulps: int = 0  # where not exact: units in the last place from the truth, in every tier
     unit: str = ""  # whose last place, if not the result's own: "operand", "sine" (see exactness)
     pure: bool = True
     apart: bool = False  # a twin of a row, for marked nodes: it shares no kernel
+    sign: str = ""  # Python's operator in source text, for ops that have one
+    refused: str = ""  # kinds of operands for which NumPy's loop may raise an exception
+    weak_scalars: bool = True  # False: its errors name the types of Python numbers
+    scalar_overflow: bool = False  # NumPy's integer scalars report overflow, its arrays do not
+    eager_weight: int = 0  # additions that NumPy computes in the time of one; 0: `cost` tells
+    misreported: str = ""  # kinds of results for which kernels raise flags that NumPy does not
+    drops_nan: bool = False  # a NaN operand may leave no NaN; vector forms misreport it as invalid
+    signals_nan: bool = False  # NumPy compares the operands, and reports each NaN as invalid
+    passes_nonfinite: bool = False  # an operand that is not finite makes the result not finite
+    pole: int | None = None  # operand whose zero divides; None: each infinite result is a pole
+    safe_at_one: bool = False  # no floating-point condition arises where array operands are 1
+    parts: str = ""  # of complex numbers: "sum" and "product" are computed from the parts
+    algebra: str = ""  # "identity": op(x) is x, "involution": op(op(x)) is x; bit for bit
+    start: str = ""  # what accumulators of its reduction start from, see STARTS; "": no kernel
+    ordered: bool = False  # a floating-point reduction depends on the order of its operands
+    skips_nan: bool = False  # its reduction prefers any value to NaN
+    library: str = ""  # the function of the device's vector library that computes it
     doc: str = ""
 
     def __repr__(self) -> str:
@@ -88,6 +112,35 @@ class Op:
     def is_exact(self, dtype: np.dtype[Any]) -> bool:
         """Whether every tier gives NumPy's bits when the first input has this dtype."""
         return dtype.kind in self.exact
+
+    def is_exact_in_numpy(self, dtype: np.dtype[Any]) -> bool:
+        """Whether NumPy gives the same bits in any order and layout; integers count as floats
+        where the op has no loop of integers.
+        """
+        return dtype.kind in self.exact or (dtype.kind in "biu" and "f" in self.exact)
+
+    def misreports(self, dtype: np.dtype[Any]) -> bool:
+        """Whether kernels with results of this dtype raise flags that NumPy does not report."""
+        if self.kind not in ("map", "reduce"):
+            return False
+        return self.drops_nan or not self.exact or dtype.kind in self.misreported
+
+    @property
+    def takes_weak_scalars(self) -> bool:
+        """Whether a Python number beside an array counts as an array of that dtype: both operands
+        have one dtype, and each dtype of floats has a loop.
+        """
+        eligible = self.weak_scalars and self.kind == "map" and self.nin == 2
+        return eligible and _takes_weak_scalars(self.ufunc)
+
+    def keeps(self, dtype: np.dtype[Any]) -> bool:
+        """Whether two operands of this dtype give that dtype."""
+        return self.nin == 2 and f"{dtype.char * 2}->{dtype.char}" in loops_of(self.ufunc)
+
+    @property
+    def numpy_weight(self) -> int:
+        """Additions of NumPy's that take as long as this op, in steps that decisions need."""
+        return self.eager_weight or (4 if self.cost >= 4 else 1)
 
     def raises(self, dtype: np.dtype[Any]) -> tuple[str, ...]:
         """The floating-point conditions NumPy may report when the first input has this dtype."""
@@ -109,13 +162,31 @@ class Op:
         return None
 
 
+@functools.cache
+def loops_of(ufunc: Any) -> frozenset[str]:
+    """The loops of a ufunc, as NumPy spells them."""
+    return frozenset(getattr(ufunc, "types", ()))
+
+
+@functools.cache
+def _takes_weak_scalars(ufunc: Any) -> bool:
+    pairs = {text[:2] for text in loops_of(ufunc) if not text[:2].strip(_WEAK_CHARS)}
+    equal = pairs - {"qQ", "Qq"}  # which comparisons have besides
+    return (
+        bool(pairs)
+        and all(pair[0] == pair[1] for pair in equal)
+        and ("ff" in pairs or "dd" not in pairs)
+    )
+
+
 def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fields: Any) -> Op:
-    """A map row for the NumPy ufunc `name`. A plain text serves the kinds in `kinds`.
+    """A map row for the ufunc `name`. A plain text serves the kinds in `kinds`.
 
     `single`: texts for devices without doubles, where those of `opencl` compute in doubles.
+    `ufunc`: one that NumPy has not.
     """
     kinds, single = fields.pop("kinds", "iufc"), fields.pop("single", {})
-    ufunc = getattr(np, name)
+    ufunc = fields.pop("ufunc", None) or getattr(np, name)
     fields.setdefault("doc", first_line(ufunc))
     return Op(
         name,

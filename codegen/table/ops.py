@@ -1,7 +1,8 @@
 """The op table: one row per op; nothing about an op stands anywhere else.
 
-Owns TABLE and the lookups; rows are written in the `rows_*` modules, one per family. Must not
-import the graph. Operators, ufunc objects, docstrings and parity tests derive from the rows.
+Owns TABLE, how rows get into it, and the lookups; rows are written in the `rows_*` modules, one per
+family. Must not import the graph. Operators, ufunc objects, docstrings, small-array paths in Python
+and C, warnings and parity tests derive from the rows.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, first_l
 from lazyfuse.devices.caches import cached
 
 __all__ = [
-    "BY_NUMBER",
     "BY_UFUNC",
     "CAST",
     "COPY",
     "FULL",
     "HOST",
     "KERNEL_DTYPES",
-    "KERNEL_REDUCTIONS",
     "KINDS",
     "LEAF",
     "MULTIPLE",
@@ -36,29 +35,14 @@ __all__ = [
     "VIEW",
     "Op",
     "Verdict",
+    "add",
     "apart",
+    "define",
     "kernel_dtype",
     "lookup",
     "supports",
     "supports_reduce",
 ]
-
-# The reductions that kernels can run; the others run as NumPy.
-KERNEL_REDUCTIONS = (
-    "add",
-    "multiply",
-    "minimum",
-    "maximum",
-    "fmin",
-    "fmax",
-    "logical_and",
-    "logical_or",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "argmin",
-    "argmax",
-)
 
 # Ufuncs with two results are recorded as two nodes.
 MULTIPLE = {
@@ -66,12 +50,6 @@ MULTIPLE = {
     "modf": ("modf_fraction", "modf_integer"),
     "frexp": ("frexp_mantissa", "frexp_exponent"),
 }
-
-
-# NumPy reduces several axes at once with these only: the order of axes does not matter to them.
-_REORDERABLE = frozenset(
-    (*KERNEL_REDUCTIONS, "logical_xor", "gcd", "hypot", "logaddexp", "logaddexp2")
-)
 
 
 class LoopLike(Protocol):
@@ -95,8 +73,13 @@ def _reduce_row(row: Op) -> Op:
         flags=row.flags,
         combine=row.name,
         identity=ufunc.identity,
-        reorderable=row.name in _REORDERABLE,
+        reorderable=bool(row.start) or row.reorderable,
         ulps=64 if inexact else row.ulps,
+        misreported=row.misreported,
+        drops_nan=row.drops_nan,
+        start=row.start,
+        ordered=row.ordered,
+        skips_nan=row.skips_nan,
         doc=f"Reduces an array by applying {row.name} along axes.",
     )
 
@@ -109,24 +92,43 @@ def _arg_row(name: str, function: Callable[..., Any], combine: str) -> Op:
         exact="biufc",
         cost=2.0,
         combine=combine,
+        drops_nan=True,
+        reorderable=True,
+        start=TABLE[combine].start,
         doc=first_line(function),
     )
 
 
-def _all_rows() -> tuple[Op, ...]:
-    maps = rows_arithmetic.ROWS + rows_math.ROWS + rows_structure.ROWS
-    binary = [row for row in maps if row.kind == "map" and row.nin == 2 and row.ufunc is not None]
-    reductions = [_reduce_row(row) for row in binary]
-    reductions.append(_arg_row("argmin", np.argmin, "minimum"))
-    reductions.append(_arg_row("argmax", np.argmax, "maximum"))
-    return tuple(replace(row, number=n) for n, row in enumerate((*maps, *reductions)))
+ROWS: list[Op] = []
+TABLE: dict[str, Op] = {}
+BY_UFUNC: dict[Any, Op] = {}
 
 
-ROWS: tuple[Op, ...] = _all_rows()
-BY_NUMBER = ROWS
-TABLE: dict[str, Op] = {row.key: row for row in ROWS}
-TABLE.update({alias: row for row in ROWS for alias in row.aliases})
-BY_UFUNC: dict[Any, Op] = {row.ufunc: row for row in ROWS if row.ufunc and row.kind != "reduce"}
+def add(row: Op) -> Op:
+    """Put a row into the table, under its names and its ufunc; the row with its number."""
+    row = replace(row, number=len(ROWS))
+    ROWS.append(row)
+    TABLE.update(dict.fromkeys((row.key, *row.aliases), row))
+    if row.ufunc is not None and row.kind != "reduce":
+        BY_UFUNC[row.ufunc] = row
+    return row
+
+
+def define(*rows: Op) -> None:
+    """Add ops to the table, and the reductions of those that NumPy can reduce by.
+
+    All that lazyfuse knows of an op is in its row: how it is recorded, printed in each language,
+    run on small arrays, reported. Objects made of its ufunc before do not know of it.
+    """
+    added = [add(row) for row in rows]
+    for row in added:
+        if row.kind == "map" and row.nin == 2 and row.ufunc is not None:
+            add(_reduce_row(row))
+
+
+define(*rows_arithmetic.ROWS, *rows_math.ROWS, *rows_structure.ROWS)
+add(_arg_row("argmin", np.argmin, "minimum"))
+add(_arg_row("argmax", np.argmax, "maximum"))
 
 LEAF = TABLE["leaf"]
 SCALAR = TABLE["scalar"]
@@ -146,7 +148,7 @@ def lookup(name: str) -> Op:
 @cached(why="one for each row of the op table, compared by identity", clears=False)
 def apart(op: Op) -> Op:
     """The twin of a row that shares no kernel and is not simplified; same in everything else."""
-    return op if op.apart else replace(op, number=op.number + len(ROWS), apart=True)
+    return op if op.apart else replace(op, number=-2 - op.number, apart=True)
 
 
 def _pickled(op: Op) -> tuple[Any, ...]:
@@ -175,8 +177,7 @@ def supports(op: Op, loop: LoopLike, language: str = "numba") -> Verdict:
 
 def supports_reduce(op: Op, dtype: np.dtype[Any], accumulator: np.dtype[Any]) -> Verdict:
     """Whether a reduce row can run inside a kernel for this source dtype and accumulator."""
-    name = op.name.removesuffix(".reduce")
-    if op.kind != "reduce" or name not in KERNEL_REDUCTIONS:
+    if op.kind != "reduce" or not op.start:
         return Verdict(False, f"{op.name} is not a kernel reduction")
     for each in (dtype, accumulator):
         if not kernel_dtype(each):

@@ -6,15 +6,18 @@ for OpenCL are given where the text for numba is not C already.
 
 from __future__ import annotations
 
-from lazyfuse.codegen.table.op import Op, elementwise
+from typing import Any
+
+from lazyfuse.codegen.table.op import ANY, Op, elementwise
 
 _ARITHMETIC = ("over", "invalid")
 _SCALING = ("over", "under", "invalid")
 _DIVISION = ("divide", "over", "under", "invalid")
 
 
-def _operator(name: str) -> tuple[str, str, str]:
-    return (f"__{name}__", f"__r{name}__", f"__i{name}__")
+def _operator(name: str, sign: str) -> dict[str, Any]:
+    """The columns of an operator of Python: its methods, and how it is written."""
+    return {"dunders": (f"__{name}__", f"__r{name}__", f"__i{name}__"), "sign": sign}
 
 
 def _shift(signed: str, unsigned: str) -> dict[str, str]:
@@ -90,7 +93,13 @@ ARITHMETIC: tuple[Op, ...] = (
         _wrapping("+"),
         exact="biufc",
         flags=_ARITHMETIC,
-        dunders=_operator("add"),
+        **_operator("add", "+"),
+        scalar_overflow=True,
+        passes_nonfinite=True,
+        safe_at_one=True,
+        parts="sum",
+        start="zero",
+        ordered=True,
     ),
     elementwise(
         "subtract",
@@ -98,7 +107,11 @@ ARITHMETIC: tuple[Op, ...] = (
         _wrapping("-"),
         exact="iufc",
         flags=_ARITHMETIC,
-        dunders=_operator("sub"),
+        **_operator("sub", "-"),
+        scalar_overflow=True,
+        passes_nonfinite=True,
+        safe_at_one=True,
+        parts="sum",
     ),
     elementwise(
         "multiply",
@@ -106,8 +119,14 @@ ARITHMETIC: tuple[Op, ...] = (
         _wrapping("*") | {"c": _PRODUCT_C},
         exact="biuf",
         flags=_SCALING,
-        dunders=_operator("mul"),
+        **_operator("mul", "*"),
         ulps=2,
+        scalar_overflow=True,
+        passes_nonfinite=True,
+        safe_at_one=True,
+        parts="product",
+        start="one",
+        ordered=True,
     ),
     elementwise(
         "divide",
@@ -116,8 +135,10 @@ ARITHMETIC: tuple[Op, ...] = (
         exact="fc",
         cost=4.0,
         flags=_DIVISION,
-        dunders=_operator("truediv"),
+        **_operator("truediv", "/"),
         aliases=("true_divide",),
+        misreported="c",
+        pole=1,
     ),
     elementwise(
         "floor_divide",
@@ -137,7 +158,9 @@ ARITHMETIC: tuple[Op, ...] = (
         cost=12.0,
         flags=_DIVISION,
         integer_flags=("divide", "over"),
-        dunders=_operator("floordiv"),
+        **_operator("floordiv", "//"),
+        misreported=ANY,
+        pole=1,
     ),
     elementwise(
         "remainder",
@@ -154,8 +177,9 @@ ARITHMETIC: tuple[Op, ...] = (
         cost=12.0,
         flags=("invalid",),
         integer_flags=("divide",),
-        dunders=_operator("mod"),
+        **_operator("mod", "%"),
         aliases=("mod",),
+        misreported=ANY,
     ),
     elementwise(
         "fmod",
@@ -171,6 +195,7 @@ ARITHMETIC: tuple[Op, ...] = (
         cost=12.0,
         flags=("invalid",),
         integer_flags=("divide",),
+        misreported=ANY,
     ),
     elementwise(
         "power",
@@ -183,10 +208,15 @@ ARITHMETIC: tuple[Op, ...] = (
         exact="iu",
         cost=30.0,
         flags=_DIVISION,
-        dunders=_operator("pow"),
+        **_operator("pow", "**"),
         aliases=("pow",),
         domain=((0.0, 50.0), (-5.0, 5.0)),
         ulps=4,
+        refused="i",
+        scalar_overflow=True,
+        misreported=ANY,
+        pole=0,
+        library="pow",
     ),
     elementwise(
         "float_power",
@@ -197,6 +227,8 @@ ARITHMETIC: tuple[Op, ...] = (
         flags=_DIVISION,
         domain=((0.0, 50.0), (-5.0, 5.0)),
         ulps=4,
+        pole=0,
+        library="pow",
     ),
     elementwise(
         "absolute",
@@ -216,22 +248,36 @@ ARITHMETIC: tuple[Op, ...] = (
         dunders=("__abs__",),
         aliases=("abs",),
         ulps=4,
+        scalar_overflow=True,
+        passes_nonfinite=True,
     ),
-    elementwise("fabs", "abs({0})", "fabs({0})", kinds="f", exact="f"),
+    elementwise("fabs", "abs({0})", "fabs({0})", kinds="f", exact="f", passes_nonfinite=True),
     elementwise(
         "negative",
         "(-{0})",
         {"iu": "((N)(0) - to_N({0}))"},
         exact="iufc",
         dunders=("__neg__",),
+        scalar_overflow=True,
+        passes_nonfinite=True,
+        algebra="involution",
     ),
-    elementwise("positive", "{0}", exact="iufc", dunders=("__pos__",)),
+    elementwise(
+        "positive",
+        "{0}",
+        exact="iufc",
+        dunders=("__pos__",),
+        passes_nonfinite=True,
+        algebra="identity",
+    ),
     elementwise(
         "conjugate",
         {"iuf": "{0}", "c": "{0}.conjugate()"},
         {"c": "(T)({0}.x, -{0}.y)"},
         exact="iufc",
         aliases=("conj",),
+        passes_nonfinite=True,
+        algebra="involution",
     ),
     elementwise(
         "sign",
@@ -252,6 +298,7 @@ ARITHMETIC: tuple[Op, ...] = (
         exact="iuf",
         cost=2.0,
         ulps=4,
+        drops_nan=True,
     ),
     elementwise(
         "square",
@@ -260,6 +307,9 @@ ARITHMETIC: tuple[Op, ...] = (
         exact="iuf",
         flags=_SCALING,
         ulps=2,
+        passes_nonfinite=True,
+        safe_at_one=True,
+        parts="product",
     ),
     elementwise(
         "reciprocal",
@@ -285,8 +335,17 @@ ARITHMETIC: tuple[Op, ...] = (
         cost=4.0,
         flags=_DIVISION,
         integer_flags=("divide",),
+        misreported="c",
+        pole=0,
     ),
-    elementwise("copysign", "np.copysign({0}, {1})", "copysign({0}, {1})", kinds="f", exact="f"),
+    elementwise(
+        "copysign",
+        "np.copysign({0}, {1})",
+        "copysign({0}, {1})",
+        kinds="f",
+        exact="f",
+        misreported=ANY,
+    ),
     elementwise(
         "gcd",
         {
@@ -296,6 +355,8 @@ ARITHMETIC: tuple[Op, ...] = (
         {"iu": "gcd_T({0}, {1})"},
         exact="iu",
         cost=60.0,
+        reorderable=True,
+        weak_scalars=False,
     ),
     elementwise(
         "lcm",
@@ -306,6 +367,7 @@ ARITHMETIC: tuple[Op, ...] = (
         {"iu": "lcm_T({0}, {1})"},
         exact="iu",
         cost=70.0,
+        weak_scalars=False,
     ),
 )
 
@@ -320,6 +382,8 @@ EXTREMES: tuple[Op, ...] = (
         },
         {"c": "maximum_complex_T({0}, {1})"},
         exact="biufc",
+        drops_nan=True,
+        start="least",
     ),
     elementwise(
         "minimum",
@@ -331,6 +395,8 @@ EXTREMES: tuple[Op, ...] = (
         },
         {"c": "minimum_complex_T({0}, {1})"},
         exact="biufc",
+        drops_nan=True,
+        start="greatest",
     ),
     elementwise(
         "fmax",
@@ -342,6 +408,9 @@ EXTREMES: tuple[Op, ...] = (
         },
         {"c": "fmax_complex_T({0}, {1})"},
         exact="biufc",
+        drops_nan=True,
+        start="least",
+        skips_nan=True,
     ),
     elementwise(
         "fmin",
@@ -353,6 +422,9 @@ EXTREMES: tuple[Op, ...] = (
         },
         {"c": "fmin_complex_T({0}, {1})"},
         exact="biufc",
+        drops_nan=True,
+        start="greatest",
+        skips_nan=True,
     ),
 )
 
@@ -376,7 +448,10 @@ def _comparison(name: str, sign: str, method: str, boolean: str, complex_text: s
     if "complex(" in complex_text:
         in_c["c"] = complex_text.replace("complex(", "complex_T(")
     # an unordered operand raises the hardware's invalid flag, which NumPy does not report
-    return elementwise(name, texts, in_c, exact="biufc", dunders=(f"__{method}__",))
+    dunders, orders = (f"__{method}__",), sign not in ("==", "!=")
+    return elementwise(
+        name, texts, in_c, exact="biufc", dunders=dunders, sign=sign, drops_nan=orders
+    )
 
 
 _EQUAL = "(({0}.real == {1}.real) & ({0}.imag == {1}.imag))"
@@ -404,23 +479,33 @@ def _truths(template: str, truth: dict[str, str]) -> dict[str, str]:
     return {key: template.format(first[key], second[key]) for key in truth}
 
 
-def _logical(name: str, template: str) -> Op:
+def _logical(name: str, template: str, **fields: Any) -> Op:
     in_c = _truths(template.replace("not ", "!"), _TRUE_C)
-    return elementwise(name, _truths(template, _TRUE), in_c, exact="biufc")
+    return elementwise(name, _truths(template, _TRUE), in_c, exact="biufc", **fields)
 
 
 LOGIC: tuple[Op, ...] = (
-    _logical("logical_and", "({0} & {1})"),
-    _logical("logical_or", "({0} | {1})"),
-    _logical("logical_xor", "({0} != {1})"),
+    _logical("logical_and", "({0} & {1})", start="one"),
+    _logical("logical_or", "({0} | {1})", start="zero"),
+    _logical("logical_xor", "({0} != {1})", reorderable=True),
     _logical("logical_not", "(not {0})"),
-    elementwise("bitwise_and", "({0} & {1})", kinds="biu", exact="biu", dunders=_operator("and")),
-    elementwise("bitwise_or", "({0} | {1})", kinds="biu", exact="biu", dunders=_operator("or")),
+    elementwise(
+        "bitwise_and",
+        "({0} & {1})",
+        kinds="biu",
+        exact="biu",
+        **_operator("and", "&"),
+        start="bits",
+    ),
+    elementwise(
+        "bitwise_or", "({0} | {1})", kinds="biu", exact="biu", **_operator("or", "|"), start="zero"
+    ),
     elementwise(
         "bitwise_xor",
         {"b": "({0} != {1})", "iu": "({0} ^ {1})"},
         exact="biu",
-        dunders=_operator("xor"),
+        **_operator("xor", "^"),
+        start="zero",
     ),
     elementwise(
         "invert",
@@ -428,13 +513,14 @@ LOGIC: tuple[Op, ...] = (
         exact="biu",
         dunders=("__invert__",),
         aliases=("bitwise_not", "bitwise_invert"),
+        algebra="involution",
     ),
     elementwise(
         "left_shift",
         _LEFT,
         _by_width(_LEFT_C),
         exact="iu",
-        dunders=_operator("lshift"),
+        **_operator("lshift", "<<"),
         aliases=("bitwise_left_shift",),
     ),
     elementwise(
@@ -442,7 +528,7 @@ LOGIC: tuple[Op, ...] = (
         _RIGHT,
         _by_width(_RIGHT_C),
         exact="iu",
-        dunders=_operator("rshift"),
+        **_operator("rshift", ">>"),
         aliases=("bitwise_right_shift",),
     ),
     elementwise(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lazyfuse.codegen.table.op import Op, elementwise
+from lazyfuse.codegen.table.op import ANY, Op, elementwise
 
 Interval = tuple[float, float]
 
@@ -37,6 +37,7 @@ def _function(
         in_c["f4"] = f"to_F4({of_doubles}_f8(to_F8({arguments})))"
         fields["single"] = {"f4": f"{vector_name}_alone_T({arguments})"}
         fields["unit"] = "" if name == "tan" else "sine"
+    fields["library"] = vector_name
     return elementwise(name, texts, in_c, cost=cost, domain=domain, ulps=4, **fields)
 
 
@@ -49,14 +50,20 @@ TRANSCENDENTAL: tuple[Op, ...] = (
     _function("log", domain=((1e-30, 1e30),), flags=("divide", "invalid")),
     _function("log2", domain=((1e-30, 1e30),), flags=("divide", "invalid")),
     _function("log10", domain=((1e-30, 1e30),), flags=("divide", "invalid")),
-    _function("log1p", domain=((-0.99, 1e10),), flags=("divide", "invalid"), cost=20.0),
+    _function(
+        "log1p",
+        domain=((-0.99, 1e10),),
+        flags=("divide", "invalid"),
+        cost=20.0,
+        passes_nonfinite=True,
+    ),
     _function("sin", flags=("invalid",)),
     _function("cos", flags=("invalid",)),
     _function("tan", flags=("invalid",), cost=25.0, domain=((-1.5, 1.5),)),
     _function("arcsin", "asin", domain=((-1.0, 1.0),), flags=("invalid",), aliases=("asin",)),
     _function("arccos", "acos", domain=((-1.0, 1.0),), flags=("invalid",), aliases=("acos",)),
     _function("arctan", "atan", aliases=("atan",)),
-    _function("sinh", domain=((-80.0, 80.0),), flags=_RANGE, cost=25.0),
+    _function("sinh", domain=((-80.0, 80.0),), flags=_RANGE, cost=25.0, passes_nonfinite=True),
     _function("cosh", domain=((-80.0, 80.0),), flags=("over",), cost=25.0),
     _function("tanh", domain=((-20.0, 20.0),), cost=20.0),
     _function("arcsinh", "asinh", cost=25.0, aliases=("asinh",)),
@@ -72,8 +79,10 @@ TRANSCENDENTAL: tuple[Op, ...] = (
         aliases=("atanh",),
     ),
     _function("arctan2", "atan2", cost=30.0, domain=(_EVERYWHERE, _EVERYWHERE), aliases=("atan2",)),
-    _function("hypot", cost=12.0, domain=(_EVERYWHERE, _EVERYWHERE), flags=_RANGE),
-    _function("cbrt", cost=20.0),
+    _function(
+        "hypot", cost=12.0, domain=(_EVERYWHERE, _EVERYWHERE), flags=_RANGE, reorderable=True
+    ),
+    _function("cbrt", cost=20.0, passes_nonfinite=True),
     elementwise(
         "logaddexp",
         {"f8": "logaddexp_f8({0}, {1})", "f4": "logaddexp_f4({0}, {1})"},
@@ -83,6 +92,8 @@ TRANSCENDENTAL: tuple[Op, ...] = (
         ulps=8,
         unit="operand",
         flags=("invalid", "over", "under"),
+        signals_nan=True,
+        reorderable=True,
     ),
     elementwise(
         "logaddexp2",
@@ -93,18 +104,28 @@ TRANSCENDENTAL: tuple[Op, ...] = (
         ulps=8,
         unit="operand",
         flags=("invalid", "over", "under"),
+        signals_nan=True,
+        reorderable=True,
     ),
 )
 
 
 def _whole(name: str) -> Op:
-    texts = {"biu": "{0}", "f": f"np.{name}({{0}})"}
-    return elementwise(name, texts, {"f": f"{name}({{0}})"}, exact="biuf")
+    texts, in_c = {"biu": "{0}", "f": f"np.{name}({{0}})"}, {"f": f"{name}({{0}})"}
+    return elementwise(name, texts, in_c, exact="biuf", passes_nonfinite=True)
 
 
 ROUNDING: tuple[Op, ...] = (
     elementwise(
-        "sqrt", "np.sqrt({0})", "sqrt({0})", kinds="f", exact="f", cost=5.0, flags=("invalid",)
+        "sqrt",
+        "np.sqrt({0})",
+        "sqrt({0})",
+        kinds="f",
+        exact="f",
+        cost=5.0,
+        flags=("invalid",),
+        passes_nonfinite=True,
+        safe_at_one=True,
     ),
     _whole("floor"),
     _whole("ceil"),
@@ -114,6 +135,8 @@ ROUNDING: tuple[Op, ...] = (
         {"f": "np.rint({0})", "c": "complex(np.rint({0}.real), np.rint({0}.imag))"},
         {"fc": "rint({0})"},
         exact="fc",
+        misreported=ANY,
+        passes_nonfinite=True,
     ),
 )
 
@@ -125,10 +148,10 @@ _TRUE_C = "((T)(0) == (T)(0))"  # a mask of the right width
 _FALSE_C = "((T)(0) != (T)(0))"
 
 FLOATING: tuple[Op, ...] = (
-    elementwise("degrees", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE),
-    elementwise("rad2deg", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE),
-    elementwise("radians", _RADIANS, _RADIANS_C, exact="f", flags=_RANGE),
-    elementwise("deg2rad", _RADIANS, _RADIANS_C, exact="f", flags=_RANGE),
+    elementwise("degrees", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE, passes_nonfinite=True),
+    elementwise("rad2deg", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE, passes_nonfinite=True),
+    elementwise("radians", _RADIANS, _RADIANS_C, exact="f", flags=_RANGE, passes_nonfinite=True),
+    elementwise("deg2rad", _RADIANS, _RADIANS_C, exact="f", flags=_RANGE, passes_nonfinite=True),
     elementwise(
         "isnan",
         {
@@ -138,6 +161,7 @@ FLOATING: tuple[Op, ...] = (
         },
         {"biu": _FALSE_C},
         exact="biufc",
+        drops_nan=True,
     ),
     elementwise(
         "isinf",
@@ -153,6 +177,7 @@ FLOATING: tuple[Op, ...] = (
             "c": "((fabs({0}.x) == (P)(INFINITY)) | (fabs({0}.y) == (P)(INFINITY)))",
         },
         exact="biufc",
+        drops_nan=True,
     ),
     elementwise(
         "isfinite",
@@ -168,6 +193,7 @@ FLOATING: tuple[Op, ...] = (
             "c": "((fabs({0}.x) < (P)(INFINITY)) & (fabs({0}.y) < (P)(INFINITY)))",
         },
         exact="biufc",
+        drops_nan=True,
     ),
     elementwise(
         "signbit",
@@ -182,6 +208,7 @@ FLOATING: tuple[Op, ...] = (
         exact="f",
         cost=6.0,
         flags=_RANGE,
+        misreported=ANY,
     ),
     elementwise(
         "spacing",
@@ -190,6 +217,8 @@ FLOATING: tuple[Op, ...] = (
         exact="f",
         cost=6.0,
         flags=_RANGE,
+        misreported=ANY,
+        passes_nonfinite=True,
     ),
     elementwise(
         "heaviside",
@@ -197,6 +226,7 @@ FLOATING: tuple[Op, ...] = (
         {"f": "heaviside_T({0}, {1})"},
         exact="f",
         cost=3.0,
+        drops_nan=True,
     ),
     elementwise(
         "ldexp",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.table.op import KERNEL_DTYPES, Op, first_line, special
+from lazyfuse.codegen.table.op import ANY, KERNEL_DTYPES, Op, first_line, special
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTypes = tuple[np.dtype[Any], ...]
@@ -133,7 +133,9 @@ SELECTION: tuple[Op, ...] = (
         exact="biufc",
         cost=0.5,
         flags=("over", "under", "invalid"),
+        algebra="identity",  # to the same dtype
         doc="Converts elements to another dtype, as astype does.",
+        misreported=ANY,
     ),
     special(
         "copy",
@@ -143,6 +145,8 @@ SELECTION: tuple[Op, ...] = (
         exact="biufc",
         cost=0.2,
         doc="The same elements in new memory.",
+        passes_nonfinite=True,
+        algebra="identity",
     ),
     special(
         "where",
@@ -154,6 +158,8 @@ SELECTION: tuple[Op, ...] = (
         kinds="b",
         exact="b",
         doc=first_line(np.where),
+        drops_nan=True,
+        eager_weight=8,
     ),
     special(
         "clip",
@@ -172,6 +178,7 @@ SELECTION: tuple[Op, ...] = (
         exact="biuf",
         cost=2.0,
         doc=first_line(np.clip),
+        drops_nan=True,
     ),
     special(
         "clip_each",
@@ -190,6 +197,7 @@ SELECTION: tuple[Op, ...] = (
         exact="biuf",
         cost=2.0,
         doc=first_line(np.clip),
+        drops_nan=True,
     ),
 )
 
@@ -272,6 +280,7 @@ PARTS: tuple[Op, ...] = (
         doc="As power, for integer exponents known not to be negative.",
         exact="iu",
         cost=30.0,
+        scalar_overflow=True,
     ),
 )
 

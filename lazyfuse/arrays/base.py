@@ -180,6 +180,20 @@ REDUCTIONS: Final[dict[str, tuple[Any, Any]]] = {
 }
 """The row that a method of one step records, and the dtype that it asks for."""
 
+_DTYPES = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
+"""The plain dtypes by their numbers, which have no gaps."""
+
+
+def loop_types(ufunc: Any) -> bytes | None:
+    """How native/loops.c may call NumPy's loop of operands of each plain dtype: 0 not at all, 1 on
+    all elements at once, as NumPy does, 2 on any part of them. None: no ufunc of the op table.
+    """
+    op = ops.BY_UFUNC.get(ufunc)
+    if op is None or op.kind != "map":
+        return None
+    return bytes([0 if x.kind in op.refused else 1 + op.is_exact_in_numpy(x) for x in _DTYPES])
+
+
 new: Any = object.__new__
 ARRAY_SLOTS: tuple[str, ...] = ("__weakref__",)
 """The slots that `ndarray` adds."""
@@ -196,6 +210,7 @@ if COMPILED:
         "copy_op": ops.TABLE["copy"],
         "acquire": evaluate.acquire,
         "inside": INSIDE,
+        "loop_types": loop_types,
         "loops": LOOPS,
         "note": NOTE,
         "options": OPTIONS,

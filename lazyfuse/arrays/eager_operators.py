@@ -159,13 +159,6 @@ def {name}(self):
     return slow(spec, self)
 """
 
-_SIGNS = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
-    "remainder": "%", "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-    "left_shift": "<<", "right_shift": ">>", "equal": "==", "not_equal": "!=", "less": "<",
-    "less_equal": "<=", "greater": ">", "greater_equal": ">=",
-}  # fmt: skip
-
 SCOPE: dict[str, Any] = {
     "__package__": "lazyfuse",
     "__name__": __name__,
@@ -234,7 +227,7 @@ def _bound(spec: Spec) -> dict[str, Any]:
 
 
 def _binary(spec: Spec, name: str, swapped: bool) -> Callable[..., Any]:
-    sign = _SIGNS[spec.op.name]
+    sign = spec.op.sign
     text = _filled(
         _BINARY,
         name=name,
@@ -254,7 +247,7 @@ inplace_power = one_at_a_time(operators.inplace_power)
 
 
 def _inplace(spec: Spec, name: str) -> Callable[..., Any]:
-    text = _filled(_INPLACE, name=name, sign=_SIGNS[spec.op.name])
+    text = _filled(_INPLACE, name=name, sign=spec.op.sign)
     return _compiled(name, text, slow=inplace, **_bound(spec))
 
 

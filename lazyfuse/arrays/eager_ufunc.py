@@ -30,20 +30,13 @@ class Absent:
 
 ABSENT: Final[Any] = Absent()
 
-BESIDE: Final = frozenset(
-    """add subtract multiply divide floor_divide remainder fmod power minimum maximum fmin fmax
-    equal not_equal less less_equal greater greater_equal hypot arctan2 copysign logaddexp
-    logaddexp2 bitwise_and bitwise_or bitwise_xor left_shift right_shift""".split()
-)
-"""Ufuncs whose operands have one dtype: a number beside an array is an array of that dtype."""
-
 
 class UfuncCore:
     """A ufunc: what it calls, and the calls that are quick."""
 
     __slots__ = ("_beside", "_call", "_compute", "_loops", "_reduction", "_rows", "nin", "nout")
 
-    _beside: bool  # whether Python's numbers may be exchanged: see BESIDE
+    _beside: bool  # whether Python's numbers may be exchanged: Op.takes_weak_scalars
     _call: Any
     _compute: Any  # `_call`, or what completes it: see complex_cases.py
     _loops: Any

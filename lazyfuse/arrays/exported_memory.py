@@ -28,7 +28,6 @@ from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
 from lazyfuse.arrays.storage import Root, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
 from lazyfuse.runtime.numerics import errstate
@@ -38,12 +37,9 @@ from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 
 LARGEST = 16
 """Times `eager_below`: elements of a result up to which NumPy is as fast as a launch."""
-_SLOWER = frozenset(("divide", "floor_divide", "remainder", "fmod", "sqrt", "reciprocal"))
-"""Operations of which a quarter of that takes as long; `where` is slower still in NumPy."""
 
-_KEEPING = frozenset(("add", "subtract", "multiply", "divide"))
-"""Operators that keep these dtypes, beside a number or an array of the same one."""
 _FLOATS = (np.dtype("f4"), np.dtype("f8"))
+"""Dtypes whose large results lie in memory that was used before."""
 
 
 def _uncounted(name: str, frame: FrameType | None) -> None:
@@ -65,7 +61,7 @@ def may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
 
 def most_elements(op: Op) -> int:
     """Times `eager_below`: for how many elements NumPy does an operation."""
-    return LARGEST // 4 if op.name in _SLOWER else 2 if op.name == "where" else LARGEST
+    return LARGEST // op.numpy_weight
 
 
 def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
@@ -159,16 +155,21 @@ def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
     first, second = (other, self) if swapped else (self, other)
     op: Op = spec.op
     model, other = (first, second) if type(first) is np.ndarray else (second, first)
-    if op.name in _KEEPING and type(model) is np.ndarray and model.size >= options.eager_below > 1:
+    if type(model) is np.ndarray and model.size >= options.eager_below > 1:
         alike = type(other) in (float, int) or (
             type(other) is np.ndarray
             and other.dtype == model.dtype
             and other.shape == model.shape
             and other.flags.c_contiguous
         )
-        if alike and model.dtype in _FLOATS and model.flags.c_contiguous and op.ufunc is not None:
+        if alike and model.flags.c_contiguous and _is_pooled(op, model.dtype):
             return op.ufunc(first, second, devices.cpu().empty(model.shape, model.dtype))
     return spec.function(first, second)
+
+
+def _is_pooled(op: Op, dtype: np.dtype[Any]) -> bool:
+    """Whether an operator on floats gives that dtype, beside a number or one of the same."""
+    return dtype in _FLOATS and op.is_exact(dtype) and op.takes_weak_scalars and op.keeps(dtype)
 
 
 def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
@@ -177,7 +178,7 @@ def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
         return False
     if op.name == "where" and not first:
         return True  # only chosen
-    return op.is_exact(dtype) or (dtype.kind in "biu" and "f" in op.exact)
+    return op.is_exact_in_numpy(dtype)
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -195,7 +196,7 @@ def tell(counts: dict[Any, int]) -> None:
     `counts` is what `fallback.count` fills.
     """
     if base.COMPILED:
-        rows = tuple([TABLE[f"reduce:{name}"] for name in ("add", "maximum", "minimum")])
+        rows = tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")])
         for name, value in {
             "exact_types": _exact_types,
             "leaf": leaf,

@@ -367,7 +367,7 @@ def _is_cheap(op: Op, loop: promotion.Loop) -> bool:
 
 def _is_safe(op: Op, operands: Sequence[Any], loop: promotion.Loop) -> bool:
     """Whether an operation that can raise conditions raises none where its selections are 1."""
-    if op.name in ("add", "subtract", "multiply", "square", "sqrt"):
+    if op.safe_at_one:
         return True
     if op.name == "divide":
         divisor = operands[1]
@@ -400,22 +400,28 @@ def inplace(spec: operators.Spec, self: Any, other: Any) -> Any:
 
 # ------------------------------------------------------------------------------------ reductions
 
+_NUMBERS = {"zero": 0, "one": 1}
+"""What accumulators start from, as numbers."""
 
-def _identity(name: str, dtype: np.dtype[Any]) -> Any:
+
+def _identity(row: Op, dtype: np.dtype[Any]) -> Any:
     """What a reduction, whose order does not matter, does not notice; None if there is none."""
-    kind = dtype.kind
-    if name in ("add", "logical_or", "bitwise_or", "bitwise_xor"):
-        return 0
-    if name in ("multiply", "logical_and"):
-        return 1
-    if name not in ("minimum", "maximum") or kind not in "biuf":
+    kind, start = dtype.kind, row.start
+    if start in _NUMBERS:
+        return _NUMBERS[start]
+    if not _is_extreme(row) or kind not in "biuf":
         return None
     if kind == "b":
-        return name == "minimum"
+        return start == "greatest"
     if kind == "f":
-        return np.inf if name == "minimum" else -np.inf
+        return np.inf if start == "greatest" else -np.inf
     limits = np.iinfo(dtype)
-    return limits.max if name == "minimum" else limits.min
+    return limits.max if start == "greatest" else limits.min
+
+
+def _is_extreme(row: Op) -> bool:
+    """Whether a reduction gives the least or greatest element, and any NaN."""
+    return row.start in ("least", "greatest") and not row.skips_nan and row.ufunc is not None
 
 
 def reduced(row: Op, x: Any, axis: Any, dtype: Any, keepdims: Any, unusual: Sequence[Any]) -> Any:
@@ -423,23 +429,22 @@ def reduced(row: Op, x: Any, axis: Any, dtype: Any, keepdims: Any, unusual: Sequ
     found = of(x)
     if found is None or found.made is not None or not _is_plain(axis, keepdims, unusual):
         return None
-    name = row.name.removesuffix(".reduce")
     source = found.dtype
     wanted = None if dtype is None else CANONICAL.get(np.dtype(dtype))
     if wanted is None and dtype is not None:
         return None
-    if name in ("add", "multiply") and (wanted or source).kind in "fc":
-        if name == "multiply" or (wanted is not None and wanted != source):
+    if row.ordered and (wanted or source).kind in "fc":
+        if row.start != "zero" or (wanted is not None and wanted != source):
             return None
         return from_node(_total(found)) if _is_summed(found) else None
-    other = _identity(name, source)
+    other = _identity(row, source)
     if other is None:
         return None
     axes = tuple(range(len(found.mask.shape)))
     node = reduce_node(row, found.chosen(other), axes, False, wanted)
     if node is None:
         return None
-    return _extreme(row, found, node) if name in ("minimum", "maximum") else from_node(node)
+    return _extreme(row, found, node) if _is_extreme(row) else from_node(node)
 
 
 def _is_plain(axis: Any, keepdims: Any, unusual: Sequence[Any]) -> bool:

@@ -19,8 +19,6 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.runtime.layout.meta_arrays import Array
 from lazyfuse.runtime.numerics import errstate
 
-_OVERFLOWING = frozenset(("add", "subtract", "multiply", "power"))
-
 
 def are_scalars(*operands: Any) -> bool:
     """Whether none of these operands (ours, NumPy's or Python's) is an array."""
@@ -29,7 +27,7 @@ def are_scalars(*operands: Any) -> bool:
 
 def overflows_alone(op: Op, x: Any) -> bool:
     """Whether a recorded number may overflow in an operator, which NumPy's integers tell."""
-    if type(x) is ndarray or op.name not in ("negative", "absolute"):
+    if type(x) is ndarray or not op.scalar_overflow:
         return False
     return bool(x.dtype.kind in "iu")
 
@@ -41,9 +39,8 @@ def scalar_node(
 
     NumPy's integers tell of overflow where its arrays do not: they are asked when it is run.
     """
-    row = op.name.removesuffix("_nonnegative")
-    name = f"scalar {row}"
-    if loop.out.kind in "iu" and row in _OVERFLOWING:
+    name = f"scalar {op.name.removesuffix('_nonnegative')}"
+    if loop.out.kind in "iu" and op.scalar_overflow:
         call = HostCall(name, partial(_on_scalars, function))
         return Node(ops.HOST, nodes, call, (), loop.out, None, caller())
     place = errstate.Place.like(caller(), name=name)

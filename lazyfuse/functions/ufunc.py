@@ -23,7 +23,7 @@ from lazyfuse.arrays.eager_policy import (
     spares_copy,
     write_to,
 )
-from lazyfuse.arrays.eager_ufunc import BESIDE, UfuncCore, adopt
+from lazyfuse.arrays.eager_ufunc import UfuncCore, adopt
 from lazyfuse.arrays.eager_updates import write_at_once
 from lazyfuse.arrays.exported_memory import finished, privately
 from lazyfuse.arrays.ndarray import cast_node as cast
@@ -105,14 +105,14 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     __slots__ = ("__dict__", "__weakref__", "recorder")
 
     def __init__(self, theirs: np.ufunc) -> None:
-        known = getattr(np, theirs.__name__, None) is theirs
-        self._beside = known and theirs.__name__ in BESIDE
+        row = BY_UFUNC.get(theirs)
+        self._beside = row is not None and row.takes_weak_scalars
         self._call = theirs
         self._compute = theirs  # or what completes it, see complex_cases.py
         self.nin = theirs.nin
         self.nout = theirs.nout
         self._rows = _rows_of(theirs)
-        self._reduction: Op | None = TABLE.get(f"reduce:{theirs.__name__}")
+        self._reduction = None if row is None else TABLE.get(f"reduce:{row.name}")
         self._loops: dict[Any, Loop] = {}
         _ufuncs.add(self)
         self.__dict__.update(vars(theirs))  # how NumPy describes it, and what users have added
@@ -276,7 +276,8 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             with changing(args[0]):
                 real = writable(args[0])
                 args = (real, *fallback.gathered(args[1:]))
-                if len(args) == 3 and gathers.combine(self.__name__, *args):
+                row = self._rows[0] if self._rows and len(self._rows) == 1 else None
+                if row is not None and len(args) == 3 and gathers.combine(row, *args):
                     return None
                 return self._method("at", args, {})
         return self._method("at", args, {})

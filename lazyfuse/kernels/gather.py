@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.kernels.scan import NAMES
 from lazyfuse.runtime.execution import routine
@@ -263,18 +265,13 @@ def at(real: Array, key: Any) -> Any:
 
 # -------------------------------------------------------------------------------- sums in place
 
-_STEPS = {
-    "add": "target[at] + value",
-    "subtract": "target[at] - value",
-    "maximum": "max(target[at], value)",
-    "minimum": "min(target[at], value)",
-}
-
 
 @cached(why=DTYPES)
 def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routine.Routine:
     """Elements at `count` indices combined with values, one after the other."""
     kind = NAMES[code]
+    text = TABLE[step].expression("numba", (code, code), code)
+    assert text is not None  # see `_combines`
     body = f"""
     clear_flags()
     value = {kind}(values[0])
@@ -282,7 +279,7 @@ def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routine.
         at = int64(index[k])
         at = at + entries if at < 0 else at
         {"" if scalar else f"value = {kind}(values[k])"}
-        target[at] = {kind}({_STEPS[step]})
+        target[at] = {kind}({text.format("target[at]", "value")})
     return test_flags()
     """
     arrays = {"target": code, "index": index, "values": code}
@@ -327,19 +324,23 @@ def _takes(dtype: np.dtype[Any], value: int | float) -> bool:
     return dtype == np.dtype(np.float64) and abs(value) < 1e300
 
 
-_TELLING = {"add": np.add, "subtract": np.subtract}
-
-
-def combine(name: str, real: Array, key: Any, value: Any) -> bool:
-    """As `numpy.add.at` and its like; False where NumPy has to do it."""
-    exact = real.dtype.kind in "iu"
-    if name not in ("add", "subtract") and not (exact and name in ("maximum", "minimum")):
+def _combines(row: Op, dtype: np.dtype[Any]) -> bool:
+    """Whether `combine` knows a step: sums, and those of integers that accumulators can take."""
+    if not row.is_exact(dtype):
         return False
-    flags = routine.attempt(_combined, name, real, key, value)
+    integers = dtype.kind in "iu" and bool(row.start)
+    return row.keeps(dtype) and (integers or row.parts == "sum")
+
+
+def combine(row: Op, real: Array, key: Any, value: Any) -> bool:
+    """As `at` of the row's ufunc; False where NumPy has to do it."""
+    if not _combines(row, real.dtype):
+        return False
+    flags = routine.attempt(_combined, row.name, real, key, value)
     if flags is None:
         return False
-    if flags and not exact:
-        _tell(_TELLING[name], flags, real.dtype)
+    if flags and real.dtype.kind not in "iu":
+        _tell(row.ufunc, flags, real.dtype)
     return True
 
 

@@ -117,6 +117,9 @@ PyObject *hooks_bind(PyObject *Py_UNUSED(module), PyObject *args)
                 return NULL;
             }
             *place = Py_NewRef(value);
+            if (place == &SLOW.loop_types && operators_find_loops() < 0) {
+                return NULL;
+            }
             if (place == &SLOW.node) {
                 look_for_other_slots();
             }

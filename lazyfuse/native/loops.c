@@ -10,8 +10,6 @@
 #include "native.h"
 
 #include <fenv.h>
-#include <float.h>
-#include <stdio.h>
 #include <string.h>
 
 #define AXES 8
@@ -25,25 +23,9 @@ static signed char promoted[TYPES][TYPES];
 typedef void Cast(const void *from, void *to, npy_intp count);
 static Cast *casts[TYPES][TYPES];
 
-static const char *const EXACT =
-    " add subtract multiply divide floor_divide remainder minimum maximum fmin fmax equal not_equal "
-    "less less_equal greater greater_equal negative positive absolute fabs sqrt square reciprocal sign "
-    "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift logical_and logical_or "
-    "logical_xor logical_not isfinite isnan isinf signbit copysign floor ceil trunc rint conjugate ";
-/* Their loops are called only as NumPy calls them: on all elements at once. */
-static const char *const INEXACT =
-    " exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh "
-    "arccosh arctanh cbrt arctan2 hypot logaddexp logaddexp2 power deg2rad rad2deg degrees radians "
-    "fmod ";
-
-static int listed(const char *names, const char *name)
-{
-    char word[32];
-    if (snprintf(word, sizeof(word), " %s ", name) >= (int)sizeof(word)) {
-        return 0;
-    }
-    return strstr(names, word) != NULL;
-}
+/* What base.loop_types says of the loop of a dtype. Loops that are not exact are called only as
+   NumPy calls them: on all elements at once. */
+enum { LEFT_TO_NUMPY, AT_ONCE, EXACT };
 
 static int usual(int type)
 {
@@ -147,27 +129,34 @@ Loops *loops_new(PyObject *ufunc)
         return loops;
     }
     PyUFuncObject *u = loops->ufunc;
-    int exact = listed(EXACT, u->name);
-    if (u->core_enabled || u->nout != 1 || u->nin > 2 || u->userloops != NULL ||
-        !(exact || listed(INEXACT, u->name))) {
+    if (u->core_enabled || u->nout != 1 || u->nin > 2 || u->userloops != NULL) {
         return loops;
     }
-    int is_power = strcmp(u->name, "power") == 0; /* refuses negative exponents of integers */
-    int of_products = exact && (strcmp(u->name, "multiply") == 0 || strcmp(u->name, "divide") == 0 ||
-                                strcmp(u->name, "square") == 0 || strcmp(u->name, "absolute") == 0 ||
-                                strcmp(u->name, "reciprocal") == 0 || strcmp(u->name, "sign") == 0);
+    /* the op table says which loops are called from here, and how: base.loop_types */
+    PyObject *told = SLOW.loop_types == NULL ? NULL : PyObject_CallOneArg(SLOW.loop_types, ufunc);
+    if (told == NULL || told == Py_None) {
+        Py_XDECREF(told);
+        return PyErr_Occurred() ? (loops_free(loops), NULL) : loops;
+    }
+    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) != TYPES) {
+        PyErr_SetString(PyExc_TypeError, "loop_types: expected a byte per dtype");
+        Py_DECREF(told);
+        loops_free(loops);
+        return NULL;
+    }
+    const char *ways = PyBytes_AS_STRING(told);
     for (int at = u->ntypes - 1; at >= 0; at--) { /* the first one of a type is NumPy's choice */
         const unsigned char *types = (const unsigned char *)u->types + at * u->nargs;
         int type = types[0], out = types[u->nin];
         if (type >= TYPES || out >= TYPES || !usual(type) || !usual(out) ||
-            (u->nin == 2 && types[1] != type) || (is_power && type <= NPY_ULONGLONG)) {
+            (u->nin == 2 && types[1] != type) || ways[type] == LEFT_TO_NUMPY) {
             continue;
         }
         loops->index[type] = (short)at;
         loops->out[type] = (unsigned char)out;
-        int is_complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
-        loops->exact[type] = (char)(exact && !(of_products && is_complex));
+        loops->exact[type] = ways[type] == EXACT;
     }
+    Py_DECREF(told);
     return loops;
 }
 
@@ -230,136 +219,6 @@ int loops_element(Loops *loops, int type, char **args)
     begin();
     call(loops, loops->index[type], args, 1, steps);
     return !raised();
-}
-
-/* ------------------------------------------------------------------------------------- numbers */
-
-int is_number(PyObject *x)
-{
-    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
-           PyComplex_CheckExact(x) || is_of(SLOW.plain_numbers, x);
-}
-
-static int put_double(void *to, double value, int type)
-{
-    switch (type) {
-    case NPY_DOUBLE:
-        *(double *)to = value;
-        return 1;
-    case NPY_CDOUBLE:
-        ((double *)to)[0] = value;
-        ((double *)to)[1] = 0.0;
-        return 1;
-    case NPY_FLOAT:
-    case NPY_CFLOAT: {
-        double size = value < 0 ? -value : value;
-        if (size != 0.0 && !(size > 1e-30 && size < FLT_MAX)) {
-            return 0; /* may raise a condition on its way */
-        }
-        ((float *)to)[0] = (float)value;
-        if (type == NPY_CFLOAT) {
-            ((float *)to)[1] = 0.0f;
-        }
-        return 1;
-    }
-    default:
-        return 0;
-    }
-}
-
-#define FITS(kind, low, high)                      \
-    if (value < (long long)(low) || value > (long long)(high)) { \
-        return 0;                                  \
-    }                                              \
-    *(kind *)to = (kind)value;                     \
-    return 1
-
-static int put_integer(void *to, long long value, int type)
-{
-    switch (type) {
-    case NPY_BYTE:
-        FITS(npy_byte, NPY_MIN_BYTE, NPY_MAX_BYTE);
-    case NPY_UBYTE:
-        FITS(npy_ubyte, 0, NPY_MAX_UBYTE);
-    case NPY_SHORT:
-        FITS(npy_short, NPY_MIN_SHORT, NPY_MAX_SHORT);
-    case NPY_USHORT:
-        FITS(npy_ushort, 0, NPY_MAX_USHORT);
-    case NPY_INT:
-        FITS(npy_int, NPY_MIN_INT, NPY_MAX_INT);
-    case NPY_UINT:
-        FITS(npy_uint, 0, NPY_MAX_UINT);
-    case NPY_LONG:
-        FITS(npy_long, NPY_MIN_LONG, NPY_MAX_LONG);
-    case NPY_LONGLONG:
-        *(npy_longlong *)to = value;
-        return 1;
-    case NPY_ULONG:
-        FITS(npy_ulong, 0, NPY_MAX_LONG);
-    case NPY_ULONGLONG:
-        FITS(npy_ulonglong, 0, NPY_MAX_LONGLONG);
-    case NPY_FLOAT:
-    case NPY_CFLOAT:
-        if (value < -(1LL << 24) || value > 1LL << 24) {
-            return 0;
-        }
-        return put_double(to, (double)value, type);
-    case NPY_DOUBLE:
-    case NPY_CDOUBLE:
-        if (value < -(1LL << 53) || value > 1LL << 53) {
-            return 0;
-        }
-        return put_double(to, (double)value, type);
-    default:
-        return 0;
-    }
-}
-
-/* A number as one of `type`, if that is how NumPy takes it beside an array of that type. */
-static int put_number(void *to, PyObject *x, int type)
-{
-    if (PyFloat_CheckExact(x)) {
-        return put_double(to, PyFloat_AS_DOUBLE(x), type);
-    }
-    if (PyLong_CheckExact(x)) {
-        int overflow;
-        long long value = PyLong_AsLongLongAndOverflow(x, &overflow);
-        return overflow ? 0 : put_integer(to, value, type);
-    }
-    if (Py_TYPE(x) == &PyDoubleArrType_Type) {
-        double value = PyArrayScalar_VAL(x, Double);
-        return type == NPY_DOUBLE || type == NPY_CDOUBLE ? put_double(to, value, type) : 0;
-    }
-    if (PyBool_Check(x) || Py_TYPE(x) == &PyBoolArrType_Type) {
-        int value = PyBool_Check(x) ? x == Py_True : PyArrayScalar_VAL(x, Bool) != 0;
-        if (type == NPY_BOOL) {
-            *(npy_bool *)to = (npy_bool)value;
-            return 1;
-        }
-        return put_integer(to, value, type);
-    }
-    if (PyComplex_CheckExact(x)) {
-        if (type != NPY_CDOUBLE) {
-            return 0;
-        }
-        Py_complex value = PyComplex_AsCComplex(x);
-        ((double *)to)[0] = value.real;
-        ((double *)to)[1] = value.imag;
-        return 1;
-    }
-    if (Py_TYPE(x) == &PyLongArrType_Type && (type == NPY_LONG || type == NPY_DOUBLE)) {
-        return put_integer(to, PyArrayScalar_VAL(x, Long), type);
-    }
-    if (Py_TYPE(x) == &PyFloatArrType_Type && type == NPY_FLOAT) {
-        *(float *)to = PyArrayScalar_VAL(x, Float);
-        return 1;
-    }
-    if (Py_TYPE(x) == &PyCDoubleArrType_Type && type == NPY_CDOUBLE) {
-        npy_cdouble value = PyArrayScalar_VAL(x, CDouble);
-        memcpy(to, &value, sizeof(value));
-        return 1;
-    }
-    return 0;
 }
 
 /* ------------------------------------------------------------------------------------ geometry */
@@ -915,16 +774,20 @@ enum { SUM, MAX, MIN, MEAN, REDUCTIONS };
 static Loops *reductions[REDUCTIONS];
 static double start = 0.0; /* what NumPy's sums of floats start with: zero of one sign or the other */
 
+/* The ufunc of a reduction (new): base.REDUCTIONS names the row of each method, which has it. */
+static PyObject *ufunc_of(const char *method)
+{
+    PyObject *pair = SLOW.reductions == NULL ? NULL : PyDict_GetItemString(SLOW.reductions, method);
+    return pair == NULL ? NULL : PyObject_GetAttrString(PyTuple_GET_ITEM(pair, 0), "ufunc");
+}
+
 int loops_reduction(const char *method)
 {
     static const char *const names[] = {"sum", "max", "min", "mean"};
-    static const char *const ufuncs[] = {"add", "maximum", "minimum", "add"};
     for (int at = 0; at < REDUCTIONS; at++) {
         if (strcmp(method, names[at]) == 0) {
             if (reductions[at] == NULL) {
-                PyObject *numpy = PyImport_ImportModule("numpy");
-                PyObject *ufunc = numpy == NULL ? NULL : PyObject_GetAttrString(numpy, ufuncs[at]);
-                Py_XDECREF(numpy);
+                PyObject *ufunc = ufunc_of(names[at == MEAN ? SUM : at]);
                 reductions[at] = ufunc == NULL ? NULL : loops_new(ufunc);
                 Py_XDECREF(ufunc);
             }

@@ -80,6 +80,8 @@ extern PyMappingMethods array_mapping;
 extern PySequenceMethods array_sequence;
 PyObject *array_compare(PyObject *self, PyObject *other, int op);
 int operators_ready(void);
+/* Find the loops of the operators, as soon as the op table has said how to call them. */
+int operators_find_loops(void);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);
 PyObject *array_buffer(PyObject *module, PyObject *function);
@@ -134,6 +136,8 @@ PyObject *loops_unary(Loops *loops, PyObject *operand);
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
 /* Python's and NumPy's plain numbers. */
 int is_number(PyObject *x);
+/* A number as one of `type`, if that is how NumPy takes it beside an array of that type: 1, else 0. */
+int put_number(void *to, PyObject *x, int type);
 /* `where(condition, left, right)` of equal shapes; NULL without an exception: not for this way. */
 PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
 /* The code of a method that reduces, -1: none that is known here. */
@@ -181,9 +185,10 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,     \
        reductions by method, what reductions gave */                                                \
     _(constants) _(loops) _(pieces) _(reductions) _(reduced)                                        \
-    /* sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of         \
+    /* how NumPy's loops of a ufunc may be called (base.loop_types);
+       sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of         \
        tracing.py; NumPy's error state and its default; how often NumPy ran, by line */             \
-    _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)    \
+    _(loop_types) _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)    \
     _(run_counts)
 
 typedef struct {

@@ -14,7 +14,7 @@ typedef struct {
 enum {
     ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, BITWISE_AND, BITWISE_OR, BITWISE_XOR,
     LEFT_SHIFT, RIGHT_SHIFT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, NEGATIVE,
-    POSITIVE, ABSOLUTE, INVERT, POWER, SQUARE, SQRT, OPERATORS
+    POSITIVE, ABSOLUTE, INVERT, POWER, SQUARE, OPERATORS
 };
 
 #define OPERATOR(code, text) [code] = {.name = text}
@@ -28,7 +28,7 @@ static Operator operators[OPERATORS] = {
     OPERATOR(NOT_EQUAL, "not_equal"), OPERATOR(GREATER, "greater"),
     OPERATOR(GREATER_EQUAL, "greater_equal"), OPERATOR(NEGATIVE, "negative"),
     OPERATOR(POSITIVE, "positive"), OPERATOR(ABSOLUTE, "absolute"), OPERATOR(INVERT, "invert"),
-    OPERATOR(POWER, "power"), OPERATOR(SQUARE, "square"), OPERATOR(SQRT, "sqrt"),
+    OPERATOR(POWER, "power"), OPERATOR(SQUARE, "square"),
 };
 
 static PyObject *less(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_LT); }
@@ -318,7 +318,7 @@ PyObject *array_operator(PyObject *Py_UNUSED(module), PyObject *args)
     }
     for (int at = 0; at < OPERATORS; at++) {
         Operator *o = &operators[at];
-        if (strcmp(o->name, name) == 0 && at != POWER && at != SQUARE && at != SQRT) {
+        if (strcmp(o->name, name) == 0 && at != POWER && at != SQUARE) {
             o->spec = Py_NewRef(spec);
             o->op = Py_NewRef(op);
             o->known = PyDict_Check(known) ? Py_NewRef(known) : NULL;
@@ -330,14 +330,25 @@ PyObject *array_operator(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_FALSE;
 }
 
+int operators_find_loops(void)
+{
+    for (int at = 0; at < OPERATORS; at++) {
+        loops_free(operators[at].loops);
+        operators[at].loops = loops_new(operators[at].call);
+        if (operators[at].loops == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int operators_ready(void)
 {
     PyObject *numpy = PyImport_ImportModule("numpy");
     for (int at = 0; numpy != NULL && at < OPERATORS; at++) {
         Operator *o = &operators[at];
         o->call = PyObject_GetAttrString(numpy, o->name);
-        o->loops = o->call == NULL ? NULL : loops_new(o->call);
-        if (o->loops == NULL) {
+        if (o->call == NULL) {
             Py_CLEAR(numpy);
         }
     }

@@ -322,11 +322,14 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
     return build_node(op, loop, given, count, shape);
 }
 
-/* Whether NumPy's integers tell of overflow in an operator of that name. */
-static int overflows(const char *name)
+/* Whether NumPy's integer scalars report overflow in this op: a column of its row. */
+static int overflows(PyObject *op)
 {
-    return strcmp(name, "add") == 0 || strcmp(name, "subtract") == 0 ||
-           strcmp(name, "multiply") == 0;
+    PyObject *found = PyObject_GetAttrString(op, "scalar_overflow");
+    int result = found != Py_False;
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return result;
 }
 
 /* As scalar_ops.scalar_node: lets the place of a node of two scalars say so; steals the node, NULL
@@ -336,7 +339,7 @@ static PyObject *name_scalar(PyObject *node, const char *name)
     PyObject *where = NODE(node, where), *place, *text;
     int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
     if (SLOW.place == NULL || !PyTuple_CheckExact(where) || /* a place that says more already */
-        ((kind == 'i' || kind == 'u') && overflows(name))) {
+        ((kind == 'i' || kind == 'u') && overflows(NODE(node, op)))) {
         Py_DECREF(node);
         return NULL;
     }

@@ -75,24 +75,9 @@ def _is_ignored(bit: int, state: str, where: Any) -> bool:
     return state == "ignore" and (bit == UNDER or errstate.plain or where is None)
 
 
-# Their vector forms raise "invalid" for quiet NaN, or run an arm whose result is thrown away.
-_COMPARING = frozenset(
-    "less less_equal greater greater_equal maximum minimum fmax fmin clip clip_each where sign "
-    "heaviside isfinite isnan isinf argmin argmax".split()
-)
-_MISREPORTING = _COMPARING.union(
-    "rint cast floor_divide remainder fmod power float_power nextafter logaddexp "
-    "logaddexp2 hypot arctan2 copysign spacing".split()
-)
-_OF_PARTS = ("divide", "reciprocal")  # misreported of complex numbers only
-
-
 def misreports(op: Op, node: Node) -> bool:
     """Whether an operation can raise hardware flags that NumPy does not report."""
-    name = op.name.removesuffix(".reduce")
-    if name in _OF_PARTS:
-        return bool(node.dtype.kind == "c")
-    return name in _MISREPORTING or (op.kind == "map" and not op.exact)
+    return op.misreports(node.dtype)
 
 
 def is_ambiguous(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
@@ -130,7 +115,7 @@ def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
     """
     names = {name for op, node in operations for name in raises(op, node.arg)}
     possible = sum(bit for bit, name, _ in CONDITIONS if name in names)
-    quiet = not any(op.name.removesuffix(".reduce") in _COMPARING for op, _ in operations)
+    quiet = not any(op.drops_nan for op, _ in operations)
     bits = UNDER
     for array in outputs:
         if array.dtype.kind not in "fc":
