@@ -62,7 +62,7 @@ class Op:
 
     name: str
     kind: str
-    number: int = -1  # position in the table
+    number: int = -1  # of its own in each process: keys of caches have it
     nin: int = 1
     ufunc: Any = None
     reference: Callable[..., Any] | None = None

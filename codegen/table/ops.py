@@ -8,6 +8,7 @@ and C, warnings and parity tests derive from the rows.
 from __future__ import annotations
 
 import copyreg
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -102,11 +103,12 @@ def _arg_row(name: str, function: Callable[..., Any], combine: str) -> Op:
 ROWS: list[Op] = []
 TABLE: dict[str, Op] = {}
 BY_UFUNC: dict[Any, Op] = {}
+_numbers = itertools.count()
 
 
 def add(row: Op) -> Op:
     """Put a row into the table, under its names and its ufunc; the row with its number."""
-    row = replace(row, number=len(ROWS))
+    row = replace(row, number=next(_numbers))
     ROWS.append(row)
     TABLE.update(dict.fromkeys((row.key, *row.aliases), row))
     if row.ufunc is not None and row.kind != "reduce":

@@ -94,15 +94,16 @@ def combined(name: str) -> Any:
     return combine
 
 
-# each of the three is a word of the text: each name with floats and with whole numbers, each dtype
-# and each index
+# each of the three is a word of the text: the first names with floats and with whole numbers, with
+# each dtype and each index, and some of the others that the table gives
 SUMS = [("add", "f8", "i8"), ("subtract", "f8", "u2"), ("maximum", "f8", "i8")]
 SUMS += [("add", "i8", "u2"), ("subtract", "i4", "i8"), ("maximum", "u1", "u2")]
+SUMS += [("multiply", "i4", "u2"), ("bitwise_xor", "u1", "i8"), ("fmin", "i8", "u2")]
 NAMES, DTYPES = ("add", "subtract", "maximum"), ("f8", "i8", "i4", "u1")
 SUMS += sorted({*itertools.product(NAMES, DTYPES, ("i8", "u2"))} - {*SUMS})
 
 
-@pytest.mark.parametrize("asked", first(6, SUMS), ids=str)
+@pytest.mark.parametrize("asked", first(9, SUMS), ids=str)
 def test_sums_in_place(asked: tuple[str, str, str], threads: int) -> None:
     name, dtype, index = asked
     given, places = values(dtype, 40_000), indices(index, 40_000)
