@@ -78,14 +78,25 @@ def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
     return made
 
 
-def implements(*theirs: Any) -> Callable[[F], F]:
-    """Decorator: the function below is what lazyfuse has in the place of NumPy's `theirs`."""
+EAGER: dict[Any, str] = {}
+"""How small arrays get to NumPy's function without a question: see `implements`."""
+
+
+def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
+    """Decorator: the function below is what lazyfuse has in the place of NumPy's `theirs`.
+
+    `eager`: small arrays go straight to NumPy's, a function of "arrays"; of arrays that results may
+    be "views" of; of arrays that it "broadcast"s, which may give large results; or one by which
+    arrays are "created". Empty: the function below decides (or eager_table.py).
+    """
 
     def register(ours: F) -> F:
         dress(ours, theirs[0])
         made: F = as_builtin(ours, theirs[0])
         for function in theirs:
             pair(function, made)
+            if eager:
+                EAGER[function] = eager
         return made
 
     return register

@@ -241,7 +241,7 @@ def _filled(model: Any, number: Any) -> Any:
     return wrap(model)
 
 
-@implements(np.empty)
+@implements(np.empty, eager="created")
 def empty(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
@@ -271,7 +271,7 @@ def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
     return np.empty(shape, dtype, order, device=device, **_foreign(like))
 
 
-@implements(np.zeros)
+@implements(np.zeros, eager="created")
 def zeros(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
@@ -291,7 +291,7 @@ def zeros(
     return wrap(model) if creation(model) else _filled(model, 0)
 
 
-@implements(np.ones)
+@implements(np.ones, eager="created")
 def ones(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
@@ -304,7 +304,7 @@ def ones(
     return _filled(_empty(shape, dtype, order, device, like), 1)
 
 
-@implements(np.full)
+@implements(np.full, eager="created")
 def full(
     shape: Any,
     fill_value: Any,
@@ -348,7 +348,7 @@ def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any)
     )
 
 
-@implements(np.empty_like)
+@implements(np.empty_like, eager="arrays")
 def empty_like(
     prototype: Any,
     /,
@@ -365,7 +365,7 @@ def empty_like(
     return _unwritten(_model(prototype, dtype, order, subok, shape, device))
 
 
-@implements(np.zeros_like)
+@implements(np.zeros_like, eager="arrays")
 def zeros_like(
     a: Any,
     dtype: Any = None,
@@ -382,7 +382,7 @@ def zeros_like(
     return _filled(model, np.zeros(1, model.dtype)[0])
 
 
-@implements(np.ones_like)
+@implements(np.ones_like, eager="arrays")
 def ones_like(
     a: Any,
     dtype: Any = None,
@@ -398,7 +398,7 @@ def ones_like(
     return _filled(_model(a, dtype, order, subok, shape, device), 1)
 
 
-@implements(np.full_like)
+@implements(np.full_like, eager="arrays")
 def full_like(
     a: Any,
     fill_value: Any,

@@ -61,7 +61,7 @@ def _as_operand(x: Any) -> Any:
     return wrap(np.asarray(fallback.gathered(x))) if type(x) in (list, tuple) else x
 
 
-@implements(np.where)
+@implements(np.where, eager="broadcast")
 def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     """As `numpy.where`; with one argument it looks at the values."""
     if x is _NoValue or y is _NoValue:
@@ -78,7 +78,7 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
 
 
-@implements(np.clip)
+@implements(np.clip, eager="broadcast")
 def clip(
     a: Any,
     a_min: Any = _NoValue,
@@ -194,7 +194,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
     return fallback.run(np.round, "round", (a, decimals), fallback.given(out=out))
 
 
-@implements(np.around)
+@implements(np.around, eager="arrays")
 def around(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     """As `numpy.around`."""
     return round(a, decimals, out)
@@ -219,7 +219,7 @@ def _round(a: ndarray, decimals: int) -> Any:
 # ---------------------------------------------------------------------- copyto
 
 
-@implements(np.copyto)
+@implements(np.copyto, eager="arrays")
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """As `numpy.copyto`."""
     if type(dst) is ndarray and settle(dst) is None and not steps_over(dst, src):

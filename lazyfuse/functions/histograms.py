@@ -159,7 +159,7 @@ def _lengthened(counts: Array, least: int) -> Array:
     return longer
 
 
-@implements(np.bincount)
+@implements(np.bincount, eager="arrays")
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """As `numpy.bincount`."""
     plain = type(x) is ndarray and type(minlength) is int and minlength >= 0
@@ -410,7 +410,7 @@ class Between:
         )  # fmt: skip
 
 
-@implements(np.histogram)
+@implements(np.histogram, eager="arrays")
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:

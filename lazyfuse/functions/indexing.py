@@ -48,7 +48,7 @@ def nonzero(a: Any) -> Any:
     return tuple([wrap(each) for each in compact.positions(gather(truth))])
 
 
-@implements(np.argwhere)
+@implements(np.argwhere, eager="arrays")
 def argwhere(a: Any) -> Any:
     """As `numpy.argwhere`."""
     truth = _truth(a)
@@ -65,7 +65,7 @@ def flatnonzero(a: Any) -> Any:
     return wrap(compact.positions(np.ascontiguousarray(gather(truth)).reshape(-1))[0])
 
 
-@implements(np.extract)
+@implements(np.extract, eager="arrays")
 def extract(condition: Any, arr: Any) -> Any:
     """As `numpy.extract`."""
     if type(arr) is ndarray and type(condition) is ndarray and shape_of(condition) == shape_of(arr):
@@ -76,7 +76,7 @@ def extract(condition: Any, arr: Any) -> Any:
     return fallback.run(np.extract, "extract", (condition, arr), {})
 
 
-@implements(np.compress)
+@implements(np.compress, eager="arrays")
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """As `numpy.compress`."""
     if out is None and type(a) is ndarray and type(condition) is ndarray:

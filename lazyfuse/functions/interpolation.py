@@ -110,7 +110,7 @@ def compiled(
     return results.reshape(x.shape)
 
 
-@implements(np.interp)
+@implements(np.interp, eager="arrays")
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:

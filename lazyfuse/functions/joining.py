@@ -57,7 +57,7 @@ def _as_array(x: Any) -> Any:
     return None
 
 
-@implements(np.concatenate)
+@implements(np.concatenate, eager="arrays")
 def concatenate(
     arrays: Any,
     /,
@@ -181,7 +181,7 @@ class _Concatenate:
 
 
 if np.concat is not np.concatenate:
-    implements(np.concat)(concatenate)
+    implements(np.concat, eager="arrays")(concatenate)
 
 
 @implements(np.repeat)

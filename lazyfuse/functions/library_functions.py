@@ -33,7 +33,7 @@ def _positions(library: Any, operands: list[Array]) -> Array:
     return found
 
 
-@implements(np.flatnonzero)
+@implements(np.flatnonzero, eager="arrays")
 def flatnonzero(a: Any) -> Any:
     """As `numpy.flatnonzero`."""
     device = device_for(a)

@@ -172,7 +172,7 @@ def _product(
     return host(theirs.__name__, theirs, operands, shape, dtype)
 
 
-@implements(np.dot)
+@implements(np.dot, eager="arrays")
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """As `numpy.dot`."""
     result = None if out is not None else _product(np.dot, _dot_shape, a, b)
@@ -181,14 +181,14 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     )
 
 
-@implements(np.inner)
+@implements(np.inner, eager="arrays")
 def inner(a: Any, b: Any, /) -> Any:
     """As `numpy.inner`."""
     result = _product(np.inner, _inner_shape, a, b)
     return fallback.run(np.inner, "inner", (a, b), {}) if result is None else result
 
 
-@implements(np.vdot)
+@implements(np.vdot, eager="arrays")
 def vdot(a: Any, b: Any, /) -> Any:
     """As `numpy.vdot`."""
     result = _product(np.vdot, _vdot_shape, a, b)

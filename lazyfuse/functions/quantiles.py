@@ -114,7 +114,7 @@ def _row(a: Any) -> Array | None:
     return real.reshape(-1) if real.flags.c_contiguous else None
 
 
-@implements(np.median)
+@implements(np.median, eager="arrays")
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = False
 ) -> Any:

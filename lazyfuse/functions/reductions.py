@@ -443,7 +443,7 @@ def _spread(
     return from_node(node)
 
 
-@implements(np.ptp)
+@implements(np.ptp, eager="arrays")
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """As `numpy.ptp`."""
     try:
@@ -467,7 +467,7 @@ def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
 _COUNT: Any = type(np.count_nonzero(()))
 
 
-@implements(np.count_nonzero)
+@implements(np.count_nonzero, eager="arrays")
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     """As `numpy.count_nonzero`; without an axis older NumPys give a Python int."""
     try:

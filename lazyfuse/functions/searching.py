@@ -139,7 +139,7 @@ _multiarray: Any = getattr(getattr(np, "_core", None), "multiarray", None)
 _monotonicity: Any = getattr(_multiarray, "_monotonicity", None)
 
 
-@implements(np.digitize)
+@implements(np.digitize, eager="arrays")
 def digitize(x: Any, bins: Any, right: Any = False) -> Any:
     """As `numpy.digitize`; recorded for a big `x`."""
     if type(x) is ndarray and ready(x) is None and dtype_of(x) in CANONICAL and may_record():

@@ -65,7 +65,7 @@ def _is_searched(ar: Any) -> bool:
     return dtype_of(ar).kind in "iu" and dtype_of(ar).isnative and 0 not in shape_of(ar)
 
 
-@implements(np.unique)
+@implements(np.unique, eager="arrays")
 def unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.unique`."""
     if not args and not kwargs and _is_searched(ar):

@@ -166,7 +166,7 @@ _splitting(np.partition)
 _splitting(np.argpartition)
 
 
-@implements(np.lexsort)
+@implements(np.lexsort, eager="arrays")
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """As `numpy.lexsort`; recorded for rows of equal length."""
     rows = list(keys) if type(keys) in (list, tuple) else []

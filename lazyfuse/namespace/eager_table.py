@@ -9,6 +9,7 @@ Importing this module puts the checks in place.
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,7 @@ from lazyfuse.arrays.ndarray import ndarray, wrap
 from lazyfuse.functions.joining import rolled
 from lazyfuse.interop import conversion, fallback
 from lazyfuse.namespace import numpy_modules
-from lazyfuse.registry import OURS, THEIRS, as_builtin
+from lazyfuse.registry import EAGER, OURS, THEIRS, as_builtin
 
 Real = np.ndarray
 
@@ -104,42 +105,29 @@ METHOD_OF_FIRST: dict[str, Callable[..., Any]] = {
     "repeat": Real.repeat,
 }
 
-# Functions of arrays that are not broadcast against each other.
+# How NumPy's functions take small arrays, where no function of ours says so (registry.implements):
+# those without one, and those whose Python code is followed.
 ARRAYS = (
-    "append argpartition argwhere around array_equal array_equiv array_split atleast_1d atleast_2d "
-    "atleast_3d average bincount broadcast_to column_stack compress concat concatenate convolve "
-    "corrcoef correlate count_nonzero cov delete diag diagflat diff digitize dot dsplit dstack "
-    "ediff1d expand_dims extract fix flatnonzero flip fliplr flipud gradient histogram hsplit "
-    "hstack i0 inner intersect1d interp isin lexsort median moveaxis nanmax nanmean nanmedian "
-    "nanmin nanstd nansum nanvar nan_to_num outer partition percentile polyfit polyval ptp "
-    "quantile real_if_close rollaxis rot90 setdiff1d setxor1d sinc split stack tensordot tile "
-    "trapezoid tril trim_zeros triu union1d unique unwrap vander vdot vsplit vstack kron angle "
-    "nancumsum nancumprod nanprod nanargmax nanargmin matrix_transpose copyto"
+    "append argpartition array_equal array_equiv average column_stack convolve corrcoef correlate "
+    "cov delete diagflat dstack ediff1d fix gradient hstack i0 intersect1d isin nanmax nanmean "
+    "nanmedian nanmin nanstd nansum nanvar outer partition percentile polyfit polyval quantile "
+    "setdiff1d setxor1d sinc stack tensordot tile trapezoid tril triu union1d vander vstack kron "
+    "angle nancumsum nancumprod nanprod nanargmax nanargmin"
 ).split()
-# Functions whose operands are: thin ones may give an array that is to be recorded.
-SPREAD = ("where", "clip", "isclose", "allclose", "select", "cross", "nanquantile")
-# Of all these, the functions whose results may look at the memory of their operands.
-VIEWS = frozenset(
+VIEWS = (
     "array_split atleast_1d atleast_2d atleast_3d broadcast_to diag diff dsplit expand_dims flip "
-    "fliplr flipud hsplit matrix_power matrix_transpose moveaxis nan_to_num real_if_close rollaxis "
-    "rot90 split trim_zeros unwrap vsplit".split()
-)
-# Where `out` stands among the arguments of those that take it by position: not quick.
-OUT = {
-    "fix": 1,
-    **dict.fromkeys(("around", "concat", "concatenate", "dot", "median", "nanargmax"), 2),
-    **dict.fromkeys(("nanargmin", "nanmax", "nanmedian", "nanmin", "outer", "ptp", "stack"), 2),
-    **dict.fromkeys(("clip", "compress", "nancumprod", "nancumsum", "nanmean", "nanprod"), 3),
-    **dict.fromkeys(("nanquantile", "nanstd", "nansum", "nanvar", "percentile"), 3),
-    **dict.fromkeys(("quantile", "take"), 3),
-}
-MOST = 16
-LINALG = (
-    "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_power matrix_rank "
-    "multi_dot norm pinv qr slogdet solve svd vector_norm"
+    "fliplr flipud hsplit moveaxis nan_to_num real_if_close rollaxis rot90 split trim_zeros "
+    "unwrap vsplit matrix_transpose"
 ).split()
-LIKE = ("empty_like", "zeros_like", "ones_like", "full_like")
-CREATED = ("empty", "zeros", "ones", "full", "eye", "identity")
+BROADCAST = ("isclose", "allclose", "select", "cross", "nanquantile")
+CREATED = ("eye", "identity")
+LINALG = (
+    "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_norm matrix_rank multi_dot norm "
+    "pinv qr slogdet solve svd vector_norm"
+).split()
+LINALG_VIEWS = ("matrix_power",)
+MOST = 16
+"""Positional arguments that the eager path takes."""
 
 
 def _put(theirs: Any, ours: Any, call: Any) -> Any:
@@ -182,9 +170,8 @@ def quicken(theirs: Any, ours: Any) -> Any:
     return _put(theirs, ours, make(ours))
 
 
-def _note(home: Any, name: str, make: Callable[[Any, Any], Any]) -> None:
+def _note(theirs: Any, make: Callable[[Any, Any], Any]) -> None:
     """Say how the quick call is made of NumPy's function and ours, where this NumPy has it."""
-    theirs = getattr(home, name, None)
     if theirs is not None and not isinstance(theirs, (type, np.ufunc)):
         _makers[theirs] = functools.partial(make, theirs)
 
@@ -193,18 +180,46 @@ def _first(quick: Any, most: int, keywords: tuple[str, ...]) -> Callable[[Any, A
     return lambda theirs, ours: first_array(quick, ours, most, frozenset(keywords))
 
 
-def _any(name: str, spreads: bool) -> Callable[[Any, Any], Any]:
-    views, most = name in VIEWS, OUT.get(name, MOST)
-    return lambda theirs, ours: any_arrays(_bare(theirs), ours, spreads, views, most)
+def _before_out(theirs: Any, ours: Any) -> int:
+    """Positional arguments of a function up to `out`, with which it is not quick."""
+    for function in (theirs, getattr(ours, "func", ours)):
+        try:
+            found = inspect.signature(function, follow_wrapped=function is theirs)
+        except ValueError:  # of some of NumPy's functions in C
+            continue
+        names = [
+            each.name for each in found.parameters.values() if each.kind is not each.KEYWORD_ONLY
+        ]
+        return names.index("out") if "out" in names else MOST
+    return MOST
+
+
+def _any(broadcasts: bool, views: bool) -> Callable[[Any, Any], Any]:
+    def make(theirs: Any, ours: Any) -> Any:
+        return any_arrays(_bare(theirs), ours, broadcasts, views, _before_out(theirs, ours))
+
+    return make
+
+
+KINDS: dict[str, Callable[[Any, Any], Any]] = {
+    "arrays": _any(False, False),
+    "views": _any(False, True),
+    "broadcast": _any(True, False),
+    "created": created,
+}
+"""How the quick call is made for a function of each kind: see registry.implements."""
 
 
 def _replaced(quick: Any) -> Callable[[Any, Any], Any]:
     return lambda theirs, ours: any_arrays(quick, ours, False, False, MOST)
 
 
-def _method_of_first(name: str, quick: Any) -> Callable[[Any, Any], Any]:
-    most = OUT.get(name, MOST)
-    return lambda theirs, ours: _of_first(any_arrays(quick, ours, False, False, most), ours)
+def _method_of_first(quick: Any) -> Callable[[Any, Any], Any]:
+    def make(theirs: Any, ours: Any) -> Any:
+        most = _before_out(theirs, ours)
+        return _of_first(any_arrays(quick, ours, False, False, most), ours)
+
+    return make
 
 
 def _install() -> None:
@@ -219,22 +234,24 @@ def _install() -> None:
             made: Any = functools.update_wrapper(method(theirs, ours), ours)
             made.__wrapped__ = theirs  # whose signature is shown
             setattr(ndarray, name, made)
-    for name in (*ARRAYS, *LIKE):
-        _note(np, name, _any(name, False))
-    for name in SPREAD:
-        _note(np, name, _any(name, True))
-    for name, quick in REPLACED.items():
-        _note(np, name, _replaced(quick))
+    said = {"arrays": ARRAYS, "views": VIEWS, "broadcast": BROADCAST, "created": CREATED}
+    for kind, names in said.items():
+        for name in names:
+            _note(getattr(np, name, None), KINDS[kind])
+    for theirs, kind in EAGER.items():
+        _note(theirs, KINDS[kind])
     for name in LINALG:
-        _note(np.linalg, name, _any(name, False))
+        _note(getattr(np.linalg, name, None), KINDS["arrays"])
+    for name in LINALG_VIEWS:
+        _note(getattr(np.linalg, name, None), KINDS["views"])
+    for name, quick in REPLACED.items():
+        _note(getattr(np, name, None), _replaced(quick))
     for name, given in BY_METHOD.items():
-        _note(np, name, _first(*given))
+        _note(getattr(np, name, None), _first(*given))
     for name, quick in METHOD_OF_FIRST.items():
-        _note(np, name, _method_of_first(name, quick))
-    for name in CREATED:
-        _note(np, name, created)
-    _note(np, "arange", counted)
-    _note(np, "array", listed)
+        _note(getattr(np, name, None), _method_of_first(quick))
+    _note(np.arange, counted)
+    _note(np.array, listed)
     numpy_modules.quicken = quicken
 
 

@@ -1,11 +1,11 @@
-/* NumPy's inner loops on plain arrays, without NumPy's way to them.
+/* NumPy's inner loops, called on small plain arrays without the rest of a ufunc call.
 
-   A call of a ufunc is mostly its way: which loop, which shape, which order, who else wants a say.
-   For small arrays of NumPy's own dtypes all this is known beforehand, so the loops are called from
-   here, on the same memory in the same steps as NumPy would: the values are NumPy's, bit for bit.
-   Where operands must be broadcast or have gaps, only loops are taken whose elements depend on
-   nothing but their operands. If a loop raises a floating-point condition its result is thrown away
-   and NumPy does all of it again, so that warnings and errors are NumPy's as well. */
+   A small ufunc call spends most of its time on finding the loop, the shape and the memory order,
+   and on asking for overrides. For arrays of NumPy's own dtypes all of that is known beforehand, so
+   this file calls the loop itself, on the same memory with the same steps as NumPy: results are
+   NumPy's, bit for bit. Operands that are broadcast or have gaps take only loops that the op table
+   calls exact: each element depends on nothing but its operands. If a loop raises a floating-point
+   flag, its result is dropped and NumPy computes it again, so warnings and errors are NumPy's. */
 
 #include "native.h"
 
@@ -14,17 +14,17 @@
 
 #define AXES 8
 #define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
-#define UNLOCKED 1000  /* elements from which Python's lock is let go, as NumPy does from 500 on */
-#define WARN_ON_WRITE (1u << 31) /* of `diagonal` and the like: NumPy warns */
-#define SCRATCH 16384  /* bytes that are computed beside what they replace */
+#define UNLOCKED 1000  /* from so many elements on the loop runs without the GIL; NumPy: from 500 */
+#define WARN_ON_WRITE (1u << 31) /* set by `diagonal` and others: NumPy warns of writes */
+#define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
 
 static PyArray_Descr *descriptors[TYPES];
 static signed char promoted[TYPES][TYPES];
 typedef void Cast(const void *from, void *to, npy_intp count);
 static Cast *casts[TYPES][TYPES];
 
-/* What base.loop_types says of the loop of a dtype. Loops that are not exact are called only as
-   NumPy calls them: on all elements at once. */
+/* What base.loop_types says of the loop of a dtype. A loop that is not exact is called only as
+   NumPy calls it: once, on all elements. */
 enum { LEFT_TO_NUMPY, AT_ONCE, EXACT };
 
 static int usual(int type)
@@ -33,7 +33,7 @@ static int usual(int type)
            type == NPY_CDOUBLE;
 }
 
-/* Casts that lose nothing, or round as C does: those of integers and float32 beside wider types. */
+/* Casts that are exact or round as C does: of integers and float32 to a wider type. */
 #define CAST(name, wide, narrow)                                             \
     static void name(const void *from, void *to, npy_intp count)            \
     {                                                                        \
@@ -79,7 +79,7 @@ static void fill_casts(void)
     casts[NPY_INT][NPY_LONG] = int_to_long;
 }
 
-static int loops_start(void);
+static int find_start(void);
 
 int loops_ready(void)
 {
@@ -101,7 +101,7 @@ int loops_ready(void)
             }
             int type = both->type_num;
             int both_integers = PyTypeNum_ISINTEGER(from) && PyTypeNum_ISINTEGER(to);
-            /* of one signed and one unsigned integer NumPy compares without a common type */
+            /* NumPy compares a signed with an unsigned integer without a common type */
             if (type < TYPES && usual(type) && both == descriptors[type] &&
                 !(both_integers && PyTypeNum_ISSIGNED(from) != PyTypeNum_ISSIGNED(to))) {
                 promoted[from][to] = (signed char)type;
@@ -110,7 +110,7 @@ int loops_ready(void)
         }
     }
     fill_casts();
-    return loops_start();
+    return find_start();
 }
 
 Loops *loops_new(PyObject *ufunc)
@@ -132,7 +132,7 @@ Loops *loops_new(PyObject *ufunc)
     if (u->core_enabled || u->nout != 1 || u->nin > 2 || u->userloops != NULL) {
         return loops;
     }
-    /* the op table says which loops are called from here, and how: base.loop_types */
+    /* the op table says which loops this file may call, and how: base.loop_types */
     PyObject *told = SLOW.loop_types == NULL ? NULL : PyObject_CallOneArg(SLOW.loop_types, ufunc);
     if (told == NULL || told == Py_None) {
         Py_XDECREF(told);
@@ -145,7 +145,7 @@ Loops *loops_new(PyObject *ufunc)
         return NULL;
     }
     const char *ways = PyBytes_AS_STRING(told);
-    for (int at = u->ntypes - 1; at >= 0; at--) { /* the first one of a type is NumPy's choice */
+    for (int at = u->ntypes - 1; at >= 0; at--) { /* NumPy takes the first of a type */
         const unsigned char *types = (const unsigned char *)u->types + at * u->nargs;
         int type = types[0], out = types[u->nin];
         if (type >= TYPES || out >= TYPES || !usual(type) || !usual(out) ||
@@ -186,7 +186,7 @@ static PyArrayObject *empty(int type, int nd, npy_intp *dims, int fortran)
         &PyArray_Type, descr, nd, dims, NULL, NULL, fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
 }
 
-/* Begin and end of what may raise conditions: whether there was one. */
+/* `begin` and `raised` stand around a loop: whether it raised a floating-point flag. */
 static inline void begin(void)
 {
     if (fetestexcept(CONDITIONS)) {
@@ -240,7 +240,8 @@ static inline int same_shape(PyArrayObject *a, PyArrayObject *b)
     return 1;
 }
 
-/* What an axis order depends on: 1 if axes fall and none is repeated, 0 if they fall, else -1. */
+/* Whether strides fall from axis to axis, which decides the memory order of results: 1 if they do
+   and no axis is broadcast, 0 if they do, -1 if not. */
 static int falls(PyArrayObject *a, int nd, npy_intp *dims)
 {
     int lead = nd - PyArray_NDIM(a), full = 1;
@@ -271,8 +272,9 @@ typedef struct {
     npy_intp steps[3][AXES];
 } Walk;
 
-/* Axes that lie behind each other for all operands become one. The last one stays innermost even
-   where it is short: some of NumPy's loops (negative of float32) are wrong with gaps in the result. */
+/* Joins axes that are contiguous with each other in all operands. The last one stays innermost
+   even where it is short: some of NumPy's loops (negative of float32) are wrong with gaps in the
+   result. */
 static void simplify(Walk *walk, int operands)
 {
     int nd = 0;
@@ -300,7 +302,7 @@ static void simplify(Walk *walk, int operands)
     walk->nd = nd;
 }
 
-/* The loop along every row of a walk. */
+/* Calls the loop once for each row of a walk. */
 static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
 {
     PyUFuncObject *u = loops->ufunc;
@@ -348,10 +350,10 @@ static PyObject *finished(PyArrayObject *out)
     return (PyObject *)out;
 }
 
-/* One loop over all elements. `right` may be NULL: a ufunc of one operand. */
+/* Calls the loop once, on all elements. `right` is NULL for a ufunc of one operand. */
 static PyObject *at_once(
-    Loops *loops, int at, PyArrayObject *shape, int out, char *left, npy_intp left_step, char *right,
-    npy_intp right_step)
+    Loops *loops, int at, PyArrayObject *shape, int out, char *left, npy_intp left_step,
+    char *right, npy_intp right_step)
 {
     int fortran = !PyArray_IS_C_CONTIGUOUS(shape) && PyArray_NDIM(shape) > 1;
     PyArrayObject *made = empty(out, PyArray_NDIM(shape), PyArray_DIMS(shape), fortran);
@@ -376,7 +378,7 @@ static PyObject *at_once(
     return finished(made);
 }
 
-/* Steps of an operand along the axes of the result; 0 if it does not fit. */
+/* Finds the strides of an operand along the axes of the result; 0 if its shape does not fit. */
 static int steps_of(PyArrayObject *a, Walk *walk, int k)
 {
     int lead = walk->nd - PyArray_NDIM(a);
@@ -390,7 +392,7 @@ static int steps_of(PyArrayObject *a, Walk *walk, int k)
     return 1;
 }
 
-/* An exact loop over operands that are broadcast or have gaps; `b` may be NULL. */
+/* Calls an exact loop on operands that are broadcast or have gaps; `b` may be NULL. */
 static PyObject *spread(
     Loops *loops, int at, int out, PyArrayObject *a, PyArrayObject *b, Py_ssize_t limit)
 {
@@ -406,7 +408,7 @@ static PyObject *spread(
         npy_intp right = axis < nd - second ? 1 : PyArray_DIM(b, axis - (nd - second));
         walk.dims[axis] = left == 1 ? right : left;
         total *= walk.dims[axis];
-        if (total >= limit) { /* as soon as that: a length of zero behind it is NumPy's */
+        if (total >= limit) { /* before a later axis of length zero is seen: NumPy has those */
             return NULL;
         }
     }
@@ -414,7 +416,7 @@ static PyObject *spread(
     if (!steps_of(a, &walk, 0) || (b != NULL && !steps_of(b, &walk, 1))) {
         return NULL;
     }
-    /* C order is NumPy's choice if all fall, or one of them does along all axes */
+    /* NumPy chooses C order if the strides of all fall, or those of one along every axis */
     int one = falls(a, nd, walk.dims), other = b == NULL ? one : falls(b, nd, walk.dims);
     if (one != 1 && other != 1 && (one < 0 || other < 0)) {
         return NULL;
@@ -435,7 +437,7 @@ static PyObject *spread(
     return finished(made);
 }
 
-/* An array of another type, packed, if that is how NumPy would cast it. */
+/* Casts an array to a contiguous one of another type, if NumPy would use that type. */
 static PyArrayObject *cast(PyArrayObject *a, int from, int to)
 {
     Cast *function = casts[from][to];
@@ -478,7 +480,7 @@ static inline npy_intp step_of(PyArrayObject *a)
     return nd == 1 ? PyArray_STRIDE(a, 0) : nd == 0 ? 0 : PyArray_ITEMSIZE(a);
 }
 
-/* Whether NumPy's loop would run once over all of the array. */
+/* Whether NumPy would call its loop once for the whole array. */
 static inline int is_run(PyArrayObject *a)
 {
     return PyArray_NDIM(a) == 1 || (PyArray_FLAGS(a) & EITHER) != 0;
@@ -517,7 +519,7 @@ static PyObject *two_arrays(Loops *loops, PyArrayObject *a, PyArrayObject *b, Py
     return loops->exact[type] ? spread(loops, at, loops->out[type], a, b, limit) : NULL;
 }
 
-/* An array without axes that holds a number, for loops over arrays with gaps. */
+/* Makes a 0-d array of a number, for loops over arrays with gaps. */
 static PyArrayObject *as_array(void *number, int type)
 {
     PyArrayObject *made = empty(type, 0, NULL, 0);
@@ -537,7 +539,8 @@ static PyObject *array_and_number(
             loops->index[NPY_DOUBLE] < 0 || !loops->exact[NPY_DOUBLE]) {
             return NULL;
         }
-        PyArrayObject *wide = cast(a, type, NPY_DOUBLE); /* integers beside a float */
+        /* NumPy computes integers and a float as doubles */
+        PyArrayObject *wide = cast(a, type, NPY_DOUBLE);
         if (wide == NULL) {
             return NULL;
         }
@@ -596,7 +599,7 @@ PyObject *loops_unary(Loops *loops, PyObject *operand)
 
 /* ------------------------------------------------------------------------------- into an array */
 
-/* The bytes that an array reaches over. */
+/* Finds the first byte of an array, and the end of its last. */
 static void reach(PyArrayObject *a, char **low, char **high)
 {
     *low = *high = PyArray_BYTES(a);
@@ -607,7 +610,7 @@ static void reach(PyArrayObject *a, char **low, char **high)
     *high += PyArray_ITEMSIZE(a);
 }
 
-/* Whether `a`, read while `out` is written element by element, is read as it was. */
+/* Whether writing `out` element by element leaves `a` as it was until it is read. */
 static int is_apart(PyArrayObject *a, PyArrayObject *out)
 {
     if (a == out) {
@@ -622,7 +625,7 @@ static int is_apart(PyArrayObject *a, PyArrayObject *out)
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out)
 {
     int type = plain_type(out);
-    /* inexact loops may have other bits where they write over what they read */
+    /* a loop that is not exact may give other bits where it overwrites its operand */
     if (type < 0 || loops->index[type] < 0 || !loops->exact[type] || loops->out[type] != type ||
         !PyArray_ISWRITEABLE(out) || (PyArray_FLAGS(out) & WARN_ON_WRITE) ||
         PyArray_NDIM(out) == 0 || !PyArray_ISCONTIGUOUS(out) || PyArray_NBYTES(out) > SCRATCH) {
@@ -658,7 +661,7 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
     if (count == 0) {
         return 1;
     }
-    char *scratch = PyMem_Malloc(bytes); /* a condition that is raised needs the old values */
+    char *scratch = PyMem_Malloc(bytes); /* if a flag is raised, NumPy needs the old values */
     if (scratch == NULL) {
         return 0;
     }
@@ -745,7 +748,7 @@ PyObject *loops_where(PyObject *condition, PyObject *left_given, PyObject *right
     void *to = PyArray_DATA(made);
     int left_step = steps[0], right_step = steps[1];
     npy_intp count = PyArray_SIZE(mask);
-    switch (PyArray_ITEMSIZE(made)) { /* as bits: a signalling NaN stays one */
+    switch (PyArray_ITEMSIZE(made)) { /* copies bits: a signalling NaN stays one */
     case 1:
         SELECT(npy_uint8);
         break;
@@ -772,9 +775,9 @@ PyObject *loops_where(PyObject *condition, PyObject *left_given, PyObject *right
 enum { SUM, MAX, MIN, MEAN, REDUCTIONS };
 
 static Loops *reductions[REDUCTIONS];
-static double start = 0.0; /* what NumPy's sums of floats start with: zero of one sign or the other */
+static double start = 0.0; /* where NumPy's sums of floats start: 0.0 or -0.0 */
 
-/* The ufunc of a reduction (new): base.REDUCTIONS names the row of each method, which has it. */
+/* The ufunc of a method that reduces (new), from its op in base.REDUCTIONS. */
 static PyObject *ufunc_of(const char *method)
 {
     PyObject *pair = SLOW.reductions == NULL ? NULL : PyDict_GetItemString(SLOW.reductions, method);
@@ -797,8 +800,8 @@ int loops_reduction(const char *method)
     return -1;
 }
 
-/* Learn from NumPy what a sum starts with. */
-static int loops_start(void)
+/* Asks NumPy where a sum starts. */
+static int find_start(void)
 {
     npy_intp one = 1;
     PyArrayObject *zero = empty(NPY_DOUBLE, 1, &one, 0);
@@ -816,7 +819,7 @@ static int loops_start(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* How many bytes are true, and the number or mean of them. */
+/* Counts the true elements: their number, or the mean. */
 static PyObject *counted(PyArrayObject *a, int mean)
 {
     const npy_bool *data = PyArray_DATA(a);
@@ -886,12 +889,12 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
                 }
             }
         }
-        else { /* the first ones are copied */
+        else { /* a maximum or minimum starts with the first elements */
             memcpy(out, in, inner * size);
             in += inner * size;
             from = 1;
         }
-        if (inner == 1) { /* one loop along the row, whose result has no steps */
+        if (inner == 1) { /* one call for the row, with a result of stride zero: a reduction */
             npy_intp count = length - from, steps[3] = {0, size, 0};
             char *args[3] = {out, in, out};
             if (count > 0) {

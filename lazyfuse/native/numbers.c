@@ -1,6 +1,6 @@
-/* Python's and NumPy's numbers beside arrays: which are plain ones, and how NumPy stores each of them
-   in an array's dtype. A number that NumPy would convert with a warning, an error or a rounding is
-   left to NumPy. */
+/* Python's and NumPy's numbers beside arrays: which are plain ones, and how NumPy stores each of
+   them in an array's dtype. A number that NumPy might convert with a warning or an error is left to
+   NumPy. */
 
 #include "native.h"
 
@@ -27,7 +27,7 @@ static int put_double(void *to, double value, int type)
     case NPY_CFLOAT: {
         double size = value < 0 ? -value : value;
         if (size != 0.0 && !(size > 1e-30 && size < FLT_MAX)) {
-            return 0; /* may raise a condition on its way */
+            return 0; /* the conversion may raise a flag */
         }
         ((float *)to)[0] = (float)value;
         if (type == NPY_CFLOAT) {

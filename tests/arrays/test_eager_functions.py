@@ -161,8 +161,11 @@ LOOKS = """
 import inspect
 import numpy as np
 import lazyfuse as lf
-from lazyfuse.namespace import eager_table as shortcuts
-names = {*shortcuts.BY_METHOD, *shortcuts.ARRAYS, *shortcuts.CREATED, *shortcuts.SPREAD}
+from lazyfuse.namespace import eager_table as table
+from lazyfuse.registry import EAGER
+names = {*table.BY_METHOD, *table.ARRAYS, *table.VIEWS, *table.BROADCAST, *table.CREATED}
+assert len(EAGER) > 25
+names |= {theirs.__name__ for theirs in EAGER}
 for name in sorted(names):
     theirs, ours = getattr(np, name), getattr(lf, name)
     assert ours.__name__ == theirs.__name__
