@@ -25,7 +25,7 @@ ALLOWED = {
     "lazyfuse/runtime/capture/native_replay.py": "codes of the combinations in native/replay.c",
     "devices/pools/own_math.py": "functions that the file itself has",
     "devices/pools/vector_math.py": "functions of libmvec, of which some are no op",
-    "lazyfuse/native/array.c": "the slots that Python gives operators in a type",
+    "lazyfuse/native/operators.c": "the slots that Python gives operators in a type",
 }
 """Files with such collections, and why these are no lists beside the table."""
 
