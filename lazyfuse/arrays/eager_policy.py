@@ -48,6 +48,7 @@ from lazyfuse.runtime.events.decisions import (
     SINGLE_BYTES,
     SMALL,
     SMALL_WRITE,
+    STRANGE_MEMORY,
     UNRECORDED_DTYPE,
     VALUES_THERE,
     Rule,
@@ -58,6 +59,16 @@ from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 
 # Small parts that are written to a pending array one after the other, before it is evaluated.
 WRITE_LIMIT = 16
+
+
+def evaluated(x: ndarray) -> Rule | None:
+    """An array on which all operations are NumPy's; None: they are recorded, or judged singly."""
+    if settle(x) is None:
+        storage = x._storage
+        return EXPORTED if storage is not None and storage.shared() else None
+    if rule := small_array(x._small):
+        return rule
+    return STRANGE_MEMORY if x._small.dtype in CANONICAL else UNRECORDED_DTYPE  # type: ignore[union-attr]
 
 
 # ---------------------------------------------------------------------------------- operations

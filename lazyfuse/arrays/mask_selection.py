@@ -273,7 +273,7 @@ def narrowed(x: ndarray, key: Any) -> Any:
         return None
     if outer.made is not None or not is_same(outer.mask, inner.mask):
         return None
-    counters.totals.selections["deferred"] += 1
+    counters.totals.decisions[decisions.SELECTION] += 1
     return _made(Deferred(outer.value, step(_AND, outer.mask, inner.everything())))
 
 
@@ -287,7 +287,7 @@ def selection(x: ndarray, mask: Any) -> Any:
     if verdict:
         value, truth = node_of(x), node_of(mask)
         if value.perm == truth.perm:
-            counters.totals.selections["deferred"] += 1
+            counters.totals.decisions[decisions.SELECTION] += 1
             return _made(Deferred(value, truth))
         verdict = Verdict(False, "the mask lies in memory in another order")
     counters.totals.selections[f"made at once: {verdict.why}"] += 1

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lazyfuse import config
-from lazyfuse.arrays import mask_selection
+from lazyfuse.arrays import eager_policy, mask_selection
 from lazyfuse.arrays.ndarray import ndarray, node_of
 from lazyfuse.codegen.graph.linearize import Recording, linearize
 from lazyfuse.codegen.graph.node import HostCall, Node, source_line
@@ -23,6 +23,8 @@ from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, Traits
+from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.execution import (
     matmul,
@@ -42,10 +44,7 @@ from lazyfuse.tools import describe_kernel as schedule
 
 HOST = "host"
 NOTHING = ("no", "at all")  # where a device has no language, or none that can say the kernel
-DIRECTLY = (
-    "in NumPy, one operation after the other: so few, exact ones on fewer than "
-    f"{eager_rules.DIRECT_ELEMENTS:,} elements are done before a plan is looked up; with more:"
-)
+DIRECTLY = "in NumPy, one operation after the other; larger arrays would run so:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,8 @@ class Explanation:
     """What would run. `str()` is the report.
 
     `choice` is the device with the reason and the estimates of those that were compared.
-    `directly`: whether NumPy does the operations at once; the plan is that for larger arrays then.
+    `rules`: what the scheduler decides (docs/decisions.md). Where NumPy does the operations at
+    once, the plan is that for larger arrays.
     `place`: where the values are, if nothing has to run. `library`: what the device's own
     libraries do; they may refuse it, and NumPy does it then. `processor`: the figures of this
     processor that schedules follow from.
@@ -125,7 +125,7 @@ class Explanation:
     recorded: int
     planned: int
     choice: Choice | None = None
-    directly: bool = False
+    rules: tuple[Rule, ...] = ()
     place: str = HOST
     library: list[Operation] = field(default_factory=list)
     routines: list[str] = field(default_factory=list)  # for each alone, how, if not by NumPy
@@ -134,11 +134,20 @@ class Explanation:
     processor: str = ""
     stored: list[str] = field(default_factory=list)  # values that might be computed again
 
+    @property
+    def directly(self) -> bool:
+        """Whether NumPy does the operations at once."""
+        return decisions.FEW in self.rules or decisions.LONE_CALL in self.rules
+
     def __str__(self) -> str:
+        rules = [f"rule {rule}" for rule in self.rules]
         if self.selections and not self.recorded:
-            return "\n".join(f"deferred: {each}" for each in self.selections)
+            return "\n".join([*(f"deferred: {each}" for each in self.selections), *rules])
         if not self.recorded:
-            return "nothing to do: the value is there" + f", on {self.place}" * (self.place != HOST)
+            there = "nothing to do: the value is there" + f", on {self.place}" * (
+                self.place != HOST
+            )
+            return "\n".join([there, *rules])
         lines = [
             f"{self.recorded} recorded operations, {self.planned} after planning, "
             f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
@@ -156,6 +165,7 @@ class Explanation:
         lines += [f"not fused: {each}" for each in self.refusals]
         lines += self.stored
         lines += [f"deferred: {each}" for each in self.selections]
+        lines += rules
         lines += [f"processor: {self.processor}"] if self.processor else []
         return "\n".join(lines)
 
@@ -195,7 +205,6 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     stored = [describe.stored(each) for each in recompute.decisions(plan, recording)]
     if elided.rule is not None:
         stored.append(f"left unwritten: {len(elided.watched)} values ({elided.rule})")
-    directly = eager_rules.pending_nodes(pending, device is devices.cpu()) is not None
     scheduled = any(kernel.schedule for kernel in kernels)
     processor = calibrate_cpu.described(devices.tuning()) if scheduled else ""
     return Explanation(
@@ -205,7 +214,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         plan.recorded,
         planned,
         choice,
-        directly,
+        _rules(pending, plan, device, elided.rule, recording),
         library=library,
         routines=looped,
         chains=[
@@ -215,6 +224,24 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         processor=processor,
         stored=stored,
     )
+
+
+def _rules(
+    pending: list[Node], plan: Plan, device: Device, elided: Rule | None, recording: Recording
+) -> tuple[Rule, ...]:
+    """What the scheduler decides about an evaluation, in the order of the list."""
+    found = {elided}
+    if at_once := eager_rules.pending_nodes(pending, device is devices.cpu()):
+        found.add(at_once[0])
+    if together := evaluate.together(pending, decisions.GATHER):
+        found.add(together[0])
+    if any(each.again for each in recompute.decisions(plan, recording)):
+        found.add(decisions.COSTLY)
+    if plan.in_place:
+        found.add(decisions.UPDATE)
+    if any(type(step) is KernelStep and step.may_reuse for step in plan.steps):
+        found.add(decisions.DONATION)
+    return tuple(rule for rule in decisions.RULES if rule in found)
 
 
 def _choice(plan: Plan, recording: Recording) -> tuple[Device, Choice]:
@@ -347,14 +374,19 @@ def explain(*arrays: Any) -> Explanation:
     Returns an object whose `str()` is the report and whose `kernels` lists the kernels.
     """
     nodes, selections = [], []
+    rules: set[Rule | None] = set()
     for x in arrays:
         found = mask_selection.of(x)
         if found is not None:
             nodes += [found.everything(), found.mask]
             file, line, _ = source_line(found.where)
             selections.append(f"{file}:{line}: its size is not known, its values were not made")
-        elif isinstance(x, ndarray) and x._small is None:  # else the value is there
-            nodes.append(node_of(x))
+            rules.add(decisions.SELECTION)
+        elif isinstance(x, ndarray):
+            rules.add(eager_policy.evaluated(x))
+            if x._small is None:  # else the value is there
+                nodes.append(node_of(x))
     explained = explain_nodes(nodes)
-    explained.selections.extend(selections)
-    return explained
+    rules.update(explained.rules)
+    ordered = tuple(rule for rule in decisions.RULES if rule in rules)
+    return replace(explained, selections=selections, rules=ordered)

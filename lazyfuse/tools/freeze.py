@@ -433,7 +433,9 @@ class Program:
     def explain(self) -> Explanation:
         """As `lazyfuse.explain`: what a call launches (with the shapes of the last new ones)."""
         # in nodes that nobody else holds: whatever is held is a result
-        return replace(explain_nodes(_copied(self._last().roots, {})), directly=False)
+        found = explain_nodes(_copied(self._last().roots, {}))
+        others = decisions.EAGER, decisions.TOGETHER  # a program always runs its plan, and alone
+        return replace(found, rules=tuple(r for r in found.rules if r.decides not in others))
 
     def kernels(self) -> list[Kernel]:
         """The kernels of a call, as compilers see them (for `lazyfuse.register_kernel`)."""

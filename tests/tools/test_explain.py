@@ -19,7 +19,7 @@ from lazyfuse.arrays.ndarray import node_of
 from lazyfuse.devices import cost, registry
 from lazyfuse.devices.base import Traits
 from lazyfuse.devices.cost import SHARED, Costs, Tier
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import calibrate, offload
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -143,8 +143,30 @@ def test_what_numpy_does_at_once_is_said_to_be_D1() -> None:
         many = np.explain(value(50_000))
     assert few.directly
     assert str(few).startswith("in NumPy, one operation after the other")
+    assert f"rule {decisions.FEW}" in str(few)
     assert len(few.kernels) == 1, "the plan that larger arrays get is still there"
     assert not many.directly
+
+
+def test_rules_are_told_U3() -> None:
+    real = numpy.linspace(1.0, 2.0, N)
+    x = np.array(real)
+    assert np.explain(np.array(real[:9])).rules == (decisions.SMALL,)
+    assert np.explain(np.array([1 + 2j], numpy.clongdouble)).rules == (decisions.SMALL,)
+    assert np.explain(np.zeros(N, "M8[s]")).rules == (decisions.UNRECORDED_DTYPE,)
+    held = numpy.asarray(x)
+    assert np.explain(x).rules == (decisions.EXPORTED,)
+    assert str(np.explain(x)).splitlines()[-1] == f"rule {decisions.EXPORTED}"
+    del held
+    assert np.explain(x).rules == ()
+    assert decisions.SELECTION in np.explain(x[x > 1.5]).rules
+    d = x * x - 3.0
+    low, high = d.min(), d.max()
+    assert np.explain(low).rules == (decisions.SIBLINGS,)
+    del d, low, high
+    y = x + 1.0
+    y[1:] -= 1.0
+    assert decisions.UPDATE in np.explain(y).rules
 
 
 def test_values_in_a_devices_memory_are_said_to_be_there_C8_D6() -> None:

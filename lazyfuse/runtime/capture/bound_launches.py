@@ -23,7 +23,7 @@ from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, Program
-from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events import counters, decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
@@ -181,7 +181,7 @@ def run(plan: Plan, recording: Recording, device: Device, rule: Rule) -> Raised 
         return None  # nothing has been written but new arrays
     if raised is None:
         return None
-    counters.flushed(rule, plan, recording)
+    counters.flushed(rule, plan, recording, decisions.BOUND)
     return raised
 
 

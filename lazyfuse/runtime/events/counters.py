@@ -61,9 +61,8 @@ class Totals:
     languages: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
-    selections: Counter[str] = field(default_factory=Counter)  # x[mask]: deferred, or why not
+    selections: Counter[str] = field(default_factory=Counter)  # x[mask]: why it was not deferred
     decisions: Counter[Rule] = field(default_factory=Counter)  # besides what asked for them
-    apart: int = 0  # evaluations that others might run beside (concurrency.py)
     narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
@@ -96,9 +95,11 @@ def planned(plan: Plan, hit: bool) -> None:
         tracing.emit(tracing.Plan(hit, len(plan.kernels), plan.recorded, planned, passes, seconds))
 
 
-def flushed(rule: Rule, plan: Plan, recording: Recording) -> None:
-    """An evaluation begins."""
+def flushed(rule: Rule, plan: Plan, recording: Recording, replay: Rule | None = None) -> None:
+    """An evaluation begins; or has happened, as `replay` decided."""
     totals.flushes[rule] += 1
+    if replay is not None:
+        totals.decisions[replay] += 1
     if tracing.listeners:
         tracing.emit(tracing.Flush(str(rule), len(recording.nodes), len(plan.kernels)))
     if config.options.debug:
@@ -332,8 +333,6 @@ def text(
         lines.append(f"{'Python':<17} {versions.unknown_python()}")
     if references.trouble:
         lines.append(f"{'memory':<17} nothing is written over: {references.trouble}")
-    if totals.apart:
-        lines.append(f"{'side by side':<17} {totals.apart} evaluations, as threads met each other")
     for name, count in totals.narrowed.items():
         lines.append(
             f"{'single precision':<17} {count} kernels on {name}: {narrow_precision.NARROWED}"

@@ -217,6 +217,10 @@ VALUES_THERE = _rule(
     "arrays.eager_policy", "eager_below",
 )  # fmt: skip
 UNRECORDED_DTYPE = _rule(EAGER, "dtype", "kernels do not hold this dtype", "arrays.eager_policy")
+STRANGE_MEMORY = _rule(
+    EAGER, "strange memory", "nodes cannot describe how the array lies in memory",
+    "arrays.eager_policy",
+)  # fmt: skip
 FAILS = _rule(EAGER, "fails", "NumPy raises the error at the call", "arrays.eager_policy")
 ERROR_STATE = _rule(
     EAGER, "error state", "the floating-point error state wants errors at the line that has them",

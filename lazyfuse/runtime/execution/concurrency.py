@@ -26,7 +26,7 @@ from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 
 # Held by whoever evaluates, and by whoever moves an array from one state to another.
 lock = threading.RLock()
@@ -129,7 +129,7 @@ class Apart:
         under_way += 1
         _share_out(max(under_way, 2) if share > _MANY else 1)
         current = self
-        counters.totals.apart += 1
+        counters.totals.decisions[decisions.CONCURRENT] += 1
 
     def end(self) -> None:
         """The values are there, or never will be."""

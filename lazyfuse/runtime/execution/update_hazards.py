@@ -14,6 +14,7 @@ import numpy as np
 
 from lazyfuse.codegen.graph.node import Layout
 from lazyfuse.codegen.plan.lifetimes import overlap, shares
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.layout.strides import Array, around, dense, window
 
 # Loads that together are so many times smaller than the store are copied instead of it.
@@ -35,6 +36,7 @@ def spare_loads(run: Any, part: Array, inputs: list[Array]) -> bool:
         inputs[at] = spared = run.empty(loaded.shape, loaded.dtype)
         np.copyto(spared, loaded)
         run.copied(spared, loaded)
+    counters.totals.decisions[decisions.SPARE_LOADS] += 1
     return True
 
 
@@ -58,6 +60,7 @@ def change_places(
     # an operand of this very shape may be given away on its own account
     if not any(loaded.shape == old.shape and overlaps(loaded, old) for loaded in inputs):
         run.spares.append(ordered)
+    counters.totals.decisions[decisions.SWAP] += 1
     for slab in slabs:
         np.copyto(fresh[slab], ordered[slab])
         run.copied(fresh[slab], ordered[slab])

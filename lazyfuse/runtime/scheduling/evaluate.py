@@ -306,7 +306,7 @@ def _replayed(
     if bound_launches.native is not None:
         raised = native_replay.run(plan, kept, recording, device)
         if raised is not None:
-            report.flushed(rule, plan, recording)
+            report.flushed(rule, plan, recording, decisions.REPLAYED)
         return raised
     values, nodes = plan.graph.values, recording.nodes
     for index in plan.bound:  # another device may have it: then that one runs the plan
@@ -315,7 +315,7 @@ def _replayed(
     run = Run(plan, recording, device)
     if not replay.run_again(run):
         return None
-    report.flushed(rule, plan, recording)
+    report.flushed(rule, plan, recording, decisions.REPLAYED)
     return run.raised
 
 
@@ -350,7 +350,7 @@ def run_plan(
         run = Run(plan, recording, device)
         if plan.replays is not None and not run.away:
             if replay.run_again(run):
-                report.flushed(rule, plan, recording)
+                report.flushed(rule, plan, recording, decisions.REPLAYED)
                 return run.raised
             run = capture.observed(run)
     report.flushed(rule, plan, recording)

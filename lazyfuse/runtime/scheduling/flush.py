@@ -120,7 +120,7 @@ class Pending:
                     if due and line in self.lines and self.elements >= WORTH_A_LAUNCH:
                         if self.may_go_on(line):
                             pass
-                        elif self.waiting != line and _is_inside(node):
+                        elif self.waiting != line and _waits_for_statement(node):
                             self.waiting = self.waiting or line
                         else:
                             self.come_round(node)
@@ -148,16 +148,16 @@ class Pending:
             self.filters_first = filters[0] if filters else None
         return raises
 
-    def may_go_on(self, line: int) -> bool:
+    def may_go_on(self, line: int) -> Rule | None:
         """Whether a loop of elementwise work has room for further turns.
 
         They bring no arrays of their own to read, nor to write. Asked once: from then on
         operations are counted instead of turns.
         """
         if not self.plain or self.waiting:
-            return False
+            return None
         if self.room > TOGETHER:
-            return line != self.turn
+            return decisions.ROOM if line != self.turn else None
         turns, noted = 0, len(self.nodes)
         found, used, read = set[int](), set[int](), set[int]()
         for each in self.nodes:
@@ -172,9 +172,9 @@ class Pending:
         work = len(found | used)
         room = (ROOM - work // max(turns, 1)) * noted // max(work, noted)
         if max(len(read), ends) >= ROUNDS or room <= max(noted, TOGETHER):
-            return False
+            return None
         self.room, self.turn = room, line
-        return True
+        return decisions.ROOM
 
     def mark(self, node: Node) -> None:
         """Unusual filters of warnings are in force: the node's place in the source keeps them."""
@@ -343,7 +343,7 @@ def line_of(where: Where) -> int:
     return (id(where[0]) << 16) + where[1]  # objects lie 16 bytes apart
 
 
-def _is_inside(newest: Node) -> bool:
+def _waits_for_statement(newest: Node) -> Rule | None:
     """Whether an operand is an intermediate result of the same statement: evaluated before
     `newest`, it would be stored for nothing.
     """
@@ -351,8 +351,9 @@ def _is_inside(newest: Node) -> bool:
         if source.value is None and source.op.kind == "map" and source.resident is None:
             first, second = source.where, newest.where
             if first is not None and second is not None and first[0] is second[0]:
-                return source_line(first)[:2] == source_line(second)[:2]
-    return False
+                inside = source_line(first)[:2] == source_line(second)[:2]
+                return decisions.STATEMENT if inside else None
+    return None
 
 
 def _makes_errors(filters: Sequence[tuple[Any, ...]]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import concurrency, matmul
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -125,11 +125,11 @@ def test_calls_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency.Apart, "run", run)
     values = [signs(), -signs()]
     lazy = [call_of(recorded(each)) for each in values]
-    before = counters.totals.apart
+    before = counters.totals.decisions[decisions.CONCURRENT]
     threads = [Running(each.to_numpy) for each in lazy]
     for thread, each in zip(threads, values, strict=True):
         np.testing.assert_array_equal(thread.result(), products(each))
-    assert counters.totals.apart == before + 2
+    assert counters.totals.decisions[decisions.CONCURRENT] == before + 2
 
 
 def _element(x: Any) -> None:
@@ -249,8 +249,8 @@ def test_error_states_wait_for_what_came_before(gate: Gate) -> None:
 
 
 def test_the_report_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters.totals, "apart", 3)
-    assert "side by side      3 evaluations" in counters.text()
+    monkeypatch.setitem(counters.totals.decisions, decisions.CONCURRENT, 3)
+    assert f"decisions         3 {decisions.CONCURRENT}" in counters.text()
 
 
 def test_work_on_other_arrays_goes_on(gate: Gate) -> None:
@@ -288,7 +288,7 @@ def test_warnings_are_told_once() -> None:
 
 
 def test_off() -> None:
-    before = counters.totals.apart
+    before = counters.totals.decisions[decisions.CONCURRENT]
     with lf.options(concurrent_evaluations=False):
         monitored = concurrency.notice
         concurrency.notice = REAL
@@ -296,7 +296,7 @@ def test_off() -> None:
             call_of(recorded(signs())).to_numpy()
         finally:
             concurrency.notice = monitored
-    assert counters.totals.apart == before
+    assert counters.totals.decisions[decisions.CONCURRENT] == before
 
 
 REAL = concurrency.notice
