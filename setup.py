@@ -23,7 +23,8 @@ SOURCES = sorted(str(path) for path in HERE.glob("native/*.[ch]"))
 """What the module lazyfuse._native is made from."""
 
 TWINS = """
-arrays/base.py arrays/eager_functions.py arrays/eager_policy.py arrays/eager_ufunc.py
+arrays/base.py arrays/eager_functions.py arrays/eager_operators.py arrays/eager_policy.py
+arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
 arrays/scalars.py arrays/storage.py functions/ufunc.py runtime/capture/native_replay.py

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
+
+import pytest
 
 import lazyfuse
 from lazyfuse import codegen, devices
@@ -40,6 +44,30 @@ def test_setup_knows_every_source() -> None:
     for name in c_sources():
         folder = Path(name).parent.relative_to("lazyfuse")
         assert name in text or f'glob("{folder.as_posix()}/*.[ch]")' in text, name
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the compiler there is not named by CC")
+@pytest.mark.skipif(
+    sys.implementation.name != "cpython" or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="nothing is compiled here",
+)
+def test_a_build_that_fails_leaves_no_older_one(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    shutil.copytree(ROOT / "lazyfuse" / "native", tmp_path / "lazyfuse" / "native")
+    code = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    platform = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    old = [tmp_path / "lazyfuse" / code, tmp_path / "build" / platform / "lazyfuse" / code]
+    for each in old:
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.write_bytes(b"of an older source")
+        os.utime(each, (0, 0))
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    variables = os.environ | {"LAZYFUSE_COMPILE": "1", "CC": "false"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
+    assert "is there a C compiler?" in done.stderr
+    assert not [each for each in old if each.exists()]
+    assert not (tmp_path / "lazyfuse" / "compiled.txt").exists()
 
 
 def named_in_c() -> set[str]:

@@ -29,8 +29,8 @@ static Core *made(void)
 
 static void array_dealloc(PyObject *self);
 
-/* Whether an instance's reference to its class is counted here. Python's own way to free instances of
-   classes counts it where the first base with another way is no heap type. */
+/* Whether an instance's reference to its class is counted here. Python's own way to free
+   instances of classes counts it where the first base with another way is no heap type. */
 static int owns_class(PyTypeObject *type)
 {
     while (type->tp_dealloc != array_dealloc) {
@@ -100,12 +100,14 @@ static int array_clear(PyObject *self)
     return 0;
 }
 
-PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides, char *data)
+PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides,
+                    char *data)
 {
     PyArray_Descr *descr = PyArray_DESCR(a);
     Py_INCREF(descr);
     PyObject *view = PyArray_NewFromDescr(
-        &PyArray_Type, descr, nd, (npy_intp *)dims, (npy_intp *)strides, data, PyArray_FLAGS(a), NULL);
+        &PyArray_Type, descr, nd, (npy_intp *)dims, (npy_intp *)strides, data, PyArray_FLAGS(a),
+        NULL);
     if (view != NULL && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(a)) < 0) {
         Py_CLEAR(view);
     }
@@ -187,7 +189,7 @@ PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *))
     return found;
 }
 
-/* An array that is alone; steals `node`. */
+/* An array that owns its values, those of a node; steals `node`. */
 static PyObject *alone(PyObject *node)
 {
     Core *x = made();
@@ -203,7 +205,7 @@ static PyObject *alone(PyObject *node)
     return (PyObject *)x;
 }
 
-/* ---------------------------------------------------------------------------------- geometry */
+/* ------------------------------------------------------------------------------------- geometry */
 
 /* As methods.to_numpy. */
 static PyObject *array_export(PyObject *x, PyObject *Py_UNUSED(nothing))
@@ -361,10 +363,12 @@ PyObject *array_adopt(PyObject *Py_UNUSED(module), PyObject *given)
     PyTypeObject *type = (PyTypeObject *)given;
     if (!PyType_Check(given) || !PyType_IsSubtype(type, &CoreType) ||
         type->tp_basicsize != CoreType.tp_basicsize || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-        PyErr_SetString(PyExc_TypeError, "adopt: expected a class on Core without slots of its own");
+        PyErr_SetString(PyExc_TypeError,
+                        "adopt: expected a class on Core without slots of its own");
         return NULL;
     }
-    /* what Python puts into the slots of a class looks its methods up, or frees more than is there */
+    /* what Python puts into the slots of a class looks its methods up, or frees more than is
+       there */
     copy_slots(type->tp_as_number, &array_number, sizeof(PyNumberMethods));
     copy_slots(type->tp_as_mapping, &array_mapping, sizeof(PyMappingMethods));
     copy_slots(type->tp_as_sequence, &array_sequence, sizeof(PySequenceMethods));

@@ -1,8 +1,8 @@
-/* Exported memory, which others see too. Operations that NumPy does at once on values that are there: on
-   small parts of blocks, and exact ones on such memory, which recorded work would have to copy. The
-   same in Python: exported_memory.py, eager_policy.py, and the functions of operators.py, ufunc.py and
-   indexing.py that ask it. What needs a closer look returns NULL (or 0) without an exception, and they
-   decide. */
+/* Exported memory, which others see too. Operations that NumPy does at once on values that are
+   there: on small parts of blocks, and exact ones on such memory, which recorded work would have
+   to copy. The same in Python: exported_memory.py, eager_policy.py, and the functions of
+   operators.py, ufunc.py and indexing.py that ask it. What needs a closer look returns NULL (or
+   0) without an exception, and they decide. */
 
 #include "record.h"
 
@@ -13,9 +13,9 @@ enum { AXES = 32 };
 /* exported_memory.tell binds it last. */
 #define IS_BOUND (SLOW.run_counts != NULL)
 
-/* ------------------------------------------------------------------------------------------ rows */
+/* ----------------------------------------------------------------------------------------- rows */
 
-/* A row lives as long as the module. */
+/* What the op table says of an op; it lives as long as the module. */
 typedef struct {
     PyObject *op, *name;
     unsigned char most[TYPES]; /* times `eager_below`: elements for NumPy; 0: inexact, or none */
@@ -36,7 +36,8 @@ static Row *row_of(PyObject *op)
     if (rows[at].op != NULL) {
         return NULL;
     }
-    PyObject *found = PyObject_CallOneArg(SLOW.exact_types, op), *name = PyObject_GetAttr(op, name_name);
+    PyObject *found = PyObject_CallOneArg(SLOW.exact_types, op);
+    PyObject *name = PyObject_GetAttr(op, name_name);
     if (found == NULL || name == NULL || !PyBytes_CheckExact(found) ||
         PyBytes_GET_SIZE(found) != TYPES) {
         Py_XDECREF(found);
@@ -51,12 +52,12 @@ static Row *row_of(PyObject *op)
     return &rows[at];
 }
 
-/* -------------------------------------------------------------------------------------- operands */
+/* ------------------------------------------------------------------------------------- operands */
 
 /* An operand whose values are there. */
 typedef struct {
     PyObject *value; /* new: while NumPy works, another thread may exchange the slots */
-    int array, seen;
+    int array, visible; /* `visible`: exporters see it, too */
 } There;
 
 /* As `Storage.shared`; 0, too, where a root is to be forgotten. */
@@ -68,7 +69,8 @@ static int is_shared(PyObject *storage)
     }
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(roots); at++) {
         PyObject *root = PyList_GET_ITEM(roots, at);
-        if ((PyObject *)Py_TYPE(root) != SLOW.root || ROOT(root, array) == NULL || ROOT(root, own) == NULL) {
+        if ((PyObject *)Py_TYPE(root) != SLOW.root || ROOT(root, array) == NULL ||
+            ROOT(root, own) == NULL) {
             continue;
         }
         Py_ssize_t own = PyLong_AsSsize_t(ROOT(root, own));
@@ -80,7 +82,8 @@ static int is_shared(PyObject *storage)
     return 0;
 }
 
-/* The node of an array's block, whose values are in host memory, and the block not pinned. */
+/* The node of an array's block, whose values are in host memory, where the block is not always
+   eager. */
 static PyObject *block_of(Core *x)
 {
     PyObject *storage = x->storage;
@@ -111,9 +114,9 @@ static PyObject *real_of(Core *x)
 static int look(PyObject *object, There *there)
 {
     there->array = 1;
-    there->seen = 0;
+    there->visible = 0;
     if (IS_REAL(object)) {
-        there->seen = 1;
+        there->visible = 1;
         there->value = plain_type((PyArrayObject *)object) < 0 ? NULL : Py_NewRef(object);
         return there->value != NULL;
     }
@@ -132,7 +135,7 @@ static int look(PyObject *object, There *there)
             return 0;
         }
         value = NODE(node, value);
-        /* a small one becomes direct now: ndarray.settle */
+        /* a small one becomes eager now: ndarray.settle */
         if (value == NULL || !IS_REAL(value) ||
             PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
             return 0;
@@ -140,8 +143,9 @@ static int look(PyObject *object, There *there)
     }
     else if (value == Py_None) {
         value = block_of(x) == NULL ? NULL : real_of(x);
-        there->seen = value != NULL && STORAGE(x->storage, roots) != Py_None && is_shared(x->storage);
-        if (value != NULL && !there->seen && STORAGE(x->storage, roots) != Py_None) {
+        int exported = value != NULL && STORAGE(x->storage, roots) != Py_None;
+        there->visible = exported && is_shared(x->storage);
+        if (exported && !there->visible) {
             return 0; /* private again */
         }
     }
@@ -172,7 +176,7 @@ static void let_go(There *there, int count)
     }
 }
 
-/* ------------------------------------------------------------------------------------- decisions */
+/* ------------------------------------------------------------------------------------ decisions */
 
 /* What an operation is going to give. */
 typedef struct {
@@ -180,7 +184,7 @@ typedef struct {
     npy_intp dims[AXES], size;
 } Result;
 
-/* The shape to which operands are broadcast; 0: not for this way. */
+/* The shape to which operands are broadcast; 0: Python does it. */
 static int broadcast_values(const There *there, int count, Result *to)
 {
     to->nd = 0;
@@ -224,7 +228,7 @@ static int spares_copy(const Row *row, const There *there, int count, npy_intp s
             if (most == 0 || (limit < NPY_MAX_INTP / most && size > most * limit)) {
                 return 0;
             }
-            copied |= there[at].seen && PyArray_SIZE(a) >= limit;
+            copied |= there[at].visible && PyArray_SIZE(a) >= limit;
         }
     }
     return copied;
@@ -268,7 +272,7 @@ static void count_run(PyObject *name)
     PyErr_Clear();
 }
 
-/* --------------------------------------------------------------------------------------- results */
+/* -------------------------------------------------------------------------------------- results */
 
 /* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
    NULL without an exception: NumPy is to make it. */
@@ -335,9 +339,10 @@ static PyObject *finished(PyObject *value, int pooled)
     return x;
 }
 
-/* -------------------------------------------------------------------------------------- entrances */
+/* ------------------------------------------------------------------------------------ entrances */
 
-PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args, int count)
+PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
+                        int count)
 {
     There there[2] = {{NULL}};
     Result result;
@@ -368,8 +373,9 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
     return found;
 }
 
-/* The numpy array over memory that `x` shares with somebody outside, for a write at once (borrowed);
-   NULL: not for this way. As `Storage.writable`, where recorded work wants none of the old values. */
+/* The numpy array over memory that `x` shares with exporters, for a write at once (borrowed);
+   NULL without an exception: Python does it. As `Storage.writable`, where recorded work needs
+   none of the old values. */
 static PyObject *for_writing(Core *x)
 {
     PyObject *node = IS_ARRAY(x) && SMALL(x) == Py_None ? block_of(x) : NULL;
@@ -389,7 +395,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
         return 0;
     }
     there[count].value = Py_NewRef(real);
-    there[count].array = there[count].seen = 1;
+    there[count].array = there[count].visible = 1;
     int way = decision(op, there, count + 1, &result);
     if (way != 0) {
         for (int at = 0; at <= count; at++) {

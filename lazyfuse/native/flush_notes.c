@@ -11,17 +11,17 @@ enum {
 };
 
 static const char *const field_names[FIELDS] = {
-    "elements", "elements_due", "filters", "filters_first", "filters_size", "last", "lines", "nodes",
-    "nodes_due", "plain", "reducing", "room", "rounds", "steady", "waiting",
+    "elements", "elements_due", "filters", "filters_first", "filters_size", "last", "lines",
+    "nodes", "nodes_due", "plain", "reducing", "room", "rounds", "steady", "waiting",
 };
 
-/* What writes nodes down: `flush.Pending.note`, and its short way here. */
+/* A callable that writes nodes down; it calls `flush.Pending.note` where Python decides. */
 typedef struct {
     PyObject_HEAD
     PyObject *pending, *slow, *warnings, *compound; /* the last two: names of modules */
     Py_ssize_t fields[FIELDS];
-    long most, fewer; /* rounds that are nothing to look at: of others, of turns that reduce */
-    long together; /* pending nodes from which turns are not put together any more */
+    long most, fewer; /* repeats of a line without a decision; `fewer`: where iterations reduce */
+    long together; /* pending nodes from which loop iterations stop being joined */
 } Notes;
 
 #define FIELD(self, which) (AT((self)->pending, (self)->fields[which]))
@@ -32,7 +32,7 @@ static int is_true_name(PyObject *names, PyObject *name)
     return found != NULL && PyObject_IsTrue(found) == 0 ? 0 : 1;
 }
 
-/* The line of a node as a number, as `flush.line_of`; -1: somebody has to look. */
+/* The line of a node as a number, as `flush.line_of`; -1: Python decides. */
 static long long line_of(Notes *self, PyObject *node)
 {
     PyObject *where = NODE(node, where);
@@ -52,7 +52,7 @@ static long long line_of(Notes *self, PyObject *node)
     return ((long long)(size_t)PyTuple_GET_ITEM(where, 0) << 16) + offset;
 }
 
-/* Elements of a shape; -1: somebody has to look. */
+/* Elements of a shape; -1: Python decides. */
 static long long size_of(PyObject *shape)
 {
     long long size = 1;
@@ -79,17 +79,17 @@ static int set_number(PyObject **place, long long number)
     return 0;
 }
 
-/* Whether a line that has come round so often may end the turn. */
+/* Whether a line that has repeated so often may end the loop iteration. */
 static int is_due(Notes *self, long rounds)
 {
-    long room = PyLong_AsLong(FIELD(self, ROOM)); /* above `together`: turns are not counted */
+    long room = PyLong_AsLong(FIELD(self, ROOM)); /* above `together`: iterations are not counted */
     return FIELD(self, PLAIN) != Py_True || self->most <= 0
         || (rounds % self->most == 1 && room <= self->together)
         || PyList_GET_SIZE(FIELD(self, NODES)) >= room
         || !PyLong_CheckExact(FIELD(self, WAITING)) || PyLong_AsLong(FIELD(self, WAITING)) != 0;
 }
 
-/* Counts one more round of a line; 0: done, 1: somebody has to look, -1: an error. */
+/* Counts one more repeat of a line; 0: done, 1: Python decides, -1: an error. */
 static int count_round(Notes *self, PyObject *line)
 {
     PyObject *rounds = FIELD(self, ROUNDS), *before, *after;
@@ -115,7 +115,8 @@ static int count_round(Notes *self, PyObject *line)
     return failed ? -1 : 0;
 }
 
-static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
+static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t count,
+                            PyObject *names)
 {
     Notes *self = (Notes *)callable;
     if (PyVectorcall_NARGS(count) != 1 || names != NULL || !IS_NODE(args[0])) {
@@ -178,7 +179,7 @@ static void notes_dealloc(PyObject *object)
     Py_TYPE(object)->tp_free(object);
 }
 
-/* It lives as long as the process: no cycle that it is part of has to be found. */
+/* It lives as long as the process: the collector need not find its cycles. */
 typedef struct {
     Notes notes;
     vectorcallfunc call;

@@ -1,5 +1,5 @@
-/* Calls of NumPy's functions and methods that are quick: on direct arrays, plain values, and lists of
-   both. The same in Python: eager_functions.py, where views and other odd results are made ours. */
+/* Calls of NumPy's functions and methods at once: on eager arrays, plain values, and lists of
+   both. The same in Python: eager_functions.py, which wraps views and other uncommon results. */
 
 #include "native.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MOST 16     /* arguments */
-#define LONGEST 64  /* items of a list that are looked at one by one */
+#define LONGEST 64  /* items of a list that C looks at one by one */
 #define BRIEF (1 << 17)  /* elements of a reduction for which Python's lock is kept */
 
 enum { METHOD, FIRST, ANY, CREATED, LISTED };
@@ -128,7 +128,8 @@ static PyObject *reduced(
     return loops_reduce(self->reduction, small, along, keepdims == Py_True);
 }
 
-/* The reduction of values that are there, in NumPy at once; NULL without an exception: not so. */
+/* The reduction of values that are there, in NumPy at once; NULL without an exception: Python
+   does it. */
 static PyObject *reduced_now(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -159,7 +160,7 @@ static PyObject *reduced_now(
     }
     Py_DECREF(value);
     if (result == NULL) {
-        (void)is_refused(); /* in NumPy's words for whoever called */
+        (void)is_refused(); /* the user gets NumPy's words */
         return NULL;
     }
     return IS_REAL(result) ? wrapped(result) : result;
@@ -221,7 +222,7 @@ static PyObject *of_first(
     if (result == NULL) {
         Py_DECREF(small);
         if (is_refused()) {
-            goto ours; /* in NumPy's words for whoever called */
+            goto ours; /* the user gets NumPy's words */
         }
         return NULL;
     }
@@ -247,7 +248,7 @@ ours:
     return PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
-/* The numpy array of an operand that is one of ours; NULL without an exception: not quick. */
+/* The numpy array of an operand that is one of ours; NULL without an exception: Python does it. */
 static PyObject *real_of(Quick *self, PyObject *x)
 {
     if (!IS_DIRECT(x) || (self->spreads && IS_THIN(x))) {
@@ -256,14 +257,14 @@ static PyObject *real_of(Quick *self, PyObject *x)
     return SMALL(x);
 }
 
-/* A list with real arrays in the place of ours; NULL if it holds anything special. */
+/* A list with numpy arrays in place of ours; NULL if it holds other objects. */
 static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
 {
     int is_list = PyList_CheckExact(values);
     Py_ssize_t count = PySequence_Fast_GET_SIZE(values);
     PyObject *found = count > LONGEST ? NULL : is_list ? PyList_New(count) : PyTuple_New(count);
     for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
-        if (PySequence_Fast_GET_SIZE(values) != count) { /* the collector ran somebody's code */
+        if (PySequence_Fast_GET_SIZE(values) != count) { /* the collector ran code of the user's */
             Py_CLEAR(found);
             break;
         }
@@ -382,7 +383,7 @@ static PyObject *of_any(
     return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
 }
 
-/* Elements of an array of a plain shape; -1: not quick. */
+/* Elements of an array of a plain shape; -1: Python does it. */
 static Py_ssize_t elements(PyObject *shape)
 {
     int tuple = PyTuple_CheckExact(shape);
@@ -420,11 +421,12 @@ static PyObject *of_shape(
     return PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
-/* Of one short list of plain numbers, or one direct array: `array`. */
+/* Of one short list of plain numbers, or one eager array: `array`. */
 static PyObject *of_list(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
 {
-    PyObject *given = count == 1 && (names == NULL || PyTuple_GET_SIZE(names) == 0) ? args[0] : NULL;
+    int is_lone = count == 1 && (names == NULL || PyTuple_GET_SIZE(names) == 0);
+    PyObject *given = is_lone ? args[0] : NULL;
     if (given != NULL && IS_ARRAY(given) && IS_DIRECT(given)) {
         return wrapped(PyArray_NewCopy((PyArrayObject *)SMALL(given), NPY_KEEPORDER));
     }
@@ -453,7 +455,7 @@ static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, Py
     return of_first(self, args, count, names, (size_t)count);
 }
 
-/* --------------------------------------------------------------------------------- the objects */
+/* ---------------------------------------------------------------------------------- the objects */
 
 static PyObject *quick_get(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
 {

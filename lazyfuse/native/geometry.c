@@ -1,5 +1,5 @@
-/* Where the elements of parts of a block lie, as numbers: what a key leaves of them, their order, and the
-   layout that a node has. The same in Python: meta_arrays.py and index_keys.py. */
+/* Where the elements of parts of a block lie, as numbers: what a key leaves of them, their
+   order, and the layout that a node has. The same in Python: meta_arrays.py and index_keys.py. */
 
 #include "record.h"
 
@@ -127,8 +127,8 @@ int narrow_part(const Geometry *from, PyObject *key, Geometry *g)
     return fits;
 }
 
-/* As index_keys._progression: a list of places of an axis as a slice (new); NULL without an exception:
-   it is none. */
+/* As index_keys._progression: a list of indices of an axis as a slice (new); NULL without an
+   exception: it is none. */
 static PyObject *find_progression(PyObject *list, npy_intp length)
 {
     Py_ssize_t count = PyList_GET_SIZE(list), first = 0, step = 1;
@@ -218,7 +218,7 @@ int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place)
     int fits = narrow_part(from, basic, g);
     Py_DECREF(basic);
     *place = (int)kept;
-    if (fits && numbers && high - low != numbers) { /* numbers elsewhere: NumPy's axis is the first */
+    if (fits && numbers && high - low != numbers) { /* numbers apart: NumPy's axis is the first */
         npy_intp length = g->dims[kept], stride = g->strides[kept];
         memmove(g->dims + 1, g->dims, kept * sizeof(npy_intp));
         memmove(g->strides + 1, g->strides, kept * sizeof(npy_intp));
@@ -246,7 +246,8 @@ int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones)
 
 int gives_c_order(const Geometry *g)
 {
-    return g->nd < 2 || falls(g->nd, g->dims, g->strides, 0) || falls(g->nd, g->dims, g->strides, 1);
+    return g->nd < 2 || falls(g->nd, g->dims, g->strides, 0) ||
+           falls(g->nd, g->dims, g->strides, 1);
 }
 
 PyObject *keep_order(const Geometry *g, npy_intp itemsize)

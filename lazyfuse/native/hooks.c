@@ -1,5 +1,5 @@
-/* What C calls and reads of Python's: `bind` puts functions, classes and tables in by name, and finds
-   where the slots of classes lie, once for all files. */
+/* What C calls and reads of Python's: `bind` puts functions, classes and tables in by name, and
+   finds where the slots of classes lie, once for all files. */
 
 #include "native.h"
 
@@ -80,8 +80,8 @@ Py_ssize_t slot_offset(PyObject *type, const char *name)
     return offset;
 }
 
-/* The slots of a class, or of an object's class, that is bound to a hook. -1 with an exception where
-   one is missing. */
+/* The slots of a class, or of an object's class, that is bound to a hook. -1 with an exception
+   where one is missing. */
 static int find_slots(PyObject **hook, PyObject *value)
 {
     PyObject *type = PyType_Check(value) ? value : (PyObject *)Py_TYPE(value);

@@ -1,5 +1,5 @@
-/* Indexing of arrays: by NumPy at once where they are direct; record_views.c and record_writes.c have it
-   for recorded ones, exported.c for exported memory, and Python (indexing.py) the rest. */
+/* Indexing of arrays: by NumPy at once where they are eager; record_views.c and record_writes.c
+   index recorded ones, exported.c exported memory, and Python (indexing.py) does the rest. */
 
 #include "record.h"
 
@@ -98,8 +98,9 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
             right = SMALL(value);
         }
         if (IS_ARRAY(key) && IS_DIRECT(key) && plain) {
-            where = SMALL(key); /* places, or a mask */
-            if (plain_type((PyArrayObject *)where) < 0 || PyArray_NDIM((PyArrayObject *)where) == 0) {
+            where = SMALL(key); /* indices, or a mask */
+            if (plain_type((PyArrayObject *)where) < 0 ||
+                PyArray_NDIM((PyArrayObject *)where) == 0) {
                 where = NULL;
             }
         }
@@ -119,7 +120,9 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
     }
     else if (SMALL(x) == Py_None) {
         int recorded = recorded_write((Core *)x, key, value);
-        recorded = recorded == 0 && is_basic(key) ? exported_write((Core *)x, key, value) : recorded;
+        if (recorded == 0 && is_basic(key)) {
+            recorded = exported_write((Core *)x, key, value);
+        }
         if (recorded != 0) {
             return recorded < 0 ? -1 : 0;
         }

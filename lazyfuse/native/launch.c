@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------- rows */
+/* ----------------------------------------------------------------------------------------- rows */
 
 /* Words shared by threads, a cache line of their own, lie in front of the rows: launch.py. */
 enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16, FEW_ARRAYS = 32 };
@@ -288,7 +288,7 @@ PyObject *rows_new(PyObject *Py_UNUSED(module), PyObject *args)
     return (PyObject *)made;
 }
 
-/* ----------------------------------------------------------------------------------------- copies */
+/* --------------------------------------------------------------------------------------- copies */
 
 enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which Python's lock is let go */
 #define APART ((int64_t)1 << 40) /* beside the item: no element of one is one of the other's */
@@ -330,10 +330,10 @@ static void join_axes(Copying *c)
     c->rank = rank;
 }
 
-#define ELEMENTS_OF(bytes)                                                                             \
-    case bytes:                                                                                        \
-        for (int64_t i = 0; i < count; i++, to += there, from += here)                                 \
-            memcpy(to, from, bytes);                                                                   \
+#define ELEMENTS_OF(bytes)                                                                         \
+    case bytes:                                                                                    \
+        for (int64_t i = 0; i < count; i++, to += there, from += here)                             \
+            memcpy(to, from, bytes);                                                               \
         break
 
 static void copy_axis(const Copying *c, int64_t axis, char *to, const char *from)
@@ -373,7 +373,8 @@ int copy_elements(int64_t target, int64_t source, PyObject *description)
     Copying c;
     const int64_t *numbers = (const int64_t *)PyBytes_AS_STRING(description);
     Py_ssize_t length = PyBytes_GET_SIZE(description);
-    if (length < 16 || numbers[1] < 0 || numbers[1] > COPY_RANK || length != 8 * (2 + 3 * numbers[1])) {
+    if (length < 16 || numbers[1] < 0 || numbers[1] > COPY_RANK ||
+        length != 8 * (2 + 3 * numbers[1])) {
         PyErr_SetString(PyExc_ValueError, "copy: expected item, rank, lengths and strides");
         return -1;
     }

@@ -13,7 +13,7 @@ static PyMethodDef functions[] = {
     /* arrays */
     {"adopt", ONE(array_adopt), "Let a class on Core be the array type."},
     {"alone", ONE(array_alone), "An array whose values are those of a node."},
-    {"buffer", ONE(array_buffer), "Let arrays export the buffer of what a function gives for them."},
+    {"buffer", ONE(array_buffer), "Let arrays export the buffer that a function gives for them."},
     {"direct", FAST(array_direct),
      "An array that runs everything at once on a numpy array, and perhaps its base."},
     {"get_dtype", ONE(geometry_dtype), "The dtype of an array."},
@@ -27,12 +27,12 @@ static PyMethodDef functions[] = {
     {"new", ONE(array_new), "An array without slots set."},
     {"operator", VARARGS(array_operator), "Complete the operator of that name."},
     /* functions and ufuncs */
-    {"adopt_ufunc", ONE(ufunc_adopt), "Let the objects of a class on UfuncCore be called directly."},
+    {"adopt_ufunc", ONE(ufunc_adopt), "Let objects of a class on UfuncCore be called directly."},
     {"any_arrays", VARARGS(quick_any_arrays), "A function of arrays, and of lists of them."},
     {"created", VARARGS(quick_created), "A function that makes an array of a shape."},
     {"first_array", VARARGS(quick_first_array), "A function of one array and plain values."},
-    {"listed", VARARGS(quick_listed), "`array`, of a short list or a direct array."},
-    {"method", VARARGS(quick_method), "A method: NumPy's on direct arrays, ours on the others."},
+    {"listed", VARARGS(quick_listed), "`array`, of a short list or an eager array."},
+    {"method", VARARGS(quick_method), "A method: NumPy's on eager arrays, ours on the others."},
     /* the graph, launches, replays */
     {"copy", FAST(copy_part), "Elements from address to address."},
     {"frontier", VARARGS(walk_frontier), "Pending nodes that no other pending node reads."},
@@ -46,9 +46,10 @@ static PyMethodDef functions[] = {
     {"rows", VARARGS(rows_new), "A launch with only addresses and scalars to fill in."},
     {"walk", ONE(walk_roots), "Nodes, key, held, edges and sizes, as `linearize` finds them."},
     /* sections */
-    {"bring_back", NONE(section_bring_back), "Handlers come back, after so many calls as of put_off."},
+    {"bring_back", NONE(section_bring_back),
+     "Bring handlers back, after so many calls as of put_off."},
     {"new_main", ONE(section_new_main), "The thread that runs handlers from now on."},
-    {"put_off", NONE(section_put_off), "Handlers of signals wait."},
+    {"put_off", NONE(section_put_off), "Let handlers of signals wait."},
     {"section_setup", VARARGS(section_setup), "What sections call: critical.use."},
     {NULL, NULL, 0, NULL},
 };
@@ -74,7 +75,8 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module == NULL) {
         return NULL;
     }
-    int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 || walk_ready() < 0;
+    int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 ||
+                 walk_ready() < 0;
     for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {
         failed = PyModule_AddType(module, types[at]) < 0;
     }

@@ -1,8 +1,8 @@
-/* What the files of lazyfuse._native share: the array's layout, NumPy's inner loops, the bindings.
+/* What the files of lazyfuse._native share: arrays, NumPy's inner loops, hooks and slots, nodes.
 
-   The module is the machine code of base.py, eager_ufunc.py and parts of eager_functions.py and
-   base.py: one behaviour, and the suite runs on both. Whatever is unusual goes to NumPy or
-   to the Python functions that were put in; nothing here decides what an operation means. */
+   The module repeats in C what Python modules of ours say, which comments name: one behaviour, and
+   the suite runs on both. Where an operand is of a kind that C does not know, NumPy or a Python
+   function (SLOW) does the work; C decides nowhere what an operation means. */
 
 #ifndef LAZYFUSE_NATIVE_H
 #define LAZYFUSE_NATIVE_H
@@ -29,8 +29,8 @@
 /* The slots of an array; ndarray.py says what they hold. NULL: not set. */
 typedef struct {
     PyObject_HEAD
-    PyObject *small, *node, *storage, *base, *thin, *view, *layout, *reals, *ticket, *picks, *deferred;
-    PyObject *weak;
+    PyObject *small, *node, *storage, *base, *thin, *view, *layout, *reals, *ticket, *picks;
+    PyObject *deferred, *weak;
 } Core;
 
 extern PyTypeObject CoreType;
@@ -38,7 +38,7 @@ extern PyTypeObject *array_type; /* `ndarray`, once it is there */
 
 #define IS_ARRAY(x) (Py_TYPE(x) == array_type)
 #define IS_REAL(x) (Py_TYPE(x) == &PyArray_Type)
-/* Whether an array is direct. */
+/* Whether an array is eager: its values are a numpy array, on which operations run at once. */
 #define SMALL(x) (((Core *)(x))->small)
 #define IS_DIRECT(x) (SMALL(x) != NULL && IS_REAL(SMALL(x)))
 
@@ -52,8 +52,9 @@ static inline int is_of(PyObject *types, PyObject *x)
     return found > 0;
 }
 
-/* A slice whose bounds are whole numbers or None. Looking at others runs Python code, which may raise,
-   evaluate, let other threads go on or change the array that is being looked at: not here. */
+/* A slice whose bounds are whole numbers or None. Looking at others runs Python code, which may
+   raise, evaluate, let other threads go on or change the array that is being looked at: not
+   here. */
 static inline int is_plain_bound(PyObject *x)
 {
     return x == Py_None || PyLong_CheckExact(x) || Py_TYPE(x) == &PyLongArrType_Type ||
@@ -66,7 +67,8 @@ static inline int is_plain_slice(PyObject *x)
         return 0;
     }
     PySliceObject *slice = (PySliceObject *)x;
-    return is_plain_bound(slice->start) && is_plain_bound(slice->stop) && is_plain_bound(slice->step);
+    return is_plain_bound(slice->start) && is_plain_bound(slice->stop) &&
+           is_plain_bound(slice->step);
 }
 
 /* The array that a view of `self` has as its base (borrowed). */
@@ -90,12 +92,12 @@ PyObject *array_alone(PyObject *module, PyObject *node);
 PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *array_is_thin(PyObject *module, PyObject *value);
 
-/* A result that nobody else holds as ours: a numpy array that is small and not thin, or anything
-   else unchanged. Steals `value`; NULL stays NULL. */
+/* An array of ours around a new result: a numpy array that is small and not thin; other objects
+   stay as they are. Steals `value`; NULL stays NULL. */
 PyObject *placed(PyObject *value);
 /* The same, looking whether it is thin. */
 PyObject *placed_as_is(PyObject *value);
-/* The same for one that may be big, or anything: `wrap` decides. */
+/* The same for an array of any size: `wrap` decides. */
 PyObject *wrapped(PyObject *value);
 /* The same of each of a tuple. */
 PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
@@ -128,24 +130,24 @@ typedef struct {
 int loops_ready(void);
 Loops *loops_new(PyObject *ufunc);
 void loops_free(Loops *loops);
-/* The operation in NumPy's own inner loop; NULL without an exception: not for this way. `limit`: the
-   result's elements must be fewer, if operands are broadcast. */
+/* The operation in NumPy's own inner loop; NULL without an exception: Python does it. `limit`:
+   the result's elements must be fewer, if operands are broadcast. */
 PyObject *loops_binary(Loops *loops, PyObject *left, PyObject *right, Py_ssize_t limit);
 PyObject *loops_unary(Loops *loops, PyObject *operand);
-/* The operation written to `out`: 1, 0 where this is not the way, -1 with an exception. */
+/* The operation written to `out`: 1, 0 where Python does it, -1 with an exception. */
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
 /* Python's and NumPy's plain numbers. */
 int is_number(PyObject *x);
-/* A number as one of `type`, if that is how NumPy takes it beside an array of that type: 1, else 0. */
+/* A number as one of `type`, if that is how NumPy takes it with an array of that type: 1, else 0. */
 int put_number(void *to, PyObject *x, int type);
-/* `where(condition, left, right)` of equal shapes; NULL without an exception: not for this way. */
+/* `where(condition, left, right)` of equal shapes; NULL without an exception: Python does it. */
 PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
 /* The code of a method that reduces, -1: none that is known here. */
 int loops_reduction(const char *method);
-/* The reduction along an axis (-1: along all); NULL without an exception: not for this way. */
+/* The reduction along an axis (-1: along all); NULL without an exception: Python does it. */
 PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims);
-/* One element of each operand to one of the result: 1, 0 where a condition arose. The loop is one
-   that is taken. */
+/* One element of each operand to one of the result: 1, 0 where a floating-point exception arose.
+   The loop must be known. */
 int loops_element(Loops *loops, int type, char **args);
 /* The dtype's number of an array that loops may read as it lies; -1 for all else. */
 int plain_type(PyArrayObject *array);
@@ -172,23 +174,24 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
 
 /* What C calls and reads of Python's: functions, classes, op definitions, tables. `bind` fills them
    in by name; NULL: not yet. */
-#define HOOKS(_)                                                                                    \
-    /* functions for what is not done here */                                                       \
-    _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape)   \
-    _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)         \
-    _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)                \
-    /* classes; `scalar`: of lazy ones; `place`: errstate.Place */                                   \
-    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(place)                   \
-    /* op definitions; `reduce_rows`: by their codes in loops.c */                                   \
-    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op)   \
-    _(reduce_rows)                                                                                  \
-    /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,     \
-       reductions by method, what reductions gave */                                                \
-    _(constants) _(loops) _(pieces) _(reductions) _(reduced)                                        \
-    /* how NumPy's loops of a ufunc may be called (base.loop_types);
-       sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of         \
-       tracing.py; NumPy's error state and its default; how often NumPy ran, by line */             \
-    _(loop_types) _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)    \
+#define HOOKS(_)                                                                                   \
+    /* functions for what is not done here */                                                      \
+    _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
+    _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
+    _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
+    /* classes; `scalar`: of lazy ones; `place`: errstate.Place */                                 \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(place)                 \
+    /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
+    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
+    _(reduce_rows)                                                                                 \
+    /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
+       reductions by method, what reductions gave */                                               \
+    _(constants) _(loops) _(pieces) _(reductions) _(reduced)                                       \
+    /* how NumPy's loops of a ufunc may be called: base.loop_types */                              \
+    _(loop_types)                                                                                  \
+    /* sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of       \
+       tracing.py; NumPy's error state and its default; how often NumPy ran, by line */            \
+    _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)  \
     _(run_counts)
 
 typedef struct {
@@ -196,17 +199,17 @@ typedef struct {
     HOOKS(HOOK)
 #undef HOOK
     void *origin; /* where meta arrays begin */
-    int plain; /* whether NumPy's floating-point error state is its default */
+    int plain; /* whether NumPy's error state is its default */
 } Bindings;
 
 extern Bindings SLOW;
 
 /* Names of attributes, arguments and entries, interned. */
-#define NAMES(_)                                                                                    \
-    _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")                \
-    _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")               \
-    _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")    \
-    _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")    \
+#define NAMES(_)                                                                                   \
+    _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
+    _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
+    _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
+    _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
     _(qualname, "__qualname__") _(read, "read") _(shape, "shape")
 
 #define NAME(name, text) extern PyObject *name_##name;
@@ -256,7 +259,8 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 
 /* ---------------------------------------------------------------------------------------- nodes */
 
-/* Asks of a class of nodes that was just bound whether there is more to fill in than is known here. */
+/* Asks of a class of nodes that was just bound whether there is more to fill in than is known
+   here. */
 void look_for_other_slots(void);
 /* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
 int is_usual(void);
@@ -274,7 +278,8 @@ PyObject *from_node(PyObject *node);
 /* A tuple of numbers (new). */
 PyObject *shape_tuple(int nd, const npy_intp *dims);
 /* A numpy array over a part of the memory of another one. */
-PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides, char *data);
+PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides,
+                    char *data);
 
 static inline int is_pending(PyObject *node)
 {
@@ -291,7 +296,8 @@ PyObject *notes_new(PyObject *module, PyObject *args);
 
 /* ------------------------------------------------------------------------------------- launches */
 
-/* The threads that run the rows of a launch: addresses of native code, and how many workers join. */
+/* The threads that run the rows of a launch: addresses of native code, and how many workers
+   join. */
 typedef struct {
     void *loop, *share, *crew;
     Py_ssize_t helpers;
@@ -319,39 +325,41 @@ PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t give
 
 /* ------------------------------------------------------------------------------------- recorded */
 
-/* The operation as recorded before, on recorded arrays; NULL without an exception: not so. */
+/* The operation as recorded before, on recorded arrays; NULL without an exception: Python does
+   it. */
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           const char *name); /* of an operator, NULL: a call */
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
 /* The same of Python's operators of one operand. */
 PyObject *recorded_operator(PyObject *op, Core *self);
-/* The reduction that a pair of row and requested dtype stands for. */
+/* The reduction that a pair of op definition and requested dtype stands for. */
 PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims);
 PyObject *recorded_where(PyObject *const *args);
-/* The same in place, or with `out`: 1, 0 where this is not the way, -1 with an exception. */
+/* The same in place, or with `out`: 1, 0 where Python does it, -1 with an exception. */
 int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other);
 int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out);
-/* The part that a basic key names; NULL without an exception: not for this way. */
+/* The part that a basic key names; NULL without an exception: Python does it. */
 PyObject *recorded_view(Core *self, PyObject *key);
 /* The real or imaginary parts of complex numbers in a block; NULL as above. */
 PyObject *recorded_piece(Core *self, const char *name);
-/* A part becomes `value`: 1, 0 where this is not the way, -1 with an exception. */
+/* A part becomes `value`: 1, 0 where Python does it, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
 
 /* ------------------------------------------------------------------------------ exported memory */
 
-/* The operation on values that are there, in NumPy at once; NULL without an exception: not so. */
+/* The operation on values that are there, in NumPy at once; NULL without an exception: Python
+   does it. */
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count);
-/* The same into an array: 1, 0 where this is not the way, -1 with an exception. */
+/* The same into an array: 1, 0 where Python does it, -1 with an exception. */
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
-/* The values (new) of which NumPy's function makes a reduction at once, by its code in loops.c; NULL
-   without an exception: not so. */
+/* The values (new) of which NumPy's function makes a reduction at once, by its code in loops.c;
+   NULL without an exception: Python does it. */
 PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x);
 /* A part, named by a basic key, becomes `value`, at once: as above. */
 int exported_write(Core *self, PyObject *key, PyObject *value);
 
-/* --------------------------------------------------------------------------------------- section */
+/* -------------------------------------------------------------------------------------- section */
 
 extern PyTypeObject NoteType, SectionType;
 PyObject *section_setup(PyObject *module, PyObject *args);

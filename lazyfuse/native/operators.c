@@ -1,5 +1,6 @@
-/* Python's operators on arrays: in NumPy's own loops where all operands are direct, as met before where
-   one is recorded (record.c), else by the Python function that operators.py put in. */
+/* Python's operators on arrays: in NumPy's own loops where all operands are eager, as met before
+   where an operand is recorded (record.c), else by the Python function that eager_operators.py
+   has bound. */
 
 #include "native.h"
 
@@ -62,8 +63,8 @@ static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapp
 
 static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
 {
-    PyObject *args[] = {(PyObject *)self, other}, *turned[] = {other, (PyObject *)self};
-    return o->op == NULL ? NULL : exported_call(o->op, o->loops, o->call, swapped ? turned : args, 2);
+    PyObject *args[] = {swapped ? other : (PyObject *)self, swapped ? (PyObject *)self : other};
+    return o->op == NULL ? NULL : exported_call(o->op, o->loops, o->call, args, 2);
 }
 
 static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
@@ -194,24 +195,24 @@ static PyObject *unary(int which, PyObject *x)
 
 #define IS_OURS(x) PyObject_TypeCheck(x, &CoreType)
 
-#define BINARY(function, which)                                  \
-    static PyObject *function(PyObject *left, PyObject *right)   \
-    {                                                            \
-        if (IS_OURS(left)) {                                     \
-            return binary(which, (Core *)left, right, 0);        \
-        }                                                        \
-        return binary(which, (Core *)right, left, 1);            \
+#define BINARY(function, which)                                                                    \
+    static PyObject *function(PyObject *left, PyObject *right)                                     \
+    {                                                                                              \
+        if (IS_OURS(left)) {                                                                       \
+            return binary(which, (Core *)left, right, 0);                                          \
+        }                                                                                          \
+        return binary(which, (Core *)right, left, 1);                                              \
     }
-#define BOTH_WAYS(function, in_place, which)                     \
-    BINARY(function, which)                                      \
-    static PyObject *in_place(PyObject *self, PyObject *other)   \
-    {                                                            \
-        return inplace(which, self, other);                      \
+#define BOTH_WAYS(function, in_place, which)                                                       \
+    BINARY(function, which)                                                                        \
+    static PyObject *in_place(PyObject *self, PyObject *other)                                     \
+    {                                                                                              \
+        return inplace(which, self, other);                                                        \
     }
-#define UNARY(function, which)                                   \
-    static PyObject *function(PyObject *self)                    \
-    {                                                            \
-        return unary(which, self);                               \
+#define UNARY(function, which)                                                                     \
+    static PyObject *function(PyObject *self)                                                      \
+    {                                                                                              \
+        return unary(which, self);                                                                 \
     }
 
 BOTH_WAYS(array_add, array_iadd, ADD)
@@ -250,7 +251,7 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
         PyObject *small = Py_NewRef(SMALL(self)), *result = NULL;
         int overflow = 0;
         if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2 &&
-            plain_type((PyArrayObject *)small) != NPY_BOOL) { /* NumPys differ about booleans */
+            plain_type((PyArrayObject *)small) != NPY_BOOL) { /* versions of NumPy differ there */
             result = loops_unary(operators[SQUARE].loops, small);
         }
         else if (PyFloat_CheckExact(other) && PyFloat_AS_DOUBLE(other) != 0.5) {

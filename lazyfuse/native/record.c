@@ -1,7 +1,7 @@
-/* Operations on recorded arrays that were met before: on arrays that are alone and on parts of blocks.
-   What is done here is what operators.py, indexing.py and ufunc.py do, step for step, where every
-   operand is of a kind that needs no questions; a function that finds another one leaves everything
-   as it was and returns NULL (or 0) without an exception, and the Python function decides. */
+/* Records operations that were met before: on arrays that own their values and on parts of
+   blocks. operators.py, recording.py and ufunc.py do the same, step for step. A function that
+   finds an operand of another kind leaves everything as it was and returns NULL (or 0) without
+   an exception: the Python function does it. */
 
 #include "native.h"
 
@@ -23,7 +23,7 @@ PyObject *any_node(Core *x)
     return node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None ? NULL : node;
 }
 
-/* The same, if nobody outside sees the block. */
+/* The same, if the block is not exported. */
 static PyObject *block_node(Core *x)
 {
     PyObject *node = any_node(x);
@@ -43,8 +43,8 @@ static int is_second(const Geometry *g, npy_intp itemsize)
     return (g->offset & itemsize) != 0;
 }
 
-/* The row and the loop that give the parts of complex numbers (borrowed), met before; NULL without
-   an exception: not for this way. */
+/* The op definition and the loop that give the parts of complex numbers (borrowed), met before;
+   NULL without an exception: Python does it. */
 static PyObject *known_piece(Core *x, PyObject *node, const Geometry *g)
 {
     npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
@@ -106,7 +106,8 @@ int look_at(PyObject *object, Given *given)
             (scalar || !PyArray_Check(value) ||
              PyArray_SIZE((PyArrayObject *)value) < eager_below());
         return PyArray_DescrCheck(dtype) &&
-               packed_geometry(NODE(node, shape), PyDataType_ELSIZE((PyArray_Descr *)dtype), &given->g);
+               packed_geometry(NODE(node, shape), PyDataType_ELSIZE((PyArray_Descr *)dtype),
+                               &given->g);
     }
     node = block_node(x);
     if (node == NULL || !view_geometry((PyArrayObject *)x->view, &given->g)) {
@@ -130,7 +131,7 @@ PyObject *read_storage(PyObject *storage)
     return Py_NewRef(node);
 }
 
-/* As ndarray.node_of, for a part of a block; NULL without an exception: not for this way. */
+/* As ndarray.node_of, for a part of a block; NULL without an exception: Python does it. */
 static PyObject *part_node(Core *x, const Geometry *g)
 {
     PyObject *block = block_node(x);
@@ -256,7 +257,8 @@ PyObject *node_of(Given *given, PyObject *loop, int at)
     return node;
 }
 
-/* The sources of an operation of `count` operands (new), in their order; NULL: not for this way. */
+/* The sources of an operation of `count` operands (new), in their order; NULL without an
+   exception: Python does it. */
 static PyObject *make_sources(Given *given, int count, PyObject *loop)
 {
     PyObject *src = PyTuple_New(count);
@@ -271,7 +273,8 @@ static PyObject *make_sources(Given *given, int count, PyObject *loop)
     return src;
 }
 
-/* The operation of a known loop on operands that fit, as a node (new); NULL: not for this way. */
+/* The operation of a known loop on operands that fit, as a node (new); NULL without an
+   exception: Python does it. */
 static PyObject *build_node(PyObject *op, PyObject *loop, Given *given, int count, Geometry *shape)
 {
     PyObject *dims, *node = NULL;
@@ -332,13 +335,13 @@ static int overflows(PyObject *op)
     return result;
 }
 
-/* As scalar_ops.scalar_node: lets the place of a node of two scalars say so; steals the node, NULL
-   without an exception: not for this way. */
+/* As scalar_ops.scalar_node: gives the source location of a node of two scalars the name for
+   warnings; steals the node, NULL without an exception: not for this way. */
 static PyObject *name_scalar(PyObject *node, const char *name)
 {
     PyObject *where = NODE(node, where), *place, *text;
     int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
-    if (SLOW.place == NULL || !PyTuple_CheckExact(where) || /* a place that says more already */
+    if (SLOW.place == NULL || !PyTuple_CheckExact(where) || /* a location that has its context */
         ((kind == 'i' || kind == 'u') && overflows(NODE(node, op)))) {
         Py_DECREF(node);
         return NULL;
@@ -412,7 +415,8 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     return from_node(record_operation(op, loops, &given, 1, &shape));
 }
 
-/* As scalar_ops.overflows_alone: a lazy integer may, in an operator of one operand, and NumPy tells. */
+/* As scalar_ops.overflows_alone: a lazy integer may overflow in an operator of one operand, and
+   NumPy warns. */
 static int overflows_alone(const Given *given)
 {
     int kind = ((PyArray_Descr *)given->dtype)->kind;
@@ -427,7 +431,7 @@ PyObject *recorded_operator(PyObject *op, Core *self)
         return NULL;
     }
     if (op == SLOW.square_op && ((PyArray_Descr *)given.dtype)->type_num == NPY_BOOL) {
-        return NULL; /* as a power: NumPys differ about booleans */
+        return NULL; /* as a power: versions of NumPy differ about booleans */
     }
     PyObject *loop = loop_of(op, PyTuple_Pack(1, given.dtype));
     if (loop == NULL || (given.g.nd == 0 && (!are_scalars(&given, 1) || overflows_alone(&given)))) {

@@ -25,9 +25,9 @@ static inline npy_intp size_of(const Geometry *g)
 }
 
 int same_dims(const Geometry *first, const Geometry *second);
-/* The geometry of a packed array in C order; 0: not for this way. */
+/* The geometry of a packed array in C order; 0: Python does it. */
 int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g);
-/* The geometry of a meta array; 0: not for this way. */
+/* The geometry of a meta array; 0: Python does it. */
 int view_geometry(PyArrayObject *view, Geometry *g);
 /* The geometry that a basic key leaves of an array; 0 where it leaves an element or nothing, or is
    wrong. */
@@ -46,20 +46,21 @@ PyObject *keep_order(const Geometry *g, npy_intp itemsize);
 int keeps_c_order(const Geometry *g, npy_intp itemsize);
 /* Whether a part is a node in C order, as ndarray.node_of finds it. */
 int copies_in_c_order(const Geometry *g, npy_intp itemsize);
-/* Whether a geometry is all of a block in C order, of whose node the shape is; -1: the same elements,
-   otherwise arranged. */
+/* Whether a geometry is all of a block in C order, of whose node the shape is; -1: the same
+   elements, otherwise arranged. */
 int is_whole(const Geometry *g, PyObject *shape, npy_intp itemsize);
 /* The layout (new); NULL without an exception where the strides are no whole elements. */
 PyObject *make_layout(const Geometry *g, npy_intp itemsize);
-/* Folds the lengths of one more operand into the shape of a result that has room for `most` axes; 0:
-   they do not fit. */
+/* Folds the lengths of one more operand into the shape of a result that has room for `most`
+   axes; 0: they do not fit. */
 int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *other);
 
 /* ------------------------------------------------------------------------------------- operands */
 
 enum { NUMBER, ALONE, PART, PIECE }; /* a piece: parts of the complex numbers in a block */
 
-/* An operand as a recorded operation takes it. Nothing in it is held: Python code may exchange it. */
+/* An operand as a recorded operation takes it. Its references are borrowed: Python code may
+   exchange them. */
 typedef struct {
     int kind, ready; /* `ready`: NumPy might do it at once (ndarray.ready) */
     PyObject *object, *dtype; /* what chooses the loop: a dtype, or the type of a number */
@@ -68,15 +69,16 @@ typedef struct {
 
 /* Whether an operand is one that is recorded here. */
 int look_at(PyObject *object, Given *given);
-/* The node of the block of `x`, if it is not pinned. */
+/* The node of the block of `x`, if the block is not always eager. */
 PyObject *any_node(Core *x);
 /* The same, if the block is not exported, and of the dtype of `x`: what may be recorded on. */
 PyObject *storage_node(Core *x);
-/* Whether the values of a block have just been computed: `Storage.memory` was not asked for yet. */
+/* Whether the values of a block have just been computed, and `Storage.memory` was not called
+   since. */
 int is_fresh(PyObject *storage, PyObject *node);
 /* As `Storage.read` (new). */
 PyObject *read_storage(PyObject *storage);
-/* An operand as a node (new); NULL without an exception: not for this way. */
+/* An operand as a node (new); NULL without an exception: Python does it. */
 PyObject *node_of(Given *given, PyObject *loop, int at);
 /* The shape to which operands are broadcast; 0: they do not fit. */
 int broadcast_operands(const Given *given, int count, Geometry *shape);
@@ -84,7 +86,8 @@ int broadcast_operands(const Given *given, int count, Geometry *shape);
 PyObject *known_loop(PyObject *loops, const Given *given, int count);
 /* The loop that Python found for an op definition and these keys, borrowed; NULL as above. */
 PyObject *loop_of(PyObject *op, PyObject *keys); /* steals `keys` */
-/* The operation on operands that fit, as a node (new); NULL: not for this way, or an error. */
+/* The operation on operands that fit, as a node (new); NULL: an error, or without an exception
+   Python does it. */
 PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape);
 
 #endif

@@ -1,5 +1,5 @@
-/* Parts of blocks: views that a basic key names, copies that a list picks, real and imaginary parts.
-   The same in Python: indexing.py and index_keys.py, step for step. */
+/* Parts of blocks: views that a basic key names, copies that a list picks, real and imaginary
+   parts. The same in Python: indexing.py and index_keys.py, step for step. */
 
 #include "record.h"
 
@@ -12,7 +12,8 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
     Geometry g;
     int first;
     if (node == NULL || SLOW.copy_op == NULL || SLOW.loops == NULL || !is_pending(node) ||
-        !falls(whole->nd, whole->dims, whole->strides, 0) || !narrow_by_list(whole, key, &g, &first)) {
+        !falls(whole->nd, whole->dims, whole->strides, 0) ||
+        !narrow_by_list(whole, key, &g, &first)) {
         return NULL;
     }
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype));
@@ -29,8 +30,8 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
     layout = make_layout(&g, itemsize);
     perm = layout == NULL ? NULL : keep_order(&g, itemsize);
     if (perm != NULL) {
-        view = make_node(SLOW.view_op, PyTuple_Pack(1, node), layout, PyTuple_GET_ITEM(layout, LAYOUT_SHAPE),
-                         NODE(node, dtype), perm, Py_None);
+        view = make_node(SLOW.view_op, PyTuple_Pack(1, node), layout,
+                         PyTuple_GET_ITEM(layout, LAYOUT_SHAPE), NODE(node, dtype), perm, Py_None);
     }
     Py_XDECREF(perm);
     perm = first == 0 ? Py_NewRef(Py_None) : PyTuple_New(g.nd);
@@ -77,7 +78,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
     if (node != NULL && STORAGE(self->storage, roots) != Py_None
             ? NODE(node, value) == Py_None || NODE(node, value) != STORAGE(self->storage, value)
             : storage_node(self) == NULL) {
-        return NULL; /* of what somebody outside sees the values are there */
+        return NULL; /* exported memory has its values */
     }
     if (node == NULL || !view_geometry((PyArrayObject *)self->view, &whole)) {
         return NULL;

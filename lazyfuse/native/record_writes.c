@@ -1,5 +1,5 @@
-/* Recorded writes: in place, with `out`, to parts, by masks. The same in Python: operators.py, ufunc.py and
-   indexing.py, step for step. */
+/* Recorded writes: in place, with `out`, to parts, by masks. The same in Python: operators.py,
+   ufunc.py and indexing.py, step for step. */
 
 #include "record.h"
 
@@ -7,9 +7,10 @@
 
 enum { ROUNDS = 16 }; /* eager_policy.WRITE_LIMIT */
 
-/* ---------------------------------------------------------------------------------------- writes */
+/* --------------------------------------------------------------------------------------- writes */
 
-/* As `Storage.replace`, or a new node for an array that is alone; steals `node`. -1: an error. */
+/* As `Storage.replace`, or a new node for an array that owns its values; steals `node`. -1: an
+   error. */
 static int become(Core *x, PyObject *node)
 {
     if (node == NULL) {
@@ -31,7 +32,7 @@ static int become(Core *x, PyObject *node)
             }
             Py_INCREF(reals);
             Py_SETREF(STORAGE(storage, reals), fresh);
-            PyDict_Clear(reals); /* whoever holds the old table finds it empty */
+            PyDict_Clear(reals); /* arrays that hold the old table find it empty */
             Py_DECREF(reals);
         }
     }
@@ -41,8 +42,8 @@ static int become(Core *x, PyObject *node)
     return done == NULL ? -1 : 1;
 }
 
-/* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1: the
-   lock is ours, 0: not for this way, -1: an error. */
+/* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1:
+   this thread has the lock, 0: Python does it, -1: an error. */
 static int lock_writes(void)
 {
     PyObject *listeners = SLOW.acquire == NULL || SLOW.release == NULL || SLOW.tracing == NULL
@@ -74,10 +75,10 @@ static int unlock_writes(int result)
     return result;
 }
 
-enum { ANYWAY = 2 }; /* what is written is large, and nothing but that counts */
+enum { ANYWAY = 2 }; /* what is written is large, which decides alone */
 
-/* Whether a write to `x` is recorded: it is alone and pending, or a part of a block that is. `large`:
-   or of one whose values have just been computed, which nobody has looked at. */
+/* Whether a write to `x` is recorded: it is pending, or a part of a pending block. `large`: or
+   of a block whose values have just been computed and were not read yet. */
 static int takes_writes(Core *x, const Given *given, int large)
 {
     if (given->kind == ALONE) {
@@ -93,14 +94,16 @@ static int takes_writes(Core *x, const Given *given, int large)
     return (large && is_fresh(x->storage, node)) || large == ANYWAY;
 }
 
-/* The part of `x` becomes `value` (stolen, may be NULL). 1: done, 0: not this way, -1: an error. */
+/* The part of `x` becomes `value` (stolen, may be NULL). 1: done, 0: Python does it, -1: an
+   error. */
 static int write_part(Core *x, const Geometry *g, PyObject *value, PyObject *layout)
 {
     PyObject *old, *made = NULL, *where = NULL;
     if (value == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    old = x->node != Py_None ? Py_NewRef(x->node) : storage_node(x) ? read_storage(x->storage) : NULL;
+    old = x->node != Py_None ? Py_NewRef(x->node)
+        : storage_node(x) ? read_storage(x->storage) : NULL;
     if (old == NULL) {
         Py_DECREF(value);
         return PyErr_Occurred() ? -1 : 0;
@@ -108,8 +111,8 @@ static int write_part(Core *x, const Geometry *g, PyObject *value, PyObject *lay
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(old, dtype));
     made = layout != NULL ? Py_NewRef(layout) : make_layout(g, itemsize);
     if (made != NULL && (where = find_caller()) != NULL) {
-        Py_SETREF(made, make_node(SLOW.update_op, PyTuple_Pack(2, old, value), made, NODE(old, shape),
-                                NODE(old, dtype), NODE(old, perm), where));
+        Py_SETREF(made, make_node(SLOW.update_op, PyTuple_Pack(2, old, value), made,
+                                  NODE(old, shape), NODE(old, dtype), NODE(old, perm), where));
         Py_DECREF(where);
     }
     else {
@@ -243,8 +246,9 @@ static int is_itself(Core *self, const Geometry *g, Core *value)
 {
     PyArrayObject *view = (PyArrayObject *)self->view, *other = (PyArrayObject *)value->view;
     return value->storage == self->storage && SMALL(value) == Py_None && other != NULL &&
-           IS_REAL(other) && PyArray_ISWRITEABLE(view) && PyArray_DESCR(other) == PyArray_DESCR(view) &&
-           PyArray_NDIM(other) == g->nd && PyArray_BYTES(other) == (char *)SLOW.origin + g->offset &&
+           IS_REAL(other) && PyArray_ISWRITEABLE(view) &&
+           PyArray_DESCR(other) == PyArray_DESCR(view) && PyArray_NDIM(other) == g->nd &&
+           PyArray_BYTES(other) == (char *)SLOW.origin + g->offset &&
            memcmp(PyArray_DIMS(other), g->dims, g->nd * sizeof(npy_intp)) == 0 &&
            memcmp(PyArray_STRIDES(other), g->strides, g->nd * sizeof(npy_intp)) == 0;
 }
@@ -257,7 +261,8 @@ static int find_written(Core *self, const Given *given, PyObject *key, Geometry 
         return 1;
     }
     PyObject *node = given->kind == PART ? storage_node(self) : NULL;
-    return node != NULL && is_pending(node) && falls(given->g.nd, given->g.dims, given->g.strides, 0) &&
+    return node != NULL && is_pending(node) &&
+           falls(given->g.nd, given->g.dims, given->g.strides, 0) &&
            narrow_by_list(&given->g, key, g, &place);
 }
 
@@ -324,8 +329,8 @@ static int write_masked(Core *self, PyObject *key, PyObject *value)
     first = node_of(&mask, NULL, 0);
     old = first == NULL ? NULL : node_of(&given, NULL, 0);
     if (old != NULL) {
-        node = record_node(SLOW.where_op, PyTuple_Pack(3, first, chosen, old), loop, NODE(old, shape),
-                        Py_None);
+        node = record_node(SLOW.where_op, PyTuple_Pack(3, first, chosen, old), loop,
+                           NODE(old, shape), Py_None);
     }
     Py_DECREF(loop);
     Py_DECREF(chosen);

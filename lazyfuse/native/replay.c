@@ -1,9 +1,9 @@
 /* A run that is done again, in C: replay.py says the same in Python.
 
-   `bind` gives what a run begins with, and the key under which replays are kept. `begin` finds the
-   blocks of a program (replay_program.c), `play` goes through its events up to the next one that needs
-   Python (a call of NumPy's, floating-point exceptions to report, Python's own threads), `commit` gives
-   the nodes their values. */
+   `bind` gives what a run begins with, and the key under which replays are kept. `begin` finds
+   the blocks of a program (replay_program.c), `play` goes through its events up to the next one
+   that needs Python (a call of NumPy's, floating-point exceptions to report, Python's own
+   threads), `commit` gives the nodes their values. */
 
 #include "replay.h"
 
@@ -12,7 +12,7 @@
 
 #define IS_SET(node, slot) (NODE(node, slot) != NULL && NODE(node, slot) != Py_None)
 
-/* ---------------------------------------------------------------------------------------- bind */
+/* ----------------------------------------------------------------------------------------- bind */
 
 /* How often the graph refers to a node; -1: not at all. */
 static Py_ssize_t edges_to(PyObject *edges, PyObject *node)
@@ -23,10 +23,11 @@ static Py_ssize_t edges_to(PyObject *edges, PyObject *node)
     return found == NULL ? -1 : PyLong_AsSsize_t(found);
 }
 
-/* Whether so many references are all there are to an array, and it alone to its memory. */
+/* Whether so many references are all there are to an array, and only it refers to its memory. */
 static int is_unseen(PyObject *array, Py_ssize_t owners)
 {
-    if (!IS_REAL(array) || Py_REFCNT(array) > owners || !PyArray_ISWRITEABLE((PyArrayObject *)array)) {
+    if (!IS_REAL(array) || Py_REFCNT(array) > owners ||
+        !PyArray_ISWRITEABLE((PyArrayObject *)array)) {
         return 0;
     }
     PyObject *base = PyArray_BASE((PyArrayObject *)array);
@@ -39,7 +40,8 @@ static int is_unseen(PyObject *array, Py_ssize_t owners)
     return 1;
 }
 
-/* As `Memory.captured`, with the list of nodes as one more holder of what it holds; -1: an error. */
+/* As `Memory.captured`, with the list of nodes as one more holder of what it holds; -1: an
+   error. */
 static int is_captured(PyObject *memory, PyObject *edges)
 {
     PyObject *alive = PyList_New(0); /* first: the collector may run code that changes the leaves */
@@ -160,9 +162,10 @@ static PyObject *node_of(PyObject *operand, PyObject *nodes)
     return PyList_GET_ITEM(nodes, origin);
 }
 
-/* What decides about one operand: 0 where it does not lie in host memory, or dies though nothing may be
-   written over. */
-static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *edges, PyObject *free)
+/* Puts into the key what decides about an operand: 0 where it does not lie in host memory, or
+   dies though the run may overwrite no operand. */
+static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *edges,
+                       PyObject *free)
 {
     PyObject *node = node_of(operand, nodes);
     if (node == NULL) {
@@ -198,9 +201,9 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
     return put(key, dies + 2 * is_written + 4 * (PyArray_ISWRITEABLE(array) != 0)) < 0 ? -1 : 1;
 }
 
-/* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that a
-   run begins with, or None. `free`: the nodes whose memory may be written over; True: look. None: that of
-   no operand, and none dies in this run. */
+/* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that
+   a run begins with, or None. `free`: the nodes whose memory may be written over; True: look.
+   None: that of no operand, and none dies in this run. */
 PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 8 || !PyLong_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])
@@ -225,7 +228,8 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     }
     /* only then the values: who else reads an array has been asked */
     for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
-        PyObject *operand = PyTuple_GET_ITEM(operands, i), *value = NODE(node_of(operand, nodes), value);
+        PyObject *operand = PyTuple_GET_ITEM(operands, i);
+        PyObject *value = NODE(node_of(operand, nodes), value);
         Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 1));
         if (PyList_SetItem(env, index, Py_NewRef(value)) < 0) {
             fits = -1;
@@ -237,13 +241,15 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
             PyErr_SetString(PyExc_IndexError, "bind: expected places of nodes");
             fits = -1;
         }
-        else if (put_layout(&key, NODE(PyList_GET_ITEM(nodes, origin), arg), args[3] == Py_True) < 0) {
-            fits = -1;
+        else {
+            PyObject *layout = NODE(PyList_GET_ITEM(nodes, origin), arg);
+            fits = put_layout(&key, layout, args[3] == Py_True) < 0 ? -1 : fits;
         }
     }
     PyObject *result = NULL;
     if (fits > 0) {
-        PyObject *bytes = PyBytes_FromStringAndSize((char *)key.numbers, key.count * sizeof(int64_t));
+        Py_ssize_t size = key.count * sizeof(int64_t);
+        PyObject *bytes = PyBytes_FromStringAndSize((char *)key.numbers, size);
         result = bytes == NULL ? NULL : PyTuple_Pack(2, bytes, env);
         Py_XDECREF(bytes);
     }
@@ -275,7 +281,8 @@ PyObject *replay_begin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
         void *address = NULL;
         if (i < known) {
             Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(self->leaves, i));
-            root = index < 0 || index >= PyList_GET_SIZE(args[1]) ? NULL : PyList_GET_ITEM(args[1], index);
+            int is_there = index >= 0 && index < PyList_GET_SIZE(args[1]);
+            root = is_there ? PyList_GET_ITEM(args[1], index) : NULL;
             fits = root != NULL && IS_REAL(root);
             address = fits ? PyArray_DATA((PyArrayObject *)root) : NULL;
         }
@@ -361,16 +368,16 @@ static int find_scalar(const Turn *turn, const Scalar *scalar, const char **from
     return plain_type((PyArrayObject *)value);
 }
 
-/* One scalar as programs read it: `NumbaProgram.pack`. 0: Python has to. */
+/* Packs a scalar as programs read it: `NumbaProgram.pack`. 0: Python does it. */
 static int pack_scalar(const char *from, int type, char kind, int64_t *to)
 {
-#define AS(code, number, kept, letter)                                                                 \
-    case code: {                                                                                       \
-        number found;                                                                                  \
-        memcpy(&found, from, sizeof found);                                                            \
-        kept value = (kept)found;                                                                      \
-        memcpy(to, &value, sizeof value);                                                              \
-        return kind == letter;                                                                         \
+#define AS(code, number, kept, letter)                                                             \
+    case code: {                                                                                   \
+        number found;                                                                              \
+        memcpy(&found, from, sizeof found);                                                        \
+        kept value = (kept)found;                                                                  \
+        memcpy(to, &value, sizeof value);                                                          \
+        return kind == letter;                                                                     \
     }
     to[0] = to[1] = 0;
     switch (type) {
@@ -403,7 +410,7 @@ static int pack_scalar(const char *from, int type, char kind, int64_t *to)
 #undef AS
 }
 
-/* Partial results of doubles become one as `Combination.run_single` does it. 0: Python has to. */
+/* Combines partial results of doubles as `Combination.run_single` does it. 0: Python does it. */
 static int combine(const Turn *turn, const Combining *one)
 {
     const double *from = (const double *)(intptr_t)(turn->at[one->from.root] + one->from.offset);
@@ -448,8 +455,8 @@ static int combine(const Turn *turn, const Combining *one)
 
 enum { FEW = 40, DONE = -3, NOT_BEGUN = -2, FAILED = -1 };
 
-/* DONE; NOT_BEGUN: Python has to; FAILED: an exception; conditions, or 0 where only the end of it is
-   left to Python. */
+/* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
+   the end of it. */
 static long start(Turn *turn, Event *event)
 {
     int64_t few[FEW], packed[FEW * WORDS], *addresses = few, *scalars = packed;
@@ -532,7 +539,7 @@ static long number(Turn *turn, Event *event)
 static long slide(Turn *turn, Event *event)
 {
     Py_ssize_t root = event->places[0].root, source = event->places[1].root;
-    Py_ssize_t origin = event->places[0].offset; /* the node's place */
+    Py_ssize_t origin = event->places[0].offset; /* the node's index */
     if (origin < 0 || origin >= PyList_GET_SIZE(turn->nodes)) {
         PyErr_SetString(PyExc_IndexError, "play: expected a node");
         return FAILED;
@@ -562,8 +569,8 @@ static long step(Turn *turn, Event *event)
     }
     case COPY: {
         const Place *to = &event->places[0], *from = &event->places[1];
-        int done = copy_elements(turn->at[to->root] + to->offset, turn->at[from->root] + from->offset,
-                                   event->first);
+        int done = copy_elements(turn->at[to->root] + to->offset,
+                                 turn->at[from->root] + from->offset, event->first);
         return done < 0 ? FAILED : done ? DONE : NOT_BEGUN;
     }
     case WINDOW:
@@ -575,9 +582,9 @@ static long step(Turn *turn, Event *event)
     }
 }
 
-/* play(program, at, roots, addresses, env, nodes, empty): goes through the events from `at` on. None
-   when all are done; else (at, conditions), -2: not begun. A failure leaves its place in the last
-   address. */
+/* play(program, at, roots, addresses, env, nodes, empty): goes through the events from `at` on.
+   None when all are done; else (at, IEEE flags), -2: not begun. A failure leaves the event's
+   index in the last address. */
 PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 7 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyLong_Check(args[1])
@@ -590,7 +597,8 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     Turn turn = {(Program *)args[0], args[2], args[3], args[4], args[5], args[6], few};
     Program *self = turn.program;
     Py_ssize_t at = PyLong_AsSsize_t(args[1]);
-    if (PyList_GET_SIZE(turn.roots) != self->blocks || PyList_GET_SIZE(turn.addresses) != self->blocks) {
+    if (PyList_GET_SIZE(turn.roots) != self->blocks ||
+        PyList_GET_SIZE(turn.addresses) != self->blocks) {
         PyErr_SetString(PyExc_ValueError, "play: expected the program's blocks");
         return NULL;
     }
@@ -638,8 +646,8 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
 
 /* --------------------------------------------------------------------------------------- commit */
 
-/* commit(program, roots, nodes): what the results' nodes are is now their values. Returns the places
-   among the results that are parts of blocks: Python makes these arrays. */
+/* commit(program, roots, nodes): what the results' nodes are is now their values. Returns the
+   indices of the results that are parts of blocks: Python makes these arrays. */
 PyObject *replay_commit(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 3 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyList_Check(args[1])
@@ -654,21 +662,20 @@ PyObject *replay_commit(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     }
     Py_INCREF(self);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->results); i++) {
-        /* (node's place, block, offset, shape, strides, dtype) */
+        /* (node's index, block, offset, shape, strides, dtype) */
         PyObject *each = PyTuple_GET_ITEM(self->results, i);
         Py_ssize_t origin = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 0));
         Py_ssize_t root = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 1));
         Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 2));
         PyObject *shape = PyTuple_GET_ITEM(each, 3), *strides = PyTuple_GET_ITEM(each, 4);
         PyObject *block = PyList_GET_ITEM(args[1], root), *node = PyList_GET_ITEM(args[2], origin);
-        int whole = offset == 0 && IS_REAL(block)
-                    && (PyObject *)PyArray_DESCR((PyArrayObject *)block) == PyTuple_GET_ITEM(each, 5)
-                    && PyArray_NDIM((PyArrayObject *)block) == PyTuple_GET_SIZE(shape);
-        for (int axis = 0; whole && axis < PyArray_NDIM((PyArrayObject *)block); axis++) {
-            whole = PyArray_DIM((PyArrayObject *)block, axis)
-                        == PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis))
-                    && PyArray_STRIDE((PyArrayObject *)block, axis)
-                           == PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, axis));
+        PyArrayObject *a = (PyArrayObject *)block;
+        int whole = offset == 0 && IS_REAL(block) &&
+                    (PyObject *)PyArray_DESCR(a) == PyTuple_GET_ITEM(each, 5) &&
+                    PyArray_NDIM(a) == PyTuple_GET_SIZE(shape);
+        for (int axis = 0; whole && axis < PyArray_NDIM(a); axis++) {
+            whole = PyArray_DIM(a, axis) == PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis)) &&
+                    PyArray_STRIDE(a, axis) == PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, axis));
         }
         if (whole) {
             Py_XSETREF(NODE(node, value), Py_NewRef(block));

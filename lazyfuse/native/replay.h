@@ -20,7 +20,7 @@ typedef struct {
     int type; /* of the element; -1: the array says it */
 } Scalar;
 
-/* Partial results and how they become one. */
+/* Partial results, and how they are combined. */
 typedef struct {
     Place from, to;
     int how;
@@ -37,7 +37,7 @@ typedef struct {
     Py_ssize_t places_count, scalars_count, combining_count, item;
     const char *kinds;
     Loops *loops;
-    PyObject *dead; /* blocks that nothing reads again */
+    PyObject *dead; /* blocks that no later event reads */
     int ends_in_python;
 } Event;
 

@@ -199,7 +199,7 @@ PyTypeObject ReplayProgramType = {
     .tp_doc = "A replay as numbers.",
 };
 
-/* program(blocks, leaves, written, given, events, results): tuples of places and of tuples. */
+/* program(blocks, leaves, written, given, events, results): tuples of indices and of tuples. */
 PyObject *replay_program(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *leaves, *written, *given, *events, *results;

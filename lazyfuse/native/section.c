@@ -1,7 +1,8 @@
-/* Sections in which nothing of the user's runs: devices/critical.py in C, which says what they are for.
+/* Sections in which no code of the user's runs: devices/critical.py in C, which says what they are
+   for.
 
-   An evaluation enters one, so a section must cost little beside a lock: what is left is asking for ten
-   handlers, and putting a note in place of Ctrl-C's and back. */
+   An evaluation enters one, so a section must cost little beside a lock: all that it does is ask
+   for ten handlers, and put a note in place of Ctrl-C's and back. */
 
 #include "native.h"
 
@@ -21,16 +22,16 @@ typedef struct {
 
 static struct {
     PyObject *waiting, *catch_up, *find, *put; /* critical.waiting and its functions; of _signal */
-    PyObject *breathe; /* a function in Python, where collections that are due run though disabled */
+    PyObject *breathe; /* a Python function, where collections that are due run though disabled */
     PyObject *numbers[SIGNALS];
-    Py_ssize_t count; /* of them; 0: nobody has called section_setup */
+    Py_ssize_t count; /* of them; 0: before section_setup */
     unsigned long main; /* the thread that runs handlers */
     Py_ssize_t depth; /* how many sections it is in */
     Noted noted[SIGNALS];
     int puts;
 } state;
 
-/* ----------------------------------------------------------------------------------------- notes */
+/* ---------------------------------------------------------------------------------------- notes */
 
 static void note_dealloc(Note *self)
 {
@@ -69,7 +70,7 @@ PyTypeObject NoteType = {
     .tp_members = note_members,
 };
 
-/* ------------------------------------------------------------------------------- putting off, and back */
+/* ------------------------------------------------------------------------ putting off, and back */
 
 /* An exception that is set aside; what comes later has it as its context. */
 typedef struct {
@@ -109,7 +110,7 @@ static int raise_aside(Aside *error)
     return -1;
 }
 
-/* Put handlers back, where nobody else has put another one meanwhile. */
+/* Put handlers back, but where the user has put another handler meanwhile. */
 static void restore(Noted *noted, int count, Aside *error)
 {
     for (int i = 0; i < count; i++) {
@@ -123,7 +124,7 @@ static void restore(Noted *noted, int count, Aside *error)
             if (done != NULL) {
                 break;
             }
-            set_aside(error); /* of a handler that is back already: this one was not put yet */
+            set_aside(error); /* of a handler that is back already: this handler was not put yet */
         }
         if (PyErr_Occurred()) {
             set_aside(error);
@@ -175,8 +176,8 @@ failed:
     return raise_aside(&error);
 }
 
-/* Handlers come back; those whose signals have come run. An exception that is set stays, or is the context
-   of one of theirs. */
+/* Handlers come back; those whose signals have come run. An exception that is set stays, or is
+   the context of one of theirs. */
 static int bring_back(void)
 {
     if (--state.depth) {
@@ -212,8 +213,8 @@ PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *waiting, *catch_up, *numbers, *find, *put, *breathe;
     unsigned long thread;
-    if (!PyArg_ParseTuple(args, "kO!OO!OOO", &thread, &PyList_Type, &waiting, &catch_up, &PyTuple_Type,
-                          &numbers, &find, &put, &breathe)) {
+    if (!PyArg_ParseTuple(args, "kO!OO!OOO", &thread, &PyList_Type, &waiting, &catch_up,
+                          &PyTuple_Type, &numbers, &find, &put, &breathe)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(numbers) > SIGNALS) {
@@ -233,7 +234,8 @@ PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* In a child that another thread than the main one has forked: that is the main one from now on. */
+/* In a child that a thread other than the main thread has forked: that is the main thread from
+   now on. */
 PyObject *section_new_main(PyObject *Py_UNUSED(module), PyObject *ident)
 {
     unsigned long thread = PyLong_AsUnsignedLong(ident);
@@ -248,14 +250,14 @@ PyObject *section_new_main(PyObject *Py_UNUSED(module), PyObject *ident)
     return raise_aside(&error) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* --------------------------------------------------------------------------------------- sections */
+/* ------------------------------------------------------------------------------------- sections */
 
 typedef struct {
     unsigned long thread;
     Py_ssize_t times;
 } Inside;
 
-/* A lock, with nothing of the user's running while it is held. */
+/* A lock; no code of the user's runs while it is held. */
 typedef struct {
     PyObject_HEAD
     PyObject *lock, *take, *give, *weak;
@@ -389,7 +391,8 @@ static PyObject *section_release(Section *self, PyObject *Py_UNUSED(nothing))
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *section_exit(Section *self, PyObject *const *Py_UNUSED(exception), Py_ssize_t Py_UNUSED(count))
+static PyObject *section_exit(Section *self, PyObject *const *Py_UNUSED(exception),
+                              Py_ssize_t Py_UNUSED(count))
 {
     return section_release(self, NULL);
 }
@@ -430,7 +433,7 @@ PyTypeObject SectionType = {
     .tp_name = "lazyfuse._native.Section",
     .tp_basicsize = sizeof(Section),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "A lock, with nothing of the user's running while it is held: see devices/critical.py.",
+    .tp_doc = "A lock; no code of the user's runs while it is held: see devices/critical.py.",
     .tp_new = section_new,
     .tp_dealloc = (destructor)section_dealloc,
     .tp_weaklistoffset = offsetof(Section, weak),

@@ -1,5 +1,5 @@
-/* Calls of ufuncs that are quick: on direct arrays and numbers, and as met before on recorded ones.
-   The base of `ufunc` (ufunc.py), which has all the rest. The same in Python: eager_ufunc.py. */
+/* Calls of ufuncs: at once on eager arrays and numbers, and as met before on recorded arrays.
+   The base of `ufunc` (ufunc.py), which does the rest. The same in Python: eager_ufunc.py. */
 
 #include "native.h"
 
@@ -61,13 +61,19 @@ static int is_known(UfuncCore *self)
            PyDict_GET_SIZE(self->known) > 0;
 }
 
-/* On values that are there, in NumPy at once; NULL without an exception: not for this way. */
-static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
+/* The op definition of a ufunc that runs as NumPy does (borrowed); NULL: several, or none. */
+static PyObject *only_op(UfuncCore *self)
 {
     int plain = self->compute == self->call && self->rows != NULL &&
                 PyTuple_CheckExact(self->rows) && PyTuple_GET_SIZE(self->rows) == 1;
-    return plain ? exported_call(PyTuple_GET_ITEM(self->rows, 0), loops_of(self), self->call, args, count)
-                 : NULL;
+    return plain ? PyTuple_GET_ITEM(self->rows, 0) : NULL;
+}
+
+/* On values that are there, by NumPy at once; NULL without an exception: Python does it. */
+static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
+{
+    PyObject *op = only_op(self);
+    return op == NULL ? NULL : exported_call(op, loops_of(self), self->call, args, count);
 }
 
 static PyObject *of_one(UfuncCore *self, PyObject *x)
@@ -162,7 +168,7 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
     int whole = self->compute == self->call ||
                 !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)given[count]));
     int first = IS_REAL(given[0]), second = count == 2 && IS_REAL(given[1]);
-    /* numbers alone have a dtype of their own, whatever that of `out` is */
+    /* numbers without arrays choose their dtype, not `out` */
     if (loops != NULL && whole && (first || second) &&
         (first + second == count || self->beside == Py_True)) {
         done = loops_into(
@@ -219,10 +225,9 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
             done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)count,
                                  (Core *)args[count]);
         }
-        if (done == 0 && SMALL(args[count]) == Py_None && self->compute == self->call &&
-            self->rows != NULL && PyTuple_CheckExact(self->rows) && PyTuple_GET_SIZE(self->rows) == 1) {
-            done = exported_into(PyTuple_GET_ITEM(self->rows, 0), self->call, args, (int)count,
-                             (Core *)args[count]);
+        PyObject *op = done == 0 && SMALL(args[count]) == Py_None ? only_op(self) : NULL;
+        if (op != NULL) {
+            done = exported_into(op, self->call, args, (int)count, (Core *)args[count]);
         }
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(args[count]);
@@ -231,7 +236,8 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
     return general(x, args, count, names);
 }
 
-static PyObject *ufunc_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
+static PyObject *ufunc_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
+                           PyObject *Py_UNUSED(kwargs))
 {
     UfuncCore *self = (UfuncCore *)type->tp_alloc(type, 0);
     if (self != NULL) {
@@ -281,7 +287,8 @@ static void ufunc_dealloc(PyObject *x)
 
 static PyMemberDef ufunc_members[] = {
     SLOT("_beside", beside), SLOT("_call", call), SLOT("_compute", compute), SLOT("_loops", known),
-    SLOT("_reduction", reduction), SLOT("_rows", rows), SLOT("nin", nin), SLOT("nout", nout), {NULL},
+    SLOT("_reduction", reduction), SLOT("_rows", rows), SLOT("nin", nin), SLOT("nout", nout),
+    {NULL},
 };
 
 PyTypeObject UfuncCoreType = {

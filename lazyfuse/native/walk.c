@@ -1,9 +1,9 @@
 /* The walk of codegen/graph/linearize.py, and the frontier of a flush (flush.py).
 
-   `walk` orders a pending graph and makes its structural key: object for object what `linearize.walk`
-   gives, which runs where Python was installed without a C compiler. No Python code runs while the
-   graph is ordered; what is counted are the references of all holders but the list of nodes and the
-   graph's own edges. */
+   `walk` orders a pending graph and makes its structural key: object for object what
+   `linearize.walk` gives, which runs where Python was installed without a C compiler. No Python
+   code runs while the graph is ordered; what is counted are the references of all holders but
+   the list of nodes and the graph's own edges. */
 
 #include "native.h"
 
@@ -127,7 +127,7 @@ static int append(PyObject *order, Table *table, PyObject *node)
     return PyList_Append(order, node);
 }
 
-/* As `_order`. */
+/* As linearize._order: puts the nodes below the roots in order. */
 static int order_nodes(PyObject *roots, PyObject *order, Table *table, Stack *stack)
 {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(roots); i++) {
@@ -343,7 +343,8 @@ static PyObject *argument_key(Numbers *numbers, PyObject *node)
     return pack(3, items);
 }
 
-static PyObject *pending_key(Numbers *numbers, Table *table, PyObject *node, PyObject *ids, int keep)
+static PyObject *pending_key(Numbers *numbers, Table *table, PyObject *node, PyObject *ids,
+                             int keep)
 {
     /* held: the collector may run code that evaluates the node, which lets go of its sources */
     PyObject *sources = Py_NewRef(NODE(node, src));
@@ -389,7 +390,7 @@ static int make_key(PyObject *order, Table *table, Numbers *numbers, PyObject *k
         }
         else {
             const Entry *entry = &table->entries[place_of(table, node)];
-            /* the list of nodes holds one reference; a constant array that somebody holds is
+            /* the list of nodes holds one reference; a constant array that the user holds is
                cheaper to make again than to write now */
             keep = entry->root
                 || (Py_REFCNT(node) > 1 + entry->edges && NODE(node, op) != SLOW.full_op);
@@ -528,7 +529,7 @@ static int count_reads(PyObject *alive, Table *table, Stack *stack)
                 return -1;
             }
             entry->edges++;
-            /* an operation in place is a node more than was noted: look through it */
+            /* an operation in place makes a node that was not noted: look through it */
             if (entry->index < 0 && is_pending(source)) {
                 entry->index = 0;
                 if (push(stack, source) < 0) {
@@ -540,7 +541,7 @@ static int count_reads(PyObject *alive, Table *table, Stack *stack)
     return 0;
 }
 
-/* frontier(references, newest): as `Pending.frontier`, parameters included. */
+/* frontier(references, newest): as `flush.Pending.frontier`, parameters included. */
 PyObject *walk_frontier(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *references, *newest, *found = NULL;
