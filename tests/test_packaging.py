@@ -103,6 +103,19 @@ def test_machine_code_is_used_beside_the_python_that_it_repeats_alone() -> None:
     assert twins <= named_in_c(), "no comment says so"
 
 
+def test_constants_in_c_are_those_of_python() -> None:
+    modules = [path for top in ("lazyfuse", "codegen") for path in (ROOT / top).rglob("*.py")]
+    found = 0
+    for source in c_sources():
+        text = (ROOT / source).read_text()
+        for value, module, name in re.findall(r"= (\d+) }; /\* (\w+)\.(\w+) \*/", text):
+            definition = re.compile(rf"^{name}(: Final)? = {value}\b", re.MULTILINE)
+            named = [path.read_text() for path in modules if path.stem == module]
+            assert any(map(definition.search, named)), f"{source}: {module}.{name}"
+            found += 1
+    assert found >= 4
+
+
 def test_wheels_hold_no_sources_in_c() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert settings["include-package-data"] is False

@@ -22,52 +22,61 @@ static int is_basic(PyObject *key)
     return 1;
 }
 
-/* The view that a basic key names; NULL without an exception for other keys, and for elements. */
+/* The view that a basic key names of an array of a plain dtype; NULL without an exception for other
+   keys, and for elements. */
 static PyObject *quick_view(PyArrayObject *a, PyObject *key)
 {
     Geometry g;
-    if (plain_type(a) < 0 ||
-        !narrow(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g)) {
+    if (!narrow(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g)) {
         return NULL;
     }
     return make_view(a, g.nd, g.dims, g.strides, PyArray_BYTES(a) + g.offset);
+}
+
+/* What a basic key gave of an eager array: a view as ours, an element as it is. Steals `value`. */
+static PyObject *wrap_part(Core *self, PyObject *value)
+{
+    if (value == NULL || !IS_REAL(value)) {
+        return value;
+    }
+    PyArrayObject *a = (PyArrayObject *)value;
+    int nd = PyArray_NDIM(a), thin = IS_THIN(self) && is_thin(a);
+    for (int axis = 0; nd > 1 && !thin && axis < nd; axis++) {
+        thin = PyArray_DIM(a, axis) == 1 && !IS_THIN(self);
+    }
+    return direct_over(value, base_of(self), thin);
 }
 
 static PyObject *array_get(PyObject *x, PyObject *key)
 {
     Core *self = (Core *)x;
     if (IS_DIRECT(self)) {
-        PyArrayObject *small = (PyArrayObject *)SMALL(self);
-        int thin = IS_THIN(self);
-        if (is_basic(key)) {
-            if (!thin || plain_type(small) >= 0) {
-                Py_INCREF(small);
-                PyObject *value = quick_view(small, key);
-                if (value == NULL) {
-                    value = PyErr_Occurred() ? NULL : PyObject_GetItem((PyObject *)small, key);
-                }
-                Py_DECREF(small);
-                if (value == NULL || !IS_REAL(value)) {
-                    return value;
-                }
-                int nd = PyArray_NDIM((PyArrayObject *)value), slim = 0;
-                for (int axis = 0; nd > 1 && !thin && axis < nd; axis++) {
-                    slim |= PyArray_DIM((PyArrayObject *)value, axis) == 1;
-                }
-                            return direct_over(value, base_of(self),
-                                   thin ? is_thin((PyArrayObject *)value) : slim);
+        PyObject *small = Py_NewRef(SMALL(self)), *value = NULL;
+        int plain = plain_type((PyArrayObject *)small) >= 0, done = 1;
+        if (plain) {
+            value = quick_view((PyArrayObject *)small, key);
+        }
+        if (value != NULL || PyErr_Occurred()) {
+            value = wrap_part(self, value);
+        }
+        else if (is_basic(key)) {
+            done = plain || !IS_THIN(self);
+            value = done ? wrap_part(self, PyObject_GetItem(small, key)) : NULL;
+        }
+        else {
+            PyArrayObject *where = IS_ARRAY(key) && IS_DIRECT(key) && plain
+                ? (PyArrayObject *)SMALL(key) : NULL;
+            done = where != NULL && PyArray_NDIM(where) != 0 &&
+                   PyArray_SIZE(where) < eager_below();
+            if (done) {
+                Py_INCREF(where);
+                value = wrapped(PyObject_GetItem(small, (PyObject *)where));
+                Py_DECREF(where);
             }
         }
-        else if (IS_ARRAY(key) && IS_DIRECT(key) && plain_type(small) >= 0) {
-            PyArrayObject *where = (PyArrayObject *)SMALL(key);
-            if (PyArray_NDIM(where) != 0 && PyArray_SIZE(where) < eager_below()) {
-                Py_INCREF(small);
-                Py_INCREF(where);
-                PyObject *value = PyObject_GetItem((PyObject *)small, (PyObject *)where);
-                Py_DECREF(small);
-                Py_DECREF(where);
-                return wrapped(value);
-            }
+        Py_DECREF(small);
+        if (done) {
+            return value;
         }
     }
     else if (SMALL(self) == Py_None) {

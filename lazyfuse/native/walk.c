@@ -207,7 +207,7 @@ typedef struct {
     PyObject *sizes, *shapes, *layouts, *memories;
 } Numbers;
 
-enum { ARRANGED = 4096 }; /* arrangements kept at most: linearize._AXES_LIMIT */
+enum { ARRANGED = 4096 }; /* linearize._AXES_LIMIT */
 
 /* `numbers.setdefault(key, len(numbers))`; a new reference. */
 static PyObject *number_of(PyObject *numbers, PyObject *key)
