@@ -11,17 +11,18 @@ of it. Two rules say which of these values need not be written:
   second run on those stay pending that no recording read. A value that only its name knows when a
   loop is flushed is elided, too: what reads it in the next iteration computes it there.
 
-A value is elided once: an evaluation that meets it again writes it, and a structure that DEAD
-served writes it from then on. Elided are exact maps alone, for the bits of functions may hang on
-the kernel. The run that elides a value reports its floating-point exceptions; if there are any, the
-value is written at once, so that they are reported once.
+CHEAP elides a value once: an evaluation that meets it again writes it. A structure that elided a
+value by DEAD writes it from then on, if a later recording reads it. Elided are exact maps alone,
+for the bits of functions may hang on the kernel. The run that elides a value reports its
+floating-point exceptions; if there are any, the value is written at once, so that no later run
+reports them again.
 
 Owns the choice and what is remembered of it; evaluate.py asks, and says when the run is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
@@ -39,13 +40,11 @@ from lazyfuse.runtime.scheduling.co_evaluation import is_watched
 
 # Values of fewer elements are written: that costs next to nothing.
 LARGE = 1 << 16
-# Recorded nodes that are looked at, by DEAD and by CHEAP.
+# Recorded nodes that are looked at, and sizes that are remembered of each structure.
 MAX_NODES = 192
-MAX_NODES_CHEAP = 64
-# Sizes that are remembered of each structure.
 MAX_SIZES = 8
 # Operations that making a value again may take, and their additions per element: about what writing
-# and reading it costs.
+# and reading it costs. Longer recordings are DEAD's alone, which finds more in them.
 MAX_REMADE = 64
 MAX_COST = 48.0
 # CHEAP: the value takes so many times the memory of its operands.
@@ -96,7 +95,10 @@ class Elision:
 
 
 NOTHING = Elision()
-_watched: list[Watch] = []
+_watched: dict[int, Watch] = {}
+"""By id. Entries of objects that are gone are dropped now and then."""
+_due = 0
+"""Recordings until then: as many as there are entries, for each is looked at."""
 
 
 def elide(
@@ -111,7 +113,7 @@ def elide(
     `find` gives the plan of a recording that was seen before. `waits`: whether a caller waits for
     the roots.
     """
-    met = _meet(recording, dry_run) if _watched else set[tuple[Rule, int]]()
+    met = _meet(recording, dry_run) if _watched else {}
     plan = find(recording)
     if sum(recording.held) <= len(roots) or len(recording.held) > MAX_NODES:
         return NOTHING, plan
@@ -149,15 +151,14 @@ def elide(
 
 def conclude(elision: Elision, raised: bool) -> None:
     """A run is over that elided or watched values; `raised`: floating-point exceptions arose."""
-    if elision.rule is None:  # the first run: who reads what it wrote has its array
-        for what, rule, state, at in elision.watched:
-            node = what()
-            if node is not None and node.value is not None:
-                _watched.append((ref(node.value), rule, state, at))
-    elif not raised:
-        _watched.extend(elision.watched)
-    elif elision.rule is DEAD and elision.state is not None:
+    if raised and elision.rule is DEAD and elision.state is not None:
         elision.state.rule, elision.state.choice = CHEAP, None
+    for watch in elision.watched if not raised or elision.rule is None else ():
+        node = watch[0]()
+        if node is not None and elision.rule is not None:
+            _watched[id(node)] = watch
+        elif node is not None and node.value is not None:  # who reads what a run wrote has that
+            _watched[id(node.value)] = (ref(node.value), *watch[1:])
 
 
 def forget() -> None:
@@ -179,29 +180,28 @@ def _state(plan: Plan | None, recording: Recording, waits: bool, dry_run: bool) 
     return state
 
 
-def _meet(recording: Recording, dry_run: bool) -> set[tuple[Rule, int]]:
-    """Note which elided or watched values a recording reads; their rules and ids."""
-    ids = set[int]()
+def _meet(recording: Recording, dry_run: bool) -> dict[int, Rule]:
+    """Note which elided or watched values a recording reads; the rules of them, by id."""
+    global _due
+    met = {}
     for node in recording.nodes:
-        ids.add(id(node))
-        ids.add(id(node.value))
-    met = set()
-    rest = []
-    for each in _watched:
-        what, rule, state, at = each[0](), *each[1:]
-        if what is None:
-            continue
-        if id(what) not in ids:
-            rest.append(each)
-            continue
-        met.add((rule, id(what)))
-        if rule is CHEAP:
-            rest.append(each)
-        if state is not None and not dry_run:
-            state.read.add(at)
-            state.choice = None
+        for what in (node, node.value):
+            each = _watched.get(id(what))
+            if each is None or each[0]() is not what:
+                continue
+            met[id(what)] = each[1]
+            if not dry_run:
+                del _watched[id(what)]
+                if each[2] is not None:
+                    each[2].read.add(each[3])
+                    each[2].choice = None
     if not dry_run:
-        _watched[:] = rest
+        _due -= 1
+        if _due < 0:
+            for key in list(_watched):
+                if _watched[key][0]() is None:
+                    del _watched[key]
+            _due = max(MAX_SIZES, len(_watched))
     return met
 
 
@@ -220,30 +220,25 @@ def _take_out(choice: Choice, recording: Recording) -> None:
 # --------------------------------------------------------------------------------------- the rules
 
 
-def _candidates(recording: Recording, roots: Sequence[Node] = ()) -> list[int]:
-    """The positions of held values, but roots, that may be elided at all."""
-    ids = set(map(id, roots))
+def _candidates(recording: Recording, written: Collection[int] = ()) -> list[int]:
+    """The positions of held values that may be elided at all, but for nodes of some ids."""
     return [
         at
         for at, (node, held) in enumerate(zip(recording.nodes, recording.held, strict=True))
         if held and node.op.kind == "map" and not node.op.apart
-        if prod(node.shape) >= LARGE and id(node) not in ids
+        if prod(node.shape) >= LARGE and id(node) not in written
     ]
 
 
 def _cheap(
-    state: PerSize, recording: Recording, roots: Sequence[Node], met: Collection[tuple[Rule, int]]
+    state: PerSize, recording: Recording, roots: Sequence[Node], met: Mapping[int, Rule]
 ) -> Choice | None:
     """What is cheap to make again, and was not elided before."""
-    nodes = recording.nodes
-    if len(nodes) > MAX_NODES_CHEAP:
+    if len(recording.nodes) > MAX_REMADE:
         return None
-    written = set(map(id, roots))
-    if met:
-        written.update([identity for rule, identity in met if rule is CHEAP])
-    choice = _choose_cheap(recording, written)
+    choice = _choose_cheap(recording, {*map(id, roots), *met})
     if choice is None and state.rule is CHEAP and state.runs:
-        is_home = all(node.resident is None for node in nodes)
+        is_home = all(node.resident is None for node in recording.nodes)
         if is_home and _choose_cheap(recording, ()) is None:
             state.rule = None  # whatever the roots are: key and sizes say it from now on
     return choice
@@ -252,23 +247,24 @@ def _cheap(
 def _choose_cheap(recording: Recording, written: Collection[int]) -> Choice | None:
     """What is cheap to make again, but for nodes of some ids."""
     nodes = recording.nodes
-    elided, operands = [], set[int]()
-    for at in _candidates(recording):
-        if id(nodes[at]) not in written:
-            room = nodes[at].dtype.itemsize * prod(nodes[at].shape) // SMALLER
-            below = _below(nodes[at], (), ("map", "reduce"), room)
-            if below is not None:
-                elided.append(at)
-                operands |= below[1]
+    elided = []
+    pending, operands = set[int](), set[int]()
+    for at in _candidates(recording, written):
+        room = nodes[at].dtype.itemsize * prod(nodes[at].shape) // SMALLER
+        below = _below(nodes[at], (), ("map", "reduce"), room)
+        if below is not None:
+            elided.append(at)
+            pending |= below[0]
+            operands |= below[1]
     if not elided:
         return None
     found = tuple(elided)
-    return Choice(CHEAP, found, found, found, _positions(nodes, operands))
+    return Choice(CHEAP, found, found, *_positions(nodes, pending, operands))
 
 
 def _watch(state: PerSize, recording: Recording, roots: Sequence[Node]) -> Elision:
     """The first run of a structure writes everything, to see what later recordings read."""
-    found = _candidates(recording, roots)
+    found = _candidates(recording, set(map(id, roots)))
     return Elision(watched=[(ref(recording.nodes[at]), DEAD, state, at) for at in found])
 
 
@@ -276,7 +272,7 @@ def _dead(
     state: PerSize,
     recording: Recording,
     roots: Sequence[Node],
-    met: Collection[tuple[Rule, int]],
+    met: Mapping[int, Rule],
     waits: bool,
 ) -> Choice | None:
     """What no later iteration of a loop read, as far as that was watched."""
@@ -286,11 +282,12 @@ def _dead(
         if choice is None:
             state.rule = CHEAP
             return None
-    written = {identity for rule, identity in met if rule is DEAD}  # once is enough
-    if waits:
-        written.update(map(id, roots))
-    found = map(recording.nodes.__getitem__, choice.elided)
-    return choice if written.isdisjoint(map(id, found)) else None
+    elided = {id(recording.nodes[at]) for at in choice.elided}
+    if waits and not elided.isdisjoint(map(id, roots)):
+        return None
+    if DEAD in [met[each] for each in elided.intersection(met)]:
+        return None  # once is enough
+    return choice
 
 
 def _decide(
@@ -302,7 +299,7 @@ def _decide(
     written = {id(node) for node, held in zip(nodes, recording.held, strict=True) if held}
     covered = _covered(recording)
     elided: dict[int, Below] = {}
-    for at in _candidates(recording, roots if waits else ()):
+    for at in _candidates(recording, ids if waits else ()):
         below = _below(nodes[at], written, ("map",), inf) if at not in read else None
         if below is None or any(covered.get(each, 1.0) < COVERED for each in below[1]):
             continue
@@ -311,14 +308,13 @@ def _decide(
             elided[at] = below
             written.discard(id(nodes[at]))
     operands = set[int]().union(*[below[1] for below in elided.values()])
-    most = MAX_OPERANDS * sum([_bytes(nodes[at]) for at in elided])
+    most = MAX_OPERANDS * sum([nodes[at].dtype.itemsize * prod(nodes[at].shape) for at in elided])
     if not elided or not written or _bytes_kept(recording, operands, covered) > most:
         return None
     computed = _reached(nodes, written)
     remade = [at for at in elided if id(nodes[at]) in computed]
     pending = set[int]().union(*[elided[at][0] for at in remade])
-    places = _positions(nodes, pending), _positions(nodes, operands)
-    return Choice(DEAD, tuple(elided), tuple(remade), *places)
+    return Choice(DEAD, tuple(elided), tuple(remade), *_positions(nodes, pending, operands))
 
 
 # ----------------------------------------------------------------------- what values are made from
@@ -368,8 +364,11 @@ def _repeats(node: Node) -> bool:
     return exact and node.op.pure
 
 
-def _positions(nodes: Sequence[Node], ids: Collection[int]) -> tuple[int, ...]:
-    return tuple([at for at, node in enumerate(nodes) if id(node) in ids])
+def _positions(
+    nodes: Sequence[Node], pending: set[int], operands: set[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    place = {id(node): at for at, node in enumerate(nodes)}.__getitem__
+    return tuple(map(place, pending)), tuple(map(place, operands))
 
 
 def _covered(recording: Recording) -> dict[int, float]:
@@ -389,21 +388,16 @@ def _memory(node: Node) -> int:
     return id(node.arg) if node.value is not None and isinstance(node.arg, Memory) else id(node)
 
 
-def _bytes(node: Node) -> int:
-    return node.dtype.itemsize * prod(node.shape)
-
-
 def _bytes_kept(recording: Recording, operands: Collection[int], covered: Collection[int]) -> int:
     """Bytes of operands that would be written over or go if nothing were elided."""
-    nodes = recording.nodes  # and no name for one of them, which would be a reference to it
-    places = _positions(nodes, operands)
-    lost = [
-        at
-        for at in places
-        if id(nodes[at]) in covered
-        or references.of(nodes[at]) <= recording.references_to(nodes[at])
-    ]
-    return sum([_bytes(nodes[at]) for at in lost])
+    total, nodes = 0, recording.nodes
+    for at in range(len(nodes)):  # a name for a node would be a reference to it
+        if id(nodes[at]) in operands and (
+            id(nodes[at]) in covered
+            or references.of(nodes[at]) <= recording.references_to(nodes[at])
+        ):
+            total += nodes[at].dtype.itemsize * prod(nodes[at].shape)
+    return total
 
 
 def _reached(nodes: Sequence[Node], roots: Collection[int]) -> set[int]:

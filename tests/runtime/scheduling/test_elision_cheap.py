@@ -79,6 +79,18 @@ def test_it_is_left_once_F3() -> None:
     same(pull, pulls(np, position, mass)[2])
 
 
+def test_what_lies_below_an_elided_value_is_no_unfinished_work_F3() -> None:
+    position, mass = stars()
+    found = pulls(lf, lf.array(position), lf.array(mass))
+    np.asarray(found[3])
+    before = counters.totals.kernels
+    evaluate.finish((), decisions.CALLED)
+    assert counters.totals.kernels == before
+    assert counters.totals.decisions[decisions.CHEAP] == 3
+    for mine, theirs in zip(found, pulls(np, position, mass), strict=True):
+        same(mine, theirs)
+
+
 def test_what_is_as_large_as_its_operands_is_written_F3() -> None:
     values = np.random.default_rng(0).normal(size=(50, 400))
     x = lf.array(values)
