@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import changing, ndarray, options, wrap, writable
 from lazyfuse.devices.caches import cached
 from lazyfuse.interop import fallback
@@ -69,7 +70,7 @@ class Generator(np.random.Generator, metaclass=_Kind):
         """As `numpy.random.Generator.permuted`; shuffles in place if `out` is `x`."""
         with changing(out):
             real = writable(out) if type(out) is ndarray else out
-            source = real if x is out else fallback.gathered(x)
+            source = real if x is out else to_numpy(x)
             result = super().permuted(source, axis=axis, out=real)
         return out if out is not None else wrap(result)
 
@@ -121,15 +122,15 @@ class RandomState(np.random.RandomState, metaclass=_Kind):
 
     def get_state(self, legacy: Any = True) -> Any:
         """As `numpy.random.RandomState.get_state`."""
-        return fallback.from_numpy(super().get_state(legacy), [])
+        return from_numpy(super().get_state(legacy))
 
     def set_state(self, state: Any) -> None:
         """As `numpy.random.RandomState.set_state`."""
-        super().set_state(fallback.gathered(state))
+        super().set_state(to_numpy(state))
 
     def seed(self, seed: Any = None) -> None:
         """As `numpy.random.RandomState.seed`."""
-        super().seed(fallback.gathered(seed))
+        super().seed(to_numpy(seed))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the bit generator and its state, as NumPy does."""
@@ -142,7 +143,7 @@ def _seeded(theirs: type) -> type:
 
     def start(self: Any, *args: Any, **kwargs: Any) -> None:
         made: Any = vars(theirs)["__init__"]
-        made(self, *fallback.gathered(args), **fallback.gathered(kwargs))
+        made(self, *to_numpy(args), **to_numpy(kwargs))
 
     scope = {"__init__": start, "__doc__": theirs.__doc__, "__module__": __name__}
     return _Kind(theirs.__name__, (theirs,), scope)
@@ -167,7 +168,7 @@ def default_rng(seed: Any = None) -> Any:
         return seed if type(seed) is Generator else Generator(seed.bit_generator)
     if type(seed) is int:
         return Generator(_usual()(seed))
-    made = np.random.default_rng(fallback.gathered(seed))
+    made = np.random.default_rng(to_numpy(seed))
     return made if made is seed else Generator(made.bit_generator)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import base
-from lazyfuse.arrays.meta_operands import blank
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -26,7 +25,7 @@ from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.graph.shapes import broadcast, contiguous_strides
 from lazyfuse.codegen.table import ops
 from lazyfuse.errors import refuses_ours
-from lazyfuse.runtime.layout.meta_arrays import Array
+from lazyfuse.runtime.layout.meta_arrays import Array, one_element
 
 
 def store_foreign(error: ValueError, real: Array, key: Any, value: Any) -> None:
@@ -95,7 +94,7 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
     else:
         source, own = value.dtype, value.shape
     if own != shape and not fits(own, shape):
-        blank(shape, dtype)[...] = blank(own, source)  # raises
+        one_element(shape, dtype)[...] = one_element(own, source)  # raises
     if source.kind == "c" != dtype.kind:
         np.empty((), dtype)[...] = np.zeros((), source)  # warns
     if source != dtype and not may_record():

@@ -22,15 +22,14 @@ from lazyfuse.arrays.base import (
     get_size,
     get_transposed,
 )
+from lazyfuse.arrays.conversion import base_view, derive, real_operand
 from lazyfuse.arrays.ndarray import (
     changing,
     direct,
     export,
     gather,
     geometry,
-    is_part,
     ndarray,
-    on_storage,
     pin,
     root_of,
     settle,
@@ -39,28 +38,10 @@ from lazyfuse.arrays.ndarray import (
     wrap_shared,
     writable,
 )
-from lazyfuse.arrays.operators import dtype_of, real_operand, shape_of
+from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.codegen.graph import references
-from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array
+from lazyfuse.runtime.layout.meta_arrays import Array
 from lazyfuse.versions import ASSIGNS_PARTS
-
-
-def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
-    """A view of `self` with the geometry of `view`, which was made from `base_view(self)`."""
-    storage = self._storage
-    if storage is None:  # direct
-        return direct(view, base if base is not None else root_of(self))
-    if view.dtype != storage.node.dtype and not is_part(view, storage.node.dtype):
-        raise TypeError("[view] dtype: a recorded view keeps the dtype of its memory")
-    return on_storage(storage, view, ORIGIN, base if base is not None else root_of(self))
-
-
-def base_view(self: ndarray) -> Array:
-    """The numpy array to make views from: real memory if direct, else geometry."""
-    small = settle(self)
-    if small is not None:
-        return small
-    return base_view(self) if storage_of(self) is None else self._view
 
 
 def pinned(self: ndarray) -> Array:

@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from lazyfuse.arrays.base import COMPILED, NATIVE, OPTIONS, REAL, SLOW, Core, direct
+from lazyfuse.arrays.conversion import from_numpy
+from lazyfuse.arrays.ndarray import wrap
 from lazyfuse.arrays.nodes import PLAIN
 
 SIMPLE: Final[Any] = frozenset(
@@ -20,19 +22,6 @@ SIMPLE: Final[Any] = frozenset(
 
 LONGEST: Final = 64
 """Items of a list that are looked at one by one."""
-
-
-class Bindings:
-    """What the modules above put in."""
-
-    __slots__ = ("from_numpy", "wrap")
-
-    def __init__(self) -> None:
-        self.from_numpy: Any = None  # fallback.from_numpy
-        self.wrap: Any = None  # array.wrap
-
-
-ABOVE: Final = Bindings()
 
 
 def is_simple(value: Any) -> bool:
@@ -47,39 +36,6 @@ def is_simple(value: Any) -> bool:
                 return False
         return True
     return kind in PLAIN
-
-
-def adopted(result: Any, reals: list[Any], ours: list[Any]) -> Any:
-    """A result of NumPy's as ours; `ours` are the arrays behind `reals`, whose views it may be."""
-    kind = type(result)
-    if kind is REAL:
-        base = result.base
-        if base is None:
-            for at in range(len(reals)):
-                if reals[at] is result:
-                    return ours[at]
-            if result.size < OPTIONS.eager_below:
-                return direct(result)
-            return ABOVE.wrap(result)
-        for at in range(len(reals)):
-            real = reals[at]
-            if real is result:
-                return ours[at]
-            if base is real or base is real.base:
-                return _view(result, ours[at])
-        for at in range(len(reals)):
-            if np.may_share_memory(result, reals[at]):
-                return _view(result, ours[at])
-        if result.size < OPTIONS.eager_below:
-            return direct(result)
-        return ABOVE.wrap(result)
-    if kind in PLAIN:
-        return result
-    if kind is list:
-        return [adopted(item, reals, ours) for item in result]
-    if kind is tuple:
-        return tuple([adopted(item, reals, ours) for item in result])
-    return ABOVE.from_numpy(result, list(zip(reals, ours, strict=True)))
 
 
 def came_from_inside(error: BaseException) -> bool:
@@ -101,14 +57,8 @@ def several(results: Any) -> Any:
         elif result.size < OPTIONS.eager_below:
             found.append(direct(result))
         else:
-            found.append(ABOVE.wrap(result))
+            found.append(wrap(result))
     return tuple(found)
-
-
-def _view(result: Any, owner: Any) -> Any:
-    core: Core = owner
-    base = core._base
-    return direct(result, owner if base is None else base)
 
 
 def method(theirs: Any, ours: Any) -> Any:
@@ -137,7 +87,7 @@ def method(theirs: Any, ours: Any) -> Any:
         if kind is REAL:
             if result.base is None and result is not small and result.size < OPTIONS.eager_below:
                 return direct(result)
-            return adopted(result, [small], [self])
+            return from_numpy(result, [small], [self])
         return several(result) if kind is tuple else result
 
     return call
@@ -180,8 +130,8 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
                         if result.base is None and result is not small:
                             if result.size < OPTIONS.eager_below:
                                 return direct(result)
-                            return ABOVE.wrap(result)
-                        return adopted(result, [small], [first])
+                            return wrap(result)
+                        return from_numpy(result, [small], [first])
                     return several(result) if kind is tuple else result
         return ours(*args, **kwargs)
 
@@ -253,10 +203,10 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
         if kind is REAL and not views:
             if result.size < OPTIONS.eager_below:
                 return direct(result)
-            return ABOVE.wrap(result)
+            return wrap(result)
         if kind is tuple and not views:
             return several(result)
-        return adopted(result, reals, arrays)
+        return from_numpy(result, reals, arrays)
 
     return call
 
@@ -307,7 +257,7 @@ def created(theirs: Any, ours: Any) -> Any:
             if came_from_inside(error):
                 raise
             return ours(*args, **kwargs)
-        return direct(result) if result.size < OPTIONS.eager_below else ABOVE.wrap(result)
+        return direct(result) if result.size < OPTIONS.eager_below else wrap(result)
 
     return call
 
@@ -324,7 +274,7 @@ def listed(theirs: Any, ours: Any) -> Any:
             if type(numbers) is array:
                 core: Core = numbers
                 small = core._small
-                return ours(numbers) if small is None else ABOVE.wrap(small.copy("K"))
+                return ours(numbers) if small is None else wrap(small.copy("K"))
             short = type(numbers) is list and len(numbers) < min(LONGEST, OPTIONS.eager_below)
             if (
                 short
@@ -373,5 +323,5 @@ def _is_small(shape: Any) -> bool:
 
 if COMPILED:
     NATIVE.bind("simple", SIMPLE | PLAIN)
-    NATIVE.bind("adopted", adopted)
+    NATIVE.bind("adopted", from_numpy)
     globals().update({each: getattr(NATIVE, each) for each in ("first_array", "method")})

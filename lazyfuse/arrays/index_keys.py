@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse.arrays import base
 from lazyfuse.arrays.assignment import fits, may_not_hold, value_node
+from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import (
     OURS,
     caller,
@@ -28,7 +29,7 @@ from lazyfuse.arrays.ndarray import (
     storage_of,
     write_region,
 )
-from lazyfuse.arrays.operators import PLAIN, dtype_of, real_list, real_operand, shape_of
+from lazyfuse.arrays.operators import PLAIN, dtype_of, shape_of
 from lazyfuse.arrays.storage import is_evaluated
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops, promotion
@@ -80,7 +81,7 @@ def _real_part(part: Any) -> Any:
     if issubclass(kind, np.integer):
         return int(part)
     if kind is list or kind is tuple:
-        return real_list(part)
+        return to_numpy(part)
     if kind not in PLAIN and kind is not np.ndarray and hasattr(kind, "__array__"):
         return np.asarray(real_operand(part.__array__()))
     return part

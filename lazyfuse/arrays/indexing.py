@@ -26,9 +26,9 @@ from lazyfuse.arrays.assignment import (
     store_foreign,
     value_node,
 )
+from lazyfuse.arrays.conversion import real_operand
 from lazyfuse.arrays.eager_policy import assignment, private_write
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
-from lazyfuse.arrays.meta_operands import blank
 from lazyfuse.arrays.ndarray import (
     OURS,
     captured_copy,
@@ -56,7 +56,7 @@ from lazyfuse.arrays.ndarray import (
     write_region,
 )
 from lazyfuse.arrays.nodes import NUMBERS
-from lazyfuse.arrays.operators import PLAIN, dtype_of, real_operand, shape_of
+from lazyfuse.arrays.operators import PLAIN, dtype_of, shape_of
 from lazyfuse.arrays.recording import may_write, steps_over
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
@@ -330,9 +330,9 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
 def _check_writable(view: Array) -> None:
     """Raise as NumPy does, which looks at the index only then."""
     if not view.flags.writeable:
-        stand = blank((), view.dtype)
-        stand.flags.writeable = False
-        stand[...] = 0
+        number = np.empty((), view.dtype)
+        number.flags.writeable = False
+        number[...] = 0
 
 
 def _write_region(self: ndarray, key: Any, value: Any) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from lazyfuse import config
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays import operators, recording
+from lazyfuse.arrays.conversion import real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     DEFERRED,
@@ -295,7 +296,7 @@ def selection(x: ndarray, mask: Any) -> Any:
         pending = [each._node for each in (x, mask) if type(each) is ndarray and each._node]
         evaluate.evaluate(pending, decisions.GATHER)
         del pending
-        return wrap(compact.select(gather(x), operators.real_operand(mask)))
+        return wrap(compact.select(gather(x), real_operand(mask)))
 
 
 def is_same(first: Node, second: Node, depth: int = 4) -> bool:

@@ -16,17 +16,16 @@ from weakref import getweakrefcount, ref
 
 import numpy as np
 
-from lazyfuse.arrays import base, instance_checks
+from lazyfuse.arrays import base, conversion, instance_checks
 from lazyfuse.arrays.attributes import (
-    base_view,
     become,
     check_base,
-    derive,
     own_view,
     pinned,
     reform,
 )
 from lazyfuse.arrays.base import reshaped
+from lazyfuse.arrays.conversion import base_view, derive, real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -46,7 +45,7 @@ from lazyfuse.arrays.ndarray import (
     writable,
 )
 from lazyfuse.arrays.nodes import is_seen
-from lazyfuse.arrays.operators import dtype_of, real_operand, shape_of
+from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.arrays.recording import may_record
 from lazyfuse.arrays.storage import LENT, is_evaluated
 from lazyfuse.codegen.graph import references
@@ -62,7 +61,7 @@ Method = Callable[..., Any]
 
 def transpose(self: ndarray, /, *axes: Any) -> Any:
     """As `numpy.ndarray.transpose`."""
-    return derive(self, base_view(self).transpose(*real_arguments(axes)))
+    return derive(self, base_view(self).transpose(*conversion.to_numpy(axes)))
 
 
 def swapaxes(self: ndarray, /, axis1: Any, axis2: Any) -> Any:
@@ -90,9 +89,9 @@ def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -
             found = reshaped(self, shape)
             if found is not None:
                 return found
-        shape = real_arguments(shape)
+        shape = conversion.to_numpy(shape)
         return _viewed(self, small, small.reshape(*shape, order=order, copy=copy))
-    shape = real_arguments(shape)
+    shape = conversion.to_numpy(shape)
     plain = ghost(shape_of(self), np.dtype(np.bool_), None)
     target = plain.reshape(*shape, order="C" if order == "A" else order).shape
     if order == "A":
@@ -291,7 +290,7 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
     watched = getweakrefcount(self) - sum(ref() is self for ref in LENT.valuerefs())
     held = references.of(self) > references.in_method or _is_exported(self)
-    shape = real_arguments(shape)
+    shape = conversion.to_numpy(shape)
 
     def refit(value: Any) -> None:
         value[...].resize(*shape)  # which owns no memory: as many elements as before, or it raises
@@ -450,21 +449,6 @@ def __delitem__(self: ndarray, /, key: Any) -> None:
 # -------------------------------------------------------------------------------- computations
 
 
-def real_arguments(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments as NumPy may have them."""
-    for value in values:
-        if type(value) in OURS or type(value) in (list, tuple):
-            return tuple([_real_argument(each) for each in values])
-    return values
-
-
-def _real_argument(value: Any) -> Any:
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return kind([_real_argument(each) for each in value])
-    return real_operand(value)
-
-
 def _delegate(name: str) -> Method:
     """The method in NumPy, at once, on evaluated arrays."""
     theirs = getattr(np.ndarray, name)
@@ -472,14 +456,14 @@ def _delegate(name: str) -> Method:
     def method(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
         real = gather(self)
         out = kwargs.get("out")
-        named = {key: _real_argument(value) for key, value in kwargs.items() if key != "out"}
+        named = {key: conversion.to_numpy(value) for key, value in kwargs.items() if key != "out"}
         if out is not None and type(out) in OURS:
             with changing(out):
-                theirs(real, *real_arguments(args), out=writable(out), **named)
+                theirs(real, *conversion.to_numpy(args), out=writable(out), **named)
             return out
         if out is not None:
             named["out"] = out
-        result = theirs(real, *real_arguments(args), **named)
+        result = theirs(real, *conversion.to_numpy(args), **named)
         if type(result) is tuple:
             return tuple([wrap(each) for each in result])
         return _viewed(self, real, result) if type(result) is np.ndarray else result
@@ -492,8 +476,8 @@ def _written(name: str) -> Method:
     theirs = getattr(np.ndarray, name)
 
     def method(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
-        args = real_arguments(args)
-        named = {key: _real_argument(value) for key, value in kwargs.items()}
+        args = conversion.to_numpy(args)
+        named = {key: conversion.to_numpy(value) for key, value in kwargs.items()}
         with changing(self):
             return theirs(writable(self), *args, **named)
 

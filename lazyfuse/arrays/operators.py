@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import registry
 from lazyfuse.arrays import base, scalar_ops
 from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.eager_policy import (
     direct_operation,
     has_bits_of_its_own,
@@ -25,7 +26,6 @@ from lazyfuse.arrays.eager_policy import (
 )
 from lazyfuse.arrays.eager_updates import outer, update_at_once
 from lazyfuse.arrays.exported_memory import pooled, read_in_place
-from lazyfuse.arrays.meta_operands import standin
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     DEFERRED,
@@ -33,7 +33,6 @@ from lazyfuse.arrays.ndarray import (
     caller,
     cast_node,
     from_node,
-    gather,
     geometry,
     ndarray,
     node_of,
@@ -53,7 +52,7 @@ from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE as TABLE
 from lazyfuse.errors import refuses_ours
-from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, result_order
+from lazyfuse.runtime.layout.meta_arrays import DType, keep_order, one_element, result_order
 from lazyfuse.versions import SQUARES_BOOLEANS
 
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
@@ -143,20 +142,12 @@ def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     return wrap(pooled(spec, real_operand(self), real_operand(other), swapped))
 
 
-def real_operand(x: Any) -> Any:
-    """What NumPy gets in the place of an operand."""
-    if type(x) in OURS:
-        value = gather(x)
-        return value if type(x) is ndarray else value[()]
-    return x
-
-
 def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` for operands that are neither arrays nor numbers."""
     if type(self) is not ndarray and isinstance(other, _SEQUENCES):
         return run_now(spec, self, other, swapped)  # a number repeats a sequence, for example
     if type(other) in (list, tuple):
-        return binary(spec, self, as_real(other), swapped)
+        return binary(spec, self, np.array(to_numpy(other)), swapped)
     function = override(other, spec.op.ufunc)
     if function is not None:
         return function(other, self) if swapped else function(self, other)
@@ -193,20 +184,6 @@ def override(other: Any, ufunc: Any) -> Any:
     if method is None or method is np.ndarray.__array_ufunc__:
         return None
     return registry.ufunc_of(ufunc)
-
-
-def as_real(items: Any) -> Array:
-    """A list as NumPy's array, the arrays of ours in it evaluated."""
-    return np.array(real_list(items))
-
-
-def real_list(items: Any) -> Any:
-    """A list with real values in the place of ours."""
-    if len(items) > 8 and OURS.isdisjoint(map(type, items)) and list not in map(type, items):
-        return items
-    return [
-        real_list(item) if type(item) in (list, tuple) else real_operand(item) for item in items
-    ]
 
 
 def operand_key(x: Any) -> Any:
@@ -276,7 +253,17 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
 def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) -> None:
     """Let NumPy refuse the operation before anything is evaluated."""
     if all(key in CANONICAL or key in WEAK for key in keys):
-        spec.function(standin(first, ()), standin(second, ()))
+        spec.function(_meta_operand(first, ()), _meta_operand(second, ()))
+
+
+def _meta_operand(x: Any, shape: tuple[int, ...]) -> Any:
+    """What NumPy refuses exactly as it would refuse `x` in that shape."""
+    if type(x) not in OURS and type(x) is not np.ndarray:
+        return x
+    meta = one_element(shape, operand_key(x))
+    if type(x) in OURS and x._storage is not None and not x._view.flags.writeable:
+        meta.flags.writeable = False
+    return meta
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
@@ -338,7 +325,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     if DEFERRED and (found := deferred_inplace(spec, self, other)) is not None:
         return found
     if type(other) in (list, tuple):
-        other = as_real(other)
+        other = np.array(to_numpy(other))
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
     if known and settle(self) is None and not update(spec.op, self, other):
         return read_in_place(record_inplace, spec, self, other)
@@ -360,7 +347,9 @@ def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     op = _checked_power(self, other, loop) if loop and spec.op is _POWER else spec.op
     if op is None or loop is None or not _fits(self, other, loop, shape):
         if op is not None:
-            spec.inplace(standin(self, shape), standin(other, shape_of(other)))  # raises
+            spec.inplace(
+                _meta_operand(self, shape), _meta_operand(other, shape_of(other))
+            )  # raises
         spec.inplace(writable(self), real_operand(other))
         return self
     nodes = node_of(self), operand_node(other, loop.ins[1])
@@ -402,7 +391,7 @@ def record_unary(op: Op, self: ndarray) -> Any:
     try:
         loop = promotion.resolve(op, keys)
     except TypeError:
-        op.ufunc(standin(self, ()))
+        op.ufunc(_meta_operand(self, ()))
         raise
     base.LOOPS[op, keys] = loop  # for native/record.c
     perm = order_of(shape := shape_of(self), self)
@@ -469,7 +458,7 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         scalar_ops.name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
         return quotient, rest
     if type(other) in (list, tuple):
-        return divide_with_rest(self, as_real(other), swapped)
+        return divide_with_rest(self, np.array(to_numpy(other)), swapped)
     function = None if known else override(other, np.divmod)
     if function is not None:
         return function(other, self) if swapped else function(self, other)
@@ -500,7 +489,9 @@ def contract(self: ndarray, other: Any, swapped: bool) -> Any:
         return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))
     if type(other) in PLAIN or not any(hasattr(other, name) for name in _ARRAY_LIKE):
         name = "__rmatmul__" if swapped else "__matmul__"
-        return getattr(np.ndarray, name)(standin(self, (1,) * min(1, len(shape_of(self)))), other)
+        return getattr(np.ndarray, name)(
+            _meta_operand(self, (1,) * min(1, len(shape_of(self)))), other
+        )
     return _matmul(other, self) if swapped else _matmul(self, other)
 
 

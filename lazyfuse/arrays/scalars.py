@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse.arrays import attributes, base, eager_operators, indexing, methods, operators
 from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
@@ -96,8 +97,8 @@ def _sink(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _delegated(name: str) -> Callable[..., Any]:
     def method(self: scalar, *args: Any, **kwargs: Any) -> Any:
         value = value_of(self)
-        args = methods.real_arguments(args)
-        named = {key: methods._real_argument(each) for key, each in kwargs.items()}
+        args = to_numpy(args)
+        named = {key: to_numpy(each) for key, each in kwargs.items()}
         return array.wrap(getattr(value, name)(*args, **named))
 
     return methods._named(name, method)
@@ -136,7 +137,7 @@ def _conjugate(self: scalar) -> Any:
 
 
 def _matmul(self: scalar, other: Any) -> Any:
-    return array.wrap(operator.matmul(value_of(self), operators.real_operand(other)))
+    return array.wrap(operator.matmul(value_of(self), real_operand(other)))
 
 
 def _reduce(self: scalar, protocol: Any = 2) -> Any:
@@ -150,7 +151,7 @@ def _rmatmul(self: scalar, other: Any) -> Any:
             f"unsupported operand type(s) for @: {_spelled(type(other))!r} and "
             f"{_spelled(self.dtype.type)!r}"
         )
-    return array.wrap(operator.matmul(operators.real_operand(other), value_of(self)))
+    return array.wrap(operator.matmul(real_operand(other), value_of(self)))
 
 
 def _spelled(kind: type) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import creation
 from lazyfuse.arrays.ndarray import (
     alone,
@@ -68,7 +69,7 @@ def _real_items(value: Any, kind: type) -> Any:
         if all(new is old for new, old in zip(items, value, strict=False)):
             return value  # it may be an element itself
         return items if own is list else tuple(items)
-    return fallback.gathered(value) if own is scalar or own is kind else value
+    return to_numpy(value) if own is scalar or own is kind else value
 
 
 def _finish(value: Any, source: Any) -> Any:
@@ -267,7 +268,7 @@ def _unwritten(found: Array) -> Any:
 
 def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
     if type(shape) is not tuple and type(shape) is not int:
-        shape = fallback.gathered(shape)
+        shape = to_numpy(shape)
     return np.empty(shape, dtype, order, device=device, **_foreign(like))
 
 
@@ -286,7 +287,7 @@ def zeros(
         named = {"device": device, "like": like}
         return overrides.call_function(np.zeros, (shape, dtype, order), named)
     if type(shape) is not tuple and type(shape) is not int:
-        shape = fallback.gathered(shape)
+        shape = to_numpy(shape)
     model = np.zeros(shape, dtype, order, device=device, **_foreign(like))
     return wrap(model) if creation(model) else _filled(model, 0)
 
@@ -330,7 +331,7 @@ def _filled_with(model: Any, value: Any) -> Any:
     lazy = type(value) in (ndarray, scalar)
     if lazy and not value.ndim and not creation(model) and is_recordable(value.dtype):
         return _recorded(model, node_of(asarray(value).astype(model.dtype)))
-    real = fallback.gathered(value)
+    real = to_numpy(value)
     if not creation(model) and np.ndim(real) == 0:
         number = np.empty((), model.dtype)
         np.copyto(number, real, casting="unsafe")
@@ -343,9 +344,7 @@ def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any)
     """An empty array as NumPy's `*_like` functions would make it; nothing is evaluated."""
     if type(a) is ndarray:
         a = geometry(a)
-    return np.empty_like(
-        fallback.gathered(a), dtype, order, subok, fallback.gathered(shape), device=device
-    )
+    return np.empty_like(to_numpy(a), dtype, order, subok, to_numpy(shape), device=device)
 
 
 @implements(np.empty_like, eager="arrays")

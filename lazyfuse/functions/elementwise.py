@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import elementwise, spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
@@ -58,7 +59,7 @@ def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
 
 
 def _as_operand(x: Any) -> Any:
-    return wrap(np.asarray(fallback.gathered(x))) if type(x) in (list, tuple) else x
+    return wrap(np.asarray(to_numpy(x))) if type(x) in (list, tuple) else x
 
 
 @implements(np.where, eager="broadcast")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
@@ -434,18 +435,18 @@ def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
         return None
     if weights is not None and not _are_weights(weights, a):
         return None
-    bins = fallback.gathered(bins)
+    bins = to_numpy(bins)
     if type(bins) is not int:
         return _recorded_between(a, bins) if weights is None else None
     if bins > _MOST:
         return None
     if range is None:
         low, high = a.min(), a.max()  # type: ignore[attr-defined]
-        ends = np.array([fallback.gathered(low), fallback.gathered(high)], dtype)
+        ends = np.array([to_numpy(low), to_numpy(high)], dtype)
         edges, bounds = np.histogram_bin_edges(ends, bins), (ends[0], ends[1])
         function = (Uniform if weights is None else Weighted)(edges, bounds, dtype)
     else:
-        bounds = fallback.gathered(tuple(range))
+        bounds = to_numpy(tuple(range))
         if len(bounds) != 2 or not all(isinstance(each, (int, float)) for each in bounds):
             return None
         function = _uniform(bins, bounds, dtype, weights is not None)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import ndarray, ready
 from lazyfuse.arrays.operators import PLAIN, dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
@@ -124,7 +125,7 @@ def interp(
 
 def _recorded(x: ndarray, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     """The call as recorded work; None for what NumPy has to refuse or to look at."""
-    table = [np.asarray(fallback.gathered(each)) for each in (xp, fp)]
+    table = [np.asarray(to_numpy(each)) for each in (xp, fp)]
     simple = all(each.ndim == 1 and each.size and each.dtype.kind in "fiu" for each in table)
     if not simple or table[0].size != table[1].size or dtype_of(x).kind not in "fiu":
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.meta_operands import blank
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import (
     caller,
     cast_node,
@@ -53,7 +53,7 @@ def _as_array(x: Any) -> Any:
     if kind is np.ndarray:
         return wrap(x.copy(order="K"))
     if kind in (list, tuple, int, float, bool, complex):
-        return wrap(np.asarray(fallback.gathered(x)))
+        return wrap(np.asarray(to_numpy(x)))
     return None
 
 
@@ -227,7 +227,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if type(a) is ndarray and settle(a) is None and dtype_of(a) in CANONICAL:
         shown = geometry(a)
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
-            if small_array(blank(shown.shape, shown.dtype)):
+            if small_array(shown):
                 return wrap(rolled(gather(a), shift, axis))
             perm = None if axis is None else keep_order(shown)
             return host("roll", _Roll(shift, axis), (a,), shown.shape, dtype_of(a), perm)

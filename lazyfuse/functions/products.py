@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import small_result
 from lazyfuse.arrays.ndarray import (
     caller,
@@ -55,7 +56,7 @@ def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
     found = []
     for x in operands:
         if type(x) in (list, tuple, np.ndarray):
-            x = wrap(np.array(fallback.gathered(x)))
+            x = wrap(np.array(to_numpy(x)))
         if type(x) is not ndarray or dtype_of(x) not in CANONICAL:
             return None
         big = big or ready(x) is None

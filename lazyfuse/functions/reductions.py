@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import base, mask_selection
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
@@ -197,7 +198,7 @@ def _at_once(
 ) -> Any:
     """NumPy's function with what the user gave: objects that override it see no more than that."""
     if type(a) is ndarray and a._small is not None and out is dtype is None and not given:
-        return wrap(theirs(a._small, fallback.gathered(axis)))
+        return wrap(theirs(a._small, to_numpy(axis)))
     usual = {"axis": axis, "dtype": dtype, "out": out}
     given.update({name: value for name, value in usual.items() if value is not None})
     return fallback.run(theirs, theirs.__name__, (a,), given)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import ndarray, ready
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
@@ -127,7 +128,7 @@ def _is_table(a: Any) -> bool:
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """As `numpy.searchsorted`."""
     if type(a) in (list, tuple):
-        a = np.asarray(fallback.gathered(a))
+        a = np.asarray(to_numpy(a))
     big = type(v) is ndarray and ready(v) is None and dtype_of(v) in CANONICAL
     if big and sorter is None and side in ("left", "right") and _is_table(a):
         function = functools.partial(np.searchsorted, side=side)
@@ -151,7 +152,7 @@ def digitize(x: Any, bins: Any, right: Any = False) -> Any:
 
 def _digitized(x: ndarray, bins: Any, right: Any) -> Any:
     """The steps of NumPy's function; None for what it has to refuse."""
-    table = np.asarray(fallback.gathered(bins))
+    table = np.asarray(to_numpy(bins))
     simple = table.ndim == 1 and table.size and table.dtype in CANONICAL
     if not simple or _monotonicity is None or right not in (True, False):
         return None

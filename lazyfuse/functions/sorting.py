@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import ndarray, ready, wrap, write_node
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, host_node, is_packed, may_write, shape_of
@@ -123,7 +124,7 @@ def _ordered(
 
 
 def _as_array(a: Any) -> Any:
-    return a if isinstance(a, (ndarray, np.ndarray)) else np.asarray(fallback.gathered(a))
+    return a if isinstance(a, (ndarray, np.ndarray)) else np.asarray(to_numpy(a))
 
 
 def sort_method(

@@ -15,6 +15,14 @@ import numpy as np
 from lazyfuse import registry
 from lazyfuse.arrays import mask_selection
 from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.conversion import (
+    Kept,
+    from_numpy,
+    register_paired,
+    register_result,
+    to_numpy,
+    wrap_maybe_shared,
+)
 from lazyfuse.arrays.eager_functions import is_simple
 from lazyfuse.arrays.eager_policy import (
     elementwise,
@@ -30,15 +38,13 @@ from lazyfuse.arrays.ndarray import cast_node as cast
 from lazyfuse.arrays.ndarray import (
     changing,
     from_node,
-    gather,
     ndarray,
     ready,
     wrap,
-    wrap_shared,
     writable,
     write_node,
 )
-from lazyfuse.arrays.operators import PLAIN, WEAK, dtype_of, operand_key, order_of
+from lazyfuse.arrays.operators import WEAK, dtype_of, operand_key, order_of
 from lazyfuse.arrays.recording import (
     host,
     is_operand,
@@ -54,7 +60,7 @@ from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.codegen.table.promotion import Loop
 from lazyfuse.devices.caches import DTYPES, Group
 from lazyfuse.functions.complex_cases import COMPLETED
-from lazyfuse.interop import conversion, fallback, overrides
+from lazyfuse.interop import fallback, overrides
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import OURS, pair
 
@@ -148,7 +154,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         ):
             outs = args[nin:]
             if any(out is ... for out in outs):
-                return self._call(*fallback.gathered(args))  # refused
+                return self._call(*to_numpy(args))  # refused
             args = args[:nin]
             if any(out is not None for out in outs):
                 missing = (None,) * (self.nout - len(outs))
@@ -275,7 +281,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
             with changing(args[0]):
                 real = writable(args[0])
-                args = (real, *fallback.gathered(args[1:]))
+                args = (real, *to_numpy(args[1:]))
                 row = self._rows[0] if self._rows and len(self._rows) == 1 else None
                 if row is not None and len(args) == 3 and gathers.combine(row, *args):
                     return None
@@ -356,7 +362,7 @@ def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
 def _as_operand(x: Any) -> Any:
     """A list as an array; everything else unchanged."""
     if type(x) in (list, tuple):
-        return wrap(np.asarray(fallback.gathered(x)))
+        return wrap(np.asarray(to_numpy(x)))
     return x
 
 
@@ -405,7 +411,7 @@ def run(
     method: str = "",
 ) -> Any:
     """Call NumPy at once: outputs are written through, the result is ours."""
-    outs: list[tuple[Any, Any]] = []
+    outs: Kept = [], []
     named = dict(kwargs)
     given = named.get("out")
     place = _OUT_POSITION.get(method, len(args)) if method else theirs.nin
@@ -414,46 +420,28 @@ def run(
         if "out" in named:
             named["out"] = _writable_out(given, outs)
         args = [_writable_out(x, outs) if place <= i < last else x for i, x in enumerate(args)]
-        real = [x if any(x is each for each, _ in outs) else _real(x) for x in args]
+        real = [x if any(x is out for out in outs[0]) else to_numpy(x) for x in args]
         if named:
             keys = [key for key in named if key != "out"]
-            named.update({key: fallback.gathered(named[key]) for key in keys})
+            named.update({key: to_numpy(named[key]) for key in keys})
         result = fallback.call(function, real, named)
     if any(type(x) is ndarray and ready(x) is None for x in args):
         fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
-    return _finish(result, outs)
+    return from_numpy(result, *outs, wrap_maybe_shared)
 
 
-def _real(x: Any) -> Any:
-    kind = type(x)
-    if kind is ndarray:
-        small = x._small
-        return gather(x) if small is None else small
-    return x if kind in PLAIN else fallback.gathered(x)
-
-
-def _writable_out(out: Any, outs: list[tuple[Any, Any]]) -> Any:
+def _writable_out(out: Any, outs: Kept) -> Any:
     if type(out) is tuple:
         return tuple([_writable_out(item, outs) for item in out])
     if type(out) is not ndarray:
-        real = fallback.gathered(out)
-        if type(real) is np.ndarray:
-            outs.append((real, out))
-        return real
-    real = writable(out)
-    outs.append((real, out))
+        real = to_numpy(out)
+        if type(real) is not np.ndarray:
+            return real
+    else:
+        real = writable(out)
+    outs[0].append(real)
+    outs[1].append(out)
     return real
-
-
-def _finish(result: Any, outs: list[tuple[Any, Any]]) -> Any:
-    if type(result) is tuple:
-        return tuple([_finish(item, outs) for item in result])
-    for real, ours in outs:
-        if result is real:
-            return ours
-    if type(result) is np.ndarray and result.base is not None:
-        return wrap_shared(result)
-    return wrap(result)
 
 
 def ufunc_of(theirs: np.ufunc) -> ufunc:
@@ -469,8 +457,6 @@ def ufunc_of(theirs: np.ufunc) -> ufunc:
 
 pair(np.ufunc, ufunc)
 registry.ufunc_of = ufunc_of
-fallback.register_type(ufunc, lambda value, kept: value._call)
-fallback.register_type(type(ufunc))
-conversion.register_type(ufunc)
-conversion.register_type(type(ufunc))
-fallback.register_result(np.ufunc, lambda value, kept: ufunc_of(value))
+register_paired(ufunc, lambda value: value._call)
+register_paired(type(ufunc))
+register_result(np.ufunc, ufunc_of)

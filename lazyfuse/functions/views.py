@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import stride_tricks
 
-from lazyfuse.arrays.attributes import base_view, derive, pinned
+from lazyfuse.arrays.attributes import pinned
+from lazyfuse.arrays.conversion import base_view, derive, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import geometry, ndarray, writable
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.scalars import scalar
@@ -49,8 +50,8 @@ def view_function(theirs: Any) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is ndarray:
             whole = base_view(args[0])
-            rest = fallback.gathered(args[1:])
-            result = theirs(whole, *rest, **fallback.gathered(kwargs))
+            rest = to_numpy(args[1:])
+            result = theirs(whole, *rest, **to_numpy(kwargs))
             if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
                 return args[0][()]
             if type(result) is np.ndarray and not affine(result) and args[0]._small is None:
@@ -145,7 +146,7 @@ def _shown(value: Any) -> Any:
     kind = type(value)
     if kind is ndarray:
         return geometry(value)
-    return dtype_of(value).type() if kind is scalar else fallback.gathered(value)
+    return dtype_of(value).type() if kind is scalar else to_numpy(value)
 
 
 def inquiry(theirs: Any) -> None:
@@ -156,7 +157,7 @@ def inquiry(theirs: Any) -> None:
         if not any(type(x) is ndarray or type(x) is scalar for x in (*args, *kwargs.values())):
             return fallback.run(theirs, name, args, kwargs)
         named = {key: _shown(value) for key, value in kwargs.items()}
-        return fallback.from_numpy(theirs(*[_shown(value) for value in args], **named), [])
+        return from_numpy(theirs(*[_shown(value) for value in args], **named))
 
     dress(call, theirs)
     pair(theirs, as_builtin(call, theirs))

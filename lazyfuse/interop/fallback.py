@@ -1,6 +1,6 @@
 """All of NumPy that is not recorded: gather the arguments, run NumPy, wrap the result, count it.
 
-Owns the conversion of nested arguments and results, and the count per function and source line.
+Owns the way of a call into NumPy and back, and the count per function and source line.
 Arrays that NumPy writes into (`out=`, `copyto`, `put`, ...) are written through to ours.
 """
 
@@ -16,28 +16,19 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import assignment, exported_memory
-from lazyfuse.arrays.attributes import base_view, derive
+from lazyfuse.arrays.conversion import EXPORT, FOREIGN, Kept, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import (
     changing,
     direct,
-    export,
-    gather,
     ndarray,
-    wrap,
-    wrap_shared,
     writable,
 )
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.bootstrap import HERE
 from lazyfuse.codegen.graph.node import source_line
-from lazyfuse.devices.caches import register
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import overrides
-from lazyfuse.registry import OURS, THEIRS, as_builtin, builtin, dress, pair
-from lazyfuse.runtime.layout.meta_arrays import ORIGIN, address, ghost_at
-
-Kept = list[tuple[Any, Any]]
-"""Real arrays handed to NumPy in one call, each with the array of ours that it stands for."""
+from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
 
 _HOME = str(HERE)
 
@@ -62,195 +53,20 @@ CALLBACKS = {
 """Positions of arguments that are functions of the user's: they are called with our arrays."""
 
 
-# ---------------------------------------------------------------- arguments
-
-
-def _gather_array(value: Any, kept: Kept) -> Any:
-    real = value._small
-    if real is None:
-        real = gather(value)
-    kept.append((real, value))
-    return real
-
-
-def _gather_scalar(value: Any, kept: Kept) -> Any:
-    return gather(value)[()]
-
-
-def _keep_real(value: Any, kept: Kept) -> Any:
-    kept.append((value, None))
-    return value
-
-
-def _gather_items(value: Any, kept: Kept) -> Any:
-    if len(value) > 8 and _CONVERT.keys().isdisjoint(set(map(type, value))):
-        return value
-    there = tuple(value)  # a finaliser or another thread may change a list meanwhile
-    items = [to_numpy(item, kept) for item in there]
-    if all(new is old for new, old in zip(items, there, strict=True)):
-        return value
-    return items if type(value) is list else tuple(items)
-
-
-def _gather_dict(value: Any, kept: Kept) -> Any:
-    items = {key: to_numpy(item, kept) for key, item in value.items()}
-    if all(new is old for new, old in zip(items.values(), value.values(), strict=True)):
-        return value
-    return items
-
-
-def _gather_slice(value: Any, kept: Kept) -> Any:
-    return slice(*(to_numpy(part, kept) for part in (value.start, value.stop, value.step)))
-
-
-def _their_object(value: Any, kept: Kept) -> Any:
-    return THEIRS.get(value, value)
-
-
-_CONVERT: dict[type, Callable[[Any, Kept], Any]] = {
-    ndarray: _gather_array,
-    scalar: _gather_scalar,
-    np.ndarray: _keep_real,
-    list: _gather_items,
-    tuple: _gather_items,
-    dict: _gather_dict,
-    slice: _gather_slice,
-    type: _their_object,
-    type(ndarray): _their_object,
-    FunctionType: _their_object,
-    builtin: _their_object,
-}
-
-
-def register_type(kind: type, convert: Callable[[Any, Kept], Any] = _their_object) -> None:
-    """Say how arguments of type `kind` become NumPy's (default: by the registry)."""
-    _CONVERT[kind] = convert
-
-
-def to_numpy(value: Any, kept: Kept) -> Any:
-    """`value` with every array of ours in it, however nested, replaced by the real array."""
-    kind = type(value)
-    convert = _CONVERT.get(kind)
-    if convert is not None:
-        return convert(value, kept)
-    if kind not in _ORDINARY:
-        convert = _classify(kind)
-        return value if convert is None else convert(value, kept)
-    return value
-
-
-def _classify(kind: type) -> Callable[[Any, Kept], Any] | None:
-    """What is to be done with arguments of a class that was not met before."""
-    convert: Callable[[Any, Kept], Any] | None = None
-    if issubclass(kind, ndarray):
-        convert = _gather_array
-    elif overrides.of_functions(kind):
-        convert = _keep_foreign
-    if convert is not None:
-        _CONVERT[kind] = convert
-    elif len(_ORDINARY) < _CLASSES:
-        _ORDINARY.add(kind)
-    return convert
-
-
-def _keep_foreign(value: Any, kept: Kept) -> Any:
-    kept.append((value, _FOREIGN))
-    return value
-
-
-_FOREIGN = object()  # marks arguments with an `__array_function__` of their own
-_CLASSES = 1000  # programs that make more classes than this may look each of them up
-_ORDINARY: set[type] = set()
-register("interop.fallback.ordinary", _ORDINARY.__len__, _CLASSES, _ORDINARY.clear)
-
-
-def gathered(value: Any) -> Any:
-    """`value` with real arrays in the place of ours."""
-    return to_numpy(value, [])
-
-
-# ------------------------------------------------------------------ results
-
-
-def _wrap_array(value: Any, kept: Kept) -> Any:
-    for real, ours in kept:
-        if value is real:
-            return ours if ours is real or type(ours) is ndarray else wrap_shared(value)
-    if value.base is not None:
-        for real, ours in kept:
-            if np.may_share_memory(value, real):
-                return _part_of(ours, real, value) if type(ours) is ndarray else wrap_shared(value)
-    return wrap(value)
-
-
-def _part_of(ours: Any, real: Any, value: Any) -> Any:
-    """A view that NumPy made of `real`, the memory of `ours`, as a view of `ours`."""
-    if ours._small is real:
-        return derive(ours, value)
-    storage = ours._storage
-    origin = address(real) if storage is None else storage.origin
-    base_view(ours)  # from now on it is on a storage
-    try:
-        return derive(ours, ghost_at(value, origin) if ours._origin == ORIGIN else value)
-    except TypeError:  # its memory in another dtype
-        return wrap(value.copy(order="K"))
-
-
-def _wrap_list(value: Any, kept: Kept) -> Any:
-    if _WRAP.keys().isdisjoint(set(map(type, value))):
-        return value
-    return [from_numpy(item, kept) for item in value]
-
-
-def _wrap_tuple(value: Any, kept: Kept) -> Any:
-    return tuple([from_numpy(item, kept) for item in value])
-
-
-def _wrap_dict(value: Any, kept: Kept) -> Any:
-    if _WRAP.keys().isdisjoint(set(map(type, value.values()))):
-        return value
-    return {key: from_numpy(item, kept) for key, item in value.items()}
-
-
-def _our_object(value: Any, kept: Kept) -> Any:
-    return OURS.get(value, value)
-
-
-_WRAP: dict[type, Callable[[Any, Kept], Any]] = {
-    np.ndarray: _wrap_array,
-    list: _wrap_list,
-    tuple: _wrap_tuple,
-    dict: _wrap_dict,
-}
-
-
-def register_result(kind: type, convert: Callable[[Any, Kept], Any] = _our_object) -> None:
-    """Say how results of type `kind` become ours (default: by the registry)."""
-    _WRAP[kind] = convert
-
-
-def from_numpy(value: Any, kept: Kept) -> Any:
-    """`value` with every plain numpy array in it replaced by one of ours."""
-    convert = _WRAP.get(type(value))
-    if convert is not None:
-        return convert(value, kept)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[from_numpy(item, kept) for item in value])
-    return value
-
-
 # ---------------------------------------------------------------- in place
 
 
-def _borrow_out(out: Any, loans: Kept) -> Any:
+def _borrow_out(out: Any, kept: Kept) -> Any:
     if type(out) is tuple:
-        return tuple([_borrow_out(item, loans) for item in out])
-    if type(out) is not ndarray:
-        if type(out) is np.ndarray:
-            loans.append((out, out))  # comes back as it is
-        return gathered(out) if type(out) is scalar else out  # NumPy refuses its own in its words
-    real = writable(out)
-    loans.append((real, out))
+        return tuple([_borrow_out(item, kept) for item in out])
+    if type(out) is ndarray:
+        real = writable(out)
+    elif type(out) is np.ndarray:
+        real = out  # comes back as it is
+    else:
+        return to_numpy(out) if type(out) is scalar else out  # NumPy refuses its own in its words
+    kept[0].insert(0, real)  # before what is read of the same memory
+    kept[1].insert(0, out)
     return real
 
 
@@ -262,10 +78,10 @@ def callback(function: Any) -> Any:
     if type(function) in (list, tuple):
         return [callback(item) for item in function]
     if not callable(function) or isinstance(function, type):
-        return gathered(function)
+        return to_numpy(function)
     if isinstance(function, (FunctionType, MethodType)) and function not in THEIRS:
         return _Callback(function)
-    return gathered(function)
+    return to_numpy(function)
 
 
 class _Callback:
@@ -277,12 +93,12 @@ class _Callback:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         named = {name: _for_callback(value) for name, value in kwargs.items()}
-        return gathered(self._function(*[_for_callback(value) for value in args], **named))
+        return to_numpy(self._function(*[_for_callback(value) for value in args], **named))
 
 
 def _for_callback(value: Any) -> Any:
     """NumPy's own memory as an array that reads and writes it at once."""
-    return direct(value) if type(value) is np.ndarray else from_numpy(value, [])
+    return from_numpy(value, made=direct)
 
 
 # ------------------------------------------------------------------- calls
@@ -329,16 +145,16 @@ def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) 
     except ValueError as error:
         if not refuses_ours(error):
             raise
-    kept: Kept = []
+    kept: Kept = [], []
     named = {name: _with_real_array(value, kept) for name, value in kwargs.items()}
     result = function(*[_with_real_array(value, kept) for value in args], **named)
     if type(result) is np.ndarray and result.dtype.kind == "O":
         _unveil(result)
-    return next((ours for real, ours in kept if real is result), result)
+    return next((ours for real, ours in zip(*kept, strict=True) if real is result), result)
 
 
 def _assign_foreign(real: Any, key: Any, value: Any) -> None:
-    real[key] = _with_real_array(value, [])
+    real[key] = _with_real_array(value, ([], []))
     if real.dtype.kind == "O":
         _unveil(real)
 
@@ -382,9 +198,9 @@ def _wrapping(method: Callable[..., Any]) -> Callable[..., Any]:
     def array_wrap(result: Any, context: Any = None, *rest: Any) -> Any:
         if context is not None:
             function, args, place = context
-            shown = [x._value if type(x) is _Foreign else from_numpy(x, []) for x in args]
+            shown = [x._value if type(x) is _Foreign else from_numpy(x) for x in args]
             context = OURS.get(function, function), tuple(shown), place
-        return method(from_numpy(result, []), context, *rest)
+        return method(from_numpy(result), context, *rest)
 
     return array_wrap
 
@@ -393,36 +209,36 @@ def _dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """A call with arguments that override NumPy's functions."""
     if hasattr(function, "_implementation") or "like" in kwargs:
         return overrides.call_function(function, args, kwargs)
-    named = {name: gathered(value) for name, value in kwargs.items()}
-    return from_numpy(call(function, [gathered(value) for value in args], named), [])
+    named = {name: to_numpy(value) for name, value in kwargs.items()}
+    return from_numpy(call(function, [to_numpy(value) for value in args], named))
 
 
 def run(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call NumPy's `function` on the real arrays behind the arguments; wrap what it returns."""
-    kept: Kept = []
+    kept: Kept = [], []
+    reals, ours = kept
     real_args = [to_numpy(value, kept) for value in args]
     if not kwargs:
-        if kept and any(ours is _FOREIGN for _real, ours in kept):
+        if ours and any(x is FOREIGN for x in ours):
             return _dispatched(function, args, kwargs)
         result = call(function, real_args, kwargs)
     else:
-        loans: Kept = []
         with changing(kwargs.get("out")):
             named = {
-                key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
+                key: _borrow_out(value, kept) if key == "out" else to_numpy(value, kept)
                 for key, value in kwargs.items()
             }
-            if kept and any(ours is _FOREIGN for _real, ours in kept):
+            if ours and any(x is FOREIGN for x in ours):
                 return _dispatched(function, args, kwargs)
             result = call(function, real_args, named)
-        kept = loans + kept
-    if any(type(ours) is ndarray and ours._small is None for _real, ours in kept):
+    if any(type(x) is ndarray and x._small is None for x in ours):
         count(name, sys._getframe(1))
-        if type(result) not in _WRAP and isinstance(result, _HOLDERS) and _holds(result, kept):
-            return function(*_lent(args), **_lent(kwargs))
-    return from_numpy(result, kept)
+        kind = type(result)
+        if kind is not np.ndarray and issubclass(kind, _HOLDERS) and _holds(result, kept):
+            return function(*to_numpy(args, EXPORT), **to_numpy(kwargs, EXPORT))
+    return from_numpy(result, reals, ours)
 
 
 _HOLDERS = (np.ndarray, ctypes.Array)
@@ -437,20 +253,8 @@ def _holds(result: Any, kept: Kept) -> bool:
     return any(
         type(ours) is ndarray and np.may_share_memory(part, real)
         for part in parts
-        for real, ours in kept
+        for real, ours in zip(*kept, strict=True)
     )
-
-
-def _lent(value: Any) -> Any:
-    """`value` with the memory of our arrays in it as somebody outside may keep it."""
-    kind = type(value)
-    if kind is ndarray:
-        return export(value)
-    if kind in (list, tuple):
-        return kind([_lent(item) for item in value])
-    if kind is dict:
-        return {key: _lent(item) for key, item in value.items()}
-    return gathered(value)
 
 
 def run_writing(
@@ -461,22 +265,21 @@ def run_writing(
     written: tuple[int, ...],
 ) -> Any:
     """As `run`, for a function that writes into its arguments at the positions `written`."""
-    kept: Kept = []
-    loans: Kept = []
+    kept: Kept = [], []
     with changing((*[args[at] for at in written if at < len(args)], kwargs.get("out"))):
         real_args = [
-            _borrow_out(value, loans) if position in written else to_numpy(value, kept)
+            _borrow_out(value, kept) if position in written else to_numpy(value, kept)
             for position, value in enumerate(args)
         ]
         named = {
-            key: _borrow_out(value, loans) if key == "out" else to_numpy(value, kept)
+            key: _borrow_out(value, kept) if key == "out" else to_numpy(value, kept)
             for key, value in kwargs.items()
         }
         if overrides.of_functions.find(args) and hasattr(function, "_implementation"):
             return overrides.call_function(function, args, kwargs)
         result = function(*real_args, **named)
     count(name, sys._getframe(1))
-    return from_numpy(result, loans + kept)
+    return from_numpy(result, *kept)
 
 
 def _out_position(function: Any) -> int:

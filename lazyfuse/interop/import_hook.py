@@ -87,7 +87,7 @@ def _alias(like: ast.alias, name: str, bound: str) -> ast.alias:
 def _answering() -> ast.expr:
     """The decorator that makes NumPy's arrays of what a method returns."""
     return ast.parse(
-        "__import__('lazyfuse.interop.conversion').interop.conversion.answering", mode="eval"
+        "__import__('lazyfuse.interop.arguments').interop.arguments.answering", mode="eval"
     ).body
 
 

@@ -2,7 +2,7 @@
 
 Owns the table of them, and the finder that meets them when they are imported after lazyfuse. Each
 gets entrances: its public functions test the types of their arguments first, and values of ours
-are converted on the way in (conversion.py). Python functions stay the objects that they are, with
+are converted on the way in (arguments.py). Python functions stay the objects that they are, with
 other code (entrance_code.py); compiled functions have a function of ours in their place. Libraries
 that convert what they get with `numpy.asarray` need nothing. What only saves a remedy that the
 documentation names has to be asked for: `adapt`.
@@ -19,10 +19,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from lazyfuse import versions
+from lazyfuse.arrays.conversion import EXPORT, to_numpy
 from lazyfuse.arrays.ndarray import OURS
 from lazyfuse.errors import ConfigurationError, message
-from lazyfuse.interop import conversion, entrance_code
-from lazyfuse.interop.conversion import outside
+from lazyfuse.interop import arguments, entrance_code
 from lazyfuse.interop.import_hook import found_behind
 
 _OPERATORS = frozenset(
@@ -43,7 +43,7 @@ def _compiled(function: Any) -> Any:
     """What stands in the place of a compiled function: pickles as that one."""
 
     def enter(*args: Any, **kwargs: Any) -> Any:
-        suspects = conversion.suspects()
+        suspects = arguments.suspects()
         if suspects.any_of(args) or suspects.any_named(kwargs):
             args, kwargs = suspects.convert_all(args), suspects.convert_named(kwargs)
         return function(*args, **kwargs)
@@ -60,7 +60,7 @@ def _enter(found: Any, skipped: int) -> bool:
     if type(found) is not FunctionType:
         return False
     if not hasattr(found, "_entrance"):
-        entrance_code.add(found, conversion.suspects(), skipped)
+        entrance_code.add(found, arguments.suspects(), skipped)
     return True
 
 
@@ -185,13 +185,13 @@ def _adapt_json(json: Any) -> None:
 
     def known(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def theirs(o: Any) -> Any:
-            value = outside(o)
+            value = to_numpy(o, EXPORT)
             return value if value is not o and isinstance(value, float) else default(value)
 
         return theirs
 
     def writing(markers: Any, default: Any, text: Any, indent: Any, digits: Any, *rest: Any) -> Any:
-        written = lambda o: digits(outside(o) if type(o) in OURS else o)
+        written = lambda o: digits(to_numpy(o, EXPORT) if type(o) in OURS else o)
         return write(markers, known(default), text, indent, written, *rest)
 
     writing._entrance = True  # type: ignore[attr-defined]
@@ -205,7 +205,7 @@ def _adapt_json(json: Any) -> None:
 ON_REQUEST: dict[str, Callable[[ModuleType], None]] = {"json": _adapt_json}
 """Libraries whose adapters cost their other users something, or save a remedy."""
 
-conversion.KNOWN.update(name.partition(".")[0] for name in ENTRANCES)
+arguments.KNOWN.update(name.partition(".")[0] for name in ENTRANCES)
 
 
 def adapt(name: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import EXPORT, to_numpy
 from lazyfuse.arrays.ndarray import ndarray, wrap_shared
 from lazyfuse.arrays.operators import PLAIN
 from lazyfuse.devices.caches import memo
-from lazyfuse.interop.conversion import outside
 from lazyfuse.registry import OURS, THEIRS
 
 _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
@@ -182,8 +182,8 @@ def _ask_numpys(
     operand: Any, ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     """A ufunc override that was written for NumPy: it gets NumPy's ufunc and NumPy's arrays."""
-    real = {name: outside(value) for name, value in kwargs.items()}
-    result = operand.__array_ufunc__(ufunc, method, *outside(tuple(args)), **real)
+    real = {name: to_numpy(value, EXPORT) for name, value in kwargs.items()}
+    result = operand.__array_ufunc__(ufunc, method, *to_numpy(tuple(args), EXPORT), **real)
     for ours, theirs in zip(kwargs.get("out", ()), real.get("out", ()), strict=True):
         if result is theirs:
             return ours
@@ -224,7 +224,7 @@ def _ask_functions(
     for value in asked:
         if of_functions.of_numpy(type(value)):
             known = [np.ndarray if kind is ndarray else kind for kind in kinds]
-            real = outside(args), outside(kwargs)
+            real = to_numpy(args, EXPORT), to_numpy(kwargs, EXPORT)
             result = value.__array_function__(theirs, tuple(known), *real)
             result = wrap_shared(result) if type(result) is np.ndarray else result
         else:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import base
+from lazyfuse.arrays.conversion import register_paired
 from lazyfuse.arrays.eager_functions import (
-    ABOVE,
     any_arrays,
     counted,
     created,
@@ -26,9 +26,8 @@ from lazyfuse.arrays.eager_functions import (
     listed,
     method,
 )
-from lazyfuse.arrays.ndarray import ndarray, wrap
+from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.functions.joining import rolled
-from lazyfuse.interop import conversion, fallback
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import EAGER, OURS, THEIRS, as_builtin
 
@@ -224,10 +223,7 @@ def _method_of_first(quick: Any) -> Callable[[Any, Any], Any]:
 
 def _install() -> None:
     if base.COMPILED:
-        fallback.register_type(base.NATIVE.Quick)
-        conversion.register_type(base.NATIVE.Quick)
-    ABOVE.wrap = wrap
-    ABOVE.from_numpy = fallback.from_numpy
+        register_paired(base.NATIVE.Quick)
     for name in (*METHODS, *VIEWED):
         theirs, ours = getattr(Real, name, None), getattr(ndarray, name, None)
         if theirs is not None and ours is not None:

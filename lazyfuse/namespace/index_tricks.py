@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.attributes import document, flatiter
+from lazyfuse.arrays.conversion import from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import geometry, ndarray, wrap, wrap_shared
 from lazyfuse.functions.creation import POOLED, asanyarray, empty
 from lazyfuse.interop import fallback
@@ -97,7 +98,7 @@ class vectorize(np.vectorize):  # noqa: N801  # NumPy's spelling
     """As `numpy.vectorize`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return fallback.from_numpy(super().__call__(*args, **kwargs), [])
+        return from_numpy(super().__call__(*args, **kwargs))
 
 
 class broadcast:  # noqa: N801  # NumPy's spelling
@@ -109,13 +110,13 @@ class broadcast:  # noqa: N801  # NumPy's spelling
         parts = [arg._args if isinstance(arg, broadcast) else (arg,) for arg in arrays]
         self._args: tuple[Any, ...] = tuple([x for part in parts for x in part])
         self._geometry = np.broadcast(
-            *[geometry(x) if type(x) is ndarray else fallback.gathered(x) for x in self._args]
+            *[geometry(x) if type(x) is ndarray else to_numpy(x) for x in self._args]
         )
         self._real: Any = None
 
     def _iterator(self) -> Any:
         if self._real is None:
-            self._real = np.broadcast(*fallback.gathered(self._args))
+            self._real = np.broadcast(*to_numpy(self._args))
         return self._real
 
     @property
@@ -154,7 +155,7 @@ class NpzFile(np.lib.npyio.NpzFile):
     """As `numpy.lib.npyio.NpzFile`: its arrays are ours."""
 
     def __getitem__(self, key: str) -> Any:
-        return fallback.from_numpy(super().__getitem__(key), [])
+        return from_numpy(super().__getitem__(key))
 
 
 @implements(np.bmat)

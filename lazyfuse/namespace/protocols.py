@@ -14,11 +14,11 @@ import numpy as np
 
 from lazyfuse.arrays import exported_memory, instance_checks, methods
 from lazyfuse.arrays.attributes import become
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap, wrap_shared
 from lazyfuse.arrays.operators import dtype_of
-from lazyfuse.arrays.scalars import scalar
 from lazyfuse.functions.ufunc import ufunc_of
-from lazyfuse.interop import device_api, fallback, overrides
+from lazyfuse.interop import device_api, overrides
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import OURS
 from lazyfuse.runtime.numerics import errstate
@@ -64,7 +64,7 @@ def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
 def array_wrap(self: ndarray, arr: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
     """A result that somebody computed outside, as an array of ours."""
     if return_scalar and np.ndim(arr) == 0:
-        return fallback.gathered(arr)[()]
+        return to_numpy(arr)[()]
     return arr if isinstance(arr, ndarray) else wrap(arr)
 
 
@@ -248,4 +248,3 @@ for _name, _method in vars(ndarray).items():
 exported_memory.install(ndarray, _buffer)
 instance_checks.share = wrap_shared
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]
-fallback.register_type(scalar, lambda value, kept: gather(value)[()])

@@ -59,6 +59,14 @@ def ghost_at(view: Array, origin: int) -> Array:
     return place(view, _BUFFER, address(view) - origin)
 
 
+def one_element(shape: Shape, dtype: DType) -> Array:
+    """An array of ones, all of them one element, for NumPy to raise its errors on.
+
+    NumPy checks shapes, dtypes and flags before it touches elements; these may be touched.
+    """
+    return np.lib.stride_tricks.as_strided(np.ones(1, dtype), shape, (0,) * len(shape))
+
+
 def place(view: Array, buffer: Any, offset: int) -> Array:
     """An array as `view` is, over another buffer at byte `offset`."""
     if view.size == 0:

@@ -17,7 +17,7 @@ import numpy
 import pytest
 
 import lazyfuse
-from lazyfuse.arrays import attributes, indexing
+from lazyfuse.arrays import conversion, indexing
 from lazyfuse.arrays.ndarray import gather
 from lazyfuse.arrays.storage import Storage
 from lazyfuse.runtime.scheduling import evaluate
@@ -150,9 +150,9 @@ def test_a_block_does_not_move_under_a_write_at_once(
     ("module", "view"),
     [
         (indexing, lambda x: x[2:5]),
-        (attributes, lambda x: x[None, 2:5].T),
-        (attributes, lambda x: x.reshape(2, -1)),
-        (attributes, lambda x: x.view("i8")),
+        (conversion, lambda x: x[None, 2:5].T),
+        (conversion, lambda x: x.reshape(2, -1)),
+        (conversion, lambda x: x.view("i8")),
     ],
 )
 def test_an_array_may_become_direct_while_a_view_is_made(

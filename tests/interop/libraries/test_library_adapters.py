@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.interop import conversion
+from lazyfuse.arrays.conversion import EXPORT, to_numpy
+from lazyfuse.interop import arguments
 from tests.helpers.compare import MODES, mode
 
 pandas = pytest.importorskip("pandas", reason="pandas is not installed")
@@ -29,14 +30,14 @@ def keys() -> Any:
 
 def test_what_leaves_is_numpys() -> None:
     x = lazyfuse.arange(3.0)
-    left = conversion.outside({"a": [x, (x.sum(), 1)], "b": slice(x[1], None), "c": lazyfuse.add})
+    left = to_numpy({"a": [x, (x.sum(), 1)], "b": slice(x[1], None), "c": lazyfuse.add}, EXPORT)
     assert type(left["a"][0]) is np.ndarray
     assert type(left["a"][1][0]) is np.float64
     assert type(left["b"].start) is np.float64
     assert left["c"] is np.add
     assert np.shares_memory(left["a"][0], np.asarray(x))
     same = ["a", 1, (2.0,)]
-    assert conversion.outside(same) is same
+    assert to_numpy(same, EXPORT) is same
 
 
 def test_keys_and_masks_of_pandas() -> None:
@@ -101,7 +102,7 @@ def test_gradients_for_compiled_optimizers() -> None:
         lambda x: ((x - 2) ** 2).sum(), np.zeros(3), jac=gradient, method="L-BFGS-B"
     )
     assert found.x == pytest.approx([2, 2, 2])
-    again = pickle.loads(pickle.dumps(conversion.answering(gradient)))  # for workers of SciPy's
+    again = pickle.loads(pickle.dumps(arguments.answering(gradient)))  # for workers of SciPy's
     assert type(again(np.zeros(3))) is np.ndarray
 
 
@@ -112,20 +113,20 @@ def gradient(x: Any) -> Any:
 def test_containers_that_hold_themselves_or_are_deep() -> None:
     circle: list[Any] = [1]
     circle.append(circle)
-    assert conversion.outside(circle) is circle
+    assert to_numpy(circle, EXPORT) is circle
     wide: list[Any] = [lazyfuse.arange(3)]
     for _ in range(50):
         wide = [wide, wide]  # 2**50 ways to its end
-    left = conversion.outside(wide)
+    left = to_numpy(wide, EXPORT)
     for _ in range(50):
         left = left[1]
     assert type(left[0]) is np.ndarray
     deep: list[Any] = []
     for _ in range(5000):
         deep = [deep]
-    assert conversion.outside(deep) is deep
+    assert to_numpy(deep, EXPORT) is deep
     same = {"a": [1, (2,)]}
-    assert conversion.outside(same) is same
+    assert to_numpy(same, EXPORT) is same
 
 
 class _Forbids(type):
@@ -136,8 +137,8 @@ class _Forbids(type):
 def test_classes_that_may_not_be_looked_up() -> None:
     odd = _Forbids("Odd", (), {})()
     for value in (odd, [odd], [odd] * 20, {"a": odd}, slice(odd)):
-        assert conversion.argument(value) is value
-    assert type(conversion.argument([odd, lazyfuse.arange(3)])[1]) is np.ndarray
+        assert arguments.argument(value) is value
+    assert type(arguments.argument([odd, lazyfuse.arange(3)])[1]) is np.ndarray
 
 
 def test_numbers_of_ours_in_ufuncs_of_numpys_that_ask_others_first() -> None:

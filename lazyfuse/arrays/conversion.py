@@ -1,0 +1,271 @@
+"""Values on their way into NumPy and back: ours become NumPy's, NumPy's become ours, also nested.
+
+Owns `to_numpy` and `from_numpy`, each with a policy for arrays, and the views that are made of what
+NumPy says (`base_view`, `derive`). Must not import the modules of operators, indexing and methods.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import (
+    OURS,
+    direct,
+    export,
+    gather,
+    is_part,
+    ndarray,
+    on_storage,
+    options,
+    root_of,
+    settle,
+    storage_of,
+    wrap,
+    wrap_shared,
+)
+from lazyfuse.arrays.nodes import PLAIN
+from lazyfuse.devices.caches import register
+from lazyfuse.registry import THEIRS, builtin
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, ghost_at
+
+# -------------------------------------------------------------------------------- ours to NumPy's
+
+Kept = tuple[list[Any], list[Any]]
+"""Real arrays that NumPy gets in one call, and what each stands for: an array of ours; None for
+NumPy's own; `FOREIGN`."""
+
+EXPORT: Final[Any] = ()
+"""In the place of `Kept`: code that is not NumPy's gets arrays, and may keep and write them."""
+
+FOREIGN: Final = object()
+"""Stands in `Kept` for an object with an `__array_function__` of its own."""
+
+_Seen = dict[int, Any]
+_Convert = Callable[[Any, Any, "_Seen | None", int], Any]
+
+_NO_MEMORY = np.empty(0)
+_DEEPEST = 64  # NumPy's arrays have no more axes
+_CLASSES = 1000  # programs that make more classes than this may look each of them up
+
+
+def to_numpy(value: Any, kept: Any = None, seen: _Seen | None = None, depth: int = 0) -> Any:
+    """`value` with NumPy's arrays, numbers and functions in the place of ours, however nested.
+
+    Arrays are read: NumPy gets their real memory for one call, and is told of in `kept` if that is
+    given. With `EXPORT` they are exported.
+    """
+    kind = type(value)
+    if kind is ndarray:
+        if kept is EXPORT:
+            return export(value)
+        real = value._small
+        if real is None:
+            real = gather(value)
+        if kept:
+            kept[0].append(real)
+            kept[1].append(value)
+        return real
+    if kind is np.ndarray:
+        if kept:
+            kept[0].append(value)
+            kept[1].append(None)
+        return value
+    try:
+        if kind is tuple or kind is list:
+            if _ORDINARY.issuperset(map(type, value)):
+                return value
+        elif kind in _ORDINARY:
+            return value
+        convert = _CONVERT.get(kind) or _classify(kind)
+    except Exception:  # a metaclass forbids to look its class up
+        convert = _container if kind is tuple or kind is list else _unchanged
+    return convert(value, kept, seen, depth)
+
+
+def real_operand(x: Any) -> Any:
+    """What NumPy gets in the place of one operand: containers are left as they are."""
+    if type(x) in OURS:
+        value = gather(x)
+        return value if type(x) is ndarray else value[()]
+    return x
+
+
+def _unchanged(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
+    return value
+
+
+def _container(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
+    """A container; one that was met before, even around this one, is known."""
+    if seen is None:
+        seen = {}
+    elif id(value) in seen:
+        return seen[id(value)]
+    if depth > _DEEPEST:
+        return value
+    seen[id(value)] = value
+    kind = type(value)
+    if kind is slice:
+        there = value.start, value.stop, value.step
+    else:  # a finaliser or another thread may change it meanwhile
+        here = dict(value) if kind is dict else value
+        there = tuple(here.values() if kind is dict else here)
+    items = [to_numpy(item, kept, seen, depth + 1) for item in there]
+    if not all(map(operator.is_, items, there)):
+        if kind is slice:
+            seen[id(value)] = slice(*items)
+        else:
+            seen[id(value)] = kind(zip(here, items, strict=True) if kind is dict else items)
+    return seen[id(value)]
+
+
+def _scalar(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
+    return gather(value)[()]
+
+
+def _paired(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
+    return THEIRS.get(value, value)
+
+
+def _foreign(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
+    if kept:
+        kept[0].append(_NO_MEMORY)
+        kept[1].append(FOREIGN)
+    return value
+
+
+def _classify(kind: type) -> _Convert:
+    """What is to be done with values of a class that was not met before."""
+    default = np.ndarray.__array_function__
+    if kind in OURS:
+        return _CONVERT.setdefault(kind, _scalar)
+    if getattr(kind, "__array_function__", default) is not default:
+        return _CONVERT.setdefault(kind, _foreign)
+    if len(_ORDINARY) < _CLASSES:
+        _ORDINARY.add(kind)
+    return _unchanged
+
+
+_ORDINARY: set[type] = {*PLAIN, type(None), str}
+register("arrays.conversion.ordinary", _ORDINARY.__len__, _CLASSES, _ORDINARY.clear)
+_CONVERT: dict[type, _Convert] = {
+    list: _container,
+    tuple: _container,
+    dict: _container,
+    slice: _container,
+    type: _paired,
+    type(ndarray): _paired,
+    FunctionType: _paired,
+    builtin: _paired,
+}
+
+
+def register_paired(kind: type, convert: Callable[[Any], Any] | None = None) -> None:
+    """Say that objects of type `kind` may stand for NumPy's, by the registry or by `convert`."""
+    if convert is None:
+        _CONVERT[kind] = _paired
+    else:
+        _CONVERT[kind] = lambda value, kept, seen, depth: convert(value)
+
+
+def suspect_types() -> frozenset[type]:
+    """The types of what `to_numpy` may change."""
+    return frozenset((*OURS, *(kind for kind, done in _CONVERT.items() if done is not _foreign)))
+
+
+# -------------------------------------------------------------------------------- NumPy's to ours
+
+
+def from_numpy(
+    value: Any,
+    reals: Sequence[Any] = (),
+    ours: Sequence[Any] = (),
+    made: Callable[[Any], Any] = wrap,
+) -> Any:
+    """`value` with our arrays in the place of NumPy's, however nested.
+
+    `reals` went into NumPy for `ours`: what is one of them, or a view of it, comes back as such.
+    Others are new arrays, by `made`: `wrap` for those that NumPy has made, `wrap_maybe_shared`
+    where it may have got them elsewhere, `direct` for memory that is written through at once.
+    """
+    kind = type(value)
+    if kind is np.ndarray:
+        for at, real in enumerate(reals):
+            if real is value:
+                own = ours[at]
+                return own if own is real or type(own) is ndarray else wrap_shared(value)
+        if value.base is not None:
+            for at, real in enumerate(reals):
+                if value.base is real or np.may_share_memory(value, real):
+                    return _part_of(ours[at], real, value)
+        if made is wrap and value.size < options.eager_below:
+            return direct(value)
+        return made(value)
+    if kind is tuple:
+        return tuple([from_numpy(item, reals, ours, made) for item in value])
+    if kind is list:
+        if _SEARCHED.isdisjoint(map(type, value)):
+            return value
+        return [from_numpy(item, reals, ours, made) for item in value]
+    if kind is dict:
+        if _SEARCHED.isdisjoint(map(type, value.values())):
+            return value
+        return {key: from_numpy(item, reals, ours, made) for key, item in value.items()}
+    if kind in _RESULTS:
+        return _RESULTS[kind](value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[from_numpy(item, reals, ours, made) for item in value])
+    return value
+
+
+_RESULTS: dict[type, Callable[[Any], Any]] = {}
+_SEARCHED: set[type] = {np.ndarray, list, tuple, dict}
+
+
+def register_result(kind: type, convert: Callable[[Any], Any]) -> None:
+    """Say how results of type `kind` become ours."""
+    _RESULTS[kind] = convert
+    _SEARCHED.add(kind)
+
+
+def wrap_maybe_shared(value: Array) -> Any:
+    """An array of ours for one that may look at memory of others."""
+    return wrap(value) if value.base is None else wrap_shared(value)
+
+
+def _part_of(ours: Any, real: Any, value: Array) -> Any:
+    """A view that NumPy made of `real`, the memory of `ours`, as a view of `ours`."""
+    if type(ours) is not ndarray:
+        return wrap_shared(value)
+    base = ours._base
+    if ours._small is real:
+        return direct(value, ours if base is None else base)
+    storage = ours._storage
+    origin = address(real) if storage is None else storage.origin
+    base_view(ours)  # from now on it is on a storage
+    try:
+        return derive(ours, ghost_at(value, origin) if ours._origin == ORIGIN else value)
+    except TypeError:  # its memory in another dtype
+        return wrap(value.copy(order="K"))
+
+
+def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
+    """A view of `self` with the geometry of `view`, which was made from `base_view(self)`."""
+    storage = self._storage
+    if storage is None:  # direct
+        return direct(view, base if base is not None else root_of(self))
+    if view.dtype != storage.node.dtype and not is_part(view, storage.node.dtype):
+        raise TypeError("[view] dtype: a recorded view keeps the dtype of its memory")
+    return on_storage(storage, view, ORIGIN, base if base is not None else root_of(self))
+
+
+def base_view(self: ndarray) -> Array:
+    """The numpy array to make views from: real memory if direct, else geometry."""
+    small = settle(self)
+    if small is not None:
+        return small
+    return base_view(self) if storage_of(self) is None else self._view

@@ -1,0 +1,101 @@
+"""Arguments on their way into libraries that know nothing but NumPy: exported, as NumPy's own.
+
+Owns what becomes of an argument (`argument`), and the decorator for functions of the user whose
+answers go there (`answering`). Which libraries are entered so is told in library_adapters.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.conversion import EXPORT, suspect_types, to_numpy
+from lazyfuse.devices.caches import CONSTANT, cached
+from lazyfuse.interop.entrance_code import USERS, Suspects
+
+KNOWN = {"lazyfuse", "numpy"}
+"""Packages whose functions are not the user's: library_adapters.py adds those with entrances."""
+
+_CALLABLE = (FunctionType, MethodType, functools.partial)
+_ORDINARY = frozenset(
+    (bool, int, float, str, type(None), np.ndarray, np.float64, np.bool, np.int64)
+)
+_FEW = 8  # items of a container that are looked at one by one
+
+
+@cached(1, CONSTANT, clears=False)
+def suspects() -> Suspects:
+    """What entrances look for: types that are, may hold, or may answer with values of ours."""
+    types = suspect_types().union(_CALLABLE)
+
+    def any_of(values: Iterable[Any]) -> bool:
+        try:
+            for value in values:  # quicker than `any` of so few
+                if type(value) in types:
+                    return True
+        except Exception:  # a metaclass forbids to look it up: `argument` knows what to do
+            return True
+        return False
+
+    return Suspects(
+        types,
+        argument,
+        any_of,
+        lambda named: any_of(named.values()),
+        lambda values: tuple(map(argument, values)),
+        lambda named: {k: x if k == USERS else argument(x) for k, x in named.items()},
+    )
+
+
+def argument(value: Any) -> Any:
+    """An argument on its way in: values are converted, and so is what functions will return."""
+    kind = type(value)
+    if kind is slice:
+        if _is_plain((value.start, value.stop, value.step)):
+            return value
+    elif kind is tuple or kind is list:
+        if len(value) <= _FEW and _is_plain(value):
+            return value
+    elif kind in _CALLABLE and _is_the_users(value):
+        return answering(value)
+    return to_numpy(value, EXPORT)
+
+
+def _is_plain(values: Iterable[Any]) -> bool:
+    """Whether all values are of types that most keys are made of: answers fast."""
+    try:
+        for value in values:
+            if type(value) not in _ORDINARY:
+                return False
+    except Exception:  # a metaclass forbids to look it up
+        return False
+    return True
+
+
+def _is_the_users(function: Any) -> bool:
+    while type(function) is functools.partial:
+        function = function.func
+    package = str(getattr(function, "__module__", "")).partition(".")[0]
+    return package not in KNOWN and type(function) in _CALLABLE
+
+
+class answering:  # noqa: N801  # used as a decorator
+    """A user's function whose answers become NumPy's. Pickles if the function does."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = self.function(*args, **kwargs)
+        return found if type(found) in _ORDINARY else to_numpy(found, EXPORT)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else answering(MethodType(self.function, instance))
+
+    def __reduce__(self) -> Any:
+        return answering, (self.function,)
