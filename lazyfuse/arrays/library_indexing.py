@@ -1,13 +1,13 @@
 """What NumPy does at once, and a device by its libraries, for arrays that are or will be there.
 
-Owns `computed`, the way to such a result, and `x[mask]`. Where the device cannot, NumPy does it:
-what lies on the device is copied back then, and counted.
+Owns `computed`, the way to such a result, and `x[mask]`; library_calls.py says which call is what
+there. Where the device cannot, NumPy does it: what lies on the device is copied back then, and
+counted.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,10 @@ from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Device, DeviceError, DeviceLost
+from lazyfuse.devices.base import Device
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, library_calls, residency
 from lazyfuse.runtime.scheduling import evaluate
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Work = Callable[[Any, list[Array]], Array]
 
 
 def device_for(*operands: Any) -> Any:
@@ -48,49 +45,38 @@ def _home(x: ndarray) -> Any:
     return resident.device if resident is not None else None
 
 
-def computed(device: Device, call: HostCall, nodes: list[Node], work: Work) -> Any:
+def computed(device: Device, call: HostCall, *nodes: Node) -> Any:
     """The result of a call by a device's library; None, with the reason told, if it cannot.
 
     `call` is what the host would do: with it the value can be computed again if the device is lost.
     """
+    shared = device.memory is None
     with evaluate.held():
+        node = Node(ops.HOST, nodes, call, (), nodes[0].dtype, None, caller())
+        work = library_calls.work_of(node)
+        if work is None:
+            return None
         evaluate.compute(nodes, decisions.LIBRARY)
-        name = device.traits.name
-        node = Node(ops.HOST, tuple(nodes), call, (), nodes[0].dtype, None, caller())
-        try:
-            operands = [_placed(each, device) for each in nodes]
-            if not all(operand.flags.c_contiguous for operand in operands):
-                return None
-            array = work(device.library, operands)
-        except DeviceError as error:
-            if isinstance(error, DeviceLost):
-                devices.lose(device, str(error))
-            counters.fell_back(None, [node], str(error), name)
+        operands = (
+            residency.gather(each, "operand")
+            if shared
+            else residency.upload(each, device, "operand")
+            for each in nodes
+        )
+        array = library_calls.perform(
+            node, device, work, operands, lambda error: devices.lose(device, str(error))
+        )
+        if array is None:
             return None
         node.shape, node.dtype = array.shape, CANONICAL[array.dtype]
-        counters.ran_single(node, name)
-        if device.memory is None:
+        counters.ran_single(node, device.traits.name)
+        if shared:
             return wrap(array)
-        _stays(node, array, device)
+        lineage = residency.Lineages(set()).of(node)
+        resident = residency.keep(node, array, device)  # it has its value there
+        resident.lineage, resident.made = lineage, True
+        node.src = ()
     return alone(node)
-
-
-def _placed(node: Node, device: Device) -> Array:
-    """The values of an evaluated node where the library can read them."""
-    if device.memory is None:
-        return residency.gather(node, "operand")
-    return residency.upload(node, device, "operand")
-
-
-def _stays(node: Node, array: Array, device: Device) -> None:
-    """Let a node have its value on the device."""
-    lineage = residency.Lineages(set()).of(node)
-    resident = residency.keep(node, array, device)
-    resident.lineage, resident.made = lineage, True
-    node.src = ()
-
-
-# ---------------------------------------------------------------------------------------- masks
 
 
 def select(x: ndarray, key: Any) -> Any:
@@ -101,12 +87,4 @@ def select(x: ndarray, key: Any) -> Any:
     device = device_for(x, mask) if dtype_of(x) in CANONICAL else None
     if device is None:
         return None
-    return computed(
-        device, HostCall("getitem", operator.getitem), [node_of(x), node_of(mask)], _compact
-    )
-
-
-def _compact(library: Any, operands: list[Array]) -> Array:
-    found: Array = library.compact(*operands)
-    counters.copied("gather", 4, library.name, "length of the result")
-    return found
+    return computed(device, HostCall("getitem", operator.getitem), node_of(x), node_of(mask))

@@ -1,15 +1,19 @@
-"""Which recorded calls of NumPy's run on a device, by the libraries that it has.
+"""Which calls of NumPy's run on a device, by the libraries that it has.
 
-Owns the rules: a host call or a product with what it means there. Exact work gives NumPy's bits;
-matrix products differ by rounding, as those of any two libraries do. Float sums in order of their
-elements stay on the host (parallel ones round differently), and so does `argsort` unless it is
-stable: else the order of equal elements would be another one.
+Owns the table: a host call or a product with what it means there. Exact work gives NumPy's bits;
+matrix products and transforms differ by rounding, as those of any two libraries do. Float sums in
+order of their elements stay on the host (parallel ones round differently), and so does `argsort`
+unless it is stable: else the order of equal elements would be another one.
+
+There are three ways in: `run` for a step of a recorded graph, `perform` for a call whose result
+has a size that only its values tell (arrays/library_indexing.py), `work_of` for who only asks.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +34,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Work = Callable[[Any, list[Array]], Array]
 """A library of a device and operands in C order to a result in C order, of any shape."""
 
+Named = dict[str, Any]
+
 _CHOICES = ("auto", "on", "off")
 _STABLE = ("stable", "mergesort")
 _MATMUL = TABLE["matmul"]
@@ -45,19 +51,17 @@ def is_wanted(device: Device) -> bool:
 
 
 def work_of(node: Node) -> Work | None:
-    """What a recorded operation is on a device; None if it runs in NumPy anywhere."""
+    """What an operation is on a device; None if it runs in NumPy anywhere."""
     if any(source.perm is not None for source in node.src):
         return None
-    if node.op is _MATMUL:
-        return _product(node, {})
-    if node.op is not ops.HOST:
-        return None
-    function: Any = node.arg.function
-    keywords: dict[str, Any] = {}
+    function: Any = node.arg.function if node.op is ops.HOST else None
+    named: Named = {}
     if isinstance(function, functools.partial) and not function.args:
-        function, keywords = function.func, function.keywords
-    rule = _RULES.get(id(function))
-    return rule(node, keywords) if rule is not None else None
+        function, named = function.func, function.keywords
+    is_allowed, routine = _CALLS.get(id(np.dot if node.op is _MATMUL else function), _NONE)
+    if not is_allowed(node, named):
+        return None
+    return lambda library, operands: routine(library, node, *operands)
 
 
 def run(run: Run, index: int) -> Array | None:
@@ -71,18 +75,36 @@ def run(run: Run, index: int) -> Array | None:
         return None
     if run.home.memory is None:
         run.settle()  # what is under way may fail, and be done again elsewhere
-    try:
-        operands = [run.operand(source) for source in value.src]
-        if not all(operand.flags.c_contiguous for operand in operands):
-            return None
-        found = work(run.home.library, operands)
-    except DeviceError as error:
-        if isinstance(error, DeviceLost):
-            run.abandon(error)
-        counters.fell_back(None, [node], str(error), run.home.traits.name)
+    found = perform(
+        node, run.home, work, (run.operand(source) for source in value.src), run.abandon
+    )
+    if found is None:
         return None
     counters.ran_single(node, run.home.traits.name)
     return found.reshape(run.shape(index))
+
+
+def perform(
+    node: Node,
+    device: Device,
+    work: Work,
+    operands: Iterator[Array],
+    lose: Callable[[DeviceLost], Any],
+) -> Array | None:
+    """The result of an operation by a device's library; None, with the reason told, if it cannot.
+
+    `lose` is told that the device is lost.
+    """
+    try:
+        arrays = list(operands)
+        if not all(array.flags.c_contiguous for array in arrays):
+            return None
+        return work(device.library, arrays)
+    except DeviceError as error:
+        if isinstance(error, DeviceLost):
+            lose(error)
+        counters.fell_back(None, [node], str(error), device.traits.name)
+        return None
 
 
 def _is_near(run: Run, index: int) -> bool:
@@ -94,49 +116,63 @@ def _is_near(run: Run, index: int) -> bool:
     return resident is not None and resident.device is run.home
 
 
-def _is_flat(node: Node, axis: Any) -> bool:
-    return axis is None or len(node.src[0].shape) == 1
+def _is_flat(node: Node, named: Named) -> bool:
+    return named["axis"] is None or len(node.src[0].shape) == 1
 
 
-def _sort(node: Node, keywords: dict[str, Any]) -> Work | None:
-    if not _is_flat(node, keywords["axis"]) or node.dtype.kind not in "biuf":
-        return None
-    return lambda library, operands: library.sort(operands[0])
+def _is_sortable(node: Node, named: Named) -> bool:
+    return _is_flat(node, named) and node.src[0].dtype.kind in "biuf"
 
 
-def _argsort(node: Node, keywords: dict[str, Any]) -> Work | None:
-    stable = keywords.get("stable") or keywords.get("kind") in _STABLE
-    if not stable or not _is_flat(node, keywords["axis"]) or node.src[0].dtype.kind not in "biuf":
-        return None
-    return lambda library, operands: library.argsort(operands[0])
+def _is_stable(node: Node, named: Named) -> bool:
+    return _is_sortable(node, named) and bool(named.get("stable") or named.get("kind") in _STABLE)
 
 
-def _accumulate(name: str) -> Callable[[Node, dict[str, Any]], Work | None]:
-    def rule(node: Node, keywords: dict[str, Any]) -> Work | None:
-        exact = node.src[0].dtype.kind in "biu" and node.dtype.kind in "iu"
-        if not exact or not _is_flat(node, keywords["axis"]):
-            return None
-        return lambda library, operands: library.accumulate(name, operands[0], node.dtype)
-
-    return rule
+def _is_exact(node: Node, named: Named) -> bool:
+    kinds = node.src[0].dtype.kind in "biu" and node.dtype.kind in "iu"
+    return kinds and _is_flat(node, named)
 
 
-def _product(node: Node, keywords: dict[str, Any]) -> Work | None:
+def _is_product(node: Node, named: Named) -> bool:
     first, second = node.src
     same = first.dtype == second.dtype == node.dtype and node.dtype.char in "fdFD"
-    if not same or not len(first.shape) == len(second.shape) == 2 or 0 in first.shape:
-        return None
-    return lambda library, operands: library.product(*operands)
+    return same and len(first.shape) == len(second.shape) == 2 and 0 not in first.shape
 
 
-_RULES: dict[int, Callable[[Node, dict[str, Any]], Work | None]] = {
-    id(np.sort): _sort,
-    id(np.argsort): _argsort,
-    id(np.cumsum): _accumulate("add"),
-    id(np.cumprod): _accumulate("multiply"),
-    id(np.dot): _product,
+def _always(node: Node, named: Named) -> bool:
+    return True
+
+
+def _with_length(library: Any, found: Array) -> Array:
+    counters.copied("gather", 4, library.name, "length of the result")
+    return found
+
+
+def _transform(library: Any, node: Node, x: Array) -> Array:
+    theirs, named = node.arg.function.func, node.arg.function.keywords
+    axes = named["axes"] if "axes" in named else (named["axis"],)
+    found: Array = library.transform(x, axes, theirs in _INVERSE, named["norm"] or "backward")
+    return found
+
+
+_FORWARD = (np.fft.fft, np.fft.fft2, np.fft.fftn)
+_INVERSE = (np.fft.ifft, np.fft.ifft2, np.fft.ifftn)
+
+_NONE: Any = (lambda node, named: False, None)
+_CALLS: dict[int, tuple[Callable[[Node, Named], bool], Callable[..., Array]]] = {
+    id(np.sort): (_is_sortable, lambda lib, node, x: lib.sort(x)),
+    id(np.argsort): (_is_stable, lambda lib, node, x: lib.argsort(x)),
+    id(np.cumsum): (_is_exact, lambda lib, node, x: lib.accumulate("add", x, node.dtype)),
+    id(np.cumprod): (_is_exact, lambda lib, node, x: lib.accumulate("multiply", x, node.dtype)),
+    id(np.dot): (_is_product, lambda lib, node, x, y: lib.product(x, y)),
+    id(np.flatnonzero): (_always, lambda lib, node, x: _with_length(lib, lib.positions(x))),
+    id(operator.getitem): (_always, lambda lib, node, *both: _with_length(lib, lib.compact(*both))),
+    **{id(theirs): (_always, _transform) for theirs in (*_FORWARD, *_INVERSE)},
 }
-"""By identity: not every function that is recorded can be hashed."""
+"""NumPy's function: when a library does it for a node with these keywords, and what it does.
+
+By identity: not every function that is recorded can be hashed.
+"""
 
 
 def _check(choice: str) -> None:

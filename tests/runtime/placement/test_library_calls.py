@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy
 import pytest
@@ -197,6 +198,39 @@ def test_products_and_transforms(name: str) -> None:
         error = numpy.linalg.norm(found - expected)
         assert error <= 10 * numpy.finfo("f8").eps * numpy.linalg.norm(expected)
     assert ran() >= 2
+
+
+TRANSFORMS = {
+    "fft": [{}, {"axis": 0}, {"n": 100, "norm": "ortho"}],
+    "ifft": [{}, {"axis": -2, "norm": "backward"}],
+    "fft2": [{}, {"axes": (1, 0), "norm": "ortho"}],
+    "ifft2": [{}, {"axes": (0,)}],
+    "fftn": [{}, {"axes": (-1,)}],
+    "ifftn": [{}, {"norm": "ortho"}],
+}
+
+
+@pytest.mark.parametrize("name", ["shared"], indirect=True)
+@pytest.mark.parametrize("function", list(TRANSFORMS))
+def test_a_library_is_told_what_to_transform(
+    function: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def transform(x: Any, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+        return (numpy.fft.ifftn if inverse else numpy.fft.fftn)(x, axes=axes, norm=norm)
+
+    monkeypatch.setattr(devices.current().library, "transform", transform)
+    a = VALUES.reshape(300, 100)
+    x = np.array(a) + 0
+    for named in TRANSFORMS[function]:
+        before = ran()
+        found = getattr(np.fft, function)(x, **named)
+        assert ran() == before + 1
+        numpy.testing.assert_allclose(
+            found.to_numpy(), getattr(numpy.fft, function)(a, **named), atol=1e-9
+        )
+    for named in ({"norm": "forward"}, {"out": np.empty((300, 100), complex)}):
+        getattr(np.fft, function)(x, **named)
+    assert ran() == before + 1
 
 
 def test_the_option_is_one_of_three() -> None:
