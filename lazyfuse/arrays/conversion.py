@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from lazyfuse.arrays.base import REAL
 from lazyfuse.arrays.ndarray import (
     OURS,
     direct,
@@ -70,16 +71,15 @@ def to_numpy(value: Any, kept: Any = None, seen: _Seen | None = None, depth: int
             kept[0].append(real)
             kept[1].append(value)
         return real
-    if kind is np.ndarray:
+    if kind is REAL:
         if kept:
             kept[0].append(value)
             kept[1].append(None)
         return value
     try:
-        if kind is tuple or kind is list:
-            if _ORDINARY.issuperset(map(type, value)):
-                return value
-        elif kind in _ORDINARY:
+        if kind in _ORDINARY:
+            return value
+        if (kind is list or kind is tuple) and _ORDINARY.issuperset(map(type, value)):
             return value
         convert = _CONVERT.get(kind) or _classify(kind)
     except Exception:  # a metaclass forbids to look its class up
@@ -193,14 +193,23 @@ def from_numpy(
     where it may have got them elsewhere, `direct` for memory that is written through at once.
     """
     kind = type(value)
-    if kind is np.ndarray:
+    if kind is REAL:
+        base = value.base
+        near = -1
         for at, real in enumerate(reals):
             if real is value:
                 own = ours[at]
                 return own if own is real or type(own) is ndarray else wrap_shared(value)
-        if value.base is not None:
+            if base is not None and (real is base or real.base is base):
+                near = at
+        if near >= 0:
+            own, real = ours[near], reals[near]
+            # what is direct may be a view itself: NumPy keeps the first base alone
+            if real is base or (type(own) is ndarray and own._small is real):
+                return _part_of(own, real, value)
+        if base is not None:
             for at, real in enumerate(reals):
-                if value.base is real or np.may_share_memory(value, real):
+                if np.may_share_memory(value, real):
                     return _part_of(ours[at], real, value)
         if made is wrap and value.size < options.eager_below:
             return direct(value)

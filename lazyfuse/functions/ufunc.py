@@ -427,7 +427,7 @@ def run(
         result = fallback.call(function, real, named)
     if any(type(x) is ndarray and ready(x) is None for x in args):
         fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
-    return from_numpy(result, *outs, wrap_maybe_shared)
+    return from_numpy(result, outs[0], outs[1], wrap_maybe_shared)
 
 
 def _writable_out(out: Any, outs: Kept) -> Any:
