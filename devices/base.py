@@ -146,29 +146,29 @@ class RowProgram(Program):
 
 
 class DeviceMemory(Protocol):
-    """Memory that the host cannot read, behind stand-ins.
+    """Memory that the host cannot read, behind meta arrays.
 
-    A stand-in is a numpy array with true shape, strides and dtype at an address where there is no
+    A meta array is a numpy array with true shape, strides and dtype at an address where there is no
     memory: views of it, and questions whether two overlap, are NumPy's own; touching an element of
-    it crashes. Every view of a stand-in leads back to its block on the device. A device that
+    it crashes. Every view of a meta array leads back to its block on the device. A device that
     `narrows` keeps what was made as float64 or complex128 as float32 or complex64 there: uploads
-    round, and `gather` gives the dtype of the stand-in.
+    round, and `gather` gives the dtype of the meta array.
     """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """A stand-in for a new, uninitialised C-contiguous block."""
+        """A meta array for a new, uninitialised C-contiguous block."""
 
     def holds(self, array: Array) -> bool:
-        """Whether an array is a stand-in of this memory."""
+        """Whether an array is a meta array of this memory."""
 
     def upload(self, array: Array) -> Array:
-        """A stand-in with the shape, strides and contents of a packed host array (any order)."""
+        """A meta array with the shape, strides and contents of a packed host array (any order)."""
 
     def gather(self, array: Array) -> Array:
-        """A host array with the contents of a stand-in, packed in the same order of axes."""
+        """A host array with the contents of a meta array, packed in the same order of axes."""
 
     def copy(self, source: Array, target: Array) -> None:
-        """Copy between two packed stand-ins of equal size and order."""
+        """Copy between two packed meta arrays of equal size and order."""
 
 
 class Library(Protocol):

@@ -91,7 +91,7 @@ class Costs:
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A program to time. `arrays` are host arrays, the inputs first; `launch` gets them or, on a
-    device with memory of its own, their stand-ins.
+    device with memory of its own, their meta arrays.
 
     `kind`: "empty" (next to no work), "map" and "reduce" (memory traffic), "arithmetic" and
     "functions" (`work` additions, little traffic).

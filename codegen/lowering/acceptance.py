@@ -153,7 +153,7 @@ def _block(array: Array) -> Array:
 
 
 def _seen_as(block: Array, array: Array) -> Array:
-    """The part of a stand-in that `array` is of its own block."""
+    """The part of a meta array that `array` is of its own block."""
     own = _block(array)
     start = array.__array_interface__["data"][0] - own.__array_interface__["data"][0]
     return np.ndarray(array.shape, array.dtype, block, start, array.strides)

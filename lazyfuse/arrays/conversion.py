@@ -32,7 +32,7 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.nodes import PLAIN
 from lazyfuse.devices.caches import register
 from lazyfuse.registry import THEIRS, builtin
-from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, ghost_at
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, meta_view
 
 # -------------------------------------------------------------------------------- ours to NumPy's
 
@@ -257,7 +257,7 @@ def _part_of(ours: Any, real: Any, value: Array) -> Any:
     origin = address(real) if storage is None else storage.origin
     base_view(ours)  # from now on it is on a storage
     try:
-        return derive(ours, ghost_at(value, origin) if ours._origin == ORIGIN else value)
+        return derive(ours, meta_view(value, origin) if ours._origin == ORIGIN else value)
     except TypeError:  # its memory in another dtype
         return wrap(value.copy(order="K"))
 

@@ -135,8 +135,8 @@ LONGEST = 16
 def region(self: ndarray, key: Any) -> tuple[Array, int] | None:
     """Where the places that a key with a list names lie in a recorded block that is pending.
 
-    A ghost, its axes as NumPy has them, and the axis that stands for the list; None for keys and
-    arrays that are not of this kind.
+    A meta array, its axes as NumPy has them, and the axis that stands for the list; None for keys
+    and arrays that are not of this kind.
     """
     storage = self._storage
     node = self._node if storage is None else storage.node
@@ -177,7 +177,7 @@ def read(self: ndarray, key: Any) -> Any:
 
 
 def target(self: ndarray, key: Any, value: Any) -> Array | None:
-    """Where `self[key] = value` writes, a ghost; None where NumPy has to do it, or to raise."""
+    """Where `self[key] = value` writes, a meta array; None where NumPy has to do or refuse it."""
     found = region(self, key)
     if found is None:
         return None

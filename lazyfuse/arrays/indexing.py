@@ -63,7 +63,7 @@ from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.kernels import gather as gathers
-from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, ghost, keep_order
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, keep_order, meta_array
 from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling.evaluate import held
 
@@ -140,7 +140,7 @@ def _read(self: ndarray, key: Any) -> Any:
         return self[key]
     node = self._node
     if node is not None and node.value is None:
-        view = ghost(node.shape, node.dtype, node.perm)[opened(key)]
+        view = meta_array(node.shape, node.dtype, node.perm)[opened(key)]
         if not view.ndim and not has_ellipsis(key):
             return _pick(self, key, layout_in(node, view))
     return _read_storage(self, key)

@@ -51,7 +51,7 @@ from lazyfuse.arrays.storage import LENT, is_evaluated
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops, promotion
-from lazyfuse.runtime.layout.meta_arrays import Array, Perm, ghost, keep_order, packed_order
+from lazyfuse.runtime.layout.meta_arrays import Array, Perm, keep_order, meta_array, packed_order
 from lazyfuse.runtime.scheduling import evaluate
 
 Method = Callable[..., Any]
@@ -92,7 +92,7 @@ def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -
         shape = conversion.to_numpy(shape)
         return _viewed(self, small, small.reshape(*shape, order=order, copy=copy))
     shape = conversion.to_numpy(shape)
-    plain = ghost(shape_of(self), np.dtype(np.bool_), None)
+    plain = meta_array(shape_of(self), np.dtype(np.bool_), None)
     target = plain.reshape(*shape, order="C" if order == "A" else order).shape
     if order == "A":
         view = geometry(self)

@@ -7,8 +7,8 @@ An array is in one of four states:
 - direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
   real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
 - alone: `_node` stands for its values, pending or not; no other array shares its memory.
-- on a storage: `_storage` holds the values of a block, `_view` is a ghost: the geometry of this
-  array in it. `_reals` and `_ticket` find the real array in the storage (see `real_view`).
+- on a storage: `_storage` holds the values of a block, `_view` is a meta array, the geometry of
+  this array in it. `_reals` and `_ticket` find the real array in the storage (see `real_view`).
 - deferred: none of the three is set, `_deferred` knows the values and the mask of a selection
   whose size nobody has asked for (mask_selection.py). `settle` ends this state.
 """
@@ -59,10 +59,10 @@ from lazyfuse.runtime.layout.meta_arrays import (
     address,
     affine,
     byte_strides,
-    ghost,
-    ghost_at,
     keep_order,
     layout_of,
+    meta_array,
+    meta_view,
     packed_order,
     place,
     result_order,
@@ -136,7 +136,7 @@ def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None)
     x._small = None
     x._node = None
     x._storage = storage
-    x._view = view if origin == ORIGIN else ghost_at(view, origin)
+    x._view = view if origin == ORIGIN else meta_view(view, origin)
     x._layout = x._reals = None
     x._base = base
     return x
@@ -190,8 +190,8 @@ def wrap_shared(value: Any) -> Any:
     storage = foreign(value)
     if storage is None:
         return direct(value)
-    # a ghost: the array itself would count as a reference to the memory of its owner
-    return on_storage(storage, ghost_at(value, storage.origin), ORIGIN, None)
+    # a meta array: the array itself would count as a reference to the memory of its owner
+    return on_storage(storage, meta_view(value, storage.origin), ORIGIN, None)
 
 
 def _known(value: Array, owner: Any) -> ndarray | None:
@@ -219,7 +219,7 @@ def _known(value: Array, owner: Any) -> ndarray | None:
     if owner.pinned:
         return direct(value)
     # not by the address: exports and foreign memory are the same memory under other bases
-    return on_storage(owner, ghost_at(value, owner.origin), ORIGIN, None)
+    return on_storage(owner, meta_view(value, owner.origin), ORIGIN, None)
 
 
 def is_part(view: Array, dtype: DType) -> bool:
@@ -368,7 +368,7 @@ def layout_in_storage(x: ndarray) -> Layout:
 
 
 def layout_in(node: Node, view: Array) -> Layout:
-    """Where a ghost lies in the memory of `node`; `whole` of it where it is all of it, in order."""
+    """Where a meta array lies in the memory of `node`; `whole` where it is all of it, in order."""
     layout = layout_of(view, ORIGIN, node.dtype.itemsize)
     full = whole(node.shape, node.perm)
     if layout == full:
@@ -436,7 +436,7 @@ def geometry(x: ndarray) -> Array:
         return small
     node = x._node
     if node is not None:
-        return ghost(node.shape, node.dtype, node.perm)
+        return meta_array(node.shape, node.dtype, node.perm)
     if x._storage is None:
         settle(x)  # it was deferred
         return geometry(x)
@@ -454,7 +454,7 @@ def storage_of(x: ndarray) -> Storage | None:
             settle(x)  # it was deferred
             node = x._node
         if node is not None:
-            x._view = ghost(node.shape, node.dtype, node.perm)
+            x._view = meta_array(node.shape, node.dtype, node.perm)
             x._layout = x._reals = None
             # whoever looks meanwhile finds the one or the other
             x._storage = Storage(node)

@@ -21,7 +21,7 @@ from lazyfuse.runtime.layout.meta_arrays import (
     Array,
     DType,
     Perm,
-    ghost,
+    meta_array,
     packed_order,
     result_order,
     whole,
@@ -60,7 +60,9 @@ def captured_copy(value: Array) -> Node:
     if not value.ndim:
         return scalar_node(value, CANONICAL[value.dtype])
     if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
-        copy = np.empty_like(ghost(value.shape, value.dtype, result_order(value.shape, (value,))))
+        copy = np.empty_like(
+            meta_array(value.shape, value.dtype, result_order(value.shape, (value,)))
+        )
         copy[...] = value
     elif value.nbytes >= _POOLED and value.flags.c_contiguous and value.dtype in CANONICAL:
         copy = devices.cpu().empty(value.shape, value.dtype)

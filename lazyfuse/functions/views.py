@@ -52,7 +52,7 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             whole = base_view(args[0])
             rest = to_numpy(args[1:])
             result = theirs(whole, *rest, **to_numpy(kwargs))
-            if isinstance(result, np.generic):  # NumPy read an element: of a ghost's memory
+            if isinstance(result, np.generic):  # NumPy read an element: of a meta array's memory
                 return args[0][()]
             if type(result) is np.ndarray and not affine(result) and args[0]._small is None:
                 pinned(args[0])  # parts of elements: nothing that is recorded can look at them

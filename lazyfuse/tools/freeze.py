@@ -37,7 +37,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import Group
 from lazyfuse.errors import EvaluationError, UnsupportedError, message
 from lazyfuse.runtime.events import decisions
-from lazyfuse.runtime.layout.meta_arrays import Perm, ghost, packed_order
+from lazyfuse.runtime.layout.meta_arrays import Perm, meta_array, packed_order
 from lazyfuse.runtime.numerics.fp_flags import warn_for
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
@@ -99,7 +99,7 @@ def parameter(name: Any, shape: Any = None, dtype: Any = None) -> Any:
     if found.is_free:
         what = f"parameter {name!r}: sizes of an expression are fixed"
         raise ValueError(message("freeze", f"{what}; freeze a function for those that vary"))
-    return _standing(_node(found, found.shape, None, ""))  # type: ignore[arg-type]
+    return _array_of(_node(found, found.shape, None, ""))  # type: ignore[arg-type]
 
 
 def freeze(what: Any, /, **parameters: Any) -> Program:
@@ -134,7 +134,7 @@ def _node(found: Parameter, shape: tuple[int, ...], perm: Perm, program: str) ->
     return parameter_node(_Refusal(found, program), found, shape, perm, caller())
 
 
-def _standing(node: Node) -> Any:
+def _array_of(node: Node) -> Any:
     return alone(node) if node.shape else make_scalar(node)
 
 
@@ -180,7 +180,7 @@ class _Function:
         named = zip(self.parameters, nodes, strict=True)
         # what is made on the way is recorded, however small: parameters are written into it
         with config.options(eager_below=0):
-            return self.function(**{name: _standing(node) for name, node in named}), nodes
+            return self.function(**{name: _array_of(node) for name, node in named}), nodes
 
     def __reduce__(self) -> Any:
         return _Function, (self.function, self.parameters)
@@ -247,7 +247,7 @@ class _Outputs:
 
     def like(self, nodes: Sequence[Node]) -> Any:
         """The result with arrays of these nodes in the place of those that were traced."""
-        arrays = [_standing(node) for node in nodes]
+        arrays = [_array_of(node) for node in nodes]
 
         def filled(item: Any) -> Any:
             if type(item) is _Place:
@@ -337,7 +337,7 @@ class _Template:
         self.outputs = _Outputs(result)
         evaluate.compute(_constants(self.outputs.nodes), decisions.FREEZE)
         leaves = {
-            each.name: _leaf(ghost(node.shape, node.dtype, node.perm), node.perm)
+            each.name: _leaf(meta_array(node.shape, node.dtype, node.perm), node.perm)
             for each, node in zip(parameters, given, strict=True)
         }
         self.roots = _copied(_fresh_roots(self.outputs.nodes), leaves)
@@ -513,7 +513,7 @@ class Program:
 
 
 def _one(dtype: Any, shape: tuple[int, ...], perm: Perm) -> Any:
-    return np.ones_like(ghost(shape, dtype, perm), order="K")
+    return np.ones_like(meta_array(shape, dtype, perm), order="K")
 
 
 def _bound(program: str, expected: Parameter, value: Any, sizes: Sizes, c_order: bool) -> Node:

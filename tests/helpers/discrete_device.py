@@ -1,6 +1,6 @@
 """A device with memory of its own, made of the CPU device: what touches it by mistake crashes.
 
-Stand-ins lie at addresses where there is no memory; launches translate them to real arrays. Holds
+Meta arrays lie at addresses where there is no memory; launches translate them to real arrays. Holds
 no test. `faults` plans failures: a point's next visits raise what is listed there.
 """
 
@@ -64,7 +64,7 @@ class Memory:
         return isinstance(block, _Block) and block.memory is self
 
     def real(self, array: Any) -> Any:
-        """The memory behind a stand-in."""
+        """The memory behind a meta array."""
         block = self.block(array)
         assert isinstance(block, _Block), "a host array went to the device without an upload"
         if not array.size:

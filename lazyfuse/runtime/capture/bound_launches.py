@@ -27,7 +27,7 @@ from lazyfuse.runtime.events import counters, decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.layout.meta_arrays import ghost
+from lazyfuse.runtime.layout.meta_arrays import meta_array
 from lazyfuse.runtime.numerics import fp_flags
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -341,7 +341,7 @@ def _prepared(
         return None
     whole = not lowered.temporaries and not lowered.is_partial
     arrays = inputs + outputs
-    arrays += [ghost(size, dtype, None) for size, dtype in lowered.temporaries]
+    arrays += [meta_array(size, dtype, None) for size, dtype in lowered.temporaries]
     return Launch(
         step,
         _start(lowered, program, arrays, len(step.scalars)),
@@ -375,7 +375,7 @@ def _start(lowered: Lowered, program: Program, arrays: list[Array], scalars: int
 def _made(
     step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
 ) -> tuple[Made, ...]:
-    """What a kernel makes. Puts ghosts of it into `env`."""
+    """What a kernel makes. Puts meta arrays of it into `env`."""
     values = plan.graph.values
     shape = run.shape(step.domain_of)
     dying = [
@@ -396,5 +396,5 @@ def _made(
         back = None if value.perm is None else tuple(np.argsort(value.perm).tolist())
         dense = size if value.perm is None else tuple([size[axis] for axis in value.perm])
         found.append(Made(index, dense, value.dtype, back, donor))
-        env[index] = ghost(size, value.dtype, value.perm)
+        env[index] = meta_array(size, value.dtype, value.perm)
     return tuple(found)

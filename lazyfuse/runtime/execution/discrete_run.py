@@ -1,6 +1,6 @@
 """One execution of a plan on a device whose memory the host cannot read.
 
-Owns `DiscreteRun`. Values are stand-ins where the device has them and host arrays where the host
+Owns `DiscreteRun`. Values are meta arrays where the device has them and host arrays where the host
 does: operands are uploaded when a kernel first needs them, host steps gather theirs, and results
 stay where they were made.
 """
@@ -61,7 +61,7 @@ class DiscreteRun(Run):
         self.wanted = _wanted(plan, device)
 
     def bound(self, node: Node) -> Array:
-        """The stand-in of a value that is on this device; from another one it is gathered.
+        """The meta array of a value that is on this device; from another one it is gathered.
 
         So is one that no program of this device can touch.
         """
@@ -83,7 +83,7 @@ class DiscreteRun(Run):
         return self.host(index) if self.here else self.placed(index)
 
     def placed(self, index: int) -> Array:
-        """The stand-in of a value, uploaded if only the host has it."""
+        """The meta array of a value, uploaded if only the host has it."""
         array = self.array(index)
         if self.memory.holds(array):
             return array

@@ -1,7 +1,10 @@
-"""Geometry of arrays whose memory is not there yet: ghosts, layouts, memory orders.
+"""Geometry of arrays whose memory is not there: meta arrays, layouts, memory orders.
 
-A ghost is a numpy array with the right shape, strides and dtype whose memory is never touched;
-NumPy itself decides on it what every slice, transpose or reshape gives. Ghosts lie at `ORIGIN`.
+A meta array is a numpy array with the right shape, strides and dtype whose values mean nothing:
+NumPy itself decides on it what every slice, transpose or reshape gives. Those of `meta_array` lie
+at `ORIGIN`, and touching an element of them may crash; those of `one_element` NumPy may touch when
+it raises its errors. Devices with memory of their own make theirs (`base.DeviceMemory`).
+
 Owns no state. Must not import arrays or nodes' evaluation.
 """
 
@@ -21,8 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]
 Perm = tuple[int, ...] | None
 
-# One real page, so that a ghost's pointer is a valid and aligned one; the length is a fiction that
-# satisfies NumPy's bounds check, for no ghost is ever read.
+# One real page, so that a meta array's pointer is a valid and aligned one; the length is a fiction
+# that satisfies NumPy's bounds check, for no meta array is ever read.
 _PAGE = np.zeros(8192, np.uint8)
 _POINTER = ctypes.c_void_p.from_address
 _DATA_FIELD = object.__basicsize__  # PyArrayObject: the data pointer follows the object's head
@@ -47,22 +50,22 @@ ORIGIN = (address(_PAGE) + 4095) // 4096 * 4096
 _BUFFER: Any = (ctypes.c_char * (1 << 62)).from_address(ORIGIN)
 
 
-def ghost(shape: Shape, dtype: DType, perm: Perm) -> Array:
+def meta_array(shape: Shape, dtype: DType, perm: Perm) -> Array:
     """A packed array in memory order `perm` that must never be read or written."""
     if perm is None:
         return np.ndarray(shape, dtype, _BUFFER)
     return np.ndarray(shape, dtype, _BUFFER, 0, byte_strides(shape, perm, dtype.itemsize))
 
 
-def ghost_at(view: Array, origin: int) -> Array:
-    """`view`, whose buffer starts at address `origin`, moved to where ghosts lie."""
+def meta_view(view: Array, origin: int) -> Array:
+    """`view`, whose buffer starts at address `origin`, moved to where meta arrays lie."""
     return place(view, _BUFFER, address(view) - origin)
 
 
 def one_element(shape: Shape, dtype: DType) -> Array:
-    """An array of ones, all of them one element, for NumPy to raise its errors on.
+    """A meta array of ones, all of them one element, for NumPy to raise its errors on.
 
-    NumPy checks shapes, dtypes and flags before it touches elements; these may be touched.
+    It checks shapes, dtypes and flags first; operations that it does not refuse touch elements.
     """
     return np.lib.stride_tricks.as_strided(np.ones(1, dtype), shape, (0,) * len(shape))
 

@@ -95,7 +95,7 @@ def _memory(device: Device) -> DeviceMemory:
 
 
 def copied_there(array: Array, device: Device, purpose: str) -> Array:
-    """A stand-in with the values of a host array."""
+    """A meta array with the values of a host array."""
     packed = array if _is_packed(array) else array.copy(order="K")
     found = _memory(device).upload(packed)
     counters.copied("upload", array.nbytes, device.traits.name, purpose)
@@ -103,7 +103,7 @@ def copied_there(array: Array, device: Device, purpose: str) -> Array:
 
 
 def copied_back(array: Array, device: Device, purpose: str) -> Array:
-    """A host array with the values of a stand-in."""
+    """A host array with the values of a meta array."""
     memory = _memory(device)
     if _is_packed(array):
         found: Array = memory.gather(array)
@@ -116,7 +116,7 @@ def copied_back(array: Array, device: Device, purpose: str) -> Array:
 
 
 def stretch(array: Array) -> tuple[Array, int]:
-    """The bytes that a stand-in's elements lie among, as a stand-in, and where the first one is."""
+    """The bytes that a meta array's elements lie among, as one, and where the first one is."""
     low = high = 0
     for length, stride in zip(array.shape, array.strides, strict=True):
         reach = (length - 1) * stride

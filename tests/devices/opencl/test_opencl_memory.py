@@ -1,4 +1,4 @@
-"""Stand-ins for memory that the host cannot read: geometry, lifetime, transfers, the pool."""
+"""Meta arrays for memory that the host cannot read: geometry, lifetime, transfers, the pool."""
 
 from __future__ import annotations
 
