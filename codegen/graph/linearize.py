@@ -202,6 +202,9 @@ def walk(roots: Sequence[Node]) -> Walked:
 
 _walk: Callable[[Sequence[Node]], Walked] = walk
 
+_ARRANGED: dict[Any, Any] = memo("codegen.graph.linearize.arranged", 4096)
+"""What `_arrangement` gave, by op, layout, shape and order: the walk in C keeps it here."""
+
 
 def use(native: Any) -> None:
     """Let the module in C walk (native/walk.c); None: the text above."""
@@ -214,6 +217,7 @@ def use(native: Any) -> None:
 def introduce(native: Any) -> None:
     """Give the module in C what it reads of nodes."""
     for name, value in {
+        "arranged": _ARRANGED,
         "arrangement": _arrangement,
         "full_op": ops.FULL,
         "host_call": HostCall,

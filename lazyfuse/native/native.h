@@ -138,7 +138,7 @@ PyObject *loops_unary(Loops *loops, PyObject *operand);
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
 /* Python's and NumPy's plain numbers. */
 int is_number(PyObject *x);
-/* A number as one of `type`, if that is how NumPy takes it with an array of that type: 1, else 0. */
+/* A number as an element of `type`, if NumPy takes it so with an array of that type: 1, else 0. */
 int put_number(void *to, PyObject *x, int type);
 /* `where(condition, left, right)` of equal shapes; NULL without an exception: Python does it. */
 PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
@@ -185,8 +185,8 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
     _(reduce_rows)                                                                                 \
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
-       reductions by method, what reductions gave */                                               \
-    _(constants) _(loops) _(pieces) _(reductions) _(reduced)                                       \
+       reductions by method, what reductions gave, arrangements of views */                        \
+    _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
     /* how NumPy's loops of a ufunc may be called: base.loop_types */                              \
     _(loop_types)                                                                                  \
     /* sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of       \

@@ -220,7 +220,8 @@ int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int coun
     return lock <= 0 ? lock : unlock_writes(compute_into(op, loops, args, count, out));
 }
 
-/* As eager_policy._is_write_loop: whether the last writes to a pending block were many and small. */
+/* As eager_policy._is_write_loop: whether the last writes to a pending block were many and
+   small. */
 static int is_loop(PyObject *node)
 {
     for (int round = 0; round < ROUNDS; round++) {

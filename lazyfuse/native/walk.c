@@ -13,7 +13,6 @@
 #error "references are counted: the Python text runs in free-threaded builds"
 #endif
 
-static PyObject *arranged; /* what SLOW.arrangement has given */
 static PyObject *zero, *one, *minus_one;
 
 /* ------------------------------------------------------------------------------------ the table */
@@ -207,8 +206,6 @@ typedef struct {
     PyObject *sizes, *shapes, *layouts, *memories;
 } Numbers;
 
-enum { ARRANGED = 4096 }; /* linearize._AXES_LIMIT */
-
 /* `numbers.setdefault(key, len(numbers))`; a new reference. */
 static PyObject *number_of(PyObject *numbers, PyObject *key)
 {
@@ -309,15 +306,12 @@ static PyObject *arrangement_of(PyObject *node, PyObject *layout)
     }
     PyObject *base = PyTuple_GET_ITEM(src, 0);
     key = PyTuple_Pack(4, NODE(node, op), layout, NODE(base, shape), NODE(base, perm));
-    found = key ? PyDict_GetItemWithError(arranged, key) : NULL;
+    found = key ? PyDict_GetItemWithError(SLOW.arranged, key) : NULL;
     if (found != NULL) {
         Py_INCREF(found);
     }
     else if (!PyErr_Occurred() && (found = PyObject_CallOneArg(SLOW.arrangement, node)) != NULL) {
-        if (PyDict_GET_SIZE(arranged) >= ARRANGED) {
-            PyDict_Clear(arranged);
-        }
-        if (PyDict_SetItem(arranged, key, found) < 0) {
+        if (PyObject_SetItem(SLOW.arranged, key, found) < 0) {
             Py_CLEAR(found);
         }
     }
@@ -577,9 +571,8 @@ PyObject *walk_frontier(PyObject *Py_UNUSED(module), PyObject *args)
 
 int walk_ready(void)
 {
-    arranged = PyDict_New();
     zero = PyLong_FromLong(0);
     one = PyLong_FromLong(1);
     minus_one = PyLong_FromLong(-1);
-    return arranged && zero && one && minus_one ? 0 : -1;
+    return zero && one && minus_one ? 0 : -1;
 }
