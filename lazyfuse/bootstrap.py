@@ -52,9 +52,10 @@ def why_not(folder: Path) -> str:
     return ""
 
 
-def machine_code(name: str = "_native") -> ModuleType | None:
-    """The compiled module of that name; None where Python does its work."""
+def machine_code(name: str = "_native", trouble: str = "") -> ModuleType | None:
+    """The compiled module of that name; None where Python does its work: `trouble` says why."""
     global WHY_PYTHON
+    WHY_PYTHON = WHY_PYTHON or trouble
     if WHY_PYTHON:
         return None
     try:

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 OURS: dict[Any, Any] = {}
@@ -25,12 +27,19 @@ def pair(theirs: Any, ours: Any) -> None:
     THEIRS[ours] = theirs
 
 
-def _as_it_is(theirs: Any) -> Any:
-    return theirs
+def ufunc_of(theirs: np.ufunc) -> Any:
+    """Our object for one of NumPy's ufuncs (or one made by `frompyfunc`)."""
+    ours = OURS.get(theirs)
+    if ours is None:
+        ours = OURS[np.ufunc](theirs)
+        if is_numpys(theirs):  # a user's own may come and go
+            pair(theirs, ours)
+    return ours
 
 
-ufunc_of: Callable[[Any], Any] = _as_it_is
-"""Our object for one of NumPy's ufuncs, made when it is first asked for (ufunc.py puts it here)."""
+def is_numpys(ufunc: np.ufunc) -> bool:
+    """Whether a ufunc is one of NumPy's, under its own name."""
+    return getattr(np, ufunc.__name__, None) is ufunc
 
 
 def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:

@@ -9,6 +9,7 @@ Importing this module completes the class.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,14 +25,6 @@ from lazyfuse.interop import device_api
 from lazyfuse.namespace import protocols
 
 
-def _no_namespaces(version: str | None) -> Any:
-    raise NotImplementedError("lazyfuse.array_api was not imported")
-
-
-namespace: Callable[[str | None], Any] = _no_namespaces
-"""The namespace of a version of the standard; __init__.py puts the real function here."""
-
-
 class array:  # noqa: N801  # the standard's spelling
     """An array as the standard describes it."""
 
@@ -45,7 +38,7 @@ class array:  # noqa: N801  # the standard's spelling
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """The namespace that follows a version of the standard (the latest)."""
-        return namespace(api_version)
+        return sys.modules[__package__]._at(api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         """An array with the same values whose data lie on a device."""

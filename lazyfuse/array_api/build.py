@@ -165,4 +165,4 @@ def install(package: dict[str, Any]) -> None:
     package["__array_api_version__"] = LATEST
     package["__path__"] = []  # a package: its extensions can be imported
     sys.modules[NAME].__class__ = Namespace
-    array_object.namespace = namespace
+    package["_at"] = namespace

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import base
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -123,6 +122,3 @@ def _without_leading(node: Node, rank: int) -> Node:
     strides = contiguous_strides(node.shape, node.perm)
     layout = Layout(0, node.shape[extra:], strides[extra:])
     return Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, None, None)
-
-
-base.SLOW.value_node = value_node

@@ -15,7 +15,6 @@ from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import (
     COMPILED,
     NATIVE,
-    SLOW,
     get_dtype,
     get_ndim,
     get_shape,
@@ -292,19 +291,20 @@ def _set_strides(self: ndarray, strides: Any) -> None:
     _set_view(self, view)
 
 
-def _get_real(self: ndarray) -> Any:
+def get_real(self: ndarray) -> Any:
+    """The real part, a view if NumPy's is one."""
     if dtype_of(self).kind != "c" and dtype_of(self).kind != "O":
         return self
     return _part(self, "real")
 
 
-def _get_imag(self: ndarray) -> Any:
+def get_imag(self: ndarray) -> Any:
+    """The imaginary part, a view if NumPy's is one."""
     return _part(self, "imag")
 
 
-SLOW.real, SLOW.imag = _get_real, _get_imag
-_quick_real = NATIVE.get_real if COMPILED else _get_real
-_quick_imag = NATIVE.get_imag if COMPILED else _get_imag
+_quick_real = NATIVE.get_real if COMPILED else get_real
+_quick_imag = NATIVE.get_imag if COMPILED else get_imag
 
 
 def _part(self: ndarray, name: str) -> Any:
@@ -320,7 +320,7 @@ def _part(self: ndarray, name: str) -> Any:
 
 
 def _set_real(self: ndarray, value: Any) -> None:
-    _get_real(self)[...] = _as_array(value)
+    get_real(self)[...] = _as_array(value)
 
 
 def _set_imag(self: ndarray, value: Any) -> None:
@@ -329,7 +329,7 @@ def _set_imag(self: ndarray, value: Any) -> None:
     if dtype_of(self).kind == "O":
         pinned(self).imag = real_operand(value)
     else:
-        _get_imag(self)[...] = _as_array(value)
+        get_imag(self)[...] = _as_array(value)
 
 
 def _as_array(value: Any) -> Any:
@@ -360,7 +360,8 @@ def _set_flat(self: ndarray, value: Any) -> None:
         real.flat = value
 
 
-def _transposed(self: ndarray) -> Any:
+def transposed(self: ndarray) -> Any:
+    """The transpose of an array that is not direct."""
     return derive(self, base_view(self).T)
 
 
@@ -423,8 +424,6 @@ def _documented(name: str, found: property) -> property:
     return property(found.fget, found.fset, found.fdel, doc)
 
 
-SLOW.dtype, SLOW.geometry, SLOW.shape = dtype_of, geometry, shape_of
-SLOW.transposed = _transposed
 for _name, _property in PROPERTIES.items():
     setattr(ndarray, _name, _documented(_name, _property))
 for _name in ("itemset", "newbyteorder", "ptp"):

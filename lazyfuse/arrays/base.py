@@ -1,4 +1,4 @@
-"""The array's base: its slots, how arrays are made, and what the modules above put in.
+"""The array's base: its slots, how arrays are made, and what the modules above give.
 
 Where lazyfuse was installed with a C compiler (setup.py), native/array.c stands for what is here
 and has the operators and indexing of direct arrays as well, which are Python's in
@@ -36,54 +36,62 @@ COMPILED: Final = NATIVE is not None
 
 
 class Bindings:
-    """What the modules above put in: the array type, and what is not quick."""
+    """What the modules above give: the array type, and what is not quick.
 
-    __slots__ = (
-        "array",
-        "del_item",
-        "dtype",
-        "export",
-        "geometry",
-        "get_item",
-        "imag",
-        "length",
-        "matmul",
-        "plain",
-        "power",
-        "real",
-        "scalar",
-        "set_item",
-        "shape",
-        "transposed",
-        "value_node",
-        "wrap",
-    )
+    scalars.py fills it, once and as a whole.
+    """
+
+    array: Any  # `ndarray`
+    scalar: Any  # the type of lazy scalars
+    make_scalar: Any
+    wrap: Any
+    wrap_shared: Any
+    get_item: Any
+    set_item: Any
+    del_item: Any
+    length: Any
+    matmul: Any
+    power: Any
+    export: Any
+    real: Any
+    imag: Any
+    dtype: Any
+    shape: Any
+    geometry: Any
+    transposed: Any
+    value_node: Any  # what is assigned, as a node
+    resolve: Any  # this and those below: of selections whose size is not known yet
+    deferred_binary: Any
+    deferred_inplace: Any
+    deferred_shape: Any
+    deferred_unary: Any
+    plain: bool  # whether NumPy's floating-point error state is its default
+
+    __slots__ = tuple(__annotations__)
 
     def __init__(self) -> None:
-        self.array: Any = None  # `ndarray`, once it is there
-        self.plain: bool = True  # whether NumPy's floating-point error state is its default
-        self.get_item: Any = None
-        self.set_item: Any = None
-        self.del_item: Any = None
-        self.length: Any = None
-        self.matmul: Any = None
-        self.power: Any = None
-        self.scalar: Any = None  # the type of lazy scalars
-        self.dtype: Any = None
-        self.export: Any = None
-        self.geometry: Any = None
-        self.imag: Any = None
-        self.real: Any = None
-        self.value_node: Any = None  # what is assigned, as a node
-        self.shape: Any = None
-        self.transposed: Any = None
-        self.wrap: Any = None
+        self.set_plain(True)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-        if COMPILED and value is not None:
-            NATIVE.adopt(value) if name == "array" else NATIVE.bind(name, value)
+    def set_plain(self, plain: bool) -> None:
+        """Note whether the floating-point error state is its default."""
+        self.plain = plain
+        if COMPILED:
+            NATIVE.bind("plain", plain)
 
+    def fill(self, **parts: Any) -> None:
+        """Take all parts; machine code takes those that it calls."""
+        if {*parts, "plain"} != set(self.__slots__):
+            raise TypeError(f"[arrays] bindings: {sorted({*parts} ^ set(self.__slots__))}")
+        for name, value in parts.items():
+            setattr(self, name, value)
+            if COMPILED and name in _OF_NATIVE:
+                NATIVE.bind(name, value)
+
+
+_OF_NATIVE = frozenset(
+    """del_item dtype export geometry get_item imag length matmul power real scalar set_item shape
+    transposed value_node wrap""".split()
+)
 
 SLOW: Final = Bindings()
 
@@ -233,11 +241,7 @@ if COMPILED:
         NATIVE.bind(_name, _value)
 
 
-def _listen(plain: bool) -> None:
-    SLOW.plain = plain
-
-
-errstate.on_change(_listen)
+errstate.on_change(SLOW.set_plain)
 
 
 # ------------------------------------------------------------------------ geometry of small arrays

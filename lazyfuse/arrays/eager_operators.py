@@ -296,29 +296,29 @@ def _install() -> None:
     errstate.on_change(_listen)
 
 
+def __pow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
+    small = self._small
+    if small is not None and not self._thin and type(other) in PLAIN and modulo is None:
+        return wrap(small**other)
+    return operators.power(_POWER, self, other, modulo)
+
+
+def __rpow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
+    return NotImplemented if modulo is not None else operators.binary(_POWER, self, other, True)
+
+
+def power(self: ndarray, other: Any, modulo: Any, swapped: bool) -> Any:
+    """`pow(self, other, modulo)` or the reverse, for what is not quick."""
+    return (__rpow__ if swapped else __pow__)(self, other, modulo)
+
+
+_POWER = SPECS["power"]
 _OF_CORE = ("__pow__", "__rpow__", "__matmul__", "__rmatmul__")
 
 
 def _install_special() -> None:
-    spec = SPECS["power"]
-    base.SLOW.matmul = operators.contract
-
-    def slow_power(self: ndarray, other: Any, modulo: Any, swapped: bool) -> Any:
-        return (__rpow__ if swapped else __pow__)(self, other, modulo)
-
-    base.SLOW.power = slow_power
-
-    def __pow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
-        small = self._small
-        if small is not None and not self._thin and type(other) in PLAIN and modulo is None:
-            return wrap(small**other)
-        return operators.power(spec, self, other, modulo)
-
-    def __rpow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
-        return NotImplemented if modulo is not None else operators.binary(spec, self, other, True)
-
     def __ipow__(self: ndarray, other: Any) -> Any:
-        return inplace_power(spec, self, other)
+        return inplace_power(_POWER, self, other)
 
     def __divmod__(self: ndarray, other: Any) -> Any:
         return operators.divide_with_rest(self, other, False)

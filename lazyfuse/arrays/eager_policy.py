@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import exported_memory
 from lazyfuse.arrays.exported_memory import may_be_seen, most_elements, runs_exactly
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -38,6 +37,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast, broadcast_all, size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.events.decisions import (
     ERROR_STATE,
     EXPORTED,
@@ -80,7 +80,7 @@ def operation(op: Op, *operands: Any) -> Rule | None:
         return ERROR_STATE
     if not spares_copy(op, operands):
         return None
-    exported_memory.count(op.name, sys._getframe(1))
+    numpy_calls.count(op.name, sys._getframe(1))
     return EXPORTED
 
 

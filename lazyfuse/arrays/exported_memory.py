@@ -16,7 +16,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
 from lazyfuse.arrays.storage import Root, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.events import decisions, numpy_calls
 from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
@@ -40,13 +39,6 @@ LARGEST = 16
 
 _FLOATS = (np.dtype("f4"), np.dtype("f8"))
 """Dtypes whose large results lie in memory that was used before."""
-
-
-def _uncounted(name: str, frame: FrameType | None) -> None:
-    """Before fallback.py is there."""
-
-
-count: Callable[[str, FrameType | None], None] = _uncounted  # fallback.py puts the real one here
 
 
 def may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
@@ -191,21 +183,16 @@ def _exact_types(op: Op) -> bytes:
     return bytes([most_elements(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
 
 
-def tell(counts: dict[Any, int]) -> None:
-    """Give native/exported.c, which does the same for operands that were met before, what it needs;
-    `counts` is what `fallback.count` fills.
-    """
-    if base.COMPILED:
-        rows = tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")])
-        for name, value in {
-            "exact_types": _exact_types,
-            "leaf": leaf,
-            "reduce_rows": rows,
-            "room": _room,
-            "root": Root,
-            "run_counts": counts,
-        }.items():
-            base.NATIVE.bind(name, value)
+if base.COMPILED:  # native/exported.c does the same for operands that were met before
+    for _name, _value in {
+        "exact_types": _exact_types,
+        "leaf": leaf,
+        "reduce_rows": tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")]),
+        "room": _room,
+        "root": Root,
+        "run_counts": numpy_calls.table,
+    }.items():
+        base.NATIVE.bind(_name, _value)
 
 
 # -------------------------------------------------------------- the buffer protocol on Python 3.11

@@ -449,4 +449,3 @@ for _name, _function in (("__getitem__", get_item), ("__setitem__", set_item)):
     _function.__qualname__ = f"ndarray.{_name}"
     if not core.COMPILED:
         setattr(ndarray, _name, _function)
-core.SLOW.get_item, core.SLOW.set_item = get_item, set_item

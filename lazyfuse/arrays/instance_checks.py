@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.base import SLOW
 from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.registry import THEIRS
 
@@ -66,13 +67,6 @@ class Kind(type):
         return issubclass(subclass, np.ndarray)
 
 
-def _share(value: Any) -> Any:
-    return value
-
-
-share = _share  # protocols.py puts `wrap_shared` here
-
-
 _owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 
 
@@ -88,7 +82,7 @@ def _owner(real: Any) -> Any:
     entry = _owners.get(id(real))
     ours = entry[1]() if entry is not None and entry[0]() is real else None
     if ours is None:
-        ours = share(real)
+        ours = SLOW.wrap_shared(real)
         own(real, ours)
     return ours
 
@@ -110,7 +104,7 @@ class Bridge(np.ndarray):
         real = [THEIRS.get(x, x) if isinstance(x, type) else x for x in args]
         named = {k: THEIRS.get(x, x) if isinstance(x, type) else x for k, x in kwargs.items()}
         result = super().view(*real, **named)
-        return share(result) if type(result) is np.ndarray else result
+        return SLOW.wrap_shared(result) if type(result) is np.ndarray else result
 
     @property
     def base(self) -> Any:
@@ -120,7 +114,7 @@ class Bridge(np.ndarray):
 
     def nonzero(self) -> Any:
         """As `numpy.ndarray.nonzero`."""
-        return tuple([share(indices) for indices in super().nonzero()])
+        return tuple([SLOW.wrap_shared(indices) for indices in super().nonzero()])
 
 
 class UfuncBridge(Bridge):

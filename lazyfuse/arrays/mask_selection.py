@@ -535,11 +535,3 @@ def assigned(mask: Any, value: Any, dtype: np.dtype[Any]) -> Node | None:
     if inner is not None or type(mask) is not ndarray or not is_same(found.mask, node_of(mask)):
         return None
     return found.everything()
-
-
-array.resolve = resolve
-operators.deferred_shape = shape
-recording.deferred_shape = shape
-operators.deferred_binary = binary
-operators.deferred_unary = unary
-operators.deferred_inplace = inplace

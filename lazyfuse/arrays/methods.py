@@ -495,7 +495,7 @@ _COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy_
 _PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__, __sizeof__)
 
 
-_BEHIND = {"__len__": "length", "__delitem__": "del_item", "to_numpy": "export"}
+_OF_CORE = ("__len__", "__delitem__", "to_numpy")
 """Methods that `Core` has in C; it calls ours for what is not quick."""
 
 
@@ -505,9 +505,7 @@ def install(functions: Mapping[str, Method]) -> None:
         theirs = getattr(np.ndarray, name, None)
         with contextlib.suppress(AttributeError):  # builtins keep their own
             function.__doc__ = getattr(theirs, "__doc__", None) or function.__doc__
-        if base.COMPILED and name in _BEHIND:
-            setattr(base.SLOW, _BEHIND[name], function)
-        else:
+        if not (base.COMPILED and name in _OF_CORE):
             setattr(ndarray, name, function)
 
 

@@ -107,7 +107,8 @@ class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
     __hash__ = None  # type: ignore[assignment]
 
 
-SLOW.array = ndarray
+if core.COMPILED:
+    core.NATIVE.adopt(ndarray)
 
 direct: Callable[..., ndarray] = core.direct
 alone: Callable[[Node], ndarray] = core.alone
@@ -118,13 +119,6 @@ OURS: set[type] = {ndarray}
 
 DEFERRED: list[weakref.ref[ndarray]] = []
 """Selections that may still be deferred: empty in programs that make none."""
-
-
-def _unfinished(x: ndarray) -> Any:
-    raise NotImplementedError("lazyfuse.arrays.mask_selection was not imported")
-
-
-resolve: Callable[[ndarray], Array | None] = _unfinished  # mask_selection.py puts the real one here
 
 
 # ------------------------------------------------------------------------------------- making
@@ -169,9 +163,6 @@ def wrap(value: Any) -> Any:
         return direct(value)
     flat, origin = found
     return on_storage(Storage(leaf(flat, None)), value, origin, None)
-
-
-SLOW.wrap = wrap
 
 
 def wrap_shared(value: Any) -> Any:
@@ -236,15 +227,8 @@ def from_node(node: Node) -> Any:
         node = copy_of(node)
     evaluate.note_recorded(node)
     if node.shape == ():
-        return make_scalar(node)
+        return SLOW.make_scalar(node)
     return alone(node)
-
-
-def _no_scalars(node: Node) -> Any:
-    raise NotImplementedError("lazyfuse.arrays.scalars was not imported")
-
-
-make_scalar = _no_scalars  # scalars.py puts the real one here
 
 
 # ------------------------------------------------------------------------------------ reading
@@ -266,7 +250,7 @@ def settle(x: ndarray) -> Array | None:
         return value
     node = x._node
     if node is None:  # deferred, or another thread has moved the array on since we looked
-        return x._small if x._small is not None or x._storage is not None else resolve(x)
+        return x._small if x._small is not None or x._storage is not None else SLOW.resolve(x)
     found = node.value
     if found is None or type(x) is not ndarray or not small_array(found):
         return None

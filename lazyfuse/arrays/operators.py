@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import registry
 from lazyfuse.arrays import base, scalar_ops
 from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.base import SLOW
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.eager_policy import (
     direct_operation,
@@ -51,6 +52,7 @@ from lazyfuse.codegen.graph.shapes import broadcast
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE as TABLE
+from lazyfuse.devices.caches import DTYPES, tables
 from lazyfuse.errors import refuses_ours
 from lazyfuse.runtime.layout.meta_arrays import DType, keep_order, one_element, result_order
 from lazyfuse.versions import SQUARES_BOOLEANS
@@ -76,17 +78,6 @@ class Spec:
         return f"<operator {self.names[0]}>"
 
 
-def _values_are_needed(*_: Any) -> Any:
-    return None
-
-
-# what goes on with selections without their values; mask_selection.py puts the real ones here
-deferred_binary: Callable[..., Any] = _values_are_needed
-deferred_unary: Callable[..., Any] = _values_are_needed
-deferred_shape: Callable[[Any], tuple[int, ...]] = _values_are_needed
-deferred_inplace: Callable[..., Any] = _values_are_needed
-
-
 # -------------------------------------------------------------------------------- the slow path
 
 
@@ -109,7 +100,7 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     if small is not None and direct_operation(spec.op, self, small, other):
         value = other if type(other) in PLAIN else other._small
         return _run(spec, small, value, swapped)
-    if DEFERRED and (found := deferred_binary(spec, self, other, swapped)) is not None:
+    if DEFERRED and (found := SLOW.deferred_binary(spec, self, other, swapped)) is not None:
         return found
     kind = type(other)
     right: Any
@@ -271,7 +262,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
     if type(x) in OURS:
         node = x._node
         if node is None and DEFERRED:
-            return deferred_shape(x)
+            deferred: tuple[int, ...] = SLOW.deferred_shape(x)
+            return deferred
         x = node if node is not None else geometry(x)
     elif type(x) is not np.ndarray:
         return ()
@@ -322,7 +314,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     assert spec.inplace is not None
     if update_at_once(spec.op, spec.inplace, self, other):
         return self
-    if DEFERRED and (found := deferred_inplace(spec, self, other)) is not None:
+    if DEFERRED and (found := SLOW.deferred_inplace(spec, self, other)) is not None:
         return found
     if type(other) in (list, tuple):
         other = np.array(to_numpy(other))
@@ -376,7 +368,7 @@ def _fits(self: ndarray, other: Any, loop: promotion.Loop, shape: tuple[int, ...
 
 def unary(spec: Spec, self: ndarray) -> Any:
     """`op self` for anything the fast path leaves."""
-    if DEFERRED and (found := deferred_unary(spec.op, self)) is not None:
+    if DEFERRED and (found := SLOW.deferred_unary(spec.op, self)) is not None:
         return found
     if (value := ready(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
@@ -419,7 +411,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
     if modulo is not None:
         return NotImplemented
     row = power_row(self, exponent) if type(self) is ndarray else None  # scalars have none
-    if DEFERRED and row is not None and (found := deferred_unary(row, self)) is not None:
+    if DEFERRED and row is not None and (found := SLOW.deferred_unary(row, self)) is not None:
         return found
     if type(self) is not ndarray and dtype_of(self).kind == "b":
         return run_now(spec, self, exponent, False)  # not as an array of booleans
@@ -533,3 +525,4 @@ def set_matmul(function: Callable[[Any, Any], Any]) -> None:
 SPECS: dict[str, Spec] = {
     op.name: Spec(op) for op in dict.fromkeys(TABLE.values()) if op.dunders and op.kind == "map"
 }
+tables("arrays.operators.loops", [each.loops for each in SPECS.values()], None, DTYPES)

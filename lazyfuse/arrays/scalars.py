@@ -13,14 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import attributes, base, eager_operators, indexing, methods, operators
+from lazyfuse.arrays import (
+    assignment,
+    attributes,
+    base,
+    eager_operators,
+    indexing,
+    mask_selection,
+    methods,
+    operators,
+)
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
 
-__all__ = ["attributes", "eager_operators", "indexing", "methods", "scalar", "value_of"]
+__all__ = ["make_scalar", "scalar", "value_of"]
 
 
 class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
@@ -62,9 +71,7 @@ def make_scalar(node: Node) -> scalar:
     return x
 
 
-array.make_scalar = make_scalar
 array.OURS.add(scalar)
-base.SLOW.scalar = scalar
 
 # ------------------------------------------------------------------------------------- sinks
 
@@ -197,3 +204,31 @@ def _install() -> None:
 
 
 _install()
+# Modules of an array call each other in circles: what an operator makes is an array, and an array
+# has operators. Lower ones call higher ones, and machine code does, by what is given here.
+base.SLOW.fill(
+    array=ndarray,
+    scalar=scalar,
+    make_scalar=make_scalar,
+    wrap=array.wrap,
+    wrap_shared=array.wrap_shared,
+    get_item=indexing.get_item,
+    set_item=indexing.set_item,
+    del_item=methods.__delitem__,
+    length=methods.__len__,
+    matmul=operators.contract,
+    power=eager_operators.power,
+    export=methods.to_numpy,
+    real=attributes.get_real,
+    imag=attributes.get_imag,
+    dtype=operators.dtype_of,
+    shape=operators.shape_of,
+    geometry=array.geometry,
+    transposed=attributes.transposed,
+    value_node=assignment.value_node,
+    resolve=mask_selection.resolve,
+    deferred_binary=mask_selection.binary,
+    deferred_inplace=mask_selection.inplace,
+    deferred_shape=mask_selection.shape,
+    deferred_unary=mask_selection.unary,
+)

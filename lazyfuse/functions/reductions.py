@@ -35,7 +35,6 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import normalize_axes, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
-from lazyfuse.functions import ufunc
 from lazyfuse.interop import fallback
 from lazyfuse.registry import implements
 from lazyfuse.runtime.scheduling.compound_calls import as_one
@@ -137,15 +136,12 @@ def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept
     return from_node(node)
 
 
-def _reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
+def recorded_reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
     """For `ufunc.reduce`: the recorded result, or None."""
     try:
         return _simple(row, x, axis, dtype, keepdims)
     except _Refused:
         return None
-
-
-ufunc.reduction = _reduction
 
 
 def _given(**kwargs: Any) -> dict[str, Any]:

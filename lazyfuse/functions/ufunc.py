@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse import registry
 from lazyfuse.arrays import mask_selection
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import (
@@ -60,9 +59,12 @@ from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
 from lazyfuse.codegen.table.promotion import Loop
 from lazyfuse.devices.caches import DTYPES, Group
 from lazyfuse.functions.complex_cases import COMPLETED
+from lazyfuse.functions.reductions import recorded_reduction
 from lazyfuse.interop import fallback, overrides
 from lazyfuse.kernels import gather as gathers
-from lazyfuse.registry import OURS, pair
+from lazyfuse.registry import is_numpys, pair
+from lazyfuse.registry import ufunc_of as ufunc_of
+from lazyfuse.runtime.events import numpy_calls
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
@@ -111,10 +113,11 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     __slots__ = ("__dict__", "__weakref__", "recorder")
 
     def __init__(self, theirs: np.ufunc) -> None:
+        known = is_numpys(theirs)
         row = BY_UFUNC.get(theirs)
         self._beside = row is not None and row.takes_weak_scalars
         self._call = theirs
-        self._compute = theirs  # or what completes it, see complex_cases.py
+        self._compute = COMPLETED.get(theirs.__name__, theirs) if known else theirs
         self.nin = theirs.nin
         self.nout = theirs.nout
         self._rows = _rows_of(theirs)
@@ -393,14 +396,9 @@ def _recorded_reduction(self: ufunc, args: tuple[Any, ...], kwargs: dict[str, An
     named = {"axis": 0, **dict(zip(names, args[1:], strict=False)), **kwargs}
     if len(named) < len(args) - 1 + len(kwargs) or named.get("out") is not None:
         return None
-    return reduction(
+    return recorded_reduction(
         self._reduction, args[0], named["axis"], named.get("dtype"), named.get("keepdims", False)
     )
-
-
-def reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
-    """Set by reductions.py."""
-    raise NotImplementedError
 
 
 def run(
@@ -426,7 +424,7 @@ def run(
             named.update({key: to_numpy(named[key]) for key in keys})
         result = fallback.call(function, real, named)
     if any(type(x) is ndarray and ready(x) is None for x in args):
-        fallback.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
+        numpy_calls.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
     return from_numpy(result, outs[0], outs[1], wrap_maybe_shared)
 
 
@@ -444,19 +442,7 @@ def _writable_out(out: Any, outs: Kept) -> Any:
     return real
 
 
-def ufunc_of(theirs: np.ufunc) -> ufunc:
-    """Our object for one of NumPy's ufuncs (or one made by `frompyfunc`)."""
-    ours: ufunc | None = OURS.get(theirs)
-    if ours is None:
-        ours = ufunc(theirs)
-        if getattr(np, theirs.__name__, None) is theirs:  # a user's own may come and go
-            pair(theirs, ours)
-            ours._compute = COMPLETED.get(theirs.__name__, theirs)
-    return ours
-
-
 pair(np.ufunc, ufunc)
-registry.ufunc_of = ufunc_of
 register_paired(ufunc, lambda value: value._call)
 register_paired(type(ufunc))
 register_result(np.ufunc, ufunc_of)

@@ -10,12 +10,12 @@ import ctypes
 import inspect
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import assignment, exported_memory
+from lazyfuse.arrays import assignment
 from lazyfuse.arrays.conversion import EXPORT, FOREIGN, Kept, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import (
     changing,
@@ -25,10 +25,10 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.bootstrap import HERE
-from lazyfuse.codegen.graph.node import source_line
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import overrides
 from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
+from lazyfuse.runtime.events import numpy_calls
 
 _HOME = str(HERE)
 
@@ -102,35 +102,6 @@ def _for_callback(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------- calls
-
-_counts: dict[tuple[str, CodeType, int], int] = {}
-
-
-def count(name: str, frame: FrameType | None) -> None:
-    """Note that NumPy ran `name` on behalf of the first frame outside lazyfuse."""
-    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
-        frame = frame.f_back
-    if frame is not None:
-        key = (name, frame.f_code, frame.f_lasti)
-        _counts[key] = _counts.get(key, 0) + 1
-
-
-exported_memory.count = count
-exported_memory.tell(_counts)
-
-
-def counts() -> dict[tuple[str, str, int], int]:
-    """How often each function fell back to NumPy: (function, file, line) -> calls."""
-    found: dict[tuple[str, str, int], int] = {}
-    for (name, code, offset), number in _counts.items():
-        file, line, _function = source_line((code, offset))
-        found[name, file, line] = found.get((name, file, line), 0) + number
-    return found
-
-
-def clear_counts() -> None:
-    """Forget what `counts` would tell."""
-    _counts.clear()
 
 
 def given(**named: Any) -> dict[str, Any]:
@@ -234,7 +205,7 @@ def run(
                 return _dispatched(function, args, kwargs)
             result = call(function, real_args, named)
     if any(type(x) is ndarray and x._small is None for x in ours):
-        count(name, sys._getframe(1))
+        numpy_calls.count(name, sys._getframe(1))
         kind = type(result)
         if kind is not np.ndarray and issubclass(kind, _HOLDERS) and _holds(result, kept):
             return function(*to_numpy(args, EXPORT), **to_numpy(kwargs, EXPORT))
@@ -278,7 +249,7 @@ def run_writing(
         if overrides.of_functions.find(args) and hasattr(function, "_implementation"):
             return overrides.call_function(function, args, kwargs)
         result = function(*real_args, **named)
-    count(name, sys._getframe(1))
+    numpy_calls.count(name, sys._getframe(1))
     return from_numpy(result, *kept)
 
 

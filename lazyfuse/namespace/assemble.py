@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 from lazyfuse.arrays import (  # noqa: F401  # noqa: F401
-    eager_updates,
     ndarray,
     scalars,
 )
@@ -39,7 +38,6 @@ from lazyfuse.functions import (  # noqa: F401  # noqa: F401
     views,
 )
 from lazyfuse.interop import (
-    fallback,
     library_adapters,
     warning_locations,
 )
@@ -54,7 +52,7 @@ from lazyfuse.namespace import (  # noqa: F401
     numpy_modules,
     protocols,
 )
-from lazyfuse.runtime.events import decisions, tracing
+from lazyfuse.runtime.events import decisions, numpy_calls, tracing
 from lazyfuse.runtime.numerics import (  # noqa: F401
     errstate,
 )
@@ -123,7 +121,9 @@ class _Former(ModuleType):
 
 def report() -> str:
     """What ran so far, and which functions NumPy ran at once, as text."""
-    places = {f"{name} at {file}:{line}": n for (name, file, line), n in fallback.counts().items()}
+    places = {
+        f"{name} at {file}:{line}": n for (name, file, line), n in numpy_calls.counts().items()
+    }
     cpu: Any = device_in_use.cpu()
     disk = cpu.programs.disk.trouble
     text: str = _module("runtime.events.counters").text(
@@ -214,7 +214,7 @@ def _find(name: str) -> Any:
     if name in ("tracing", "devices"):
         return tracing if name == "tracing" else sys.modules["lazyfuse.devices"]
     if name == "fallbacks":
-        return fallback.counts
+        return numpy_calls.counts
     if name == "lazyfuse_version":
         return _version()
     if name in _FUNCTIONS:

@@ -29,7 +29,7 @@ from lazyfuse.arrays.eager_functions import (
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.functions.joining import rolled
 from lazyfuse.namespace import numpy_modules
-from lazyfuse.registry import EAGER, OURS, THEIRS, as_builtin
+from lazyfuse.registry import EAGER
 
 Real = np.ndarray
 
@@ -129,17 +129,6 @@ MOST = 16
 """Positional arguments that the eager path takes."""
 
 
-def _put(theirs: Any, ours: Any, call: Any) -> Any:
-    """Put `call`, which asks what it was given first, in the place of our function."""
-    made = as_builtin(functools.update_wrapper(call, ours), theirs)
-    names = [name for name, value in list(OURS.items()) if value is ours]
-    for name in (*names, theirs):  # all of NumPy's functions that ours stands for
-        OURS[name] = made
-        _makers.pop(name, None)
-    THEIRS[made] = theirs
-    return made
-
-
 def _of_first(quick: Any, ours: Any) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs or not args or type(args[0]) is not ndarray:
@@ -154,25 +143,10 @@ def _bare(theirs: Any) -> Any:
     return getattr(theirs, "_implementation", theirs)
 
 
-_makers: dict[Any, Callable[[Any], Any]] = {}
-"""NumPy's function -> what makes the quick call of ours, when it is first asked for."""
-
-
-def quicken(theirs: Any, ours: Any) -> Any:
-    """What stands for NumPy's function: `ours`, or the quick call in front of it."""
-    try:
-        make = _makers.get(theirs)
-    except TypeError:  # not hashable: a constant
-        return ours
-    if make is None or isinstance(ours, type):
-        return ours
-    return _put(theirs, ours, make(ours))
-
-
 def _note(theirs: Any, make: Callable[[Any, Any], Any]) -> None:
     """Say how the quick call is made of NumPy's function and ours, where this NumPy has it."""
     if theirs is not None and not isinstance(theirs, (type, np.ufunc)):
-        _makers[theirs] = functools.partial(make, theirs)
+        numpy_modules.makers[theirs] = functools.partial(make, theirs)
 
 
 def _first(quick: Any, most: int, keywords: tuple[str, ...]) -> Callable[[Any, Any], Any]:
@@ -248,7 +222,6 @@ def _install() -> None:
         _note(getattr(np, name, None), _method_of_first(quick))
     _note(np.arange, counted)
     _note(np.array, listed)
-    numpy_modules.quicken = quicken
 
 
 _install()

@@ -6,6 +6,7 @@ submodules. Nothing of a submodule is imported before one of its names is used.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import types
@@ -18,7 +19,7 @@ import numpy as np
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop.fallback import wrap_function
 from lazyfuse.namespace import index_tricks
-from lazyfuse.registry import OURS
+from lazyfuse.registry import OURS, THEIRS, as_builtin
 
 MODULES = (
     "ma",
@@ -84,12 +85,30 @@ def find(module: str, name: str) -> Any:
     return quicken(theirs, translate(theirs, module))
 
 
-def _as_it_is(theirs: Any, ours: Any) -> Any:
-    return ours
+makers: dict[Any, Callable[[Any], Any]] = {}
+"""NumPy's function -> what makes the quick call of ours: rules that eager_table.py enters."""
 
 
-quicken: Callable[[Any, Any], Any] = _as_it_is
-"""The quick call in front of our function (eager_table.py puts the real one here)."""
+def quicken(theirs: Any, ours: Any) -> Any:
+    """What stands for NumPy's function: `ours`, or the quick call in front of it."""
+    try:
+        make = makers.get(theirs)
+    except TypeError:  # not hashable: a constant
+        return ours
+    if make is None or isinstance(ours, type):
+        return ours
+    return _put(theirs, ours, make(ours))
+
+
+def _put(theirs: Any, ours: Any, call: Any) -> Any:
+    """Put `call`, which asks what it was given first, in the place of our function."""
+    made = as_builtin(functools.update_wrapper(call, ours), theirs)
+    names = [name for name, value in list(OURS.items()) if value is ours]
+    for name in (*names, theirs):  # all of NumPy's functions that ours stands for
+        OURS[name] = made
+        makers.pop(name, None)
+    THEIRS[made] = theirs
+    return made
 
 
 def translate(theirs: Any, module: str = "numpy") -> Any:

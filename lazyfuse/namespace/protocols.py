@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import exported_memory, instance_checks, methods
+from lazyfuse.arrays import exported_memory, methods
 from lazyfuse.arrays.attributes import become
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap, wrap_shared
+from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import device_api, overrides
@@ -246,5 +246,4 @@ for _name, _method in vars(ndarray).items():
     if isinstance(_method, types.FunctionType) and hasattr(np.ndarray, _name):
         _method.__wrapped__ = getattr(np.ndarray, _name)  # type: ignore[attr-defined]  # signature
 exported_memory.install(ndarray, _buffer)
-instance_checks.share = wrap_shared
 ndarray.__array_priority__ = 0.0  # type: ignore[attr-defined]

@@ -24,11 +24,11 @@ from lazyfuse.arrays.ndarray import (
     cast_node,
     copy_of,
     gather,
-    make_scalar,
     ndarray,
     node_of,
     settle,
 )
+from lazyfuse.arrays.scalars import make_scalar
 from lazyfuse.codegen.graph.linearize import Recording, linearize
 from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.lowering.kernel import Kernel

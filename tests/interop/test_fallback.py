@@ -15,6 +15,7 @@ from lazyfuse import config
 from lazyfuse.arrays.conversion import Kept, to_numpy
 from lazyfuse.arrays.ndarray import ndarray, wrap
 from lazyfuse.interop import fallback
+from lazyfuse.runtime.events import numpy_calls
 from tests.helpers.compare import MODES, both, mode
 
 Pair = namedtuple("Pair", "first second")
@@ -22,7 +23,7 @@ Pair = namedtuple("Pair", "first second")
 
 @pytest.fixture(autouse=True)
 def _forget_counts() -> None:
-    fallback.clear_counts()
+    numpy_calls.clear_counts()
 
 
 def test_containers_are_searched() -> None:
@@ -98,15 +99,15 @@ def test_counts_name_the_line() -> None:
     x = lazyfuse.ones(1 << 16) + 1
     for _ in range(3):
         lazyfuse.percentile(x, 50)
-    found = fallback.counts()
+    found = numpy_calls.counts()
     ((name, file, line), number) = next(iter(found.items()))
     assert (name, number) == ("percentile", 3)
     assert Path(file) == Path(__file__)
     assert "percentile" in Path(__file__).read_text().splitlines()[line - 1]
     assert lazyfuse.fallbacks() == found
-    fallback.clear_counts()
+    numpy_calls.clear_counts()
     lazyfuse.percentile(lazyfuse.ones(3), 50)  # small arrays lose nothing
-    assert fallback.counts() == {}
+    assert numpy_calls.counts() == {}
 
 
 def test_views_of_arguments_stay_views() -> None:

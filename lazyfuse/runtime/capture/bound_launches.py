@@ -108,6 +108,12 @@ native: Any = None
 """The module in C that native_replay.py replays by; None: Python does."""
 
 
+def use(module: Any) -> None:
+    """Do replays by the module in C from now on; None: by the text of replay.py."""
+    global native
+    native = module
+
+
 class BoundPlans(dict[Any, "BoundPlan | tiled_run.BoundChain"]):
     """What is kept of a plan, by geometry, with what holds for all geometries."""
 

@@ -26,6 +26,7 @@ from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
+from lazyfuse.devices import thread_pool
 from lazyfuse.runtime.events import counters, decisions
 
 # Held by whoever evaluates, and by whoever moves an array from one state to another.
@@ -53,19 +54,6 @@ _LONG = 1 << 15
 _claimed: set[int] = set()  # ids of nodes; whoever has claimed them keeps them alive
 _away: set[int] = set()  # threads that have given the lock up
 _landed = threading.Condition(lock)
-
-
-def on_change(callback: Callable[[int], None]) -> None:
-    """Call `callback(count)` when so many evaluations have to share the cores from now on."""
-    global _share_out
-    _share_out = callback
-
-
-def _tell_nobody(count: int) -> None:
-    """Nobody has asked to be told."""
-
-
-_share_out: Callable[[int], None] = _tell_nobody
 
 
 def notice(met: bool) -> bool:
@@ -127,7 +115,7 @@ class Apart:
         self._ids = [id(node) for node in nodes if node.value is None]
         _claimed.update(self._ids)
         under_way += 1
-        _share_out(max(under_way, 2) if share > _MANY else 1)
+        thread_pool.share_out(max(under_way, 2) if share > _MANY else 1)
         current = self
         counters.totals.decisions[decisions.CONCURRENT] += 1
 
@@ -140,7 +128,7 @@ class Apart:
             self._ids = []
             under_way -= 1
             if not under_way:
-                _share_out(1)
+                thread_pool.share_out(1)
             _landed.notify_all()
 
     def run(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -201,7 +189,7 @@ def _begin_anew() -> None:
     current = None
     _claimed.clear()
     _away.clear()
-    _share_out(1)
+    thread_pool.share_out(1)
     _landed = threading.Condition(lock)
 
 

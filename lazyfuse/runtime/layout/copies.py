@@ -21,6 +21,13 @@ from lazyfuse.runtime.layout.meta_arrays import Array, address
 native: Any = None
 """The module in C whose `copy` is used (native/launch.c); None: NumPy copies."""
 
+
+def use(module: Any) -> None:
+    """Copy by this C module from now on; None: by the text here."""
+    global native
+    native = module
+
+
 RANK = 8
 """Axes that the C module knows at most."""
 

@@ -24,7 +24,7 @@ from lazyfuse.codegen.plan.cluster import Limits
 from lazyfuse.codegen.plan.plan import Plan, make_plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.devices import critical, thread_pool
+from lazyfuse.devices import critical
 from lazyfuse.devices.base import Device
 from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
@@ -48,11 +48,9 @@ from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pendin
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-concurrency.on_change(thread_pool.share_out)
 lock = concurrency.lock
-if references.trouble and not bootstrap.WHY_PYTHON:  # C counts references, too
-    bootstrap.WHY_PYTHON = references.trouble
-if (_native := bootstrap.machine_code()) is not None:
+# C counts references, too
+if (_native := bootstrap.machine_code(trouble=references.trouble)) is not None:
     critical.use(_native)
 quiet = critical.section(lock)
 begin_quietly = critical.begin_quietly
@@ -177,7 +175,9 @@ def use_native(native: Any) -> None:
     global note_recorded
     use(native)
     bound_launch.use(native)
-    bound_launches.native = flush.native = copies.native = native
+    bound_launches.use(native)
+    flush.use(native)
+    copies.use(native)
     note_recorded = _recorded.note
     if native is not None:
         names = vars(warnings), vars(compound_calls)

@@ -44,6 +44,12 @@ native: Any = None
 """The module in C whose `frontier` is used (native/walk.c); None: the text here."""
 
 
+def use(module: Any) -> None:
+    """Look for the frontier by this C module from now on; None: by the text here."""
+    global native
+    native = module
+
+
 class Pending:
     """The operations recorded since the last flush."""
 

@@ -1,0 +1,36 @@
+"""How often NumPy ran a function at once for the user's program, by the line that called it."""
+
+from __future__ import annotations
+
+from types import CodeType, FrameType
+
+from lazyfuse.bootstrap import HERE
+from lazyfuse.codegen.graph.node import source_line
+
+_HOME = str(HERE)
+
+table: dict[tuple[str, CodeType, int], int] = {}
+"""Calls by function, and by the instruction of the first frame outside lazyfuse."""
+
+
+def count(name: str, frame: FrameType | None) -> None:
+    """Note that NumPy ran `name` on behalf of the first frame outside lazyfuse."""
+    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
+        frame = frame.f_back
+    if frame is not None:
+        key = (name, frame.f_code, frame.f_lasti)
+        table[key] = table.get(key, 0) + 1
+
+
+def counts() -> dict[tuple[str, str, int], int]:
+    """How often each function fell back to NumPy: (function, file, line) -> calls."""
+    found: dict[tuple[str, str, int], int] = {}
+    for (name, code, offset), number in table.items():
+        file, line, _function = source_line((code, offset))
+        found[name, file, line] = found.get((name, file, line), 0) + number
+    return found
+
+
+def clear_counts() -> None:
+    """Forget what `counts` would tell."""
+    table.clear()
