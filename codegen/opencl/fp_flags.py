@@ -193,7 +193,7 @@ def _is_invalid(each: Operation, results: list[str], operands: list[str]) -> str
     if each.row.signals_nan:
         return f"({nan})"
     known = " & ".join(f"({x} == {x})" for x in operands)
-    if each.out[0] == "c" and each.op in ("divide", "reciprocal"):
+    if each.out[0] == "c" and each.row.pole is not None:
         x, y = operands[-2:]
         strange = [f"isinf({part})" for part in operands] + [f"({x} != {x})", f"({y} != {y})"]
         known = f"(({known}) | {' | '.join(strange)} | (({x} == 0) & ({y} == 0)))"

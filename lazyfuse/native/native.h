@@ -139,7 +139,17 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
 /* Python's and NumPy's plain numbers. */
 int is_number(PyObject *x);
 /* A number as an element of `type`, if NumPy takes it so with an array of that type: 1, else 0. */
-int put_number(void *to, PyObject *x, int type);
+int put_any_number(void *to, PyObject *x, int type);
+
+static inline int put_number(void *to, PyObject *x, int type)
+{
+    if (type == NPY_DOUBLE && PyFloat_CheckExact(x)) { /* the commonest case */
+        *(double *)to = PyFloat_AS_DOUBLE(x);
+        return 1;
+    }
+    return put_any_number(to, x, type);
+}
+
 /* `where(condition, left, right)` of equal shapes; NULL without an exception: Python does it. */
 PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
 /* The code of a method that reduces, -1: none that is known here. */

@@ -88,7 +88,7 @@ static int put_integer(void *to, long long value, int type)
     }
 }
 
-int put_number(void *to, PyObject *x, int type)
+int put_any_number(void *to, PyObject *x, int type)
 {
     if (PyFloat_CheckExact(x)) {
         return put_double(to, PyFloat_AS_DOUBLE(x), type);

@@ -30,8 +30,13 @@ INPLACE = (
     operator.iand, operator.ior, operator.ixor,
 )  # fmt: skip
 UNARY = (operator.neg, operator.pos, operator.abs, operator.invert)
-UFUNCS = "exp log sqrt sin tanh floor sign isnan conjugate square reciprocal logical_not".split()
-PAIRS = "maximum fmin arctan2 hypot copysign power logical_and fmod".split()
+UFUNCS = (
+    "exp log sqrt sin tanh floor sign isnan conjugate square reciprocal logical_not deg2rad "
+    "degrees spacing bitwise_count"
+).split()
+PAIRS = (
+    "maximum fmin arctan2 hypot copysign power logical_and fmod gcd heaviside nextafter float_power"
+).split()
 NUMBERS = (
     2, -1, 0, 300, 2**40, 2**70, 0.5, 2.0, -0.0, 1e39, 1e-320, float("inf"), float("nan"), True,
     1 + 2j, np.float64(1.5), np.float32(2.5), np.int64(3), np.bool_(True), np.uint8(200),
