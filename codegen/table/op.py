@@ -5,13 +5,14 @@ Owns no row. Imported by the `rows_*` modules; everybody else imports `codegen.o
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from lazyfuse.devices.caches import cached
 
 KERNEL_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")
 KINDS = (
@@ -162,13 +163,13 @@ class Op:
         return None
 
 
-@functools.cache
+@cached(why="one for each ufunc of the op table")
 def loops_of(ufunc: Any) -> frozenset[str]:
     """The loops of a ufunc, as NumPy spells them."""
     return frozenset(getattr(ufunc, "types", ()))
 
 
-@functools.cache
+@cached(why="one for each ufunc of the op table")
 def _takes_weak_scalars(ufunc: Any) -> bool:
     pairs = {text[:2] for text in loops_of(ufunc) if not text[:2].strip(_WEAK_CHARS)}
     equal = pairs - {"qQ", "Qq"}  # which comparisons have besides
