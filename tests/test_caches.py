@@ -28,6 +28,7 @@ ENTERED = {"register", "tables", "Group"}
 
 NO_CACHES = {
     "lazyfuse.array_api.build._versions": "namespaces, one for each version of the standard",
+    "lazyfuse.arrays.conversion._RESULTS": "rules, written at import",
     "lazyfuse.arrays.instance_checks._owners": "whose memory a NumPy array is; weak",
     "lazyfuse.arrays.storage.LENT": "storages whose memory is exported; weak",
     "lazyfuse.codegen.lowering.registered_kernels._REGISTER": "what users registered",
@@ -56,6 +57,7 @@ NO_CACHES = {
     "lazyfuse.runtime.execution.routine._counterparts": "rules, written at import",
     "lazyfuse.runtime.execution.tiles.MAKERS": "rules, written at import",
     "lazyfuse.runtime.numerics.fp_flags._registries": "warnings that were shown",
+    "lazyfuse.runtime.scheduling.elision._watched": "elided values that may be read; weak",
     "lazyfuse.runtime.placement.devices._found": "devices, by the names asked for",
     "lazyfuse.runtime.placement.devices._lost": "devices that are lost",
     "lazyfuse.runtime.placement.offload._opened": "devices in use",

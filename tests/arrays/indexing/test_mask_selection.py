@@ -319,7 +319,7 @@ def test_explain_and_report_tell_of_selections() -> None:
     with config.options(deferred_sizes=False):
         assert len(x[x > 1])
     text = counters.text()
-    assert "1 deferred" in text
+    assert "1 selection" in text
     assert "made at once: switched off" in text
 
 
