@@ -163,13 +163,13 @@ class Op:
         return None
 
 
-@cached(why="one for each ufunc of the op table")
+@cached(1024)
 def loops_of(ufunc: Any) -> frozenset[str]:
     """The loops of a ufunc, as NumPy spells them."""
     return frozenset(getattr(ufunc, "types", ()))
 
 
-@cached(why="one for each ufunc of the op table")
+@cached(1024)
 def _takes_weak_scalars(ufunc: Any) -> bool:
     pairs = {text[:2] for text in loops_of(ufunc) if not text[:2].strip(_WEAK_CHARS)}
     equal = pairs - {"qQ", "Qq"}  # which comparisons have besides
