@@ -190,7 +190,7 @@ def _staying(name: str) -> Library:
         parts = result if type(result) is tuple else (result,)
         ours = [part for part in parts if arrays.ndarray in type(part).__mro__]  # scalars, too
         compute([arrays.node_of(part) for part in ours], "benchmark")
-        device.settle()
+        device.wait()
         return result
 
     return Library(usual.name, usual.version, usual.runner, usual.take, force, enter=usual.enter)

@@ -24,7 +24,7 @@ class Library:
     """One column: `runner(case)` is a function of the inputs that `take` converted, or None.
 
     `force` ends when a result has been computed, `back` gives it as numpy arrays. `enter` is called
-    before any of the others, outside of what is timed: it chooses the device. `settle(call)` is
+    before any of the others, outside of what is timed: it chooses the device. `wait(call)` is
     called after the first call, until nothing is being compiled in the background. `slow` libraries
     compile for seconds: there is a budget for that.
     """
@@ -37,7 +37,7 @@ class Library:
     back: Callable[[Any], tuple[Array, ...]] = lambda result: to_numpy(result)
     enter: Callable[[], object] = lambda: None
     slow: bool = False
-    settle: Callable[[Callable[[], Any]], object] = lambda call: None
+    wait: Callable[[Callable[[], Any]], object] = lambda call: None
 
 
 def kept(name: str) -> str:
@@ -87,7 +87,7 @@ def of_lazyfuse(name: str = OURS, device: str = "") -> Library:
 
     version = lazyfuse.lazyfuse_version
     runner = functools.partial(_bound, xp=lazyfuse)
-    return Library(name, version, runner, take, force, enter=enter, settle=compiled_ahead)
+    return Library(name, version, runner, take, force, enter=enter, wait=compiled_ahead)
 
 
 WAITED = 60.0  # seconds for programs that are being compiled in the background

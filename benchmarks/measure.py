@@ -119,7 +119,7 @@ def measure(
                 candidate.row.first, result = _timed(candidate.call)
             found = candidate.library.back(result)
             del result
-            library.settle(candidate.call)
+            library.wait(candidate.call)
             _next_calls(candidate, memory)
             expected = expected or found
             _compare(found, expected, case.tolerance)

@@ -48,7 +48,7 @@ def device() -> Any:
     return hardware.cpu() if hardware else None
 
 
-def settle() -> None:
+def wait() -> None:
     """Wait until nothing is being compiled."""
     finish = getattr(device(), "finish", None)
     if finish is not None:
@@ -71,7 +71,7 @@ def first(job: dict[str, Any]) -> dict[str, Any]:
     after = programs()  # before anybody waits: what the first results needed
     found = {"import": importing, "first": times[0], "second": times[1], "programs": after}
     if job.get("steady"):
-        settle()
+        wait()
         found["steady"] = min(_timed(call) for _ in range(5))
     return found
 
@@ -90,7 +90,7 @@ def memory(job: dict[str, Any]) -> dict[str, Any]:
     library, _ = opened(job["library"])
     small = bound(case, case.ordinary or max(job["size"] // 8, 1), library)
     small()
-    library.settle(small)
+    library.wait(small)
     small()
     del small
     call = bound(case, job["size"], library)
@@ -138,7 +138,7 @@ def _computed(
     for _ in range(calls):
         results = library.back(call())
         digests.append(_digest(results))
-        settle()
+        wait()
     return {"digests": digests, **_distance(results, expected)}
 
 

@@ -274,7 +274,7 @@ class Device:
         """A C-contiguous, uninitialised host array from the device's buffer pool."""
         raise NotImplementedError
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Wait for everything under way; `DeviceError` if something failed since the last time."""
 
     def configure(self, options: DeviceOptions) -> None:
@@ -317,8 +317,8 @@ class Asynchronous(Device):
 
     asynchronous = True
 
-    def settle(self) -> None:
-        """As `Device.settle`."""
+    def wait(self) -> None:
+        """As `Device.wait`."""
         raise NotImplementedError
 
 

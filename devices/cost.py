@@ -348,7 +348,7 @@ def _copy_times(device: Device, memory: DeviceMemory, array: Array) -> tuple[flo
 
     def upload() -> None:
         memory.upload(array)
-        device.settle()
+        device.wait()
 
     placed = memory.upload(array)
     return _fastest(upload), _fastest(lambda: memory.gather(placed))

@@ -36,7 +36,7 @@ def _repair() -> None:
         thing.after_fork()
 
 
-class Settled:
+class ForkLock:
     """A lock for threads of ours, which a fork takes for a moment."""
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class Settled:
             self._lock = threading.RLock()
 
 
-settled = Settled()
-register(settled)
+fork_lock = ForkLock()
+register(fork_lock)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_repair)
-    os.register_at_fork(before=settled.before, after_in_parent=settled.after)
+    os.register_at_fork(before=fork_lock.before, after_in_parent=fork_lock.after)

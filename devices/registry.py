@@ -41,7 +41,7 @@ _FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
 _refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
 # Modules are imported: whoever interrupts that, and asks for the same device, finds half of one.
-_opening = critical.section(fork_safety.settled)
+_opening = critical.section(fork_safety.fork_lock)
 
 
 def device(name: str | None = None) -> Device:

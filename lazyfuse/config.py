@@ -222,8 +222,8 @@ class Options:
         "compute at the line where filters make errors of warnings, so that the line raises; "
         "off: the line that looks at a value is told",
     )
-    prepared: bool = _switch(
-        True, "LAZYFUSE_PREPARED", "launch what ran before at the same sizes without deciding anew"
+    capture: bool = _switch(
+        True, "LAZYFUSE_CAPTURE", "launch what ran before at the same sizes without deciding anew"
     )
     fusion: bool = _switch(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
     routines: bool = _switch(
@@ -235,16 +235,18 @@ class Options:
         "multiply large matrices tile by tile together with what follows: auto (by loops of ours "
         "where NumPy's BLAS does not know the processor), blas or loops (always by these), off",
     )
-    deferred_sizes: bool = _switch(
-        True, "LAZYFUSE_DEFERRED_SIZES", "keep x[mask] as its mask until its size is asked for"
+    dynamic_sizes: bool = _switch(
+        True, "LAZYFUSE_DYNAMIC_SIZES", "keep x[mask] as its mask until its size is asked for"
     )
-    remake: bool = _switch(
+    elision: bool = _switch(
         True,
-        "LAZYFUSE_REMAKE",
+        "LAZYFUSE_ELISION",
         "leave unwritten what names hold and is cheap to make again, or was never read in a loop",
     )
-    lent_now: bool = _switch(
-        True, "LAZYFUSE_LENT_NOW", "run operations on memory that others see at once, not on a copy"
+    exported_at_once: bool = _switch(
+        True,
+        "LAZYFUSE_EXPORTED_AT_ONCE",
+        "run operations on memory that others see at once, not on a copy",
     )
     fusion_max_length: int = _switch(
         0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"

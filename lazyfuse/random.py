@@ -167,13 +167,13 @@ def default_rng(seed: Any = None) -> Any:
     if isinstance(seed, np.random.Generator):
         return seed if type(seed) is Generator else Generator(seed.bit_generator)
     if type(seed) is int:
-        return Generator(_usual()(seed))
+        return Generator(_bit_generators()(seed))
     made = np.random.default_rng(to_numpy(seed))
     return made if made is seed else Generator(made.bit_generator)
 
 
 @cached(1)
-def _usual() -> Any:
+def _bit_generators() -> Any:
     """NumPy's class of bit generators for `default_rng`."""
     return type(np.random.default_rng(0).bit_generator)
 

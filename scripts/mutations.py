@@ -70,8 +70,8 @@ MUTATIONS = (
     Mutation(
         "hazard: a kernel stores over what it still reads",
         "lazyfuse/runtime/execution/update_hazards.py",
-        "if run.away or not any(overlap(part, loaded) for loaded in inputs):",
-        "if run.away or True:",
+        "if run.off_cpu or not any(overlap(part, loaded) for loaded in inputs):",
+        "if run.off_cpu or True:",
     ),
     Mutation(
         "ownership: memory that was handed out is not seen by others",

@@ -87,7 +87,7 @@ def at_home() -> None:
     """A skip where LAZYFUSE_DEVICE names a device. Where nobody does, plans run on the CPU without
     being asked about: they are replayed, and those of several threads overlap.
     """
-    if not devices.is_home():
+    if not devices.is_default_cpu():
         pytest.skip("runs are replayed, and overlap, where nobody has named a device")
 
 

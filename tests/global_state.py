@@ -87,7 +87,7 @@ def changes(before: dict[str, Any]) -> list[str]:
 def usual_error_state() -> None:
     """A state that was set back by its values is another object: the first one is put back."""
     if np.geterr() == _error_state.PLAIN and np.geterrcall() is None:
-        _error_state.STATE.set(_error_state.USUAL)
+        _error_state.STATE.set(_error_state.DEFAULT)
 
 
 def settle_pending() -> None:
@@ -99,7 +99,7 @@ def settle_pending() -> None:
     pending.steady.clear()
     if frontier := pending.frontier():
         evaluate.evaluate(frontier, decisions.CALLED)
-    pending.settle()
+    pending.reset()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from lazyfuse.codegen.lowering.kernel import (
     is_ordered,
     value_dtypes,
 )
-from lazyfuse.codegen.lowering.variant import Form, program_arrays, value_target
+from lazyfuse.codegen.lowering.variant import KernelVariant, program_arrays, value_target
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
 
@@ -32,7 +32,9 @@ from lazyfuse.codegen.table import ops
 """
 
 
-def print_source(kernel: Kernel, form: Form, printing: type[Printer] | None = None) -> Source:
+def print_source(
+    kernel: Kernel, form: KernelVariant, printing: type[Printer] | None = None
+) -> Source:
     """The program text of a kernel in a form."""
     printer = (printing or Printer)(kernel, form)
     printer.entry()
@@ -56,9 +58,9 @@ def print_source(kernel: Kernel, form: Form, printing: type[Printer] | None = No
 class Printer:
     """The statements of one text."""
 
-    def __init__(self, kernel: Kernel, form: Form) -> None:
+    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         self.kernel = kernel
-        self.form = form
+        self.variant = form
         self.arrays = program_arrays(kernel)
         self.dtypes = value_dtypes(kernel)
         self.lines: list[str] = []
@@ -106,24 +108,24 @@ class Printer:
         count = len(self.arrays)
         for k in range(count):
             # in front of a ragged run's loops stands one over its stretches
-            first = "[0]" if self.form.ragged and k < self.first_target else ""
+            first = "[0]" if self.variant.ragged and k < self.first_target else ""
             self.line(f"a{k} = arrays[{k}]{first}")
         self.line("shape = a0.shape" if self.first_target else f"shape = {self.any_shape()}")
         for k, dtype in enumerate(self.kernel.scalars):
             self.line(f"x{k} = np.asarray(scalars[{k}], {dtype!r})")
         if self.has_index:
             terms = " + ".join(
-                f"arrays[{count + at}]{'[0]' if self.form.ragged else ''}"
-                for at in range(self.form.loops)
+                f"arrays[{count + at}]{'[0]' if self.variant.ragged else ''}"
+                for at in range(self.variant.loops)
             )
             self.line(f"positions = {terms}")
-        bounds = f"arrays[{count + len(self.extra) - 1}]" if self.form.ragged else ""
+        bounds = f"arrays[{count + len(self.extra) - 1}]" if self.variant.ragged else ""
         if bounds:
-            place = "[:, " + ", ".join(["0"] * self.form.loops) + "]"
+            place = "[:, " + ", ".join(["0"] * self.variant.loops) + "]"
             self.line(f"lows = {bounds}{place}")
 
     def any_shape(self) -> str:
-        return "a0.shape[1:]" if self.form.ragged else "a0.shape"
+        return "a0.shape[1:]" if self.variant.ragged else "a0.shape"
 
     # Values
 
@@ -235,8 +237,8 @@ class Printer:
 
     def reduction(self, r: int, each: Reduce) -> None:
         target = f"a{self.first_target + r}"
-        flags = self.form.outer + (self.form.core == "row",) * self.form.run
-        bounds = ", lows" if self.form.ragged else ""
+        flags = self.variant.outer + (self.variant.core == "row",) * self.variant.run
+        bounds = ", lows" if self.variant.ragged else ""
         if is_argument(each):
             values = f"a{value_target(self.kernel, r)}"
             self.line(
@@ -245,6 +247,6 @@ class Printer:
             )
             return
         ufunc = ops.TABLE[f"reduce:{each.op}"].ufunc.__name__
-        in_order = is_ordered(each) and "tree" not in self.form.methods
+        in_order = is_ordered(each) and "tree" not in self.variant.methods
         how = "reduce_in_order" if in_order else "reduce_runs"
         self.line(f"reductions.{how}(np.{ufunc}, r{r}, {target}, {flags}{bounds})")

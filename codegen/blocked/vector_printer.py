@@ -20,7 +20,7 @@ from lazyfuse.codegen.lowering.kernel import (
     Reduce,
     combines_exactly,
 )
-from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
 
@@ -33,7 +33,7 @@ _SCALARS = {"f4": "float32", "f8": "float64"}
 _FUNCTION = re.compile(r"vmf?_\w+\((\{\d\}(\.real|\.imag)?(, )?)+\)")
 
 
-def print_source(kernel: Kernel, form: Form) -> Source:
+def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     """The program text of a kernel in a form; `KernelError` where an operation has no words."""
     return replace(print_with(kernel, form, _Printer), exact=False)
 

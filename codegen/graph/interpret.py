@@ -57,11 +57,11 @@ def run_node(
     if op.kind == "map" or op.kind == "contract":
         return _run_map(op, arg, shape, dtype, perm, values)
     if op.kind == "reduce":
-        return settled(_reduced(op, arg, values[0]), shape, dtype, perm, values)
+        return packed_copy(_reduced(op, arg, values[0]), shape, dtype, perm, values)
     if op.kind == "source":
         return _packed(np.full(shape, values[0], dtype), shape, dtype, perm)
     if op.kind == "host":
-        return settled(np.asarray(arg.function(*values)), shape, dtype, perm, values)
+        return packed_copy(np.asarray(arg.function(*values)), shape, dtype, perm, values)
     raise NotImplementedError(f"[{op.name}] interpret: no meaning for kind {op.kind!r}")
 
 
@@ -79,7 +79,7 @@ def _packed(value: Array, shape: Shape, dtype: np.dtype[Any], perm: Perm) -> Arr
     return result
 
 
-def settled(
+def packed_copy(
     value: Array, shape: Shape, dtype: np.dtype[Any], perm: Perm, values: Sequence[Array]
 ) -> Array:
     """`value` itself if it is fresh and packed in the right order, else a copy that is."""

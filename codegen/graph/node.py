@@ -63,7 +63,7 @@ class Memory:
         self.leaves: list[Node] = []
         self.owned = owned  # False: other code may read and write the block at any time
 
-    def captured(self, edges: dict[int, int] | None = None) -> bool:
+    def has_readers(self, edges: dict[int, int] | None = None) -> bool:
         """Whether a node beyond those counted in `edges` (id -> references) still reads a leaf."""
         alive: list[Node] = []
         found = False
@@ -79,7 +79,7 @@ class Memory:
 
 class Node:
     """One recorded operation. Never changes, except that evaluation gives it a value and that a
-    mark replaces `op` by its twin (`ops.apart`).
+    mark replaces `op` by its twin (`ops.as_fusion_barrier`).
 
     `perm` is the memory order of the result (axes from slowest to fastest), None for C order.
     `arg` by kind: map -> `dtypes.Loop`, reduce -> `Reduction`, view and update -> `Layout` over
@@ -93,13 +93,13 @@ class Node:
         "__weakref__",
         "arg",
         "dtype",
+        "location",
         "op",
         "perm",
         "resident",
         "shape",
         "src",
         "value",
-        "where",
     )
 
     def __init__(
@@ -118,7 +118,7 @@ class Node:
         self.shape = shape
         self.dtype = dtype
         self.perm = perm
-        self.where = where
+        self.location = where
         self.value: np.ndarray[Any, np.dtype[Any]] | None = None
         self.resident: Any = None
 

@@ -15,7 +15,7 @@ import numpy as np
 from lazyfuse.codegen.lowering.kernel import Kernel, is_exact
 from lazyfuse.codegen.lowering.lower import Lowered, lower
 from lazyfuse.codegen.lowering.registered_kernels import Specialisation
-from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, DeviceError, Source
@@ -40,7 +40,7 @@ def check(specialisation: Specialisation, device: Device) -> Verdict:
         specialisation.failure = f"it was not checked: device {name} does not run {language}"
         return Verdict(False, specialisation.failure)
     rng = np.random.default_rng(0)
-    passed: set[Form] = set()
+    passed: set[KernelVariant] = set()
     try:
         for case in _cases(specialisation.kernel, rng):
             why = case.difference(specialisation, device)
@@ -48,7 +48,7 @@ def check(specialisation: Specialisation, device: Device) -> Verdict:
                 specialisation.failure = why
                 return Verdict(False, why)
             if why is not None:
-                passed.add(case.lowered.form)
+                passed.add(case.lowered.variant)
     except DeviceError as error:
         specialisation.failure = f"it does not build or run: {error}"
         return Verdict(False, specialisation.failure)
@@ -94,7 +94,7 @@ class _Case:
     def difference(self, specialisation: Specialisation, device: Device) -> str | None:
         """How the two texts differ here; empty if they agree, None if there is no text."""
         general = self.lowered.source(specialisation.language)
-        special = specialisation.source(general, self.lowered.form)
+        special = specialisation.source(general, self.lowered.variant)
         if special is None:
             return None
         for in_place in (False, True) if self.may_overwrite() else (False,):

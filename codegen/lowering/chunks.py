@@ -22,7 +22,7 @@ from lazyfuse.codegen.lowering.loop_nest import (
     boxes,
     pieces,
 )
-from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.lowering.variant import KernelVariant
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,7 +40,7 @@ class Table:
 
 def box_table(
     nest: Nest,
-    form: Form,
+    form: KernelVariant,
     target: int,
     arrays: int,
     language: str = "numba",
@@ -76,7 +76,9 @@ def box_table(
     return _with_positions(_joined(sizes), _joined(offsets), nest.loops, arrays, language, zones)
 
 
-def _kept_pieces(part: NestPart, reduced: tuple[bool, ...], form: Form, target: int) -> list[int]:
+def _kept_pieces(
+    part: NestPart, reduced: tuple[bool, ...], form: KernelVariant, target: int
+) -> list[int]:
     wanted = -(-_volume(part.sizes) // target)
     shortest = 1 if form.core == "row" else SHORTEST_CUT
     return pieces(part.sizes, tuple(not flag for flag in reduced), wanted, shortest)
@@ -163,7 +165,7 @@ def _table(
 
 def stretch_table(
     nest: Nest,
-    form: Form,
+    form: KernelVariant,
     language: str,
     target: int,
     bounds: Array,
@@ -203,7 +205,7 @@ def _joined(tables: list[Array]) -> Array:
     return tables[0] if len(tables) == 1 else np.concatenate(tables)
 
 
-def _outer_boxes(nest: Nest, form: Form, length: int, target: int) -> tuple[Array, Array]:
+def _outer_boxes(nest: Nest, form: KernelVariant, length: int, target: int) -> tuple[Array, Array]:
     outer, part = nest.loops[: -form.run], nest.parts[0]
     if not outer:
         return np.zeros((1, 0), dtype=np.int64), np.array([part.offsets], dtype=np.int64)
@@ -223,7 +225,13 @@ def _ragged_columns(run: tuple[Loop, ...], low: Array, length: int) -> Array:
 
 
 def _whole_runs(
-    nest: Nest, form: Form, target: int, bounds: Array, step: int, arrays: int, first_target: int
+    nest: Nest,
+    form: KernelVariant,
+    target: int,
+    bounds: Array,
+    step: int,
+    arrays: int,
+    first_target: int,
 ) -> Table:
     """Chunks of whole runs in front of which stands a loop over the stretches.
 

@@ -42,7 +42,7 @@ from lazyfuse.codegen.lowering.loop_nest import (
     whole,
 )
 from lazyfuse.codegen.lowering.summation import Summation, leaves, summation
-from lazyfuse.codegen.lowering.variant import RUN_BLOCK, Form, program_arrays
+from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, program_arrays
 from lazyfuse.devices.base import Launch, Source
 from lazyfuse.devices.caches import memo
 
@@ -70,7 +70,7 @@ STREAMED_ROW = 2048
 STREAM_ABOVE = 32 << 20
 
 _TABLES = {"opencl": "numba"}  # languages whose chunks are those of another
-_SOURCES: dict[tuple[Kernel, Form, str], Source] = memo(
+_SOURCES: dict[tuple[Kernel, KernelVariant, str], Source] = memo(
     "codegen.lowering.lower.sources",
     4096,  # texts of a few kilobytes
 )
@@ -95,7 +95,7 @@ class Lowered:
     """
 
     kernel: Kernel
-    form: Form
+    variant: KernelVariant
     temporaries: tuple[Temporary, ...]
     elements: int
     _slots: Ints  # which of the caller's arrays each array of the program is
@@ -108,7 +108,7 @@ class Lowered:
         """The program text for a language; memoised by kernel and form."""
         source = self._sources.get(language)
         if source is None:
-            source = self._sources[language] = _print(self.kernel, self.form, language)
+            source = self._sources[language] = _print(self.kernel, self.variant, language)
         return source
 
     def table(self, language: str) -> Table:
@@ -157,7 +157,7 @@ class Lowered:
         return [] if found is None else [partial(found.run, each) for each in found.results]
 
 
-def _print(kernel: Kernel, form: Form, language: str) -> Source:
+def _print(kernel: Kernel, form: KernelVariant, language: str) -> Source:
     key = kernel, form, language
     source = _SOURCES.get(key)
     if source is None:
@@ -260,7 +260,7 @@ class Job:
         loops, offsets = flip(loops, self.first_output)
         nest = _arrange_map(whole(merge(loops), offsets))
         classes, outer = self.classes(nest.loops[-1]), (False,) * (len(nest.loops) - 1)
-        form = Form("map", outer, 1, classes, stream=self.streams(nest, classes))
+        form = KernelVariant("map", outer, 1, classes, stream=self.streams(nest, classes))
         count = len(self.operands)
         tables = {
             "numba": partial(box_table, nest, form, self.map_chunk, count),
@@ -364,7 +364,7 @@ class Job:
         temporaries, slots = self.temporaries(shape, is_partial)
         nest = whole(loops, (0,) * len(loops[0].strides))
         long = min(total, block or total, limit) > RUN_BLOCK
-        form = Form(
+        form = KernelVariant(
             "row",
             (False,) * len(outer),
             len(inner),
@@ -407,7 +407,7 @@ class Job:
         nest = whole(self.with_targets(loops, len(loops), is_partial, shape), offsets)
         if inner != len(loops) - 1:
             nest = _sink(nest, inner, free)
-        form = Form(
+        form = KernelVariant(
             core,
             tuple(loop.reduced for loop in nest.loops[:-1]),
             1,

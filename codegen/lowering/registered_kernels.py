@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, verify
-from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.devices.base import Source
 
-Builder = Callable[[Kernel, Form], str | None]
+Builder = Callable[[Kernel, KernelVariant], str | None]
 """Gives the text for a form, with `NAME` for the entry point; None for a form it does not serve."""
 
 LANGUAGES = ("numba", "numpy", "opencl")
@@ -31,7 +31,9 @@ class Specialisation:
     language: str
     kernel: Kernel
     build: Builder
-    passed: set[Form] = field(default_factory=set)  # where it gave the general text's results
+    passed: set[KernelVariant] = field(
+        default_factory=set
+    )  # where it gave the general text's results
     failure: str = UNCHECKED  # why it is not used at all; empty once a check has passed
 
     @property
@@ -39,7 +41,7 @@ class Specialisation:
         """Whether it passed its check."""
         return not self.failure
 
-    def source(self, general: Source, form: Form) -> Source | None:
+    def source(self, general: Source, form: KernelVariant) -> Source | None:
         """The program in the place of `general`, which has the ABI; None where there is no text."""
         text = self.build(self.kernel, form)
         if text is None:
@@ -87,7 +89,7 @@ def registered() -> list[Specialisation]:
     return list(_REGISTER.values())
 
 
-def choose(kernel: Kernel, form: Form, general: Source) -> Source:
+def choose(kernel: Kernel, form: KernelVariant, general: Source) -> Source:
     """The specialised program for a kernel in a form, if there is one that may be used."""
     found = _find(kernel, general.language)
     if found is None or form not in found.passed:
@@ -95,7 +97,7 @@ def choose(kernel: Kernel, form: Form, general: Source) -> Source:
     return found.source(general, form) or general
 
 
-def why_not(kernel: Kernel, form: Form, language: str) -> str:
+def why_not(kernel: Kernel, form: KernelVariant, language: str) -> str:
     """Why a specialisation for this kernel is not used in a form; empty if none is left out."""
     found = _find(kernel, language)
     if found is None or form in found.passed:
@@ -116,7 +118,7 @@ def _constant(text: str) -> Builder:
     return lambda kernel, form: text if _is_dense(form) else None
 
 
-def _is_dense(form: Form) -> bool:
+def _is_dense(form: KernelVariant) -> bool:
     return not form.outer and form.run == 1 and set(form.classes) <= {"0", "1"}
 
 
@@ -126,11 +128,11 @@ def _is_dense(form: Form) -> bool:
 _DENSE_ROW = ("row", (), 1, "10")
 
 
-def _is_dense_row(form: Form) -> bool:
+def _is_dense_row(form: KernelVariant) -> bool:
     return (form.core, form.outer, form.run, form.classes) == _DENSE_ROW
 
 
-def _count_true(kernel: Kernel, form: Form) -> str | None:
+def _count_true(kernel: Kernel, form: KernelVariant) -> str | None:
     """The number of true elements: bytes are added up as bytes, as long as they cannot overflow.
 
     The general text widens each element to eight bytes before it adds: this takes 0.4 of its time.
@@ -167,7 +169,7 @@ def NAME(meta, scalars):
 """
 
 
-def _extreme(kernel: Kernel, form: Form) -> str | None:
+def _extreme(kernel: Kernel, form: KernelVariant) -> str | None:
     """The largest or smallest of floats, in 64 lanes that go along the row.
 
     The general text copies blocks and halves them: this takes 0.65 of its time in the cache.

@@ -15,7 +15,7 @@ RUN_BLOCK = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class KernelVariant:
     """The loop nest as the printers see it.
 
     `core`: "map" (innermost loop stores), "column" (innermost loop is over results, which

@@ -7,7 +7,7 @@ decorates them with the device's `njit`, whose error model must be "numpy". The 
 Two habits of numba shape the texts: mixed arithmetic of int64 and uint64 becomes float64, so each
 uint64 literal is spelled `uint64(1)`; a float literal is float64, so f4 code spells `float32(1.0)`.
 Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
-LLVM cannot drop: 64-bit forms compare `abs(1.0 / b)` with one; the `_small` forms divide as
+LLVM cannot drop: 64-bit forms compare `abs(1.0 / b)` with one; the `_eager` forms divide as
 doubles, which is exact up to 32 bits and vectorises, and find the zero in a quotient not finite.
 Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide` forms
 multiply by a reciprocal that is too small by more than all roundings together, so each quotient

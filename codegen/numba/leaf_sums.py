@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, value_dtypes
-from lazyfuse.codegen.lowering.variant import Form
+from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, stored
 
 LEAF = 128  # elements that NumPy's accumulators sum
@@ -22,7 +22,7 @@ class Printer(Protocol):
     """What this module needs of the printer."""
 
     kernel: Kernel
-    form: Form
+    variant: KernelVariant
     values: NumbaValues
 
     def line(self, text: str) -> None: ...
@@ -34,7 +34,7 @@ class Printer(Protocol):
     def compute(self) -> None: ...
 
 
-def suits(kernel: Kernel, form: Form) -> bool:
+def suits(kernel: Kernel, form: KernelVariant) -> bool:
     """Whether a row's sums are taken leaf by leaf.
 
     Of doubles alone, whose leaves are whole vectors; exact, since what stands for a function may
@@ -49,25 +49,25 @@ def suits(kernel: Kernel, form: Form) -> bool:
 
 def sides(printer: Printer) -> int:
     """Vectors of lanes that alternate where something is not a sum: their steps take longer."""
-    return 1 if set(printer.form.methods) == {"tree"} else 2
+    return 1 if set(printer.variant.methods) == {"tree"} else 2
 
 
 def buffers(printer: Printer) -> None:
     """Memory of the lanes."""
     for r, each in enumerate(printer.kernel.reductions):
-        number = 1 if printer.form.methods[r] == "tree" else sides(printer)
+        number = 1 if printer.variant.methods[r] == "tree" else sides(printer)
         printer.line(f"t{r} = local_{each.accumulator}({number * LANES})")
 
 
 def start_row(printer: Printer) -> None:
     """Lanes of what is not a sum go through the whole row."""
-    _each_lane(printer, [r for r, m in enumerate(printer.form.methods) if m != "tree"])
+    _each_lane(printer, [r for r, m in enumerate(printer.variant.methods) if m != "tree"])
 
 
 def end_row(printer: Printer) -> None:
     """Join those lanes."""
     for r, each in enumerate(printer.kernel.reductions):
-        if printer.form.methods[r] != "tree":
+        if printer.variant.methods[r] != "tree":
             for lane in range(LANES * sides(printer)):
                 value = load(f"t{r}", str(lane), each.accumulator)
                 printer.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
@@ -75,7 +75,7 @@ def end_row(printer: Printer) -> None:
 
 def leaf(printer: Printer) -> None:
     """Compute `count` elements from where the pointers stand; their sums are `acc`."""
-    trees = [r for r, method in enumerate(printer.form.methods) if method == "tree"]
+    trees = [r for r, method in enumerate(printer.variant.methods) if method == "tree"]
     _each_lane(printer, trees)
     printer.line(f"whole = count & ~{LANES - 1}")
     if sides(printer) == 1:
@@ -120,7 +120,7 @@ def _each_lane(printer: Printer, reductions: list[int]) -> None:
     """Give lanes what they start from; of sums -0.0, which changes no number that is added."""
     for r in reductions:
         each = printer.kernel.reductions[r]
-        tree = printer.form.methods[r] == "tree"
+        tree = printer.variant.methods[r] == "tree"
         start = "-0.0" if tree else identity(each)
         for lane in range(LANES if tree else LANES * sides(printer)):
             printer.line(f"t{r}[{lane}] = {stored(start, each.accumulator)}")

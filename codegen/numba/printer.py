@@ -19,7 +19,7 @@ from lazyfuse.codegen.lowering.kernel import (
     raises_flags,
     value_dtypes,
 )
-from lazyfuse.codegen.lowering.variant import RUN_BLOCK, Form, program_arrays, value_target
+from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, program_arrays, value_target
 from lazyfuse.codegen.numba import expressions, leaf_sums
 from lazyfuse.codegen.numba import helpers as numba_helpers
 from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, number, stored
@@ -37,7 +37,7 @@ GATHERED = 8
 _INDEPENDENT = "independent()"
 
 
-def print_source(kernel: Kernel, form: Form) -> Source:
+def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     """The program text of a kernel in a form."""
     printer = _Printer(kernel, form)
     printer.entry()
@@ -50,9 +50,9 @@ def print_source(kernel: Kernel, form: Form) -> Source:
 
 
 class _Printer:
-    def __init__(self, kernel: Kernel, form: Form) -> None:
+    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         self.kernel = kernel
-        self.form = form
+        self.variant = form
         self.arrays = program_arrays(kernel)
         self.values = NumbaValues(kernel)
         self.independent = interleave.statement(kernel)
@@ -97,29 +97,29 @@ class _Printer:
         flags = raises_flags(self.kernel)
         if flags:
             self.line("clear_flags()")
-        if self.form.needs_start:
+        if self.variant.needs_start:
             self.start_targets()
         self.loops(0)
         if self.streamed:
-            self.line("settle_streams()")
+            self.line("fence_streaming_stores()")
         self.line(f"return {'test_flags()' if flags else 'int32(0)'}")
 
     def arguments(self) -> None:
-        for at in range(self.form.loops):
+        for at in range(self.variant.loops):
             self.line(f"n{at} = meta[{at}]")
-        if self.form.ragged:
-            self.line(f"length = meta[{self.form.loops}]")
-            for at in range(self.form.run):
-                self.line(f"start{at} = meta[{self.form.loops + 1 + at}]")
+        if self.variant.ragged:
+            self.line(f"length = meta[{self.variant.loops}]")
+            for at in range(self.variant.run):
+                self.line(f"start{at} = meta[{self.variant.loops + 1 + at}]")
         if self.has_index:
             self.line(f"where_0 = meta[{self.position}]")
-            for at in range(self.form.loops):
+            for at in range(self.variant.loops):
                 self.line(f"sw_{at} = meta[{self.position + 1 + at}]")
         for k in range(len(self.arrays)):
             self.array_arguments(k)
         for k, dtype in enumerate(self.kernel.scalars):
             self.line(f"x{k} = scalar_{dtype}(scalars, {k})")
-        if self.form.core == "row":
+        if self.variant.core == "row":
             self.buffers()
         for k in self.streamed:
             self.line(f"t{k} = local_{self.arrays[k]}({STREAMED})")
@@ -129,24 +129,24 @@ class _Printer:
     def array_arguments(self, k: int) -> None:
         first = self.rank + k * (1 + self.rank)
         self.line(f"a{k}_0 = meta[{first}]")
-        for at in range(self.form.loops):
+        for at in range(self.variant.loops):
             if self.moves(k, at):
                 self.line(f"s{k}_{at} = meta[{first + 1 + at}] * {self.itemsize(k)}")
-        if self.form.classes[k] == "s":
+        if self.variant.classes[k] == "s":
             self.line(f"e{k} = meta[{first + 1 + self.last}]")
 
     def moves(self, k: int, at: int) -> bool:
         """Whether an array may have a stride other than 0 on a loop."""
-        reduced_loop = at >= self.outer if self.form.core == "row" else False
+        reduced_loop = at >= self.outer if self.variant.core == "row" else False
         if at < self.outer:
-            reduced_loop = self.form.outer[at]
-        elif at == self.last and self.form.classes[k] == "0":
+            reduced_loop = self.variant.outer[at]
+        elif at == self.last and self.variant.classes[k] == "0":
             return False
         return not (k >= self.first_target and reduced_loop)
 
     def loops(self, at: int) -> None:
         """The loops around the core, from number `at` inwards, and the core."""
-        if self.form.core == "row" and at == self.form.suffix:
+        if self.variant.core == "row" and at == self.variant.suffix:
             self.start_row()
         if at < self.outer:
             self.open(f"for i{at} in range(n{at}):")
@@ -154,8 +154,8 @@ class _Printer:
             self.loops(at + 1)
             self.close()
         else:
-            {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
-        if self.form.core == "row" and at == self.form.suffix:
+            {"map": self.flat, "column": self.flat, "row": self.row}[self.variant.core]()
+        if self.variant.core == "row" and at == self.variant.suffix:
             self.end_row()
 
     def advance(self, at: int, arrays: range) -> None:
@@ -171,7 +171,7 @@ class _Printer:
         depth = self.depth
         targets = range(self.first_target, len(self.arrays))
         for at in range(self.outer):
-            if self.form.outer[at]:
+            if self.variant.outer[at]:
                 for k in targets:
                     self.line(f"a{k}_{at + 1} = a{k}_{at}")
             else:
@@ -181,10 +181,10 @@ class _Printer:
         for k in targets:
             self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer})")
         place = dict.fromkeys(targets, "0")
-        if self.form.core == "column":
+        if self.variant.core == "column":
             self.open(f"for i in range(n{self.last}):")
             self.line(_INDEPENDENT)
-            place = {k: self.place(k) for k in targets}
+            place = {k: self.offset(k) for k in targets}
         for r, each in enumerate(self.kernel.reductions):
             k = self.first_target + r
             self.line(f"p{k}[{place[k]}] = {stored(identity(each), each.dtype)}")
@@ -195,29 +195,29 @@ class _Printer:
 
     # The innermost loop
 
-    def place(self, k: int) -> str:
-        return {"0": "0", "1": "i", "-": "-i", "s": f"i * e{k}"}[self.form.classes[k]]
+    def offset(self, k: int) -> str:
+        return {"0": "0", "1": "i", "-": "-i", "s": f"i * e{k}"}[self.variant.classes[k]]
 
     def pointers(self, arrays: range, shift: dict[int, str]) -> None:
         for k in arrays:
             self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer}{shift.get(k, '')})")
         for k in range(self.first_store):
-            if self.form.classes[k] == "0":
+            if self.variant.classes[k] == "0":
                 self.line(f"h{k} = {load(f'p{k}', '0', self.arrays[k])}")
 
     def compute(self) -> None:
         """All values of one iteration, and the stores."""
         for k in range(self.first_store):
-            if self.form.classes[k] != "0":
+            if self.variant.classes[k] != "0":
                 pointer, place = (
-                    (f"p{k}", self.place(k)) if k not in self.gathered else (f"g{k}", "i")
+                    (f"p{k}", self.offset(k)) if k not in self.gathered else (f"g{k}", "i")
                 )
                 self.line(f"h{k} = {load(pointer, place, self.arrays[k])}")
         for text in self.values.statements():
             self.line(text)
         for k, store in enumerate(self.kernel.stores, self.first_store):
             value = self.values.cast(store.value, store.dtype)
-            target = f"t{k}[i]" if k in self.streamed else f"p{k}[{self.place(k)}]"
+            target = f"t{k}[i]" if k in self.streamed else f"p{k}[{self.offset(k)}]"
             self.line(f"{target} = {stored(value, store.dtype)}")
 
     def streams(self) -> None:
@@ -241,7 +241,7 @@ class _Printer:
 
         Compilers do not vectorise loops over such inputs where the processor gathers slowly.
         """
-        found = [k for k in range(self.first_store) if self.form.classes[k] == "s"]
+        found = [k for k in range(self.first_store) if self.variant.classes[k] == "s"]
         return found if len(found) <= GATHERED and cost(self.kernel) >= GATHER_COST else []
 
     def gather(self) -> None:
@@ -249,7 +249,7 @@ class _Printer:
         for k in self.gathered:
             self.open("for i in range(count):")
             self.line(_INDEPENDENT)
-            self.line(f"g{k}[i] = p{k}[{self.place(k)}]")
+            self.line(f"g{k}[i] = p{k}[{self.offset(k)}]")
             self.close()
 
     def along(self, k: int) -> bool:
@@ -258,7 +258,7 @@ class _Printer:
 
     def flat(self) -> None:
         """A map, or reductions into one target per iteration."""
-        if self.streamed or (self.gathered and self.form.core == "map"):
+        if self.streamed or (self.gathered and self.variant.core == "map"):
             self.streams()
             return
         self.pointers(range(len(self.arrays)), {})
@@ -267,16 +267,16 @@ class _Printer:
         self.compute()
         for r, each in enumerate(self.kernel.reductions):
             k = self.first_target + r
-            place = self.place(k)
+            place = self.offset(k)
             value = self.values.cast(each.value, each.accumulator)
             if is_argument(each):
                 v = value_target(self.kernel, r)
                 self.line(f"w{r} = where_{self.outer} + i * sw_{self.last}")
                 self.line(f"c{r} = {number(value, each)}")
-                self.line(f"b{r} = {load(f'p{v}', self.place(v), self.number_dtype(r))}")
+                self.line(f"b{r} = {load(f'p{v}', self.offset(v), self.number_dtype(r))}")
                 self.line(f"j{r} = p{k}[{place}]")
                 self.line(f"take{r} = {expressions.best(each, f'c{r}', f'w{r}', f'b{r}', f'j{r}')}")
-                self.line(f"p{v}[{self.place(v)}] = c{r} if take{r} else b{r}")
+                self.line(f"p{v}[{self.offset(v)}] = c{r} if take{r} else b{r}")
                 self.line(f"p{k}[{place}] = w{r} if take{r} else j{r}")
             else:
                 before = load(f"p{k}", place, each.dtype)
@@ -296,14 +296,14 @@ class _Printer:
         for r, each in enumerate(self.kernel.reductions):
             if self.leafwise:
                 pass
-            elif self.form.methods[r] != "scalar" and self.source_pointer(r) is None:
+            elif self.variant.methods[r] != "scalar" and self.source_pointer(r) is None:
                 dtype = self.number_dtype(r) if is_argument(each) else each.accumulator
                 self.line(f"t{r} = local_{dtype}({self.block})")
             if is_argument(each):
                 self.line(f"u{r} = local_i8({self.block})")
-            if self.form.methods[r] == "tree" and (self.form.long or self.leafwise):
+            if self.variant.methods[r] == "tree" and (self.variant.long or self.leafwise):
                 self.line(f"left{r} = local_{each.accumulator}(64)")
-        if self.form.long or self.leafwise:
+        if self.variant.long or self.leafwise:
             self.line("right = local_i8(64)")
             self.line("side = local_i8(64)")
 
@@ -314,22 +314,22 @@ class _Printer:
         """
         each = self.kernel.reductions[r]
         direct = (
-            self.form.methods[r] == "tree"
+            self.variant.methods[r] == "tree"
             and not self.kernel.stores
-            and not self.form.ragged
+            and not self.variant.ragged
             and each.value < self.first_store
-            and self.form.classes[each.value] == "1"
+            and self.variant.classes[each.value] == "1"
             and self.arrays[each.value] == each.accumulator
         )
         return f"p{each.value}" if direct else None
 
     def start_row(self) -> None:
         for r, each in enumerate(self.kernel.reductions):
-            if self.form.methods[r] == "tree":
+            if self.variant.methods[r] == "tree":
                 continue
             k = self.first_target + r
-            if self.form.methods[r] == "chain" and self.form.needs_start:
-                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.form.suffix})")
+            if self.variant.methods[r] == "chain" and self.variant.needs_start:
+                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.variant.suffix})")
                 self.line(f"acc{r} = {load(f'p{k}', '0', each.dtype)}")
             elif is_argument(each):
                 self.line(f"acc{r} = {identity(each, True)}")
@@ -340,37 +340,37 @@ class _Printer:
     def end_row(self) -> None:
         for r, each in enumerate(self.kernel.reductions):
             k = self.first_target + r
-            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.form.suffix})")
+            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.variant.suffix})")
             if is_argument(each):
                 self.end_argument(r, k)
                 continue
             value = f"acc{r}"
-            if self.form.methods[r] == "tree":
+            if self.variant.methods[r] == "tree":
                 value = combined(each, identity(each), value)
-            elif self.form.needs_start and self.form.methods[r] != "chain":
+            elif self.variant.needs_start and self.variant.methods[r] != "chain":
                 value = combined(each, load(f"p{k}", "0", each.dtype), value)
             self.line(f"p{k}[0] = {stored(value, each.dtype)}")
 
     def end_argument(self, r: int, k: int) -> None:
         each = self.kernel.reductions[r]
         v = value_target(self.kernel, r)
-        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.form.suffix})")
-        if self.form.needs_start:
+        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.variant.suffix})")
+        if self.variant.needs_start:
             self.line(
                 f"take{r} = {expressions.best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}"
             )
             self.open(f"if take{r}:")
         self.line(f"p{v}[0] = acc{r}")
         self.line(f"p{k}[0] = pos{r}")
-        if self.form.needs_start:
+        if self.variant.needs_start:
             self.close()
 
     def row(self) -> None:
         """Runs of the innermost loops, block by block, into the accumulators."""
-        if self.form.ragged:
-            for at in range(self.form.run):
+        if self.variant.ragged:
+            for at in range(self.variant.run):
                 self.line(f"c{at} = start{at}")
-        total = "length" if self.form.ragged else f"n{self.last}"
+        total = "length" if self.variant.ragged else f"n{self.last}"
         if self.leafwise:
             leaf_sums.start_row(self)
             self.walk_tree(total)
@@ -378,9 +378,9 @@ class _Printer:
             return
         if self.folds:
             self.line("lanes = 0")
-        if self.form.long and not self.only_pointers():
+        if self.variant.long and not self.only_pointers():
             self.walk_tree(total)
-        elif "tree" in self.form.methods:
+        elif "tree" in self.variant.methods:
             self.line("low = 0")
             self.line(f"count = {total}")
             self.fill()
@@ -391,7 +391,7 @@ class _Printer:
             self.fill()
             self.combine_block()
             if self.may_stop():
-                self.open(f"if {' and '.join(self.settled())}:")
+                self.open(f"if {' and '.join(self.decided())}:")
                 self.line("break")
                 self.close()
             self.close()
@@ -404,7 +404,7 @@ class _Printer:
         ops = {each.op for each in self.kernel.reductions}
         return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
 
-    def settled(self) -> list[str]:
+    def decided(self) -> list[str]:
         """For each `all` and `any`, the test whether nothing can change it any more."""
         reductions = enumerate(self.kernel.reductions)
         return [f"acc{r}" if x.op == "logical_or" else f"not acc{r}" for r, x in reductions]
@@ -417,11 +417,11 @@ class _Printer:
     def walk_tree(self, total: str) -> None:
         """NumPy's pairwise tree above blocks, left to right, with a stack."""
         complex_values = any(
-            each.accumulator[0] == "c" and self.form.methods[r] == "tree"
+            each.accumulator[0] == "c" and self.variant.methods[r] == "tree"
             for r, each in enumerate(self.kernel.reductions)
         )
         half = "(count - (count & 7)) >> 1" if complex_values else "(count >> 1) & ~7"
-        trees = [r for r, method in enumerate(self.form.methods) if method == "tree"]
+        trees = [r for r, method in enumerate(self.variant.methods) if method == "tree"]
         self.line("top = 0")
         self.line("low = 0")
         self.line(f"count = {total}")
@@ -455,7 +455,7 @@ class _Printer:
         if not self.leafwise:
             self.start_lanes()
         moved = range(self.first_target)
-        if not self.form.ragged:
+        if not self.variant.ragged:
             shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
             self.pointers(moved, shift)
             self.gather()
@@ -464,21 +464,21 @@ class _Printer:
             elif not self.only_pointers():
                 self.fill_loop("count", "i", "low + i")
             return
-        last = self.form.run - 1
+        last = self.variant.run - 1
         self.line("done = 0")
         self.open("while done < count:")
         self.line(f"piece = min(n{self.last} - c{last}, count - done)")
         shift = {
             k: "".join(
                 f" + c{at} * s{k}_{self.outer + at}"
-                for at in range(self.form.run)
+                for at in range(self.variant.run)
                 if self.moves(k, self.outer + at)
             )
             for k in moved
         }
         self.pointers(moved, shift)
         if self.has_index:
-            terms = "".join(f" + c{at} * sw_{self.outer + at}" for at in range(self.form.run))
+            terms = "".join(f" + c{at} * sw_{self.outer + at}" for at in range(self.variant.run))
             self.line(f"here = where_{self.outer}{terms}")
         self.fill_loop("piece", "done + i", "")
         self.line("done += piece")
@@ -496,7 +496,7 @@ class _Printer:
         self.compute()
         for r, each in enumerate(self.kernel.reductions):
             value = self.values.cast(each.value, each.accumulator)
-            if self.form.methods[r] == "scalar":
+            if self.variant.methods[r] == "scalar":
                 self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
                 continue
             if is_argument(each):
@@ -512,7 +512,7 @@ class _Printer:
                 self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
                 self.line(f"{lane[1]} = w{r} if take{r} else {lane[1]}")
                 continue
-            if self.form.methods[r] == "fold":
+            if self.variant.methods[r] == "fold":
                 before = load(f"t{r}", slot, each.accumulator)
                 self.line(
                     f"t{r}[{slot}] = {stored(combined(each, before, value), each.accumulator)}"
@@ -526,7 +526,7 @@ class _Printer:
         if self.leafwise:
             return
         combine = {"tree": self.combine_tree, "chain": self.combine_chain}
-        for r, method in enumerate(self.form.methods):
+        for r, method in enumerate(self.variant.methods):
             if method in combine:  # the others are combined while the values are computed
                 combine[method](r)
 
@@ -542,7 +542,7 @@ class _Printer:
 
     def in_order(self, r: int) -> bool:
         """Whether a lane meets real numbers in the order of their places, the first one's known."""
-        return not self.form.ragged and self.kernel.reductions[r].accumulator[0] != "c"
+        return not self.variant.ragged and self.kernel.reductions[r].accumulator[0] != "c"
 
     def start_lanes(self) -> None:
         """Lanes that are used for the first time in this run."""

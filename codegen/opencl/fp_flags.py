@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lazyfuse.codegen.lowering.flag_slots import NOBODY
 from lazyfuse.codegen.opencl.helpers import resolve_types
-from lazyfuse.codegen.opencl.raised_words import tell
+from lazyfuse.codegen.opencl.raised_words import add_flags
 from lazyfuse.codegen.table import ops
 
 DIVIDE, OVER, INVALID = 1, 2, 8
@@ -89,7 +89,7 @@ def _any(mask: str, vector: bool) -> str:
 
 def _statement(test: Test, slot: int, vector: bool, indent: str = "") -> str:
     mask, bits = test
-    return f"{indent}if ({_any(mask, vector)}) {tell(slot, bits)}"
+    return f"{indent}if ({_any(mask, vector)}) {add_flags(slot, bits)}"
 
 
 def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) -> list[str]:

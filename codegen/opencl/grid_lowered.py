@@ -14,23 +14,23 @@ import numpy as np
 from lazyfuse.codegen.lowering.kernel import Kernel
 from lazyfuse.codegen.lowering.loop_nest import Nest
 from lazyfuse.codegen.lowering.lower import Lowered
-from lazyfuse.codegen.lowering.variant import Form
-from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridForm
+from lazyfuse.codegen.lowering.variant import KernelVariant
+from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridVariant
 from lazyfuse.devices.base import Launch, Source
 from lazyfuse.devices.caches import memo
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Printer = Callable[[Kernel, GridForm], Source]
+Printer = Callable[[Kernel, GridVariant], Source]
 Second = tuple[Source, Callable[[Sequence[Array]], Launch]]
 
 # Indices of 32 bits serve while all that is added up in them stays below this.
 NARROW = 1 << 30
 
-_SOURCES: dict[tuple[Kernel, GridForm, Printer], Source] = memo(
+_SOURCES: dict[tuple[Kernel, GridVariant, Printer], Source] = memo(
     "codegen.opencl.grid_lowered.sources",
     4096,  # texts of a few kilobytes
 )
-_NO_FORM = GridForm("map", 0, 1, "", 0)  # stands where a base class has defaults already
+_NO_FORM = GridVariant("map", 0, 1, "", 0)  # stands where a base class has defaults already
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class GridLowered(Lowered):
     partial results on the device, in the order in which `finish` does it with NumPy.
     """
 
-    grid: GridForm = _NO_FORM
+    grid: GridVariant = _NO_FORM
     tasks: int = 1
     printer: Printer | None = None
     finisher: Callable[[], Second] | None = None
@@ -65,7 +65,7 @@ class GridLowered(Lowered):
         return self.finisher() if self.finisher is not None else None
 
 
-def memoised(kernel: Kernel, form: GridForm, printer: Printer) -> Source:
+def memoised(kernel: Kernel, form: GridVariant, printer: Printer) -> Source:
     """The text of a kernel in a form. A kernel over partial results has a printer of its own."""
     key = kernel, form, printer
     source = _SOURCES.get(key)
@@ -74,10 +74,10 @@ def memoised(kernel: Kernel, form: GridForm, printer: Printer) -> Source:
     return source
 
 
-def plain_form(grid: GridForm) -> Form:
+def plain_form(grid: GridVariant) -> KernelVariant:
     """The loops as other languages name them, for those who describe a kernel."""
     core = "map" if grid.core == "map" else "row"
-    return Form(core, (False,) * grid.outer, grid.run, grid.classes)
+    return KernelVariant(core, (False,) * grid.outer, grid.run, grid.classes)
 
 
 def is_wide(nest: Nest, elements: int) -> bool:

@@ -21,7 +21,7 @@ from lazyfuse.codegen.opencl.expressions import c_type
 from lazyfuse.codegen.opencl.grid_lowered import GridLowered, is_wide, plain_form
 from lazyfuse.codegen.opencl.grid_reduce import GridReductions
 from lazyfuse.codegen.opencl.grid_sizes import SIZES
-from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridForm, GridText
+from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridText, GridVariant
 from lazyfuse.codegen.opencl.text import assign, element, memory_type
 from lazyfuse.devices.base import Source
 
@@ -64,7 +64,7 @@ class GridJob(GridReductions):
             through = _far(nest.loops[-1], nest.loops[-2], self.first_output)
         wide = is_wide(nest, self.elements)
         classes = self.classes(nest.loops[-1])
-        form = GridForm("map", len(nest.loops) - 1, 1, classes, group, wide, vector, through)
+        form = GridVariant("map", len(nest.loops) - 1, 1, classes, group, wide, vector, through)
         return GridLowered(
             self.kernel,
             plain_form(form),
@@ -123,7 +123,7 @@ def _map_table(nest: Nest) -> Table:
     return Table(sizes, offsets, strides)
 
 
-def print_map(kernel: Kernel, form: GridForm) -> Source:
+def print_map(kernel: Kernel, form: GridVariant) -> Source:
     """The program text of a map."""
     printer = _MapPrinter(kernel, form)
     printer.entry()
@@ -132,7 +132,7 @@ def print_map(kernel: Kernel, form: GridForm) -> Source:
 
 class _MapPrinter(GridText):
     def entry(self) -> None:
-        form = self.form
+        form = self.variant
         self.arguments(form.loops)
         width = form.loops + len(self.arrays)
         self.open("for (long chunk = 0; chunk < chunks; chunk++)")
@@ -150,7 +150,7 @@ class _MapPrinter(GridText):
 
     def elements(self) -> None:
         """The elements of a chunk, or vectors of them, one for each work-item at a time."""
-        form, last = self.form, self.form.loops - 1
+        form, last = self.variant, self.variant.loops - 1
         sizes = [f"n{at}" for at in range(form.loops)]
         if form.vector > 1:
             self.line(f"const {self.index} units = (n{last} + {form.vector - 1}) / {form.vector};")
@@ -171,7 +171,7 @@ class _MapPrinter(GridText):
 
     def tiles(self) -> None:
         """Square tiles, one for each group at a time. All items meet the barriers."""
-        form, side = self.form, math.isqrt(self.form.group)
+        form, side = self.variant, math.isqrt(self.variant.group)
         rows, columns = form.loops - 2, form.loops - 1
         for k in form.through:
             name = f"tile{k}[{side * (side + 1)}]"  # a column more: no two rows in one bank
@@ -187,7 +187,7 @@ class _MapPrinter(GridText):
         outer = list(enumerate(names))
         self.open(f"if (right < n{rows} && down < n{columns})")
         for k in form.through:
-            place = self.place(k, [*outer, (rows, "right"), (columns, "down")])
+            place = self.offset(k, [*outer, (rows, "right"), (columns, "down")])
             value = element(f"p{k}", place, self.arrays[k])
             self.line(f"tile{k}[right * {side + 1} + down] = {value};")
         self.close()
@@ -206,13 +206,13 @@ class _MapPrinter(GridText):
         inputs = []
         for k in range(self.first_store):
             inputs.append(f"h{k}")
-            kind, place = c_type(self.arrays[k]), self.place(k, loops)
+            kind, place = c_type(self.arrays[k]), self.offset(k, loops)
             value = element(f"p{k}", place, self.arrays[k])
             self.line(f"const {kind} h{k} = {(turned or {}).get(k, value)};")
         outputs = self.output_variables("y{k}")
         self.call_element(inputs, outputs)
         for k, name in enumerate(outputs, self.first_store):
-            self.line(assign(f"p{k}", self.place(k, loops), name, self.arrays[k]))
+            self.line(assign(f"p{k}", self.offset(k, loops), name, self.arrays[k]))
 
     def output_variables(self, pattern: str) -> list[str]:
         names = [pattern.format(k=k) for k in range(len(self.kernel.stores))]
@@ -222,12 +222,12 @@ class _MapPrinter(GridText):
 
     def vectors(self) -> None:
         """Neighbours of a row: vectors of memory where they are aligned, else one by one."""
-        form, last = self.form, self.form.loops - 1
+        form, last = self.variant, self.variant.loops - 1
         self.line(f"const {self.index} i{last} = of_row * {form.vector};")
         outer = [(at, f"i{at}") for at in range(form.outer)]
         moving = [k for k in range(len(self.arrays)) if form.classes[k] == "1"]
         for k in range(len(self.arrays)):
-            place = self.place(k, [*outer, (last, f"i{last}")])
+            place = self.offset(k, [*outer, (last, f"i{last}")])
             self.line(f"{self.pointer_type(k)}r{k} = p{k} + ({place});")
         for k in range(self.first_store):
             if k not in moving:
@@ -255,7 +255,7 @@ class _MapPrinter(GridText):
         self.close()
 
     def aligned(self, moving: Sequence[int]) -> None:
-        width = self.form.vector
+        width = self.variant.vector
         for k in moving:
             if k < self.first_store:
                 kind = f"{memory_type(self.arrays[k])}{width}"

@@ -33,7 +33,7 @@ from lazyfuse.codegen.opencl.grid_sizes import (
     tree_bounds,
     volume,
 )
-from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridForm, tree_lanes
+from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridVariant, tree_lanes
 from lazyfuse.codegen.opencl.second_pass import second_pass
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -101,18 +101,18 @@ class GridReductions(Job):
     def methods(self, ordered: str) -> tuple[str, ...]:
         return tuple(ordered if is_ordered(each) else "free" for each in self.kernel.reductions)
 
-    def form(self, loops: list[Loop], outer: int, lanes: int) -> GridForm:
+    def form(self, loops: list[Loop], outer: int, lanes: int) -> GridVariant:
         nest = whole(loops, (0,) * len(loops[0].strides))
         wide = is_wide(nest, self.elements)
         classes = self.classes(loops[-1])
-        return GridForm(
+        return GridVariant(
             "reduce", outer, len(loops) - outer, classes, SIZES.group, wide, lanes=lanes
         )
 
     def finished(
         self,
         loops: list[Loop],
-        form: GridForm,
+        form: GridVariant,
         bounds: Array,
         shape: Ints,
         combination: Combination | None,

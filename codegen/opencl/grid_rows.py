@@ -14,13 +14,13 @@ from lazyfuse.codegen.lowering.variant import value_target
 from lazyfuse.codegen.opencl import raised_words
 from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity
 from lazyfuse.codegen.opencl.grid_sizes import EXTRA
-from lazyfuse.codegen.opencl.grid_text import GridForm, GridText, leaf_size, tree_lanes
+from lazyfuse.codegen.opencl.grid_text import GridText, GridVariant, leaf_size, tree_lanes
 from lazyfuse.codegen.opencl.reduce_step import joined, not_finite
 from lazyfuse.codegen.opencl.text import assign, element
 from lazyfuse.devices.base import Source
 
 
-def print_reduction(kernel: Kernel, form: GridForm) -> Source:
+def print_reduction(kernel: Kernel, form: GridVariant) -> Source:
     """The program text of a kernel with reductions."""
     printer = ReductionPrinter(kernel, form)
     printer.entry()
@@ -30,7 +30,7 @@ def print_reduction(kernel: Kernel, form: GridForm) -> Source:
 class ReductionPrinter(GridText):
     """Writes one program."""
 
-    def __init__(self, kernel: Kernel, form: GridForm) -> None:
+    def __init__(self, kernel: Kernel, form: GridVariant) -> None:
         super().__init__(kernel, form)
         self.has_index = self.counts_positions()
         self.rank = form.loops + EXTRA + (form.run if self.has_index else 0)
@@ -64,7 +64,7 @@ class ReductionPrinter(GridText):
     # The parts of a program
 
     def entry(self) -> None:
-        form = self.form
+        form = self.variant
         self.arguments(self.rank)
         self.local_memory()
         self.line(f"const {self.index} item = get_local_id(0);")
@@ -87,27 +87,27 @@ class ReductionPrinter(GridText):
 
     def local_memory(self) -> None:
         """One buffer per dtype, which reductions use in turn, and the sums of leaves."""
-        shared = [r for r in range(len(self.form.methods)) if self.uses_buffer(r)]
+        shared = [r for r in range(len(self.variant.methods)) if self.uses_buffer(r)]
         for dtype in dict.fromkeys(self.reduction(r).accumulator for r in shared):
-            self.line(f"__local {c_type(dtype)} t_{dtype}[{self.form.group}];")
+            self.line(f"__local {c_type(dtype)} t_{dtype}[{self.variant.group}];")
         if any(is_argument(self.reduction(r)) for r in shared):
-            self.line(f"__local long t_where[{self.form.group}];")
+            self.line(f"__local long t_where[{self.variant.group}];")
         for dtype in dict.fromkeys(self.reduction(r).accumulator for r in self.trees):
-            self.line(f"__local {c_type(dtype)} u_{dtype}[{self.form.group}];")
+            self.line(f"__local {c_type(dtype)} u_{dtype}[{self.variant.group}];")
         for r in self.trees:
-            self.line(f"__local {self.kind(r)} lead{r}[{self.teams << self.form.depth}];")
+            self.line(f"__local {self.kind(r)} lead{r}[{self.teams << self.variant.depth}];")
         for r in self.joined:
             self.line(f"__local {self.kind(r)} lead{r}[{self.teams * self.rounds}];")
 
     def uses_buffer(self, r: int) -> bool:
-        return self.form.lanes > 1 or r in self.trees
+        return self.variant.lanes > 1 or r in self.trees
 
     def buffer(self, r: int) -> str:
         return f"t_{self.reduction(r).accumulator}"
 
     def task(self) -> None:
         """One block of results over one stretch."""
-        form = self.form
+        form = self.variant
         width = self.rank + len(self.arrays)
         self.line(f"__global const long *row = rows + task / blocks * {width};")
         for at, name in enumerate(("low", "length", "parts", "levels")):
@@ -120,7 +120,7 @@ class ReductionPrinter(GridText):
         names = [f"r{at}" for at in range(form.outer)]
         self.unravel("result", [f"n{at}" for at in range(form.outer)], names)
         for k in range(len(self.arrays)):
-            place = self.place(k, list(enumerate(names)))
+            place = self.offset(k, list(enumerate(names)))
             self.line(f"const {self.index} w{k} = {place};")
         for r in (*self.chains, *self.joined, *self.frees):
             each = self.reduction(r)
@@ -152,7 +152,7 @@ class ReductionPrinter(GridText):
 
     def compute(self, position: str) -> None:
         """The values of the element at a position of the run, and the stores."""
-        form = self.form
+        form = self.variant
         sizes = [f"n{form.outer + at}" for at in range(form.run)]
         counters = [f"c{at}" for at in range(form.run)]
         self.line(f"const {self.index} here = {position};")
@@ -161,7 +161,7 @@ class ReductionPrinter(GridText):
         inputs = []
         for k in range(self.first_store):
             inputs.append(f"h{k}")
-            value = element(f"p{k}", f"w{k} + {self.place(k, loops)}", self.arrays[k])
+            value = element(f"p{k}", f"w{k} + {self.offset(k, loops)}", self.arrays[k])
             self.line(f"const {c_type(self.arrays[k])} h{k} = {value};")
         stores = [f"y{k}" for k in range(len(self.kernel.stores))]
         for k, name in enumerate(stores):
@@ -171,7 +171,7 @@ class ReductionPrinter(GridText):
             self.line(f"{self.kind(r)} {name};")
         self.call_element(inputs, stores + reduced)
         for k, name in enumerate(stores, self.first_store):
-            place = f"w{k} + {self.place(k, loops)}"
+            place = f"w{k} + {self.offset(k, loops)}"
             self.line(assign(f"p{k}", place, name, self.arrays[k]))
         if self.has_index:
             terms = " + ".join(f"{name} * move{at}" for at, name in enumerate(counters))
@@ -195,13 +195,13 @@ class ReductionPrinter(GridText):
 
     def slot(self, lane: str) -> str:
         """Where a lane of the own team has its place in a buffer."""
-        if self.form.interleaved:
+        if self.variant.interleaved:
             return f"{lane} * {self.teams} + team"
-        return f"team * {self.form.lanes} + {lane}"
+        return f"team * {self.variant.lanes} + {lane}"
 
     def walk_in_step(self) -> None:
         """All lanes compute an element each, then the first combines them in their order."""
-        lanes = self.form.lanes
+        lanes = self.variant.lanes
         self.open(f"for ({self.index} base = 0; base < length; base += {lanes})")
         self.line(f"const {self.index} j = base + lane;")
         for r in self.chains:
@@ -237,12 +237,12 @@ class ReductionPrinter(GridText):
     def join_lanes(self, r: int) -> None:
         """A tree over the accumulators of a team, in any order."""
         each, t = self.reduction(r), self.buffer(r)
-        step = self.teams if self.form.interleaved else 1
+        step = self.teams if self.variant.interleaved else 1
         self.line(f"{t}[item] = acc{r};")
         if is_argument(each):
             self.line(f"t_where[item] = pos{r};")
         self.barrier()
-        self.open(f"for (int width = {self.form.lanes // 2}; width > 0; width /= 2)")
+        self.open(f"for (int width = {self.variant.lanes // 2}; width > 0; width /= 2)")
         self.open("if (lane < width)")
         self.line(f"const int other = item + width * {step};")
         self.take(r, f"{t}[other]", "t_where[other]", f"{t}[item]", "t_where[item]")
@@ -278,13 +278,13 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
 """
 
     def half(self, count: str) -> str:
-        if self.form.complex_tree:
+        if self.variant.complex_tree:
             return f"({count} - {count} % 8) / 2"
         return f"{count} / 2 / 8 * 8"
 
     def walk_leaves(self) -> None:
         """Leaves of the tree, one for each few lanes at a time; `lead` takes their sums."""
-        at_once = self.form.lanes // self.leaf_lanes
+        at_once = self.variant.lanes // self.leaf_lanes
         self.line(f"const int sub = lane % {self.leaf_lanes};")
         self.open(f"for (int round = 0; round * {at_once} < 1 << levels; round++)")
         self.line(f"const int path = round * {at_once} + (int)lane / {self.leaf_lanes};")
@@ -297,7 +297,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         for r in self.trees:
             self.sum_leaf(r)
         self.close()
-        base = f"(team << {self.form.depth}) + path"
+        base = f"(team << {self.variant.depth}) + path"
         self.open("if (sub == 0 && mine.y > 0)")
         for r in self.trees:
             self.line(f"lead{r}[{base}] = leaf{r};")
@@ -353,11 +353,11 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
 
     def join_leaves(self) -> None:
         """The tree above the leaves, level by level; a node's sum takes its first leaf's place."""
-        depth = self.form.depth
+        depth = self.variant.depth
         if not depth:
             return
         self.open("for (int level = levels - 1; level >= 0; level--)")
-        self.open(f"for (int path = lane; path < 1 << level; path += {self.form.lanes})")
+        self.open(f"for (int path = lane; path < 1 << level; path += {self.variant.lanes})")
         self.open(f"if (node(count, path, level).y > {self.leaf})")
         self.line(f"const int left = (team << {depth}) + (path << (levels - level));")
         self.line("const int right = left + (1 << (levels - 1 - level));")
@@ -373,8 +373,8 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
 
     def walk_joined(self) -> None:
         """A regular tree over neighbours; what is slower than the tree is added in order."""
-        lanes, rounds = self.form.lanes, self.rounds
-        self.open(f"for ({self.index} base = 0; base < length; base += {1 << self.form.depth})")
+        lanes, rounds = self.variant.lanes, self.rounds
+        self.open(f"for ({self.index} base = 0; base < length; base += {1 << self.variant.depth})")
         self.open(f"for (int round = 0; round < {rounds}; round++)")
         self.line(f"const {self.index} j = base + round * {lanes} + lane;")
         for r in self.joined:
@@ -408,7 +408,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
 
     def join_rounds(self, r: int) -> None:
         """The levels of a regular tree above what all lanes join at once."""
-        lanes, rounds = self.form.lanes, self.rounds
+        lanes, rounds = self.variant.lanes, self.rounds
         self.open(f"for (int width = 1; width < {rounds}; width *= 2)")
         step = f"{lanes} * 2 * width"
         self.open(f"for (int k = lane * 2 * width; k < {rounds}; k += {step})")
@@ -427,7 +427,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         each, k = self.reduction(r), self.first_target + r
         value = f"acc{r}"
         if r in self.trees:
-            value = self.stepped(r, identity(each), f"lead{r}[team << {self.form.depth}]")
+            value = self.stepped(r, identity(each), f"lead{r}[team << {self.variant.depth}]")
         if is_argument(each):
             v = value_target(self.kernel, r)
             self.line(assign(f"p{v}", f"w{v}", value, each.accumulator))

@@ -14,7 +14,7 @@ import numpy as np
 from lazyfuse.codegen.lowering.chunks import Table
 from lazyfuse.codegen.lowering.loop_nest import Loop
 from lazyfuse.codegen.lowering.summation import left_half
-from lazyfuse.codegen.opencl.grid_text import GridForm, leaf_size
+from lazyfuse.codegen.opencl.grid_text import GridVariant, leaf_size
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -127,7 +127,7 @@ def _parts(length: int, depth: int, complex_values: bool) -> int:
 
 def stretch_table(
     loops: Sequence[Loop],
-    form: GridForm,
+    form: GridVariant,
     bounds: Array,
     arrays: int,
     partials: range,

@@ -24,7 +24,7 @@ LANGUAGE = GRID
 
 
 @dataclass(frozen=True, slots=True)
-class GridForm:
+class GridVariant:
     """The loop nest as the printers for work-groups see it.
 
     Loops over `outer` axes come first, then the `run`: of a map its last loop, of a reduction all
@@ -62,9 +62,9 @@ class GridForm:
 class GridText:
     """Lines of a program, and the pieces that maps and reductions have in common."""
 
-    def __init__(self, kernel: Kernel, form: GridForm) -> None:
+    def __init__(self, kernel: Kernel, form: GridVariant) -> None:
         self.kernel = kernel
-        self.form = form
+        self.variant = form
         self.arrays = program_arrays(kernel)
         self.values = OpenCLValues(kernel)
         self.flags = raises_flags(kernel)
@@ -106,11 +106,11 @@ class GridText:
             self.arrays,
             self.kernel.scalars,
             is_exact(self.kernel),
-            self.form.group,
+            self.variant.group,
         )
 
     def signature(self) -> str:
-        return signature(self.arrays, self.kernel.scalars, self.form.group)
+        return signature(self.arrays, self.kernel.scalars, self.variant.group)
 
     def helpers(self) -> str:
         """Functions that the body calls."""
@@ -148,16 +148,16 @@ class GridText:
         for text in raised_words.declared(self.kernel, raised_words.ordered(self.kernel)):
             self.line(text)
         for k in range(count):
-            for at in range(self.form.loops):
+            for at in range(self.variant.loops):
                 if self.moves(k, at):
                     self.line(f"const {self.index} s{k}_{at} = table[{k * rank + at}];")
         self.line(f"__global const long *rows = table + {count * rank};")
 
     def moves(self, k: int, at: int) -> bool:
         """Whether an array may have a stride other than 0 on a loop."""
-        if at == self.form.loops - 1 and self.form.classes[k] in "01":
+        if at == self.variant.loops - 1 and self.variant.classes[k] in "01":
             return False  # known without being asked
-        return k < self.first_target or at < self.form.outer or self.form.core == "map"
+        return k < self.first_target or at < self.variant.outer or self.variant.core == "map"
 
     def pointer_type(self, k: int) -> str:
         constant = "const " if k < self.first_store else ""
@@ -178,11 +178,11 @@ class GridText:
         if sizes:
             self.line(f"const {self.index} {names[0]} = {rest};")
 
-    def place(self, k: int, loops: Sequence[tuple[int, str]]) -> str:
+    def offset(self, k: int, loops: Sequence[tuple[int, str]]) -> str:
         """The offset of an element in an array, from loops and their counters."""
         terms = []
         for at, counter in loops:
-            if at == self.form.loops - 1 and self.form.classes[k] == "1":
+            if at == self.variant.loops - 1 and self.variant.classes[k] == "1":
                 terms.append(counter)
             elif self.moves(k, at):
                 terms.append(f"{counter} * s{k}_{at}")

@@ -387,12 +387,12 @@ T log1p_T(T x) {
 }
 """)
 # PoCL's vector functions go wrong for subnormal floats beside large ones in the same vector.
-for _name, _small in (("sin", "x"), ("cos", "(T)(1.0)"), ("tan", "x")):
+for _name, _eager in (("sin", "x"), ("cos", "(T)(1.0)"), ("tan", "x")):
     _define(f"""
 T {_name}_T(T x) {{
     I is_small = fabs(x) < (T)(1e-30);
     T result = ONE({_name}((V)(is_small ? (T)(0.0) : x)));
-    return is_small ? {_small} : result;
+    return is_small ? {_eager} : result;
 }}
 """)
     # so that no other element is in the vector; the others take floats as doubles

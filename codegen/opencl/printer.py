@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, is_ordered
-from lazyfuse.codegen.lowering.variant import Form, value_target
+from lazyfuse.codegen.lowering.variant import KernelVariant, value_target
 from lazyfuse.codegen.opencl import pairwise, raised_words, reduce_step
 from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity
 from lazyfuse.codegen.opencl.fp_flags import flag_statements
@@ -24,7 +24,7 @@ from lazyfuse.codegen.opencl.text import assign, closure, element, lane_helpers,
 from lazyfuse.devices.base import Source
 
 
-def print_source(kernel: Kernel, form: Form) -> Source:
+def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     """The program text of a kernel in a form."""
     printer = _Printer(kernel, form)
     printer.entry()
@@ -45,7 +45,7 @@ def print_source(kernel: Kernel, form: Form) -> Source:
 
 
 class _Printer(Rows):
-    def __init__(self, kernel: Kernel, form: Form) -> None:
+    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         super().__init__(kernel, form)
         ragged = 1 + form.run if form.ragged else 0
         self.position = form.loops + ragged  # column of the position's base
@@ -63,11 +63,11 @@ class _Printer(Rows):
     def entry(self) -> None:
         self.arguments()
         if self.flags:
-            for text in raised_words.declared(self.kernel, self.told_by_functions()):
+            for text in raised_words.declared(self.kernel, self.flagged_by_functions()):
                 self.line(text)
         if self.runs_again():
             self.open("for (int again = 0; again < 2; again++)")
-        if self.form.needs_start:
+        if self.variant.needs_start:
             self.over_targets(self.start_target)
         self.loops(0)
         if self.runs_again():
@@ -77,12 +77,12 @@ class _Printer(Rows):
             self.line("    break;")
             self.close()
         if self.flags:
-            for text in raised_words.reported(self.kernel, self.told_by_functions()):
+            for text in raised_words.reported(self.kernel, self.flagged_by_functions()):
                 self.line(text)
 
-    def told_by_functions(self) -> list[int]:
+    def flagged_by_functions(self) -> list[int]:
         """The reductions whose steps are functions' work."""
-        return raised_words.ordered(self.kernel) if self.form.core == "row" else []
+        return raised_words.ordered(self.kernel) if self.variant.core == "row" else []
 
     def arguments(self) -> None:
         self.line("const long c = get_global_id(0);")
@@ -91,16 +91,16 @@ class _Printer(Rows):
         first = len(self.arrays) * self.rank
         width = self.rank + len(self.arrays)
         self.line(f"__global const long *row = table + {first} + c * {width};")
-        names = [f"n{at}" for at in range(self.form.loops)]
-        if self.form.ragged:
-            names += ["length", *(f"start{at}" for at in range(self.form.run))]
+        names = [f"n{at}" for at in range(self.variant.loops)]
+        if self.variant.ragged:
+            names += ["length", *(f"start{at}" for at in range(self.variant.run))]
         if self.has_index:
-            names += ["where_0", *(f"sw_{at}" for at in range(self.form.loops))]
+            names += ["where_0", *(f"sw_{at}" for at in range(self.variant.loops))]
         for at, name in enumerate(names):
             self.line(f"const long {name} = row[{at}];")
         for k in range(len(self.arrays)):
             self.array_arguments(k)
-        if self.form.core == "row":
+        if self.variant.core == "row":
             self.buffers()
 
     def array_arguments(self, k: int) -> None:
@@ -108,15 +108,15 @@ class _Printer(Rows):
         twice = f" * {numbers}" if numbers > 1 else ""
         start = f"({kind})(b{k} + o{k}) + row[{self.rank + k}]{twice}"
         self.line(f"{kind}a{k}_0 = {start};")
-        for at in range(self.form.loops):
+        for at in range(self.variant.loops):
             if self.moves(k, at):
                 self.line(f"const long s{k}_{at} = table[{k * self.rank + at}]{twice};")
-        if self.form.classes[k] == "s":
+        if self.variant.classes[k] == "s":
             self.line(f"const long e{k} = table[{k * self.rank + self.last}];")
 
     def loops(self, at: int) -> None:
         """The loops around the core, from number `at` inwards, and the core."""
-        if self.form.core == "row" and at == self.form.suffix:
+        if self.variant.core == "row" and at == self.variant.suffix:
             self.start_row()
         if at < self.outer:
             self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
@@ -124,8 +124,8 @@ class _Printer(Rows):
             self.loops(at + 1)
             self.close()
         else:
-            {"map": self.flat, "column": self.flat, "row": self.row}[self.form.core]()
-        if self.form.core == "row" and at == self.form.suffix:
+            {"map": self.flat, "column": self.flat, "row": self.row}[self.variant.core]()
+        if self.variant.core == "row" and at == self.variant.suffix:
             self.end_row()
 
     def advance(self, at: int) -> None:
@@ -145,15 +145,15 @@ class _Printer(Rows):
         depth = self.depth
         self.open("")
         for at in range(self.outer):
-            if not self.form.outer[at]:
+            if not self.variant.outer[at]:
                 self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
             for k in range(self.first_target, len(self.arrays)):
                 self.advance_array(k, at)
-        if self.form.core == "column":
+        if self.variant.core == "column":
             self.open(f"for (long i = 0; i < n{self.last}; i++)")
         for r in range(len(self.kernel.reductions)):
             k = self.first_target + r
-            visit(r, self.place(k) if self.form.core == "column" else "0")
+            visit(r, self.offset(k) if self.variant.core == "column" else "0")
         while self.depth > depth:
             self.close()
 
@@ -163,7 +163,7 @@ class _Printer(Rows):
         self.line(assign(pointer, place, identity(each), each.dtype))
         if is_argument(each):
             k = value_target(self.kernel, r)
-            place = self.place(k) if self.form.core == "column" else "0"
+            place = self.offset(k) if self.variant.core == "column" else "0"
             self.line(assign(f"a{k}_{self.outer}", place, identity(each, True), each.accumulator))
 
     # The innermost loop of maps and columns
@@ -186,7 +186,7 @@ class _Printer(Rows):
                 after = combined(each, f"before{r}", value, self.vector)
                 self.line(f"const {kind} after{r} = {after};")
                 if is_ordered(each):
-                    self.tell_step(r, f"before{r}", value, f"after{r}")
+                    self.flag_step(r, f"before{r}", value, f"after{r}")
                 self.write(k, f"p{k}", f"after{r}")
             elif self.vector:
                 lane = self.lanes(f"lanes{r}", value, each.accumulator)
@@ -198,7 +198,7 @@ class _Printer(Rows):
                 self.improve(r, value, "i")
                 self.close()
 
-    def tell_step(self, r: int, before: str, value: str, after: str) -> None:
+    def flag_step(self, r: int, before: str, value: str, after: str) -> None:
         """What one addition or multiplication raised."""
         if self.runs_again():
             self.open("if (again)")
@@ -215,7 +215,7 @@ class _Printer(Rows):
         A store could have overwritten an operand by then, so there must be none.
         """
         ordered = any(is_ordered(each) for each in self.kernel.reductions)
-        return self.form.core == "column" and ordered and not self.kernel.stores
+        return self.variant.core == "column" and ordered and not self.kernel.stores
 
     def suspect_target(self, r: int, place: str) -> None:
         each = self.kernel.reductions[r]
@@ -229,8 +229,8 @@ class _Printer(Rows):
         k, v = self.first_target + r, value_target(self.kernel, r)
         kind, place, target = (
             c_type(each.accumulator),
-            self.place(v, counter),
-            self.place(k, counter),
+            self.offset(v, counter),
+            self.offset(k, counter),
         )
         self.line(f"const {kind} value = {value};")
         self.line(f"const long at = where_{self.outer} + {counter} * sw_{self.last};")

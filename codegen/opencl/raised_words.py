@@ -13,7 +13,7 @@ from lazyfuse.codegen.lowering.flag_slots import NOBODY, OF_WORD, WIDTH, slots
 from lazyfuse.codegen.lowering.kernel import Kernel, is_ordered
 
 
-def tell(slot: int, conditions: int) -> str:
+def add_flags(slot: int, conditions: int) -> str:
     """The statement that adds flags to a program's own words."""
     word, place = divmod(slot + 1, OF_WORD)
     own = conditions << WIDTH * place if slot != NOBODY else conditions

@@ -34,15 +34,15 @@ class Rows(Text):
             if self.has_buffer(r):
                 size = f"{parts(dtype) * RUN_BLOCK}{' + W' if self.vector else ''}"
                 self.line(f"{memory_type(dtype)} t{r}[{size}];")
-            if self.form.methods[r] == "tree" and self.form.long:
+            if self.variant.methods[r] == "tree" and self.variant.long:
                 self.line(f"{c_type(dtype)} left{r}[64];")
-        if self.form.long:
+        if self.variant.long:
             self.line("long right[64];")
 
     def has_buffer(self, r: int) -> bool:
         """Whether the values of a block are kept until it is complete."""
         each = self.kernel.reductions[r]
-        in_order = self.form.methods[r] in ("tree", "chain")
+        in_order = self.variant.methods[r] in ("tree", "chain")
         kept = in_order or is_argument(each) or self.vector
         return kept and self.source_pointer(r) is None
 
@@ -54,10 +54,10 @@ class Rows(Text):
         each = self.kernel.reductions[r]
         direct = (
             not self.kernel.stores
-            and (self.vector or self.form.methods[r] == "tree")
-            and not self.form.ragged
+            and (self.vector or self.variant.methods[r] == "tree")
+            and not self.variant.ragged
             and each.value < self.first_store
-            and self.form.classes[each.value] == "1"
+            and self.variant.classes[each.value] == "1"
             and self.arrays[each.value] == each.accumulator
         )
         return f"p{each.value}" if direct else None
@@ -70,35 +70,35 @@ class Rows(Text):
         for r, each in enumerate(self.kernel.reductions):
             kind = c_type(each.accumulator)
             start = identity(each, is_argument(each))
-            if self.form.methods[r] == "chain" and self.form.needs_start:
-                start = element(f"a{self.first_target + r}_{self.form.suffix}", "0", each.dtype)
+            if self.variant.methods[r] == "chain" and self.variant.needs_start:
+                start = element(f"a{self.first_target + r}_{self.variant.suffix}", "0", each.dtype)
             self.line(f"{kind} acc{r} = {start};")
             if is_argument(each):
                 self.line(f"long pos{r} = {identity(each)};")
 
     def end_row(self) -> None:
         for r, each in enumerate(self.kernel.reductions):
-            pointer = f"a{self.first_target + r}_{self.form.suffix}"
+            pointer = f"a{self.first_target + r}_{self.variant.suffix}"
             if is_argument(each):
                 self.end_argument(r, pointer)
                 continue
-            if self.form.methods[r] == "tree":
+            if self.variant.methods[r] == "tree":
                 self.line(f"acc{r} = {combined(each, identity(each), f'acc{r}')};")
-            elif self.form.needs_start and self.form.methods[r] != "chain":
+            elif self.variant.needs_start and self.variant.methods[r] != "chain":
                 before = element(pointer, "0", each.dtype)
                 self.line(f"acc{r} = {self.joined(r, before, f'acc{r}')};")
             self.line(assign(pointer, "0", f"acc{r}", each.dtype))
 
     def end_argument(self, r: int, pointer: str) -> None:
         each = self.kernel.reductions[r]
-        values = f"a{value_target(self.kernel, r)}_{self.form.suffix}"
-        if self.form.needs_start:
+        values = f"a{value_target(self.kernel, r)}_{self.variant.suffix}"
+        if self.variant.needs_start:
             before = element(values, "0", each.accumulator)
             self.line(f"const {c_type(each.accumulator)} best{r} = {before};")
             self.open(f"if ({best(each, f'acc{r}', f'pos{r}', f'best{r}', f'{pointer}[0]')})")
         self.line(assign(values, "0", f"acc{r}", each.accumulator))
         self.line(f"{pointer}[0] = pos{r};")
-        if self.form.needs_start:
+        if self.variant.needs_start:
             self.close()
 
     def joined(self, r: int, first: str, second: str) -> str:
@@ -109,13 +109,13 @@ class Rows(Text):
 
     def row(self) -> None:
         """Runs of the innermost loops, block by block, into the accumulators."""
-        if self.form.ragged:
-            for at in range(self.form.run):
+        if self.variant.ragged:
+            for at in range(self.variant.run):
                 self.line(f"long c{at} = start{at};")
-        total = "length" if self.form.ragged else f"n{self.last}"
-        if self.form.long and not self.only_pointers():
+        total = "length" if self.variant.ragged else f"n{self.last}"
+        if self.variant.long and not self.only_pointers():
             self.walk_tree(total)
-        elif "tree" in self.form.methods:
+        elif "tree" in self.variant.methods:
             self.line("const long low = 0;")
             self.line(f"const long count = {total};")
             self.block()
@@ -124,7 +124,7 @@ class Rows(Text):
             self.line(f"const long count = min({RUN_BLOCK}L, {total} - low);")
             self.block()
             if self.may_stop():
-                self.line(f"if ({' && '.join(self.settled())})")
+                self.line(f"if ({' && '.join(self.decided())})")
                 self.line("    break;")
             self.close()
 
@@ -133,14 +133,14 @@ class Rows(Text):
         ops = {each.op for each in self.kernel.reductions}
         return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
 
-    def settled(self) -> list[str]:
+    def decided(self) -> list[str]:
         """For each `all` and `any`, the test whether nothing can change it any more."""
         reductions = enumerate(self.kernel.reductions)
         return [f"acc{r}" if x.op == "logical_or" else f"!acc{r}" for r, x in reductions]
 
     def walk_tree(self, total: str) -> None:
         """NumPy's pairwise tree above blocks of RUN_BLOCK, left to right, with a stack."""
-        trees = [r for r, method in enumerate(self.form.methods) if method == "tree"]
+        trees = [r for r, method in enumerate(self.variant.methods) if method == "tree"]
         complex_values = any(self.kernel.reductions[r].accumulator[0] == "c" for r in trees)
         self.line("int top = 0;")
         self.line("long low = 0;")
@@ -168,11 +168,11 @@ class Rows(Text):
 
     def block(self) -> None:
         """Evaluate elements [low, low + count) of the run and combine them."""
-        if self.form.ragged:
+        if self.variant.ragged:
             self.fill_pieces()
         else:
             self.fill()
-        for r, method in enumerate(self.form.methods):
+        for r, method in enumerate(self.variant.methods):
             if method == "tree":
                 self.combine_tree(r)
             elif method == "chain":
@@ -225,11 +225,11 @@ class Rows(Text):
 
     def fill_pieces(self) -> None:
         """Evaluate a block of a ragged run, piece by piece of its innermost loop."""
-        last = self.form.run - 1
+        last = self.variant.run - 1
         self.line("long done = 0;")
         self.open("while (done < count)")
         self.line(f"const long piece = min(n{self.last} - c{last}, count - done);")
-        loops = range(self.form.run)
+        loops = range(self.variant.run)
         for k in range(self.first_target):
             moved = [at for at in loops if self.moves(k, self.outer + at)]
             self.pointer(k, "".join(f" + c{at} * s{k}_{self.outer + at}" for at in moved))

@@ -20,7 +20,7 @@ from lazyfuse.codegen.lowering.variant import program_arrays
 from lazyfuse.codegen.opencl.grid_lowered import Second, is_wide, memoised
 from lazyfuse.codegen.opencl.grid_rows import ReductionPrinter
 from lazyfuse.codegen.opencl.grid_sizes import SIZES, lanes_of, stretch_table, volume
-from lazyfuse.codegen.opencl.grid_text import GridForm
+from lazyfuse.codegen.opencl.grid_text import GridVariant
 from lazyfuse.devices.base import Launch, Source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -95,7 +95,7 @@ def _loops(combination: Combination, stretches: int) -> tuple[list[Loop], int]:
 
 def _form(
     joining: Kernel, combination: Combination, stretches: int, loops: list[Loop], outer: int
-) -> GridForm:
+) -> GridVariant:
     is_tree = stretches > 1 and bool(combination.blocks) and not combination.blocks[-1]
     ordered = "joined" if is_tree else "chain"
     methods = tuple(ordered if is_ordered(each) else "free" for each in joining.reductions)
@@ -105,7 +105,7 @@ def _form(
     nest = whole(loops, (0,) * len(loops[0].strides))
     arrays = len(program_arrays(joining))
     classes = "s" * arrays
-    return GridForm(
+    return GridVariant(
         "reduce",
         outer,
         len(loops) - outer,
@@ -119,7 +119,7 @@ def _form(
     )
 
 
-def _print(kernel: Kernel, form: GridForm) -> Source:
+def _print(kernel: Kernel, form: GridVariant) -> Source:
     printer = _Printer(kernel, form)
     printer.entry()
     return printer.source(printer.rank)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, raises_flags, value_dtypes
-from lazyfuse.codegen.lowering.variant import Form, program_arrays
+from lazyfuse.codegen.lowering.variant import KernelVariant, program_arrays
 from lazyfuse.codegen.opencl import expressions
 from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
 
@@ -89,10 +89,10 @@ def lane_helpers(body: str) -> str:
     types = ""
     for code in sorted(set(re.findall(r"\bU([FIU][1248])\b", body + functions))):
         types += f"typedef V{code} U{code} __attribute__((aligned({code[1:]})));\n"
-    return types + (_apart() if "APART" in functions else "") + functions
+    return types + (_strided_load_macro() if "APART" in functions else "") + functions
 
 
-def _apart() -> str:
+def _strided_load_macro() -> str:
     """The macro for `W` elements that lie apart; PoCL makes slow gathers of a loop over them."""
     lines = ["#if W == 1", "#define APART(p, step) (p)[0]"]
     for width in (2, 4, 8, 16):
@@ -104,9 +104,9 @@ def _apart() -> str:
 class Text:
     """A program under construction: a kernel and a form, and the lines so far."""
 
-    def __init__(self, kernel: Kernel, form: Form) -> None:
+    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         self.kernel = kernel
-        self.form = form
+        self.variant = form
         self.arrays = program_arrays(kernel)
         self.vector = expressions.vectorisable(kernel)
         self.values = OpenCLValues(kernel, self.vector)
@@ -137,24 +137,24 @@ class Text:
 
     def moves(self, k: int, at: int) -> bool:
         """Whether an array may have a stride other than 0 on a loop."""
-        reduced_loop = at >= self.outer if self.form.core == "row" else False
+        reduced_loop = at >= self.outer if self.variant.core == "row" else False
         if at < self.outer:
-            reduced_loop = self.form.outer[at]
-        elif at == self.last and self.form.classes[k] == "0":
+            reduced_loop = self.variant.outer[at]
+        elif at == self.last and self.variant.classes[k] == "0":
             return False
         return not (k >= self.first_target and reduced_loop)
 
     def pointer(self, k: int, shift: str) -> None:
         self.line(f"{self.pointer_type(k)}p{k} = a{k}_{self.outer}{shift};")
 
-    def place(self, k: int, counter: str = "i") -> str:
+    def offset(self, k: int, counter: str = "i") -> str:
         """Where iteration `counter` of the innermost loop finds its element of an array."""
         step = self.step(k)
         return {"0": "0", "1": counter, "-1": f"-{counter}"}.get(step, f"{counter} * {step}")
 
     def step(self, k: int) -> str:
         """The stride of an array on the innermost loop."""
-        return {"0": "0", "1": "1", "-": "-1", "s": f"e{k}"}[self.form.classes[k]]
+        return {"0": "0", "1": "1", "-": "-1", "s": f"e{k}"}[self.variant.classes[k]]
 
     def pointer_type(self, k: int) -> str:
         constant = "const " if k < self.first_store else ""
@@ -164,25 +164,25 @@ class Text:
         """The elements of one iteration: a vector of them in vector text."""
         dtype = self.arrays[k]
         if not self.vector:
-            return element(pointer, self.place(k), dtype)
+            return element(pointer, self.offset(k), dtype)
         code = memory_code(dtype)
-        if self.form.classes[k] == "1":
+        if self.variant.classes[k] == "1":
             here = f"{pointer} + i"
             text = f"left < W ? take_{code}({here}, 1, left) : {near(dtype, here)}"
         else:
-            text = f"take_{code}({pointer} + {self.place(k)}, {self.step(k)}, left)"
+            text = f"take_{code}({pointer} + {self.offset(k)}, {self.step(k)}, left)"
         return f"TO_VI1(({text}) != (VU1)(0))" if dtype == "b1" else text
 
     def write(self, k: int, pointer: str, value: str) -> None:
         """The statements that store the value of one iteration."""
         dtype = self.arrays[k]
         if not self.vector:
-            self.line(assign(pointer, self.place(k), value, dtype))
+            self.line(assign(pointer, self.offset(k), value, dtype))
             return
         code = memory_code(dtype)
         value = expressions.stored(value, dtype, True)
-        if self.form.classes[k] != "1":
-            place, step = self.place(k), self.step(k)
+        if self.variant.classes[k] != "1":
+            place, step = self.offset(k), self.step(k)
             self.line(f"give_{code}({value}, {pointer} + {place}, {step}, left);")
             return
         self.line("if (left < W)")
@@ -204,7 +204,7 @@ class Text:
     def hoist(self) -> None:
         """Read the inputs that stay the same along the innermost loop."""
         for k in range(self.first_store):
-            if self.form.classes[k] == "0":
+            if self.variant.classes[k] == "0":
                 dtype = self.arrays[k]
                 value = element(f"p{k}", "0", dtype)
                 if self.vector:
@@ -214,7 +214,7 @@ class Text:
     def compute(self) -> None:
         """All values of one iteration, the exceptions they raise, and the stores."""
         for k in range(self.first_store):
-            if self.form.classes[k] != "0":
+            if self.variant.classes[k] != "0":
                 kind = c_type(self.arrays[k], self.vector)
                 self.line(f"const {kind} h{k} = {self.read(k, f'p{k}')};")
         for text in self.values.statements():

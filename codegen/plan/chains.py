@@ -41,7 +41,7 @@ class Tiling:
 
     size_of: tuple[int, int]  # a value and the axis of it whose size is that of the tiled axis
     kernels: tuple[int, ...]  # for each step, the axis of its domain (of its result, for others)
-    place: dict[int, int | None]  # for each value read or made, its axis; None: it has none
+    axis_of: dict[int, int | None]  # for each value read or made, its axis; None: it has none
 
 
 @dataclass(slots=True)
@@ -56,14 +56,16 @@ class Chain:
     inner: tuple[int, ...]  # values that exist for one tile at a time
     views: tuple[int, ...]  # views among the steps that are read after it
     uses: int = 0  # how often it could have run but for its programs
-    unlucky: int = 0  # runs in a row that raised floating-point exceptions
-    rest: int = 0  # runs to go before it is tried again
-    ready: dict[Any, Any] = field(default_factory=dict)  # by geometry
-    wholes: dict[Any, int] = field(default_factory=dict)  # by sizes: `KernelStep.whole`
+    failures: int = 0  # runs in a row that raised floating-point exceptions
+    backoff: int = 0  # runs to go before it is tried again
+    bound: dict[Any, Any] = field(default_factory=dict)  # by geometry
+    domain_elements: dict[Any, int] = field(
+        default_factory=dict
+    )  # by sizes: `KernelStep.domain_elements`
     why: str = ""  # the last reason against running it by tiles
     kernels: tuple[KernelStep, ...] = ()
     parts: tuple[Chain, ...] = ()  # shorter chains without its products, for where NumPy multiplies
-    of: Chain | None = None  # the chain that this is a part of
+    parent: Chain | None = None  # the chain that this is a part of
 
     def __post_init__(self) -> None:
         self.kernels = tuple(step for step in self.steps if _is_kernel(step))
@@ -121,7 +123,7 @@ def _parts(chain: Chain, everything: Sequence[Step], graph: Graph) -> Iterator[C
             continue
         end = at + len(best[0])
         part = _chain(chain.first + at, steps[at:end], best[1], everything, graph)
-        part.of = chain
+        part.parent = chain
         yield part
         at = end
 
@@ -171,7 +173,7 @@ class _Search:
         self.axis = axis
         self.rank = len(domain)
         self.size = domain[axis]
-        self.place: dict[int, int | None] = {}
+        self.axis_of: dict[int, int | None] = {}
         self.made: set[int] = set()
         self.members: list[int] = []
         self.axes: list[int] = []
@@ -222,16 +224,16 @@ class _Search:
         made = steps[self.members.pop()].writes[0]
         self.axes.pop()
         self.made.discard(made)
-        self.place.pop(made, None)
+        self.axis_of.pop(made, None)
 
     def tiling(self) -> Tiling:
-        return Tiling(self.size_of, tuple(self.axes), dict(self.place))
+        return Tiling(self.size_of, tuple(self.axes), dict(self.axis_of))
 
     def kernel(self, step: KernelStep) -> bool:
         """Take a kernel in, if its operands agree with the tiles."""
         domain = self.graph.values[step.domain_of].shape
         rank = len(domain)
-        axes = {self.place[i] + rank - self.rank_of(i) for i in step.inputs if i in self.made}  # type: ignore[operator]
+        axes = {self.axis_of[i] + rank - self.rank_of(i) for i in step.inputs if i in self.made}  # type: ignore[operator]
         if not self.made.isdisjoint(step.scalars) or len(axes) > 1:
             return False
         if not axes and (rank != self.rank or step.kernel.rank != rank):
@@ -245,7 +247,7 @@ class _Search:
         places: dict[int, int | None] = {}
         for index in step.inputs:
             places[index] = self.aligned(index, axis - rank + self.rank_of(index))
-            if self.place.get(index, places[index]) != places[index]:
+            if self.axis_of.get(index, places[index]) != places[index]:
                 return False  # another kernel of the chain reads it along another axis
         for index in step.stores:
             places[index] = axis
@@ -254,7 +256,7 @@ class _Search:
             places[index] = axis if own == rank else axis - sum(reduced[:axis])
             if self.graph.values[index].shape[places[index]] != self.size:  # type: ignore[index]
                 return False
-        self.place |= places
+        self.axis_of |= places
         self.made.update(step.stores, step.reductions)
         self.axes.append(axis)
         if self.size_of[0] < 0:
@@ -265,16 +267,16 @@ class _Search:
         """Take a product in: rows of the first operand are tiled, or both operands' stacks."""
         index = step.writes[0]
         left, right = self.graph.values[index].src
-        axis = self.place[left] if left in self.made else self.axis
+        axis = self.axis_of[left] if left in self.made else self.axis
         if axis != 0 or self.graph.values[index].shape[0] != self.size:
             return False
         stacks = self.rank_of(right) > 2
         cut = 0 if stacks else None  # read as a whole, so no kernel of the chain makes it
         if (right in self.made and not stacks) or (left == right and not stacks):
             return False
-        if self.place.get(left, 0) != 0 or self.place.get(right, cut) != cut:
+        if self.axis_of.get(left, 0) != 0 or self.axis_of.get(right, cut) != cut:
             return False
-        self.place |= {left: 0, right: cut, index: 0}
+        self.axis_of |= {left: 0, right: cut, index: 0}
         self.made.add(index)
         self.axes.append(0)
         if self.size_of[0] < 0:
@@ -285,7 +287,7 @@ class _Search:
         """Take a view of a value of the chain in, or a host call that works on tiles."""
         value = self.graph.values[step.index]
         if value.op is ops.VIEW:
-            place = self.place[value.src[0]]
+            place = self.axis_of[value.src[0]]
             if value.axes is None or value.picks or place not in value.axes:
                 return False
             at: int | None = value.axes.index(place)
@@ -294,12 +296,12 @@ class _Search:
             if rule is None:
                 return False
             shapes = tuple([self.graph.values[source].shape for source in value.src])
-            at = rule(shapes, value.shape, tuple([self.place.get(s) for s in value.src]))
+            at = rule(shapes, value.shape, tuple([self.axis_of.get(s) for s in value.src]))
         if at is None or value.shape[at] != self.size:
             return False
         for source in value.src:
-            self.place.setdefault(source, None)
-        self.place[step.index] = at
+            self.axis_of.setdefault(source, None)
+        self.axis_of[step.index] = at
         self.made.add(step.index)
         self.axes.append(at)
         return True

@@ -44,7 +44,7 @@ class Limits:
 
     fusion: bool = True
     max_length: int = 0  # operations per kernel, 0 for no limit
-    again: frozenset[int] = frozenset()
+    recompute: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Group:
     axes: tuple[int, ...] | None = None  # reduced axes, once it has a reduction
     summation: object = None  # how it sums, once it does: see `summation_order`
     stored: list[int] = field(default_factory=list)
-    apart: bool = False  # the one operation in it is marked
+    fusion_barrier: bool = False  # the one operation in it is marked
 
     @property
     def inside(self) -> frozenset[int]:
@@ -73,7 +73,7 @@ class Clusters:
     alone: list[int]
     materialised: set[int]
     refusals: list[tuple[int, int, str]]  # producer, consumer, reason
-    dear: list[tuple[int, float]]  # stored; computed again they would take so many additions
+    costly: list[tuple[int, float]]  # stored; computed again they would take so many additions
 
 
 def fusible(value: Value, graph: Graph) -> Verdict:
@@ -140,12 +140,12 @@ class _Clustering:
         self.alone: list[int] = []
         self.refusals: list[tuple[int, int, str]] = []
         self.users: list[list[int]] = []
-        self.dear: list[tuple[int, float]] = []
+        self.costly: list[tuple[int, float]] = []
         self.taken: dict[int, int] = {}  # operations that a group computes for earlier ones, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
         self.written: dict[Any, list[int]] = {}  # by block and version: what updates store
 
-    def ready(self, index: int) -> int:
+    def first_stage(self, index: int) -> int:
         """The first stage whose kernels can read the stored value."""
         value = self.values[index]
         if value.op.kind == "source" and value.op is not ops.FULL:
@@ -157,12 +157,12 @@ class _Clustering:
         if value.op in (ops.LEAF, ops.SCALAR):
             return
         if value.op is ops.VIEW:
-            self.stage[index] = self.ready(value.src[0])
+            self.stage[index] = self.first_stage(value.src[0])
             self.alone.append(index)
             return
         verdict = fusible(value, self.graph)
         if not verdict.ok:
-            self.stage[index] = max((self.ready(s) for s in value.src), default=0)
+            self.stage[index] = max((self.first_stage(s) for s in value.src), default=0)
             self.alone.append(index)
             if value.op.kind in ("map", "reduce", "host"):
                 self.refusals += [(s, index, verdict.why) for s in value.src if self.group[s]]
@@ -174,10 +174,10 @@ class _Clustering:
 
     def place_map(self, index: int, value: Value) -> None:
         stage = 0
-        apart = value.op.apart
+        apart = value.op.fusion_barrier
         for source in value.src:
             joined = self.joins(source, index, value.shape)
-            stage = max(stage, self.stage[source] if joined else self.ready(source))
+            stage = max(stage, self.stage[source] if joined else self.first_stage(source))
         found = None
         while not apart:
             found = next(
@@ -196,7 +196,7 @@ class _Clustering:
         if group is None:
             return False
         why = ""
-        if self.values[source].op.apart or self.values[index].op.apart:
+        if self.values[source].op.fusion_barrier or self.values[index].op.fusion_barrier:
             why = MARKED
         elif self.values[source].op.kind == "reduce":
             why = "reads the result of a reduction"
@@ -215,7 +215,7 @@ class _Clustering:
         return limit <= len(group.members)
 
     def new_group(self, stage: int, domain: Shape, apart: bool = False) -> Group:
-        group = Group(domain, stage, apart=apart)
+        group = Group(domain, stage, fusion_barrier=apart)
         self.groups.append(group)
         if not apart:
             self.open.setdefault((stage, domain), []).append(group)
@@ -227,8 +227,8 @@ class _Clustering:
         group = self.group[source]
         if group is not None and self.values[source].op.kind == "reduce":
             group = None
-        apart = value.op.apart
-        if group is not None and (apart or group.apart or not self.limits.fusion):
+        apart = value.op.fusion_barrier
+        if group is not None and (apart or group.fusion_barrier or not self.limits.fusion):
             why = MARKED if self.limits.fusion else "fusion is switched off"
             self.refusals.append((source, index, why))
             group = None
@@ -237,9 +237,9 @@ class _Clustering:
             self.refusals.append((source, index, "the kernel reduces in another order"))
             group = None
         if group is None and apart:
-            group = self.new_group(self.ready(source), domain, apart)
+            group = self.new_group(self.first_stage(source), domain, apart)
         elif group is None:
-            group = self.reducing_group(self.ready(source), domain, value.arg.axes, summation)
+            group = self.reducing_group(self.first_stage(source), domain, value.arg.axes, summation)
         group.axes = value.arg.axes
         group.summation = group.summation or summation
         group.reductions.append(index)
@@ -259,7 +259,7 @@ class _Clustering:
         groups: list[Group] = []
         for group in self.groups:
             groups += split(group, self.graph, materialised)
-        return Clusters(groups, self.alone, materialised, self.refusals, self.dear)
+        return Clusters(groups, self.alone, materialised, self.refusals, self.costly)
 
     def materialise(self) -> set[int]:
         """Values that must exist in a buffer: outputs, and what another kernel cannot recompute."""
@@ -280,12 +280,12 @@ class _Clustering:
 
     def recompute(self, index: int, group: Group, outside: list[int]) -> bool:
         """Whether computing a value again in other kernels of its domain beats storing it."""
-        if group.apart or not self.limits.fusion or self.limits.max_length:
+        if group.fusion_barrier or not self.limits.fusion or self.limits.max_length:
             return False
         kernels = set()
         for user in outside:
             other = self.group[user]
-            if other is None or other.domain != group.domain or other.apart:
+            if other is None or other.domain != group.domain or other.fusion_barrier:
                 return False
             kernels.add(id(other))
         cost, loads = 0.0, set()
@@ -314,13 +314,13 @@ class _Clustering:
             root, version, newest = self.memory  # nothing that is read again is written over
             kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
             allowed = RECOMPUTE_LOADS_ONCE if once and kept else allowed
-            if cost > limit and index not in self.limits.again:
+            if cost > limit and index not in self.limits.recompute:
                 lies = [self.values[source] for source in loads]  # as dense as the stored one?
                 alike = all(
                     v.op is not ops.VIEW and v.perm == self.values[index].perm for v in lies
                 )
                 if kept and alike and len(loads) <= allowed:
-                    self.dear.append((index, cost * len(kernels)))
+                    self.costly.append((index, cost * len(kernels)))
                 return False
         if waits:  # windows of one block are in the cache once one of them is
             loads = {self.memory[0][source] for source in loads}

@@ -40,14 +40,16 @@ class KernelStep:
     members: tuple[int, ...]  # values that it computes, in order: the body of the kernel
     cost: float
     may_reuse: bool = False  # whether an input dies here, whose buffer may take a result
-    ready: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
+    selected: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
     rechecks: int = 0  # how often the reference interpreter confirmed exceptions
     seen: int = 0  # the exceptions that it confirmed
-    culprits: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
+    raising_ops: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
     slots: list[int] = field(default_factory=list)  # of its operations, once asked: flag_slots.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
-    whole: int = 0  # elements of the largest domain of its chain, which decides on its tier
+    domain_elements: int = (
+        0  # elements of the largest domain of its chain, which decides on its tier
+    )
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -93,13 +95,17 @@ class Plan:
     times: dict[str, float] = field(default_factory=dict)  # seconds per pass
     sizes: list[int] = field(default_factory=list)  # of the recording that it was made from
     choices: dict[Any, Any] = field(default_factory=dict)  # of a device, by class of sizes
-    prepared: dict[Any, Any] | None = field(default_factory=dict)  # launches; None: unsuitable
+    bound_plans: dict[Any, Any] | None = field(default_factory=dict)  # launches; None: unsuitable
     chains: tuple[Chain, ...] = ()  # steps that may run tile by tile
     replays: Any = UNKNOWN  # runs in place, kept by geometry; None: unsuitable
-    dear: tuple[tuple[int, float], ...] = ()  # values that may better be computed again: additions
+    costly: tuple[
+        tuple[int, float], ...
+    ] = ()  # values that may better be computed again: additions
     elisions: dict[Any, Any] = field(default_factory=dict)  # what elision.py remembers, by sizes
     blocks: Any = None  # what a run reserves at `sizes`: BufferPool.classes
-    beyond: Plan | None = None  # its form for arrays that no cache holds, once one was asked for
+    large_variant: Plan | None = (
+        None  # its form for arrays that no cache holds, once one was asked for
+    )
 
     @property
     def kernels(self) -> list[KernelStep]:
@@ -107,15 +113,15 @@ class Plan:
 
     def forget(self) -> None:
         """Drop what earlier runs prepared for their sizes, and the programs."""
-        if self.prepared:
-            self.prepared.clear()
-        if self.beyond is not None and self.beyond is not self:
-            self.beyond.forget()
+        if self.bound_plans:
+            self.bound_plans.clear()
+        if self.large_variant is not None and self.large_variant is not self:
+            self.large_variant.forget()
         for step in self.kernels:
-            step.ready.clear()
+            step.selected.clear()
             step.programs.clear()
         for chain in self.chains:
-            chain.ready.clear()
+            chain.bound.clear()
 
 
 def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
@@ -156,7 +162,7 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
         recorded,
         times,
         chains=chains,
-        dear=tuple([each for each in clusters.dear if each[0] not in inner]),
+        costly=tuple([each for each in clusters.costly if each[0] not in inner]),
     )
 
 
@@ -192,7 +198,7 @@ def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
             continue
         if (
             after.get(old) == kernel[written]  # another part of the same block: a join
-            or _ready(old, graph, made, fed) <= stage[written]
+            or _stage(old, graph, made, fed) <= stage[written]
             or _is_filled(old, written, clusters, graph)
         ):
             fed[written] = index
@@ -231,7 +237,7 @@ def _stays_inside(written: int, update: int, users: list[list[int]], clusters: C
     return True
 
 
-def _ready(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) -> int:
+def _stage(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) -> int:
     """A stage at which a value surely exists."""
     stage = 0
     stack = [index]

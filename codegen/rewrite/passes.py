@@ -85,7 +85,7 @@ def simplify(graph: Graph) -> Graph:
     followed = _followed_layouts(graph)
 
     def visit(value: Value, builder: _Builder) -> int:
-        for rule in () if value.op.apart else RULES:
+        for rule in () if value.op.fusion_barrier else RULES:
             same_as = rule(value, builder.values)
             if same_as is not None:
                 stays = followed[len(builder.moved)] and _is_view(same_as, builder)

@@ -48,7 +48,7 @@ def _name(value: Value) -> str:
 
 def _is_short(value: Value, graph: Graph) -> bool:
     """Whether a reduction is of a kind that can be written out."""
-    if value.op.kind != "reduce" or value.op.apart:
+    if value.op.kind != "reduce" or value.op.fusion_barrier:
         return False
     arg: Reduction = value.arg
     source = graph.values[value.src[0]]
@@ -74,7 +74,7 @@ def _choose(graph: Graph) -> tuple[set[int], set[int]]:
         for index in range(len(values) - 1, -1, -1):
             value = values[index]
             computed = (value.op.kind == "map" and value.shape != ()) or index in chosen
-            if not computed or value.output or value.op.apart or not value.op.pure:
+            if not computed or value.output or value.op.fusion_barrier or not value.op.pure:
                 continue
             if users[index] and all(user in chosen or user in inside for user in users[index]):
                 inside.add(index)
@@ -92,7 +92,12 @@ def _choose(graph: Graph) -> tuple[set[int], set[int]]:
 def _is_free(index: int, graph: Graph) -> bool:
     """Whether computing a value again costs no more than reading it: its sources are small."""
     value = graph.values[index]
-    if value.op.kind != "map" or value.op.apart or not value.op.pure or value.op.cost > FREE_COST:
+    if (
+        value.op.kind != "map"
+        or value.op.fusion_barrier
+        or not value.op.pure
+        or value.op.cost > FREE_COST
+    ):
         return False
     sources = [graph.values[source] for source in value.src]
     return all(each.op.kind in _READ and each.shape != value.shape for each in sources)

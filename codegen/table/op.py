@@ -82,7 +82,7 @@ class Op:
     ulps: int = 0  # where not exact: units in the last place from the truth, in every tier
     unit: str = ""  # whose last place, if not the result's own: "operand", "sine" (see exactness)
     pure: bool = True
-    apart: bool = False  # a twin of a row, for marked nodes: it shares no kernel
+    fusion_barrier: bool = False  # a twin of a row, for marked nodes: it shares no kernel
     sign: str = ""  # Python's operator in source text, for ops that have one
     refused: str = ""  # kinds of operands for which NumPy's loop may raise an exception
     weak_scalars: bool = True  # False: its errors name the types of Python numbers

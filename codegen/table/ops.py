@@ -37,7 +37,7 @@ __all__ = [
     "Op",
     "Verdict",
     "add",
-    "apart",
+    "as_fusion_barrier",
     "define",
     "kernel_dtype",
     "lookup",
@@ -148,9 +148,9 @@ def lookup(name: str) -> Op:
 
 
 @cached(why="one for each row of the op table, compared by identity", clears=False)
-def apart(op: Op) -> Op:
+def as_fusion_barrier(op: Op) -> Op:
     """The twin of a row that shares no kernel and is not simplified; same in everything else."""
-    return op if op.apart else replace(op, number=-2 - op.number, apart=True)
+    return op if op.fusion_barrier else replace(op, number=-2 - op.number, fusion_barrier=True)
 
 
 def _pickled(op: Op) -> tuple[Any, ...]:

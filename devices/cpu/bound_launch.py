@@ -59,7 +59,7 @@ def in_c(
         helpers = work.helpers(additions, count)
         if helpers <= 0:
             return work.chunks_address(), 0, 0, 0
-        crew = work.native.crew(helpers)
+        crew = work.native.team(helpers)
         if crew is None:
             return None
         return work.chunks_address(), crew.loaded[0].address, crew.address, helpers

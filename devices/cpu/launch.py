@@ -237,13 +237,13 @@ class NumbaProgram(Pooled, RowProgram):
 
     def prepare(self, launch: Launch) -> BoundRun:
         """As `base.Program.prepare`: only what changes is filled in."""
-        return self._prepared(launch, address_of).run
+        return self._bound(launch, address_of).run
 
     def prepare_addresses(self, launch: Launch) -> Bound:
         """As `base.Program.prepare_addresses`."""
-        return self._prepared(launch, operator.index)
+        return self._bound(launch, operator.index)
 
-    def _prepared(self, launch: Launch, at: Callable[[Any], int]) -> Bound:
+    def _bound(self, launch: Launch, at: Callable[[Any], int]) -> Bound:
         if len(launch.sizes) == 1:
             run = bound_launch.one_row(launch, self._call, self.pack, at)
         else:

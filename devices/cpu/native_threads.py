@@ -207,7 +207,7 @@ _Help = ctypes.CFUNCTYPE(None, _Pointer, _Int64, _Int64)
 AVAILABLE = bool(_FUTEX and _PAUSE[1])
 
 
-class _Crew:
+class _Team:
     """Helpers that wait at the same words."""
 
     def __init__(self, loaded: tuple[Loaded, Loaded]) -> None:
@@ -247,7 +247,7 @@ class _Crew:
         )
 
 
-def _work(crew: _Crew) -> None:
+def _work(crew: _Team) -> None:
     crew.help(crew.address, SPINS, YIELDS)
 
 
@@ -262,13 +262,13 @@ class NativeThreads:
 
     def after_fork(self) -> None:
         """Begin without helpers."""
-        self._crew: _Crew | None = None
+        self._team: _Team | None = None
         self._lock = threading.Lock()
 
     def resize(self) -> None:
         """The number of threads has changed: begin anew."""
         with self._lock:
-            crew, self._crew = self._crew, None
+            crew, self._team = self._team, None
         if crew is not None:
             crew.dismiss()
 
@@ -277,14 +277,14 @@ class NativeThreads:
 
         Where work `follows` other work at once, one that is woken now will be looking next time.
         """
-        crew = self._crew
+        crew = self._team
         if crew is not None and crew.sleepers.value < crew.size:
             return True
         return follows and not self._failed
 
-    def rest(self) -> None:
+    def sleep_early(self) -> None:
         """Let helpers sleep at once where they wait for a job: others are to have their cores."""
-        crew = self._crew
+        crew = self._team
         if crew is not None:
             crew.resting.value = crew.sequence.value
 
@@ -294,15 +294,15 @@ class NativeThreads:
         `loop`: the address of a function of four pointers and three integers, which takes work from
         shared words until none is left. When this returns, no helper works on it any more.
         """
-        crew = self.crew(helpers)
+        crew = self.team(helpers)
         if crew is None:
             return False
         crew.share(crew.address, helpers, loop, *arguments)
         return True
 
-    def crew(self, helpers: int) -> _Crew | None:
+    def team(self, helpers: int) -> _Team | None:
         """So many helpers; None: not possible here."""
-        crew = self._crew
+        crew = self._team
         if crew is None or crew.size < helpers:
             return self._started(helpers)
         return crew
@@ -311,14 +311,14 @@ class NativeThreads:
         """Have the code ready before it is needed."""
         self._started(0)
 
-    def _started(self, helpers: int) -> _Crew | None:
+    def _started(self, helpers: int) -> _Team | None:
         if self._failed:
             return None
         with self._lock:
-            if self._crew is None:
+            if self._team is None:
                 try:
-                    self._crew = _Crew((self._load(ENTRY), self._load(HELP_ENTRY)))
+                    self._team = _Team((self._load(ENTRY), self._load(HELP_ENTRY)))
                 except Exception:  # no code for this machine: Python's threads serve
                     self._failed = True
                     return None
-            return self._crew if self._crew.grow(helpers) else None
+            return self._team if self._team.grow(helpers) else None

@@ -16,7 +16,7 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   bytes) that a mask of bytes keeps, see compact.py.
 - `read_bytes(out, table, index, count)`: entries of a table of 256 bytes, see byte_table.py.
 - `stream(address, pointer, bytes)`: copy from a `local_` buffer past caches (streaming_store.py);
-  `settle_streams()` once before the end of a text that streams.
+  `fence_streaming_stores()` once before the end of a text that streams.
 - `one_vector()`: the same of a loop of eight iterations, which become one vector
 - `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
   reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
@@ -88,7 +88,7 @@ def namespace() -> dict[str, Any]:
         names[f"compact_{size}"] = compact.intrinsic(size, features)
     names["read_bytes"] = byte_table.intrinsic(features)
     names["stream"] = streaming_store.intrinsic()
-    names["settle_streams"] = streaming_store.fence()
+    names["fence_streaming_stores"] = streaming_store.fence()
     names["select"] = _intrinsic(_select)
     names["shifted"] = _intrinsic(_shifted)
     names["CONVERTS_WIDE"] = "+avx512dq" in features.split(",")

@@ -110,9 +110,9 @@ class OpenCL(Asynchronous):
         """As `base.Device.empty`."""
         return self.buffers.empty(shape, dtype)
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """As `base.Asynchronous.settle`."""
-        self.queue.settle()
+        self.queue.wait()
 
     def warm_up(self, sources: Iterable[Source]) -> list[DeviceError]:
         """Build programs ahead; what could not be built, which is no error yet."""

@@ -79,7 +79,7 @@ def out_of_memory(error: BaseException) -> bool:
     return getattr(error, "code", 0) in _NO_MEMORY
 
 
-def told(error: BaseException, doing: str, afterwards: bool = False) -> DeviceError:
+def device_error(error: BaseException, doing: str, afterwards: bool = False) -> DeviceError:
     """A driver's error as ours. `afterwards`: it came from work that had been accepted before."""
     code = getattr(error, "code", 0)
     reason = f"[{doing}] OpenCL: {_NAMES.get(code) or str(error).splitlines()[0]}"

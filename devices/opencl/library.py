@@ -78,7 +78,7 @@ class Library:
         made = self._empty((array.size,), dtype)
         if array.size:
             inner = np.dtype(f"u{dtype.itemsize}")  # where wrapping around is defined
-            scan = self._ready(
+            scan = self._kernel(
                 ("accumulate", name, array.dtype, inner),
                 lambda: self._scan(inner, [("x", _plain(array)), ("y", inner)], "x[i]", SCANS[name],
                                    "y[i] = item;"),
@@ -106,7 +106,7 @@ class Library:
         source = np.dtype(np.uint8) if item == "i" else dtype
         count = np.dtype(np.uint32)
         arguments = [("mask", np.dtype(np.uint8)), ("x", source), ("y", dtype), ("n", count)]
-        scan = self._ready(
+        scan = self._kernel(
             key,
             lambda: self._scan(count, arguments, "mask[i] ? 1 : 0", SCANS["add"],
                 f"if (prev_item != item) y[item - 1] = {item}; if (i + 1 == N) n[0] = item;"),
@@ -137,7 +137,7 @@ class Library:
         made = self._empty((array.size,), array.dtype)
         if array.size:
             key = sort_keys.key_of(array.dtype)
-            radix = self._ready(("sort", array.dtype), lambda: self._radix(key, ()))
+            radix = self._kernel(("sort", array.dtype), lambda: self._radix(key, ()))
 
             def run() -> None:
                 (found,), _ = radix(
@@ -154,7 +154,7 @@ class Library:
         made = self._empty((array.size,), place)
         if array.size:
             key = sort_keys.key_of(array.dtype)
-            radix = self._ready(("argsort", array.dtype), lambda: self._radix(key, (place,)))
+            radix = self._kernel(("argsort", array.dtype), lambda: self._radix(key, (place,)))
 
             def run() -> None:
                 places = late_imports.module("pyopencl.array").arange(
@@ -225,7 +225,7 @@ class Library:
 
     # -- glue -----------------------------------------------------------------------------------
 
-    def _ready(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _kernel(self, key: Any, make: Callable[[], Any]) -> Any:
         """A kernel of pyopencl's, built once."""
         with self._queue.lock:
             found = self._built.get(key)
@@ -290,7 +290,7 @@ class Library:
             address: int = array.__array_interface__["data"][0]
             if address % self._alignment == 0:
                 return array
-            self._queue.settle()  # the values may be under way
+            self._queue.wait()  # the values may be under way
         elif not self._find(array)[1]:
             return array
         copy = self._new(array.shape, array.dtype)

@@ -21,7 +21,7 @@ from .. import fork_safety, late_imports
 from ..base import Array, DeviceError
 from ..caches import Group
 from ..pools.buffers import BufferPool
-from .failures import faults, out_of_memory, told
+from .failures import device_error, faults, out_of_memory
 from .queue import Queue
 
 _START = 1 << 62  # far above any address that a process has, and positive as a signed number
@@ -174,7 +174,7 @@ class Blocks:
 
     def find(self, array: Array) -> tuple[Any, int]:
         """The buffer of a meta array and the byte where its first element is in it."""
-        block, start = self._place(array)
+        block, start = self._block_and_offset(array)
         if self.narrows and block.narrow != (array.dtype in _DOUBLES):
             raise DeviceError(
                 f"[launch] arrays: this device keeps float64 as float32, which has other bits:"
@@ -182,7 +182,7 @@ class Blocks:
             )
         return block.buffer, start >> block.narrow
 
-    def _place(self, array: Array) -> tuple[_Block, int]:
+    def _block_and_offset(self, array: Array) -> tuple[_Block, int]:
         """The block of a meta array and the byte of the block's addresses where it begins."""
         block = _last_base(array)
         if not isinstance(block, _Block) or block.memory is not self:
@@ -210,7 +210,7 @@ class Blocks:
 
     def gather(self, array: Array) -> Array:
         """As `base.DeviceMemory.gather`."""
-        block, start = self._place(array)
+        block, start = self._block_and_offset(array)
         low, size = _extent(array) if array.size else (0, 0)
         _check_packed(array, "gather")
         order = _order(array)
@@ -327,7 +327,7 @@ class Blocks:
             return self._pool.allocate(size)
         except self.queue.errors as error:
             if out_of_memory(error):
-                problem = told(error, "allocate")
+                problem = device_error(error, "allocate")
                 raise DeviceError(f"{problem}, {size} bytes") from error
             raise self.queue.failure(error, "allocate") from error
 

@@ -18,7 +18,7 @@ from .. import late_imports
 from ..base import Array, DeviceError, Launch, Pooled, Source
 from ..caches import Group
 from .failures import faults
-from .queue import Pending, Queue, zeros
+from .queue import Queue, QueuedLaunch, zeros
 
 Find = Callable[[Array], tuple[Any, int]]
 """The buffer that holds an array and the byte where its first element is in it."""
@@ -88,7 +88,7 @@ class OpenCLProgram(Pooled):
         )
         self._most = _WAVES * queue.device.max_compute_units
 
-    def launch(self, launch: Launch) -> int | Pending:
+    def launch(self, launch: Launch) -> int | QueuedLaunch:
         """As `base.Program.launch`: enqueue and return."""
         chunks = len(launch.sizes)
         if not chunks:

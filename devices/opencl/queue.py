@@ -18,13 +18,13 @@ import numpy as np
 
 from .. import fork_safety, late_imports
 from ..base import WORDS, Array, DeviceError, DeviceLost
-from .failures import Fault, faults, told
+from .failures import Fault, device_error, faults
 
 _SLOTS = 128  # launches under way at most; the next one waits for the oldest
 _FORKED = "the device was opened before this process was forked"
 
 
-class Pending:
+class QueuedLaunch:
     """A launch: `base.Later`. `keep` holds what it uses until it is done."""
 
     __slots__ = ("bits", "error", "event", "keep", "queue", "slot")
@@ -106,13 +106,13 @@ class Queue:
             self.context = cl.Context([device])
             self.commands = cl.CommandQueue(self.context, device)
         except self.errors as error:
-            raise told(error, "open") from error
+            raise device_error(error, "open") from error
         self.lost = ""
         self.launches = 0
         self.failed: DeviceError | None = None  # since the last call of `settle`
         self._enqueue = cl.enqueue_nd_range_kernel
         self._words: Words | None = None
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[QueuedLaunch] = deque()
         self.lock = threading.RLock()
         fork_safety.register(self)
         _opened.add(self)
@@ -160,7 +160,7 @@ class Queue:
 
     def start(
         self, kernel: Any, sizes: tuple[tuple[int, ...], tuple[int, ...]], slot: int, keep: Any
-    ) -> Pending:
+    ) -> QueuedLaunch:
         """Enqueue a kernel whose arguments are set. Under the lock."""
         try:
             faults.strike("launch")
@@ -170,12 +170,12 @@ class Queue:
             assert self._words is not None
             self._words.free.append(slot)
             raise self.failure(error, "launch") from error
-        pending = Pending(self, slot, keep, event)
+        pending = QueuedLaunch(self, slot, keep, event)
         self._pending.append(pending)
         self.launches += 1
         return pending
 
-    def retire(self, pending: Pending) -> None:
+    def retire(self, pending: QueuedLaunch) -> None:
         """Wait for a launch and all before it."""
         self.check()
         try:
@@ -187,7 +187,7 @@ class Queue:
         with self.lock:
             self._await(pending)
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """As `base.Asynchronous.settle`."""
         with self.lock:
             self.check()
@@ -213,12 +213,12 @@ class Queue:
 
     def failure(self, error: BaseException, doing: str, afterwards: bool = False) -> DeviceError:
         """A driver's error as ours; if it is the device's end, the device remembers."""
-        mine = told(error, doing, afterwards)
+        mine = device_error(error, doing, afterwards)
         if isinstance(mine, DeviceLost):
             self.lost = str(mine)
         return mine
 
-    def _await(self, last: Pending) -> None:
+    def _await(self, last: QueuedLaunch) -> None:
         """Take the flags of `last` and all before it, and let go of what they used."""
         if last.bits >= 0 or last.error is not None:
             return
@@ -248,7 +248,7 @@ class Queue:
             for pending in pendings:
                 pending.keep = pending.event = None
 
-    def _reclaim(self, pendings: Iterable[Pending]) -> None:
+    def _reclaim(self, pendings: Iterable[QueuedLaunch]) -> None:
         assert self._words is not None
         self._words.refresh()
         for pending in pendings:

@@ -161,7 +161,7 @@ class Worker:
                         current = self._next(0.0)
                     if current is not None:
                         self._ask(current)
-                    with fork_safety.settled:  # it imports and links
+                    with fork_safety.fork_lock:  # it imports and links
                         self._arrived(done, *reply)
         except BaseException as error:  # whatever it is, no thread may go on waiting
             self.trouble = self.trouble or f"the compiler's process {error}"
@@ -169,7 +169,7 @@ class Worker:
             self._lost(current if isinstance(error, Crash) else None, self.trouble)
 
     def _looked(self, source: Source) -> bool:
-        with fork_safety.settled:
+        with fork_safety.fork_lock:
             return self._look(source)
 
     def _next(self, seconds: float) -> Source | None:

@@ -28,7 +28,7 @@ def floor_divide(first: Any, second: Any) -> Any:
     if operands is None:
         return operator.floordiv(first, second)
     odd = _isinf(operands[0]) | _isinf(operands[1])
-    if all(type(x) is not ndarray or x._small is not None for x in operands) and not odd.any():
+    if all(type(x) is not ndarray or x._eager is not None for x in operands) and not odd.any():
         return operator.floordiv(first, second)
     x, y = operands
     quotient = _where(odd, x, 1) / _where(odd, y, 1)  # each side sees its own operands alone

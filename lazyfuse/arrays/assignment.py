@@ -12,11 +12,11 @@ import numpy as np
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
-    captured_copy,
     cast_node,
     ndarray,
     node_of,
     scalar_node,
+    snapshot,
 )
 from lazyfuse.arrays.operators import PLAIN, dtype_of, shape_of
 from lazyfuse.arrays.recording import may_record
@@ -63,7 +63,7 @@ def may_not_hold(dtype: Any, value: Any) -> bool:
     return not np.can_cast(dtype_of(value), dtype)
 
 
-def is_strange(value: Any, dtype: Any) -> bool:
+def needs_numpys_cast(value: Any, dtype: Any) -> bool:
     """Whether an element does not take `value` by a plain cast."""
     if type(value) in PLAIN:
         return False
@@ -98,7 +98,7 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
         np.empty((), dtype)[...] = np.zeros((), source)  # warns
     if source != dtype and not may_record():
         return None
-    node = node_of(value) if type(value) in OURS else captured_copy(value)
+    node = node_of(value) if type(value) in OURS else snapshot(value)
     return cast_node(_without_leading(node, len(shape)), dtype)
 
 

@@ -28,10 +28,10 @@ from lazyfuse.arrays.ndarray import (
     export,
     gather,
     geometry,
+    materialise,
     ndarray,
     pin,
     root_of,
-    settle,
     storage_of,
     wrap,
     wrap_shared,
@@ -43,15 +43,15 @@ from lazyfuse.runtime.layout.meta_arrays import Array
 from lazyfuse.versions import ASSIGNS_PARTS
 
 
-def pinned(self: ndarray) -> Array:
+def materialise_view(self: ndarray) -> Array:
     """The real memory, on which everything runs at once from now on."""
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         return small
     storage = storage_of(self)
     if storage is not None:
         pin(storage)
-    value = settle(self)
+    value = materialise(self)
     assert value is not None
     return value
 
@@ -59,12 +59,12 @@ def pinned(self: ndarray) -> Array:
 def become(self: ndarray, other: ndarray) -> None:
     """Let `self` be what `other`, which nobody else holds, was."""
     self._deferred = None
-    self._small = other._small
+    self._eager = other._eager
     self._node = other._node
     self._storage = other._storage
     self._base = other._base
-    if other._small is not None:
-        self._thin = other._thin
+    if other._eager is not None:
+        self._may_grow = other._may_grow
     elif other._storage is not None:
         self._view, self._layout, self._reals = other._view, other._layout, None
 
@@ -72,7 +72,7 @@ def become(self: ndarray, other: ndarray) -> None:
 def own_view(self: ndarray) -> Array:
     """The numpy array whose flags are those of `self`."""
     base_view(self)
-    small = self._small
+    small = self._eager
     if small is not None:
         return small
     self._reals = None  # the real array has the flags of now
@@ -244,9 +244,9 @@ def _set_shape(self: ndarray, shape: Any) -> None:
 def reform(self: ndarray, change: Callable[[Any], object]) -> None:
     """Give an array the shape that `change` gives to a numpy array, in the memory that it has."""
     base_view(self)
-    if self._small is not None and references.of(self._small) == 1:
-        change(self._small)
-        _set_view(self, self._small)
+    if self._eager is not None and references.of(self._eager) == 1:
+        change(self._eager)
+        _set_view(self, self._eager)
     else:
         view = geometry(self)[...]
         change(view)
@@ -261,22 +261,22 @@ def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
 
 def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:
     """The same for the dtype."""
-    view: Any = pinned(self)[...]
+    view: Any = materialise_view(self)[...]
     view._set_dtype(dtype)
     _set_view(self, view)
 
 
 def _set_view(self: ndarray, view: Array) -> None:
-    if self._small is not None:
-        self._small = view
-        self._thin = array.is_thin(view)
+    if self._eager is not None:
+        self._eager = view
+        self._may_grow = array.may_grow(view)
     else:
         self._view = view
         self._layout = self._reals = None
 
 
 def _set_dtype(self: ndarray, dtype: Any) -> None:
-    view: Any = pinned(self)[...]
+    view: Any = materialise_view(self)[...]
     view.dtype = dtype
     _set_view(self, view)
 
@@ -286,7 +286,7 @@ def _get_strides(self: ndarray) -> tuple[int, ...]:
 
 
 def _set_strides(self: ndarray, strides: Any) -> None:
-    view = pinned(self)[...]
+    view = materialise_view(self)[...]
     view.strides = strides
     _set_view(self, view)
 
@@ -309,7 +309,7 @@ _quick_imag = NATIVE.get_imag if COMPILED else get_imag
 
 def _part(self: ndarray, name: str) -> Any:
     view = base_view(self)
-    if self._small is not None:
+    if self._eager is not None:
         part = getattr(view, name)
         return direct(part, root_of(self)) if part.base is not None else wrap(part)
     if view.dtype.kind != "c":  # no imaginary parts: zeros that cannot be written
@@ -327,7 +327,7 @@ def _set_imag(self: ndarray, value: Any) -> None:
     if dtype_of(self).kind != "c" and dtype_of(self).kind != "O":
         np.empty(1).imag = value  # raises
     if dtype_of(self).kind == "O":
-        pinned(self).imag = real_operand(value)
+        materialise_view(self).imag = real_operand(value)
     else:
         get_imag(self)[...] = _as_array(value)
 
@@ -342,14 +342,14 @@ def _as_array(value: Any) -> Any:
 def _get_base(self: ndarray) -> Any:
     if self._base is not None:
         return self._base
-    small = self._small
+    small = self._eager
     storage = self._storage
     base = None
     if small is not None:
         base = small.base
-    elif storage is not None and storage.shared() and storage.roots is not None:
+    elif storage is not None and storage.shared() and storage.exports is not None:
         # memory that is somebody's for good: a buffer, a file
-        base = next((root.array.base for root in storage.roots if root.own < 0), None)
+        base = next((root.array.base for root in storage.exports if root.own < 0), None)
     return wrap_shared(base) if type(base) is np.ndarray else base
 
 
@@ -404,7 +404,7 @@ PROPERTIES: dict[str, property] = {
     "ctypes": property(_get_ctypes),
     "data": property(lambda self: export(self).data, _set_data),
     "dtype": property(get_dtype, _set_dtype),
-    "flags": property(lambda self: Flags(self) if settle(self) is None else self._small.flags),
+    "flags": property(lambda self: Flags(self) if materialise(self) is None else self._eager.flags),
     "flat": property(_get_flat, _set_flat),
     "imag": property(_quick_imag, _set_imag),
     "itemsize": property(lambda self: get_dtype(self).itemsize),

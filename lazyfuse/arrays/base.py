@@ -35,7 +35,7 @@ COMPILED: Final = NATIVE is not None
 """Whether machine code stands for the classes and functions here."""
 
 
-class Bindings:
+class Hooks:
     """What the modules above give: the array type, and what is not quick.
 
     scalars.py fills it, once and as a whole.
@@ -93,7 +93,7 @@ _OF_NATIVE = frozenset(
     transposed value_node wrap""".split()
 )
 
-SLOW: Final = Bindings()
+HOOKS: Final = Hooks()
 
 
 class Core:
@@ -102,13 +102,13 @@ class Core:
     __slots__ = (
         "_base",
         "_deferred",
+        "_eager",
         "_layout",
+        "_may_grow",
         "_node",
         "_picks",
         "_reals",
-        "_small",
         "_storage",
-        "_thin",
         "_ticket",
         "_view",
     )
@@ -121,10 +121,10 @@ class Core:
     _node: Any
     _picks: Any  # of an array that is alone: how often an element was read while it was pending
     _reals: Any
-    _small: Any
+    _eager: Any
     _storage: Any
     _ticket: Any
-    _thin: bool  # direct, but not for the quick ways: may broadcast to something big
+    _may_grow: bool  # direct, but not for the quick ways: may broadcast to something big
     _view: Any
 
     if TYPE_CHECKING:  # put on `ndarray` by the modules above, or in C
@@ -139,16 +139,16 @@ class Core:
 
 def direct(value: Any, base: Any = None) -> Any:
     """An array that runs everything at once on `value`, whoever else holds it."""
-    x = new(SLOW.array)
-    x._small = value
-    x._thin = is_thin(value)
+    x = new(HOOKS.array)
+    x._eager = value
+    x._may_grow = may_grow(value)
     x._node = None
     x._storage = None
     x._base = base
     return x
 
 
-def is_thin(value: Any) -> bool:
+def may_grow(value: Any) -> bool:
     """Whether an operation on a direct array might give, or already has, many elements."""
     size = value.size
     if size >= OPTIONS.eager_below:
@@ -158,8 +158,8 @@ def is_thin(value: Any) -> bool:
 
 def alone(node: Any) -> Any:
     """An array whose values are those of `node`, in memory of its own."""
-    x = new(SLOW.array)
-    x._small = None
+    x = new(HOOKS.array)
+    x._eager = None
     x._node = node
     x._storage = None
     x._base = None
@@ -208,7 +208,7 @@ ARRAY_SLOTS: tuple[str, ...] = ("__weakref__",)
 
 if COMPILED:
     globals().update(
-        {each: getattr(NATIVE, each) for each in "Core alone direct is_thin new".split()}
+        {each: getattr(NATIVE, each) for each in "Core alone direct may_grow new".split()}
     )
     ARRAY_SLOTS = ()
     for _name, _value in {
@@ -224,7 +224,7 @@ if COMPILED:
         "options": OPTIONS,
         "origin": ORIGIN,
         "pieces": PIECES,
-        "place": errstate.Place,
+        "source_location": errstate.SourceLocation,
         "plain_numbers": PLAIN,
         "reduced": REDUCED,
         "reductions": REDUCTIONS,
@@ -234,14 +234,14 @@ if COMPILED:
         "storage": Storage,
         "tickets": TICKETS,
         "tracing": vars(tracing),
-        "usual_state": errstate.USUAL,
+        "usual_state": errstate.DEFAULT,
         "view_op": ops.VIEW,
         "where_op": ops.TABLE["where"],
     }.items():
         NATIVE.bind(_name, _value)
 
 
-errstate.on_change(SLOW.set_plain)
+errstate.on_change(HOOKS.set_plain)
 
 
 # ------------------------------------------------------------------------ geometry of small arrays
@@ -249,7 +249,7 @@ errstate.on_change(SLOW.set_plain)
 
 def reshaped(self: Core, shape: tuple[Any, ...]) -> Any:
     """A direct array with another shape, a view if NumPy makes one; None for what is not quick."""
-    small = self._small
+    small = self._eager
     if small is None:
         return None
     for length in shape:
@@ -258,54 +258,54 @@ def reshaped(self: Core, shape: tuple[Any, ...]) -> Any:
     value = small.reshape(shape[0] if len(shape) == 1 else shape)
     base = value.base
     if base is None or (base is not small and base is not small.base):
-        return None if self._thin else direct(value)  # a copy
+        return None if self._may_grow else direct(value)  # a copy
     owner = self._base
     return direct(value, self if owner is None else owner)
 
 
 def get_transposed(self: Core) -> Any:
     """The transpose of an array."""
-    small = self._small
+    small = self._eager
     if small is None:
-        return SLOW.transposed(self)
-    x = new(SLOW.array)
-    x._small = small.T
+        return HOOKS.transposed(self)
+    x = new(HOOKS.array)
+    x._eager = small.T
     x._node = None
     x._storage = None
     base = self._base
     x._base = self if base is None else base
-    x._thin = self._thin
+    x._may_grow = self._may_grow
     return x
 
 
 def get_shape(self: Core) -> Any:
     """The shape of an array; like those below, for its property."""
-    small = self._small
+    small = self._eager
     if small is not None:
         return small.shape
     node = self._node
-    return node.shape if node is not None else SLOW.shape(self)
+    return node.shape if node is not None else HOOKS.shape(self)
 
 
 def get_ndim(self: Core) -> Any:
     """How many axes an array has."""
-    small = self._small
+    small = self._eager
     return small.ndim if small is not None else len(get_shape(self))
 
 
 def get_dtype(self: Core) -> Any:
     """The dtype of an array."""
-    small = self._small
+    small = self._eager
     if small is not None:
         return small.dtype
     node = self._node
-    return node.dtype if node is not None else SLOW.dtype(self)
+    return node.dtype if node is not None else HOOKS.dtype(self)
 
 
 def get_size(self: Core) -> Any:
     """How many elements an array has."""
-    small = self._small
-    return small.size if small is not None else SLOW.geometry(self).size
+    small = self._eager
+    return small.size if small is not None else HOOKS.geometry(self).size
 
 
 if COMPILED:

@@ -20,11 +20,11 @@ from lazyfuse.arrays.ndarray import (
     export,
     gather,
     is_part,
+    materialise,
     ndarray,
     on_storage,
     options,
     root_of,
-    settle,
     storage_of,
     wrap,
     wrap_shared,
@@ -64,7 +64,7 @@ def to_numpy(value: Any, kept: Any = None, seen: _Seen | None = None, depth: int
     if kind is ndarray:
         if kept is EXPORT:
             return export(value)
-        real = value._small
+        real = value._eager
         if real is None:
             real = gather(value)
         if kept:
@@ -205,7 +205,7 @@ def from_numpy(
         if near >= 0:
             own, real = ours[near], reals[near]
             # what is direct may be a view itself: NumPy keeps the first base alone
-            if real is base or (type(own) is ndarray and own._small is real):
+            if real is base or (type(own) is ndarray and own._eager is real):
                 return _part_of(own, real, value)
         if base is not None:
             for at, real in enumerate(reals):
@@ -251,7 +251,7 @@ def _part_of(ours: Any, real: Any, value: Array) -> Any:
     if type(ours) is not ndarray:
         return wrap_shared(value)
     base = ours._base
-    if ours._small is real:
+    if ours._eager is real:
         return direct(value, ours if base is None else base)
     storage = ours._storage
     origin = address(real) if storage is None else storage.origin
@@ -274,7 +274,7 @@ def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
 
 def base_view(self: ndarray) -> Array:
     """The numpy array to make views from: real memory if direct, else geometry."""
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         return small
     return base_view(self) if storage_of(self) is None else self._view

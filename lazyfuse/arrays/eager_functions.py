@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lazyfuse.arrays.base import COMPILED, NATIVE, OPTIONS, REAL, SLOW, Core, direct
+from lazyfuse.arrays.base import COMPILED, HOOKS, NATIVE, OPTIONS, REAL, Core, direct
 from lazyfuse.arrays.conversion import from_numpy
 from lazyfuse.arrays.ndarray import wrap
 from lazyfuse.arrays.nodes import PLAIN
@@ -66,7 +66,7 @@ def method(theirs: Any, ours: Any) -> Any:
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         core: Core = self
-        small = core._small
+        small = core._eager
         if small is None:
             return ours(self, *args, **kwargs)
         if args:
@@ -98,7 +98,7 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
 
     `most`: positional arguments that mean the same to both; `keywords`: those that do.
     """
-    array = SLOW.array
+    array = HOOKS.array
 
     def call(*args: Any, **kwargs: Any) -> Any:
         count = len(args)
@@ -106,7 +106,7 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
             first = args[0]
             if type(first) is array:
                 core: Core = first
-                small = core._small
+                small = core._eager
                 if small is not None:
                     if kwargs:
                         for key, value in kwargs.items():
@@ -146,7 +146,7 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
     """
     if COMPILED and not views:
         return NATIVE.any_arrays(theirs, ours, spreads, most)
-    array = SLOW.array
+    array = HOOKS.array
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) > most:
@@ -158,8 +158,8 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
             kind = type(value)
             if kind is array:
                 core: Core = value
-                small = core._small
-                if small is None or (spreads and core._thin):
+                small = core._eager
+                if small is None or (spreads and core._may_grow):
                     return ours(*args, **kwargs)
                 given.append(small)
                 reals.append(small)
@@ -218,10 +218,10 @@ def _items(values: Any, spreads: bool, reals: list[Any], arrays: list[Any]) -> A
     found: list[Any] = []
     for value in tuple(values):  # a finaliser or another thread may change a list meanwhile
         kind = type(value)
-        if kind is SLOW.array:
+        if kind is HOOKS.array:
             core: Core = value
-            small = core._small
-            if small is None or (spreads and core._thin):
+            small = core._eager
+            if small is None or (spreads and core._may_grow):
                 return None
             found.append(small)
             reals.append(small)
@@ -264,7 +264,7 @@ def created(theirs: Any, ours: Any) -> Any:
 
 def listed(theirs: Any, ours: Any) -> Any:
     """`array` of a short list of plain numbers, or of a direct array."""
-    array = SLOW.array
+    array = HOOKS.array
     if COMPILED:
         return NATIVE.listed(theirs, ours)
 
@@ -273,7 +273,7 @@ def listed(theirs: Any, ours: Any) -> Any:
             numbers = args[0]
             if type(numbers) is array:
                 core: Core = numbers
-                small = core._small
+                small = core._eager
                 return ours(numbers) if small is None else wrap(small.copy("K"))
             short = type(numbers) is list and len(numbers) < min(LONGEST, OPTIONS.eager_below)
             if (

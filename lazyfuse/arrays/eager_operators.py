@@ -27,9 +27,9 @@ from lazyfuse.runtime.scheduling import evaluate
 _RETURN_DIRECT = """
 if type(result) is Real:
     x = new(ndarray)
-    x._small = result
+    x._eager = result
     x._node = x._storage = x._base = None
-    x._thin = thin
+    x._may_grow = thin
     return x
 return result
 """
@@ -53,14 +53,14 @@ if numbers is not None and numbers.dtype is small.dtype:
 
 _BINARY = """
 def {name}(self, other):
-    small = self._small
+    small = self._eager
     if small is not None:
-        thin = self._thin
+        thin = self._may_grow
         if not thin or small.size < options.eager_below:
             kind = type(other)
             if kind is ndarray:
-                right = other._small
-                if right is None or (thin or other._thin) and small.shape != right.shape:
+                right = other._eager
+                if right is None or (thin or other._may_grow) and small.shape != right.shape:
                     return slow(spec, self, other, {swapped})
             elif kind is float or kind is int:
                 {FIND_NUMBER}
@@ -98,7 +98,7 @@ def {name}(self, other):
                 {FIND_LINE}
                 node = Node(op, {nodes}, loop, shape, loop.out, None, where)
                 x = new(ndarray)
-                x._small = x._storage = x._base = None
+                x._eager = x._storage = x._base = None
                 x._node = node
                 note_recorded(node)
                 return x
@@ -107,11 +107,11 @@ def {name}(self, other):
 
 _INPLACE = """
 def {name}(self, other):
-    small = self._small
+    small = self._eager
     if small is not None:
         kind = type(other)
         if kind is ndarray:
-            right = other._small
+            right = other._eager
             if right is not None:
                 call(small, right, small)
                 return self
@@ -150,9 +150,9 @@ def {name}(self, other):
 
 _UNARY = """
 def {name}(self):
-    small = self._small
+    small = self._eager
     if small is not None:
-        thin = self._thin
+        thin = self._may_grow
         if not thin or small.size < options.eager_below:
             result = function(small)
             {RETURN_DIRECT}
@@ -174,7 +174,7 @@ SCOPE: dict[str, Any] = {
     "caller": caller,
     "constant": constant,
     "getframe": sys._getframe,
-    "is_usual": errstate.is_usual,
+    "is_usual": errstate.is_untouched,
     "ndarray": ndarray,
     "new": new,
     "note_recorded": evaluate.note_recorded,
@@ -270,7 +270,7 @@ def _later(name: str, make: Callable[..., Any], *arguments: Any) -> None:
     setattr(ndarray, name, first)
 
 
-def _tell(spec: Spec) -> bool:
+def _register_in_c(spec: Spec) -> bool:
     """Whether `Core` has the operator as machine code; it is told what it needs for that."""
     if not base.COMPILED:
         return False
@@ -282,7 +282,7 @@ def _tell(spec: Spec) -> bool:
 
 def _install() -> None:
     for spec in SPECS.values():
-        if _tell(spec) or spec.op.name == "power":  # which has methods of its own, below
+        if _register_in_c(spec) or spec.op.name == "power":  # which has methods of its own, below
             continue
         names = spec.names
         if spec.op.nin == 1:
@@ -297,8 +297,8 @@ def _install() -> None:
 
 
 def __pow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
-    small = self._small
-    if small is not None and not self._thin and type(other) in PLAIN and modulo is None:
+    small = self._eager
+    if small is not None and not self._may_grow and type(other) in PLAIN and modulo is None:
         return wrap(small**other)
     return operators.power(_POWER, self, other, modulo)
 
@@ -327,9 +327,9 @@ def _install_special() -> None:
         return operators.divide_with_rest(self, other, True)
 
     def __matmul__(self: ndarray, other: Any) -> Any:
-        small = self._small
+        small = self._eager
         if small is not None and type(other) is ndarray and small.dtype in NUMBERS:
-            right = other._small
+            right = other._eager
             if right is not None and right.dtype in NUMBERS:
                 return wrap(small @ right)
         return operators.contract(self, other, False)

@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.exported_memory import may_be_seen, most_elements, runs_exactly
+from lazyfuse.arrays.exported_memory import eager_limit, may_be_visible, runs_exactly
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
+    concrete_value,
     gather,
     geometry,
-    is_captured,
+    has_readers,
     is_part_of_number,
+    materialise,
     ndarray,
     options,
-    ready,
-    settle,
 )
 from lazyfuse.arrays.nodes import PLAIN
 from lazyfuse.arrays.storage import Storage, is_evaluated, leaf
@@ -63,12 +63,12 @@ WRITE_LIMIT = 16
 
 def evaluated(x: ndarray) -> Rule | None:
     """An array on which all operations are NumPy's; None: they are recorded, or judged singly."""
-    if settle(x) is None:
+    if materialise(x) is None:
         storage = x._storage
         return EXPORTED if storage is not None and storage.shared() else None
-    if rule := small_array(x._small):
+    if rule := small_array(x._eager):
         return rule
-    return STRANGE_MEMORY if x._small.dtype in CANONICAL else UNRECORDED_DTYPE  # type: ignore[union-attr]
+    return STRANGE_MEMORY if x._eager.dtype in CANONICAL else UNRECORDED_DTYPE  # type: ignore[union-attr]
 
 
 # ---------------------------------------------------------------------------------- operations
@@ -92,7 +92,7 @@ def direct_operation(op: Op, self: ndarray, small: Array, other: Any) -> Rule | 
     """
     limit = options.eager_below
     plain = type(other) in PLAIN
-    right = other._small if type(other) is ndarray else None
+    right = other._eager if type(other) is ndarray else None
     if small.size >= limit:
         if small.itemsize != 1 or op.ulps or not small_array(small):
             return None
@@ -104,8 +104,8 @@ def direct_operation(op: Op, self: ndarray, small: Array, other: Any) -> Rule | 
         return None
     if small.shape == right.shape or small.size * right.size < limit:
         return SMALL
-    wide = right.ndim <= small.ndim if not self._thin else small.ndim <= right.ndim
-    return SMALL if wide and not (self._thin and other._thin) else None
+    wide = right.ndim <= small.ndim if not self._may_grow else small.ndim <= right.ndim
+    return SMALL if wide and not (self._may_grow and other._may_grow) else None
 
 
 def operation_on_values(left: Any, right: Any) -> Rule | None:
@@ -132,7 +132,7 @@ def elementwise(operands: Sequence[Any]) -> Rule | None:
     shapes = []
     for x in operands:
         if isinstance(x, ndarray):
-            value = ready(x)
+            value = concrete_value(x)
             if value is None:
                 return None
             ours = True
@@ -172,7 +172,7 @@ def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
 
 def is_there(x: ndarray) -> bool:
     """Whether the values of an array are in the host's memory."""
-    if ready(x) is not None:
+    if concrete_value(x) is not None:
         return True
     storage, node = x._storage, x._node
     if storage is not None:
@@ -196,9 +196,9 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
     """An exact elementwise operation that, done at once, spares copying an operand of some size:
     if all values are there, and the result is of middling size.
     """
-    if not may_be_seen(operands):
+    if not may_be_visible(operands):
         return None
-    if options.device not in ("", "auto", "cpu") or not options.lent_now:
+    if options.device not in ("", "auto", "cpu") or not options.exported_at_once:
         return None
     copied = False
     shapes: list[tuple[int, ...]] = []
@@ -213,7 +213,7 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
             if node is not None:
                 value = None if node.resident is not None else node.value
             elif storage is None:
-                value = x._small
+                value = x._eager
             elif storage.node.value is not None and storage.node.resident is None:
                 value = x._view  # for its geometry alone
                 seen = storage.shared()
@@ -227,14 +227,14 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
         size = size_of(broadcast_all(shapes))
     except ValueError:
         return None  # the caller raises it
-    return EXPORTED if size <= most_elements(op) * options.eager_below else None
+    return EXPORTED if size <= eager_limit(op) * options.eager_below else None
 
 
 def write_to(outs: tuple[Any, ...]) -> Rule | None:
     """A call with these results to write to: where other code sees one of them."""
     for x in outs:
         storage = x._storage if type(x) is ndarray else None
-        if storage is not None and storage.roots is not None and storage.shared():
+        if storage is not None and storage.exports is not None and storage.shared():
             return EXPORTED_TARGET
     return None
 
@@ -252,24 +252,24 @@ def update(op: Op, self: ndarray, other: Any) -> Rule | None:
             return EXPORTED_TARGET
     if rule := operation(op, self, other):
         return rule
-    if ready(self) is None:
+    if concrete_value(self) is None:
         return middling_update(op, self, (other,))
-    if is_captured(self):
+    if has_readers(self):
         return None
-    return None if type(other) in OURS and ready(other) is None else VALUES_THERE
+    return None if type(other) in OURS and concrete_value(other) is None else VALUES_THERE
 
 
 def middling_update(op: Op, self: ndarray, operands: Sequence[Any]) -> Rule | None:
     """An update of a middling block: if all values are there, and the old ones not wanted."""
     storage = self._storage
-    if storage is None or middling(storage) is None or storage.captured():
+    if storage is None or middling(storage) is None or storage.has_readers():
         return None
     if not op.is_exact(self._view.dtype):  # bits must not depend on what is there already
         return None
     for x in operands:
         if type(x) is not ndarray:
             return None
-        if x is not self and x._small is None:
+        if x is not self and x._eager is None:
             node, other = x._node, x._storage
             if (node.value if node is not None else other and other.memory()) is None:
                 return None
@@ -291,7 +291,7 @@ def middling_operand(op: Op, storage: Storage, view: Array, other: Any) -> Array
     node = other._node
     found: Array | None
     if node is None:
-        found = ready(other)
+        found = concrete_value(other)
     else:
         found = None if node.resident is not None else node.value
     return found if found is not None and op.is_exact(found.dtype) else None
@@ -326,13 +326,13 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
             return EXPORTED_TARGET
     if region.size >= options.eager_below:
         return None
-    if type(value) in OURS and ready(value) is None:
+    if type(value) in OURS and concrete_value(value) is None:
         return None
     node = storage.node if storage is not None else self._node
     assert node is not None
     if node.value is None:
         if node.op is ops.FULL and node.resident is None:
-            del node  # no name for what `is_captured` counts
+            del node  # no name for what `has_readers` counts
             _fill_now(self)
         elif not _is_write_loop(node):
             return None
@@ -341,12 +341,12 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
             gather(self)
     else:
         del node
-    return SMALL_WRITE if settle(self) is not None or not is_captured(self) else None
+    return SMALL_WRITE if materialise(self) is not None or not has_readers(self) else None
 
 
 def private_write(region: Array, value: Any) -> Rule | None:
     """A write to a part of real memory that has no other reader: if it is small."""
-    if type(value) not in PLAIN and (type(value) not in OURS or ready(value) is None):
+    if type(value) not in PLAIN and (type(value) not in OURS or concrete_value(value) is None):
         return None
     return SMALL_WRITE if region.size < options.eager_below else None
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from lazyfuse.arrays.base import (
     COMPILED,
+    HOOKS,
     NATIVE,
     NOTE,
     OPTIONS,
     REAL,
-    SLOW,
     Core,
     alone,
     direct,
@@ -21,7 +21,7 @@ from lazyfuse.arrays.base import (
 )
 from lazyfuse.arrays.nodes import PLAIN, WEAK, caller, constant, number
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.runtime.numerics.errstate import is_usual
+from lazyfuse.runtime.numerics.errstate import is_untouched
 
 
 class Absent:
@@ -34,9 +34,9 @@ ABSENT: Final[Any] = Absent()
 class UfuncCore:
     """A ufunc: what it calls, and the calls that are quick."""
 
-    __slots__ = ("_beside", "_call", "_compute", "_loops", "_reduction", "_rows", "nin", "nout")
+    __slots__ = ("_call", "_compute", "_loops", "_reduction", "_rows", "_takes_weak", "nin", "nout")
 
-    _beside: bool  # whether Python's numbers may be exchanged: Op.takes_weak_scalars
+    _takes_weak: bool  # whether Python's numbers may be exchanged: Op.takes_weak_scalars
     _call: Any
     _compute: Any  # `_call`, or what completes it: see complex_cases.py
     _loops: Any
@@ -52,27 +52,27 @@ class UfuncCore:
         if kwargs:
             if len(kwargs) == 1 and not rest and self.nout == 1:
                 out = kwargs.get("out")
-                if type(out) is SLOW.array and self._into(first, second, out):
+                if type(out) is HOOKS.array and self._into(first, second, out):
                     return out
         elif not rest:
             if second is ABSENT:
                 if self.nin == 1:
                     kind = type(first)
-                    if kind is SLOW.array:
+                    if kind is HOOKS.array:
                         ours: Core = first
-                        small = ours._small
+                        small = ours._eager
                         if small is not None and (
-                            not ours._thin or small.size < OPTIONS.eager_below
+                            not ours._may_grow or small.size < OPTIONS.eager_below
                         ):
                             result = self._compute(small)
                             if type(result) is not REAL:
                                 return _parts(result)
-                            made = new(SLOW.array)
-                            made._small = result
+                            made = new(HOOKS.array)
+                            made._eager = result
                             made._node = None
                             made._storage = None
                             made._base = None
-                            made._thin = ours._thin
+                            made._may_grow = ours._may_grow
                             return made
                         if small is None:
                             found = self._quick(ours, ABSENT)
@@ -83,22 +83,22 @@ class UfuncCore:
             elif self.nin == 2:
                 left = first
                 kind = type(first)
-                if kind is SLOW.array:
+                if kind is HOOKS.array:
                     one: Core = first
-                    small = one._small
-                    left = None if small is None or one._thin else small
+                    small = one._eager
+                    left = None if small is None or one._may_grow else small
                 elif kind not in PLAIN:
                     left = None
                 right = second
                 kind = type(second)
-                if kind is SLOW.array:
+                if kind is HOOKS.array:
                     other: Core = second
-                    small = other._small
-                    right = None if small is None or other._thin else small
+                    small = other._eager
+                    right = None if small is None or other._may_grow else small
                 elif kind not in PLAIN:
                     right = None
                 if left is not None and right is not None:
-                    if self._beside:
+                    if self._takes_weak:
                         kind = type(right)
                         if kind is float or kind is int:
                             if type(left) is REAL:
@@ -110,16 +110,16 @@ class UfuncCore:
                     result = self._call(left, right)
                     if type(result) is not REAL:
                         return _parts(result)
-                    made = new(SLOW.array)
-                    made._small = result
+                    made = new(HOOKS.array)
+                    made._eager = result
                     made._node = None
                     made._storage = None
                     made._base = None
-                    made._thin = False
+                    made._may_grow = False
                     return made
-                if type(first) is SLOW.array:
+                if type(first) is HOOKS.array:
                     recorded: Core = first
-                    if recorded._small is None:
+                    if recorded._eager is None:
                         found = self._quick(recorded, second)
                         if found is not None:
                             return found
@@ -134,7 +134,7 @@ class UfuncCore:
         if (second is ABSENT) != (self.nin == 1) or self.nin > 2:
             return False
         target: Core = out
-        memory = target._small
+        memory = target._eager
         left = _quick_operand(first)
         if memory is None or left is None:
             return False
@@ -156,7 +156,7 @@ class UfuncCore:
         node = x._node
         if node is None or node.perm is not None or not node.shape:
             return None
-        if not (SLOW.plain and is_usual()):
+        if not (HOOKS.plain and is_untouched()):
             return None
         if node.value is not None and node.value.size < OPTIONS.eager_below:
             return None
@@ -168,7 +168,7 @@ class UfuncCore:
             nodes = (node,)
         else:
             kind = type(other)
-            if kind is SLOW.array:
+            if kind is HOOKS.array:
                 second: Core = other
                 right = second._node
                 if right is None or right.perm is not None or right.shape != node.shape:
@@ -195,9 +195,9 @@ class UfuncCore:
 def _quick_operand(x: Any) -> Any:
     """The numpy array of a direct one, or a number; None for all else."""
     kind = type(x)
-    if kind is SLOW.array:
+    if kind is HOOKS.array:
         ours: Core = x
-        return ours._small
+        return ours._eager
     return x if kind in PLAIN else None
 
 

@@ -22,10 +22,10 @@ from lazyfuse.arrays.eager_policy import middling, middling_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     caller,
+    concrete_value,
     from_node,
     ndarray,
     options,
-    ready,
 )
 from lazyfuse.arrays.nodes import PLAIN
 from lazyfuse.arrays.storage import Storage, leaf
@@ -38,7 +38,7 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
 from lazyfuse.devices.base import RowProgram
 from lazyfuse.devices.caches import memo
-from lazyfuse.runtime.capture.bound_launches import is_usual
+from lazyfuse.runtime.capture.bound_launches import may_bind
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, address
@@ -66,7 +66,7 @@ def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[...,
     """`function(spec, self, other)`, which changes `self`, held by one thread at a time."""
 
     def change(spec: Any, self: ndarray, other: Any) -> Any:
-        if self._small is not None:
+        if self._eager is not None:
             return function(spec, self, other)
         with held():
             return function(spec, self, other)
@@ -81,7 +81,12 @@ def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, o
     What is not so plain is for `eager_policy.update` to judge.
     """
     storage = self._storage
-    if storage is None or storage.pinned or storage.roots is not None or not array.ERRSTATE_PLAIN:
+    if (
+        storage is None
+        or storage.always_eager
+        or storage.exports is not None
+        or not array.ERRSTATE_PLAIN
+    ):
         return False
     view = self._view
     if storage.value is None or storage.node.value is not storage.value:
@@ -97,7 +102,13 @@ def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, o
     if large:
         found = middling_operand(op, storage, view, other)
     else:
-        found = other if type(other) in PLAIN else ready(other) if type(other) is ndarray else None
+        found = (
+            other
+            if type(other) in PLAIN
+            else concrete_value(other)
+            if type(other) is ndarray
+            else None
+        )
     if found is None:
         return large and middling(storage) is not None and fuse_at_once(op, self, other, False)
     reals = self._reals
@@ -119,7 +130,7 @@ SPACING = 16
 _HARMLESS = {"ignore", "warn"}
 
 
-class Fused:
+class RankOneProgram:
     """One structure with its classes of strides: the step, and its program once that is there."""
 
     __slots__ = ("program", "step", "uses")
@@ -130,7 +141,7 @@ class Fused:
         self.uses = 0
 
 
-_known: dict[Any, Fused] = memo("arrays.eager_updates.known", 256)
+_known: dict[Any, RankOneProgram] = memo("arrays.eager_updates.known", 256)
 
 
 def outer(op: Op, left: Array, right: Array) -> ndarray | None:
@@ -158,7 +169,7 @@ def outer(op: Op, left: Array, right: Array) -> ndarray | None:
 
 def _is_on() -> bool:
     """Whether nothing is to be heard, chosen or left apart."""
-    plain = errstate.is_default() and options.fusion and is_usual()
+    plain = errstate.is_default() and options.fusion and may_bind()
     return plain and devices.current() is devices.cpu()
 
 
@@ -206,11 +217,11 @@ def _was_fused(
 ) -> bool:
     view = self._view
     shape = view.shape
-    if storage.pinned or storage.roots is not None or view.dtype is not loop.out:
+    if storage.always_eager or storage.exports is not None or view.dtype is not loop.out:
         return False
     if shape != node.shape or min(shape) < SHORTEST or not errstate.is_default():
         return False
-    if storage.memory() is None or storage.captured():
+    if storage.memory() is None or storage.has_readers():
         return False
     tree = _tree(node)
     if tree is None or storage.node.resident is not None or not view.flags.writeable:
@@ -222,7 +233,7 @@ def _was_fused(
     key = op.number, loop, swapped, tree.key(), tuple(map(_class, strides))
     fused = _known.get(key)
     if fused is None:
-        fused = _known[key] = Fused(_step(op, loop, swapped, real, tree))
+        fused = _known[key] = RankOneProgram(_step(op, loop, swapped, real, tree))
     # an error state that stops the program must stop it before anything is written
     stops = not _HARMLESS.issuperset(np.geterr().values())
     program = None if stops else fused.program or _look_for(fused, real, tree.arrays)
@@ -303,7 +314,7 @@ def _tree(root: Node) -> Tree | None:
 def _is_exact(node: Node) -> bool:
     """Whether an operation is elementwise, NumPy's own, and has its bits in kernels."""
     op = node.op
-    if op.kind != "map" or op.apart or op.ufunc is None or len(node.arg.ins) != 2:
+    if op.kind != "map" or op.fusion_barrier or op.ufunc is None or len(node.arg.ins) != 2:
         return False
     return _loop(op, *node.arg.ins) is node.arg
 
@@ -355,7 +366,7 @@ def _instruction(op: Op, loop: promotion.Loop, args: tuple[int, ...]) -> Instruc
     return Instruction(op.name, args, tuple([d.str[1:] for d in loop.ins]), loop.out.str[1:])
 
 
-def _look_for(fused: Fused, real: Array, values: list[Array]) -> RowProgram | None:
+def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> RowProgram | None:
     """The program of a structure, if it is compiled by now."""
     fused.uses += 1
     if fused.uses > 2 and fused.uses % SPACING:
@@ -363,8 +374,10 @@ def _look_for(fused: Fused, real: Array, values: list[Array]) -> RowProgram | No
     step, inputs = fused.step, [real, *values]
     step.uses = fused.uses
     device = devices.cpu()
-    lowered, program = program_tiers.ready(step, real.shape, inputs, [real], None, device, _refused)
-    step.ready.clear()
+    lowered, program = program_tiers.select_program(
+        step, real.shape, inputs, [real], None, device, _refused
+    )
+    step.selected.clear()
     source = program.source
     if source.language != "numba" or not isinstance(program, RowProgram):
         return None
@@ -372,7 +385,7 @@ def _look_for(fused: Fused, real: Array, values: list[Array]) -> RowProgram | No
     arrays = [*inputs, real]
     expected = tuple([strides_over(each, real.shape, 2) for each in arrays])
     plain = lowered.slots == tuple(range(len(arrays))) and not lowered.temporaries
-    if not plain or lowered.form.loops != 2 or lowered.table("numba").strides != expected:
+    if not plain or lowered.variant.loops != 2 or lowered.table("numba").strides != expected:
         return None
     fused.program = program
     return program
@@ -409,10 +422,10 @@ def _launch(
     bits = program.launch_rows(chunks, numbers, rows * columns)
     counters.ran_again(devices.cpu(), "numba", len(tree.inner) + 1)
     if bits and fp_flags.is_wanted(bits):
-        _tell(bits, op, loop, real, tree.inner)
+        _warn(bits, op, loop, real, tree.inner)
 
 
-def _tell(bits: int, op: Op, loop: promotion.Loop, real: Array, inner: list[Node]) -> None:
+def _warn(bits: int, op: Op, loop: promotion.Loop, real: Array, inner: list[Node]) -> None:
     """Warn of what the operations raised: those below the update are done again to find out."""
     for node in inner:
         with fp_flags.collecting() as found:

@@ -24,7 +24,7 @@ from lazyfuse.arrays import base
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
-from lazyfuse.arrays.storage import Root, Storage, leaf
+from lazyfuse.arrays.storage import Export, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.runtime.events import decisions, numpy_calls
@@ -41,17 +41,21 @@ _FLOATS = (np.dtype("f4"), np.dtype("f8"))
 """Dtypes whose large results lie in memory that was used before."""
 
 
-def may_be_seen(operands: tuple[Any, ...] | list[Any]) -> bool:
+def may_be_visible(operands: tuple[Any, ...] | list[Any]) -> bool:
     """Whether an operand lies in memory that was lent at some time; most have none."""
     for x in operands:
         if type(x) is np.ndarray:
             return True
-        if type(x) is ndarray and (storage := x._storage) is not None and storage.roots is not None:
+        if (
+            type(x) is ndarray
+            and (storage := x._storage) is not None
+            and storage.exports is not None
+        ):
             return True
     return False
 
 
-def most_elements(op: Op) -> int:
+def eager_limit(op: Op) -> int:
     """Times `eager_below`: for how many elements NumPy does an operation."""
     return LARGEST // op.numpy_weight
 
@@ -60,7 +64,7 @@ def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, which records an operation; evaluated now, on the memory itself, if it
     would have to copy an array among its arguments.
     """
-    if not may_be_seen(args):
+    if not may_be_visible(args):
         return function(*args)
     private = privately(args)
     if private is None:
@@ -75,7 +79,7 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
     All values are there, so nothing is left pending; and the result has no more elements than what
     would have been copied, since recorded work might never write more of them.
     """
-    if options.eager_below <= 1 or not (options.lent_now and errstate.is_default()):
+    if options.eager_below <= 1 or not (options.exported_at_once and errstate.is_default()):
         return None
     copied = 0
     shapes: list[tuple[int, ...]] = []
@@ -90,7 +94,7 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
             if node is not None:
                 value = None if node.resident is not None else node.value
             elif storage is None:
-                value = x._small
+                value = x._eager
             elif storage.memory() is not None and storage.node.resident is None:
                 seen = storage.shared()
                 value = array.real_view(x) if seen else x._view
@@ -106,7 +110,7 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
                 if x is None:
                     return None
         private.append(x)
-    if not copied or not (devices.is_home() or devices.pinned() is devices.cpu()):
+    if not copied or not (devices.is_default_cpu() or devices.user_selected() is devices.cpu()):
         return None
     try:
         return private if size_of(broadcast_all(shapes)) <= copied else None
@@ -178,9 +182,9 @@ def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def _exact_types(op: Op) -> bytes:
-    """For the numbers of NumPy's plain dtypes: `most_elements` where `runs_exactly`, else 0."""
+    """For the numbers of NumPy's plain dtypes: `eager_limit` where `runs_exactly`, else 0."""
     dtypes = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
-    return bytes([most_elements(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
+    return bytes([eager_limit(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
 
 
 if base.COMPILED:  # native/exported.c does the same for operands that were met before
@@ -189,7 +193,7 @@ if base.COMPILED:  # native/exported.c does the same for operands that were met 
         "leaf": leaf,
         "reduce_rows": tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")]),
         "room": _room,
-        "root": Root,
+        "root": Export,
         "run_counts": numpy_calls.table,
     }.items():
         base.NATIVE.bind(_name, _value)

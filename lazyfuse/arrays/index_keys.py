@@ -142,7 +142,7 @@ def region(self: ndarray, key: Any) -> tuple[Array, int] | None:
     node = self._node if storage is None else storage.node
     if node is None or is_evaluated(node) or is_part_of_number(self):
         return None
-    if storage is not None and (storage.pinned or storage.shared()):
+    if storage is not None and (storage.always_eager or storage.shared()):
         return None
     whole = geometry(self)
     found = as_slices(key, whole.shape)

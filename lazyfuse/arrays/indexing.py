@@ -21,8 +21,8 @@ from lazyfuse.arrays import (
 from lazyfuse.arrays.assignment import (
     converted,
     fits,
-    is_strange,
     may_not_hold,
+    needs_numpys_cast,
     store_foreign,
     value_node,
 )
@@ -31,23 +31,23 @@ from lazyfuse.arrays.eager_policy import assignment, private_write
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.arrays.ndarray import (
     OURS,
-    captured_copy,
+    concrete_value,
     from_node,
     gather,
     geometry,
     is_part_of_number,
-    is_thin,
     layout_in,
+    materialise,
+    may_grow,
     ndarray,
     new,
     node_of,
     on_storage,
     options,
-    ready,
     real_in,
     real_view,
     root_of,
-    settle,
+    snapshot,
     storage_of,
     wrap,
     wrap_shared,
@@ -77,10 +77,10 @@ Real = np.ndarray
 
 def get_item(self: ndarray, key: Any) -> Any:
     """As `numpy.ndarray.__getitem__`."""
-    small = self._small
+    small = self._eager
     if small is None:
         storage = self._storage
-        if storage is not None and not storage.pinned and is_basic(key):
+        if storage is not None and not storage.always_eager and is_basic(key):
             return _read_storage(self, key)
         node = self._node
         # no name for the value: `_read` counts its holders, and one more would make a copy
@@ -92,17 +92,17 @@ def get_item(self: ndarray, key: Any) -> Any:
         value = small[key]
         if type(value) is not Real:
             return value
-        if self._thin and small.dtype.hasobject and value.base is not small:
+        if self._may_grow and small.dtype.hasobject and value.base is not small:
             return wrap_shared(value) if not _is_part(value, small) else _part(self, value)
         x: Any = new(ndarray)
-        x._small = value
+        x._eager = value
         x._node = x._storage = None
         base = self._base
         x._base = self if base is None else base
-        x._thin = is_thin(value) if self._thin else value.ndim > 1 and 1 in value.shape
+        x._may_grow = may_grow(value) if self._may_grow else value.ndim > 1 and 1 in value.shape
         return x
     if kind is ndarray and small.dtype in NUMBERS:
-        where = key._small
+        where = key._eager
         if where is not None and where.ndim and where.size < options.eager_below:  # a copy, then
             value = small[where]
             return array.direct(value) if value.size < options.eager_below else wrap(value)
@@ -136,7 +136,7 @@ def _read(self: ndarray, key: Any) -> Any:
         if not is_basic(key):
             found = index_keys.read(self, key)
             return _read_advanced(self, key) if found is None else found
-    if settle(self) is not None:
+    if materialise(self) is not None:
         return self[key]
     node = self._node
     if node is not None and node.value is None:
@@ -162,7 +162,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
         if type(value) is not Real:
             return value
         part: Any = new(ndarray)  # as `on_storage` makes it
-        part._small = part._node = part._layout = None
+        part._eager = part._node = part._layout = None
         part._storage = storage
         view = self._view
         part._view = own = view[key]
@@ -212,7 +212,7 @@ def _read_advanced(self: ndarray, key: Any) -> Any:
 
 def set_item(self: ndarray, key: Any, value: Any) -> None:
     """As `numpy.ndarray.__setitem__`."""
-    small = self._small
+    small = self._eager
     if small is None:
         if type(value) is ndarray:
             storage = self._storage
@@ -259,7 +259,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
 
 
 def _write(self: ndarray, key: Any, value: Any) -> None:
-    if settle(self) is not None:
+    if materialise(self) is not None:
         self[key] = value
         return
     if is_basic(key) and (real := _live(self)) is not None:
@@ -280,7 +280,7 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
         if type(key) is ndarray:
             scatter.look_together(self, key, value)
         key = real_key(key)
-        if settle(self) is not None:  # the key's own code may have changed the array
+        if materialise(self) is not None:  # the key's own code may have changed the array
             self[key] = value
             return
     if is_basic(key):
@@ -309,7 +309,7 @@ def _live(self: ndarray) -> Array | None:
     # two more: the storage, the holder of the flat memory
     if count(storage.node) > IN_SLOT or count(storage.value) > IN_SLOT + 2:
         return None
-    if storage.roots is not None or not self._view.flags.writeable:
+    if storage.exports is not None or not self._view.flags.writeable:
         return None
     if storage.node.resident is not None:
         residency.forget(storage.node)
@@ -344,7 +344,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
         value = real_operand(value)
     # an element takes what a sequence holds by rules of its dtype: NumPy knows them
     element = not region.ndim and not has_ellipsis(key)
-    if element and is_strange(value, dtype):
+    if element and needs_numpys_cast(value, dtype):
         write_now(self, key, value)
         return
     if type(value) not in PLAIN and type(value) not in OURS and type(value) is not Real:
@@ -407,7 +407,7 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
         not self._view.flags.writeable or is_part_of_number(self) or self._storage.shared()
     ):
         return False
-    known = type(mask) not in OURS or ready(mask) is not None
+    known = type(mask) not in OURS or concrete_value(mask) is not None
     if known and assignment(self, geometry(self), value):
         return False
     rest = shape[len(covered) :]
@@ -420,7 +420,7 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     chosen = value_node(value, dtype_of(self), () if single else rest)
     if chosen is None:
         return False
-    _select(self, node_of(mask) if type(mask) in OURS else captured_copy(mask), chosen)
+    _select(self, node_of(mask) if type(mask) in OURS else snapshot(mask), chosen)
     return True
 
 

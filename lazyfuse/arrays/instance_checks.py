@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.base import SLOW
+from lazyfuse.arrays.base import HOOKS
 from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.registry import THEIRS
 
@@ -82,13 +82,13 @@ def _owner(real: Any) -> Any:
     entry = _owners.get(id(real))
     ours = entry[1]() if entry is not None and entry[0]() is real else None
     if ours is None:
-        ours = SLOW.wrap_shared(real)
+        ours = HOOKS.wrap_shared(real)
         own(real, ours)
     return ours
 
 
 def _real(x: Any) -> Any:
-    return np.asarray(x) if hasattr(x, "_small") else x
+    return np.asarray(x) if hasattr(x, "_eager") else x
 
 
 class Bridge(np.ndarray):
@@ -104,7 +104,7 @@ class Bridge(np.ndarray):
         real = [THEIRS.get(x, x) if isinstance(x, type) else x for x in args]
         named = {k: THEIRS.get(x, x) if isinstance(x, type) else x for k, x in kwargs.items()}
         result = super().view(*real, **named)
-        return SLOW.wrap_shared(result) if type(result) is np.ndarray else result
+        return HOOKS.wrap_shared(result) if type(result) is np.ndarray else result
 
     @property
     def base(self) -> Any:
@@ -114,7 +114,7 @@ class Bridge(np.ndarray):
 
     def nonzero(self) -> Any:
         """As `numpy.ndarray.nonzero`."""
-        return tuple([SLOW.wrap_shared(indices) for indices in super().nonzero()])
+        return tuple([HOOKS.wrap_shared(indices) for indices in super().nonzero()])
 
 
 class UfuncBridge(Bridge):

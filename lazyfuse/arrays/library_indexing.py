@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
-from lazyfuse.arrays.ndarray import alone, caller, ndarray, node_of, ready, wrap
+from lazyfuse.arrays.ndarray import alone, caller, concrete_value, ndarray, node_of, wrap
 from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall, Node
@@ -28,13 +28,13 @@ def device_for(*operands: Any) -> Any:
     """The device whose libraries should do something with these arrays; None if it is the host."""
     if config.options.opencl_library == "off" or any(type(x) is not ndarray for x in operands):
         return None
-    device = devices.pinned()
+    device = devices.user_selected()
     if device is None:
         homes = {_home(x) for x in operands}
         device = homes.pop() if len(homes) == 1 else None
     if device is None or not library_calls.is_wanted(device):
         return None
-    return device if all(ready(x) is None for x in operands) else None
+    return device if all(concrete_value(x) is None for x in operands) else None
 
 
 def _home(x: ndarray) -> Any:

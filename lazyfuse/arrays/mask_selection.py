@@ -1,8 +1,8 @@
 """Selections whose size is not known yet: `x[mask]` keeps its predicate until somebody asks.
 
-Owns `Deferred`, the fourth state of an array, and what goes on with it as one masked pass over the
-whole of `x`: elementwise work with numbers and with selections of the same mask, reductions, masks
-of masks, and assignments back through the mask. Everything else makes the values
+Owns `MaskSelection`, the fourth state of an array, and what goes on with it as one masked pass over
+the whole of `x`: elementwise work with numbers and with selections of the same mask, reductions,
+masks of masks, and assignments back through the mask. Everything else makes the values
 (compact.py) and goes on with them. Importing this module puts its functions where ndarray.py,
 operators.py, ufunc.py, reductions.py and indexing.py look for them.
 
@@ -29,14 +29,14 @@ from lazyfuse.arrays.ndarray import (
     DEFERRED,
     caller,
     cast_node,
+    concrete_value,
     from_node,
     gather,
     geometry,
+    materialise,
     ndarray,
     new,
     node_of,
-    ready,
-    settle,
     wrap,
 )
 from lazyfuse.arrays.nodes import constant
@@ -80,37 +80,37 @@ class MaskedOperation(NamedTuple):
 
     op: Op
     loop: promotion.Loop
-    operands: tuple[Deferred | Node, ...]
+    operands: tuple[MaskSelection | Node, ...]
     careful: bool
 
 
-class Deferred:
+class MaskSelection:
     """A selection that has no size yet: the values of a node, or of work on other selections.
 
     `mask` is true where an element is kept; `value` has its shape and memory order. `made` are the
     values that were taken out, once somebody wanted them. Never changes otherwise.
     """
 
-    __slots__ = ("counted", "dtype", "made", "mask", "value", "where", "work")
+    __slots__ = ("counted", "dtype", "made", "mask", "operation", "value", "where")
 
     def __init__(
         self,
         value: Node | None,
         mask: Node,
-        counted: Counted | None = None,
+        counted: MaskCount | None = None,
         work: MaskedOperation | None = None,
     ) -> None:
         self.value = value
         self.mask = mask
-        self.counted = counted or Counted()
-        self.work = work
+        self.counted = counted or MaskCount()
+        self.operation = work
         self.dtype = work.loop.out if work is not None else value.dtype  # type: ignore[union-attr]
         self.made: Node | None = None
         self.where = caller()
 
     def known(self) -> CountedMask | None:
         """What the mask keeps, if it has been counted."""
-        kept = self.counted.kept
+        kept = self.counted.counts
         return kept if kept is not None and kept.whole is self.mask.value else None
 
     def count(self) -> CountedMask:
@@ -120,7 +120,7 @@ class Deferred:
             with evaluate.held():
                 evaluate.evaluate([self.mask], decisions.SELECTION_SIZE)
                 assert self.mask.value is not None
-                found = self.counted.kept = compact.kept(self.mask.value)
+                found = self.counted.counts = compact.kept(self.mask.value)
         return found
 
     def everything(self, built: dict[int, Node] | None = None) -> Node:
@@ -128,16 +128,16 @@ class Deferred:
 
         Made anew each time: what somebody holds would be stored. `built`: by record, those of now.
         """
-        if self.work is None:
+        if self.operation is None:
             assert self.value is not None
             return self.value
         built = {} if built is None else built
         node = built.get(id(self))
         if node is None:
-            op, loop, operands, careful = self.work
+            op, loop, operands, careful = self.operation
             nodes = []
             for each in operands:
-                if isinstance(each, Deferred):
+                if isinstance(each, MaskSelection):
                     source = each.everything(built)
                     nodes.append(each.chosen(1, source) if careful else source)
                 else:
@@ -155,7 +155,7 @@ class Deferred:
     def values(self) -> Node:
         """The values that are kept, as a node; the lock is held."""
         if self.made is None:
-            if self.work is None:
+            if self.operation is None:
                 assert self.value is not None
                 evaluate.evaluate([self.value, self.mask], decisions.SELECTION_VALUES)
                 assert self.value.value is not None
@@ -163,35 +163,35 @@ class Deferred:
                 known = self.known()
                 self.made = leaf(compact.select(self.value.value, self.mask.value, known), None)
             else:
-                op, loop, operands, _ = self.work
-                nodes = [x.values() if isinstance(x, Deferred) else x for x in operands]
-                shape = next(x.values().shape for x in operands if isinstance(x, Deferred))
+                op, loop, operands, _ = self.operation
+                nodes = [x.values() if isinstance(x, MaskSelection) else x for x in operands]
+                shape = next(x.values().shape for x in operands if isinstance(x, MaskSelection))
                 made = Node(op, tuple(nodes), loop, shape, loop.out, None, self.where)
                 evaluate.note_recorded(made)
                 self.made = made
         return self.made
 
 
-class Counted:
+class MaskCount:
     """What a mask keeps, for all selections by it, once one of them has been looked at."""
 
-    __slots__ = ("__weakref__", "kept")
+    __slots__ = ("__weakref__", "counts")
 
     def __init__(self) -> None:
-        self.kept: CountedMask | None = None
+        self.counts: CountedMask | None = None
 
 
-def of(x: Any) -> Deferred | None:
+def of(x: Any) -> MaskSelection | None:
     """The selection that an array still is."""
-    if type(x) is not ndarray or x._small is not None or x._node is not None:
+    if type(x) is not ndarray or x._eager is not None or x._node is not None:
         return None
     return getattr(x, "_deferred", None) if x._storage is None else None
 
 
-def _made(record: Deferred) -> Any:
+def _made(record: MaskSelection) -> Any:
     """An array for a selection. Those that were made long before it, or hold much, get values."""
     x: Any = new(ndarray)
-    x._small = x._node = x._storage = x._base = None
+    x._eager = x._node = x._storage = x._base = None
     x._deferred = record
     _make_room(_bytes(record))
     DEFERRED.append(ref(x))
@@ -207,11 +207,11 @@ def _make_room(more: int) -> None:
         found = of(oldest)
         if oldest is not None and found is not None:
             held -= _bytes(found)
-            settle(oldest)
+            materialise(oldest)
     DEFERRED[:] = alive
 
 
-def _bytes(record: Deferred) -> int:
+def _bytes(record: MaskSelection) -> int:
     """About what a selection keeps alive."""
     return size_of(record.mask.shape) * (record.dtype.itemsize + 1)
 
@@ -232,10 +232,10 @@ def resolve(x: ndarray) -> Any:
                     evaluate.evaluate([node], decisions.SELECTION_VALUES)
                     assert node.value is not None
                     value = node.value.copy()
-                    x._thin = array.is_thin(value)
-                    x._small = value
+                    x._may_grow = array.may_grow(value)
+                    x._eager = value
                 x._deferred = None
-    return settle(x)
+    return materialise(x)
 
 
 def shape(x: ndarray) -> tuple[int, ...]:
@@ -252,11 +252,11 @@ def shape(x: ndarray) -> tuple[int, ...]:
 
 def may_defer(x: ndarray, mask: Any) -> Verdict:
     """Whether `x[mask]` may keep its predicate instead of its values."""
-    if not config.options.deferred_sizes:
-        return Verdict(False, "switched off by the option deferred_sizes")
+    if not config.options.dynamic_sizes:
+        return Verdict(False, "switched off by the option dynamic_sizes")
     if not (array.ERRSTATE_PLAIN or errstate.is_plain()) or not recording.may_record():
         return Verdict(False, "the floating-point error state is not NumPy's default")
-    if type(mask) is not ndarray or ready(mask) is not None:
+    if type(mask) is not ndarray or concrete_value(mask) is not None:
         return Verdict(False, "the mask is no array of ours, or a small one")
     if not ops.kernel_dtype(dtype_of(x)):
         return Verdict(False, f"kernels do not hold {dtype_of(x)}")
@@ -270,26 +270,26 @@ def may_defer(x: ndarray, mask: Any) -> Verdict:
 def narrowed(x: ndarray, key: Any) -> Any:
     """`x[key]` for a selection and a condition on it: a selection by both masks; else None."""
     outer, inner = of(x), of(key)
-    if outer is None or inner is None or inner.dtype.kind != "b" or outer.work is not None:
+    if outer is None or inner is None or inner.dtype.kind != "b" or outer.operation is not None:
         return None
     if outer.made is not None or not is_same(outer.mask, inner.mask):
         return None
     counters.totals.decisions[decisions.SELECTION] += 1
-    return _made(Deferred(outer.value, step(_AND, outer.mask, inner.everything())))
+    return _made(MaskSelection(outer.value, step(_AND, outer.mask, inner.everything())))
 
 
 def selection(x: ndarray, mask: Any) -> Any:
     """`x[mask]` for a mask of the shape of `x`: put off, or made at once."""
     if shape_of(mask) != shape_of(x) or not size_of(shape_of(x)):
         return None
-    if ready(x) is not None or dtype_of(x) not in CANONICAL:
+    if concrete_value(x) is not None or dtype_of(x) not in CANONICAL:
         return None
     verdict = may_defer(x, mask)
     if verdict:
         value, truth = node_of(x), node_of(mask)
         if value.perm == truth.perm:
             counters.totals.decisions[decisions.SELECTION] += 1
-            return _made(Deferred(value, truth))
+            return _made(MaskSelection(value, truth))
         verdict = Verdict(False, "the mask lies in memory in another order")
     counters.totals.selections[f"made at once: {verdict.why}"] += 1
     with evaluate.held():
@@ -327,7 +327,7 @@ def mapped(op: Op, operands: Sequence[Any]) -> ndarray | None:
     return None if found is None else _made(found)
 
 
-def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> Deferred | None:
+def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> MaskSelection | None:
     """As `mapped`; `written`: it is likely to be written back through the mask (`x[mask] += 1`)."""
     selections = [of(x) for x in operands]
     first = next((each for each in selections if each is not None), None)
@@ -355,7 +355,7 @@ def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> Deferred 
         ]
     except OverflowError:
         return None
-    return Deferred(
+    return MaskSelection(
         None, first.mask, first.counted, MaskedOperation(op, loop, tuple(known), careful)
     )
 
@@ -456,7 +456,7 @@ def _is_plain(axis: Any, keepdims: Any, unusual: Sequence[Any]) -> bool:
     return errstate.is_default() and all(each is None or each is np._NoValue for each in unusual)
 
 
-def _extreme(row: Op, found: Deferred, node: Node) -> Any:
+def _extreme(row: Op, found: MaskSelection, node: Node) -> Any:
     """The least or greatest value: whether there is one has to be known now."""
     known = found.known()
     if known is None:
@@ -473,7 +473,7 @@ def _extreme(row: Op, found: Deferred, node: Node) -> Any:
     return from_node(node)
 
 
-def _total(found: Deferred) -> Node:
+def _total(found: MaskSelection) -> Node:
     """The sum of the floats that a mask keeps, as a node."""
     function: Any = functools.partial(_sum, ref(found.counted))
     function.has_routine = True
@@ -482,19 +482,19 @@ def _total(found: Deferred) -> Node:
     return Node(ops.HOST, (found.value, found.mask), call, (), found.dtype, None, caller())
 
 
-def _is_summed(found: Deferred) -> bool:
+def _is_summed(found: MaskSelection) -> bool:
     """Whether floats are summed without taking them out: work on them is better done afterwards."""
-    return found.work is None and size_of(found.mask.shape) >= WORTH
+    return found.operation is None and size_of(found.mask.shape) >= WORTH
 
 
-def _sum(held: ref[Counted], values: Any, mask: Any) -> Any:
+def _sum(held: ref[MaskCount], values: Any, mask: Any) -> Any:
     """The sum of what a mask keeps; how many these are is told to whoever wants to know."""
     counted = held()
-    kept = None if counted is None else counted.kept
+    kept = None if counted is None else counted.counts
     if kept is None or kept.whole is not mask:
         kept = compact.kept(mask)
         if counted is not None:
-            counted.kept = kept
+            counted.counts = kept
     return compact.total(values, mask, kept)
 
 

@@ -20,8 +20,8 @@ from lazyfuse.arrays import base, conversion, instance_checks
 from lazyfuse.arrays.attributes import (
     become,
     check_base,
+    materialise_view,
     own_view,
-    pinned,
     reform,
 )
 from lazyfuse.arrays.base import reshaped
@@ -36,18 +36,18 @@ from lazyfuse.arrays.ndarray import (
     export,
     gather,
     geometry,
+    materialise,
     ndarray,
     node_of,
     root_of,
-    settle,
     wrap,
     wrap_shared,
     writable,
 )
-from lazyfuse.arrays.nodes import is_seen
+from lazyfuse.arrays.nodes import lies_in_numpys_memory
 from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.arrays.recording import may_record
-from lazyfuse.arrays.storage import LENT, is_evaluated
+from lazyfuse.arrays.storage import EXPORTED, is_evaluated
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops, promotion
@@ -83,7 +83,7 @@ def diagonal(self: ndarray, /, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) 
 
 def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
     """As `numpy.ndarray.reshape`."""
-    small = self._small
+    small = self._eager
     if small is not None:
         if order == "C" and copy is None:
             found = reshaped(self, shape)
@@ -119,7 +119,7 @@ def _viewed(self: ndarray, /, small: Array, result: Array) -> Any:
 def _copied(self: ndarray, /, perm: Perm) -> Node:
     """The values of `self` as a node in memory order `perm` that may be written over."""
     node = node_of(self)
-    if node.perm == perm and not is_seen(node):
+    if node.perm == perm and not lies_in_numpys_memory(node):
         return node
     op = ops.TABLE["copy"]
     loop = promotion.resolve(op, (node.dtype,))
@@ -128,7 +128,7 @@ def _copied(self: ndarray, /, perm: Perm) -> Node:
 
 def ravel(self: ndarray, /, order: Any = "C") -> Any:
     """As `numpy.ndarray.ravel`."""
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         return _viewed(self, small, small.ravel(order))
     view = base_view(self)
@@ -148,7 +148,7 @@ def ravel(self: ndarray, /, order: Any = "C") -> Any:
 
 def flatten(self: ndarray, /, order: Any = "C") -> Any:
     """As `numpy.ndarray.flatten`."""
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         return wrap(small.flatten(order))
     return ravel(self, order).copy()
@@ -177,22 +177,22 @@ def view(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
 def _view_dtype(self: ndarray, /, dtype: Any) -> Any:
     if dtype == dtype_of(self) and dtype in CANONICAL:
         return view(self)
-    real = settle(self)
+    real = materialise(self)
     if real is None:
         # refused by NumPy before the memory is pinned
         base_view(self).view(dtype)
-        real = pinned(self)
+        real = materialise_view(self)
     return direct(real.view(dtype), root_of(self))
 
 
 def getfield(self: ndarray, /, dtype: Any, offset: Any = 0) -> Any:
     """As `numpy.ndarray.getfield`."""
-    return direct(pinned(self).getfield(dtype, offset), root_of(self))
+    return direct(materialise_view(self).getfield(dtype, offset), root_of(self))
 
 
 def setfield(self: ndarray, /, val: Any, dtype: Any, offset: Any = 0) -> None:
     """As `numpy.ndarray.setfield`."""
-    pinned(self).setfield(real_operand(val), dtype, offset)
+    materialise_view(self).setfield(real_operand(val), dtype, offset)
 
 
 # -------------------------------------------------------------------------------------- copies
@@ -200,7 +200,7 @@ def setfield(self: ndarray, /, val: Any, dtype: Any, offset: Any = 0) -> None:
 
 def copy(self: ndarray, /, order: Any = "C") -> Any:
     """As `numpy.ndarray.copy`."""
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         return wrap(small.copy(order))
     return alone(_noted(_copied(self, _ordered(self, order))))
@@ -241,7 +241,7 @@ def astype(
     copy: Any = True,
 ) -> Any:
     """As `numpy.ndarray.astype`."""
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         result = small.astype(dtype, order, casting, subok, copy)
         return self if result is small else wrap(result)
@@ -288,7 +288,7 @@ def byteswap(self: ndarray, /, inplace: Any = False) -> Any:
 def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) -> None:
     """As `numpy.ndarray.resize`."""
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
-    watched = getweakrefcount(self) - sum(ref() is self for ref in LENT.valuerefs())
+    watched = getweakrefcount(self) - sum(ref() is self for ref in EXPORTED.valuerefs())
     held = references.of(self) > references.in_method or _is_exported(self)
     shape = conversion.to_numpy(shape)
 
@@ -313,15 +313,15 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
 
 def _is_exported(self: ndarray) -> bool:
     """Whether a numpy array or a buffer looks at the memory."""
-    if self._small is not None:
-        return references.of(self._small) > 1
+    if self._eager is not None:
+        return references.of(self._eager) > 1
     return self._storage is not None and self._storage.shared()
 
 
 def fill(self: ndarray, /, value: Any) -> None:
     """As `numpy.ndarray.fill`."""
     value = real_operand(value)
-    small = settle(self)
+    small = materialise(self)
     if small is not None:
         small.fill(value)
     else:
@@ -341,7 +341,7 @@ def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = 
 
 
 def __deepcopy__(self: ndarray, /, memo: Any) -> Any:
-    small = settle(self)
+    small = materialise(self)
     if small is not None and small.dtype.hasobject:
         return direct(copying.deepcopy(small, memo))
     return copy(self, "K")
@@ -355,7 +355,7 @@ def __copy__(self: ndarray, /) -> Any:
 
 
 def __len__(self: ndarray, /) -> int:
-    small = self._small
+    small = self._eager
     if small is not None:
         return len(small)
     shape = shape_of(self)
@@ -366,7 +366,7 @@ def __len__(self: ndarray, /) -> int:
 
 def _converter(function: Callable[[Any], Any], many: bool) -> Method:
     def convert(self: ndarray, /) -> Any:
-        small = self._small
+        small = self._eager
         if small is None:
             size = geometry(self).size
             if size > 1 or (size == 0 and many):
@@ -378,7 +378,7 @@ def _converter(function: Callable[[Any], Any], many: bool) -> Method:
 
 
 def __iter__(self: ndarray, /) -> Iterator[Any]:
-    small = settle(self)
+    small = materialise(self)
     shape = shape_of(self)
     if not shape:
         raise TypeError("iteration over a 0-d array")
@@ -436,7 +436,7 @@ def __format__(self: ndarray, /, spec: str) -> str:
 
 
 def __sizeof__(self: ndarray, /) -> int:
-    own = self._base is None and (self._small is None or self._small.base is None)
+    own = self._base is None and (self._eager is None or self._eager.base is None)
     view = geometry(self)
     return object.__sizeof__(self) + 16 * view.ndim + (view.nbytes if own else 0)
 

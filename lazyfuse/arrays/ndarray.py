@@ -4,7 +4,7 @@ Owns `ndarray` and its states, and the functions that all build on; operators.py
 attributes.py and methods.py install theirs. Imports nothing above storage.py and evaluate.py.
 
 An array is in one of four states:
-- direct: `_small` is a real numpy array. Everything on it runs at once, in NumPy; its views are
+- direct: `_eager` is a real numpy array. Everything on it runs at once, in NumPy; its views are
   real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
 - alone: `_node` stands for its values, pending or not; no other array shares its memory.
 - on a storage: `_storage` holds the values of a block, `_view` is a meta array, the geometry of
@@ -24,20 +24,20 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.arrays import base as core
-from lazyfuse.arrays.base import ARRAY_SLOTS, SLOW, Core
-from lazyfuse.arrays.base import is_thin as is_thin
+from lazyfuse.arrays.base import ARRAY_SLOTS, HOOKS, Core
+from lazyfuse.arrays.base import may_grow as may_grow
 from lazyfuse.arrays.instance_checks import Kind, kind_for_others
 from lazyfuse.arrays.nodes import caller as caller
-from lazyfuse.arrays.nodes import captured_copy as captured_copy
 from lazyfuse.arrays.nodes import cast_node as cast_node
 from lazyfuse.arrays.nodes import copy_of as copy_of
 from lazyfuse.arrays.nodes import full_node as full_node
-from lazyfuse.arrays.nodes import is_seen as is_seen
+from lazyfuse.arrays.nodes import lies_in_numpys_memory as lies_in_numpys_memory
 from lazyfuse.arrays.nodes import scalar_node as scalar_node
+from lazyfuse.arrays.nodes import snapshot as snapshot
 from lazyfuse.arrays.nodes import updated
 from lazyfuse.arrays.storage import CANONICAL as CANONICAL
 from lazyfuse.arrays.storage import (
-    LENT,
+    EXPORTED,
     Storage,
     foreign,
     fresh_leaf,
@@ -63,12 +63,12 @@ from lazyfuse.runtime.layout.meta_arrays import (
     layout_of,
     meta_array,
     meta_view,
+    over_buffer,
+    packed_layout,
     packed_order,
-    place,
     result_order,
     same_strides,
     terminal,
-    whole,
     window,
 )
 from lazyfuse.runtime.numerics import errstate
@@ -96,10 +96,10 @@ class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
         _node: Node | None
         _picks: int  # of an array that is alone: how often an element was read while pending
         _reals: dict[int, Array] | None
-        _small: Array | None
+        _eager: Array | None
         _storage: Storage | None
         _ticket: int
-        _thin: bool  # direct, but not for the quick ways: may broadcast to something big
+        _may_grow: bool  # direct, but not for the quick ways: may broadcast to something big
         _view: Array
 
     _origin = ORIGIN  # where every `_view` starts
@@ -127,7 +127,7 @@ DEFERRED: list[weakref.ref[ndarray]] = []
 def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None) -> ndarray:
     """An array that looks at a part of a storage."""
     x: ndarray = new(ndarray)
-    x._small = None
+    x._eager = None
     x._node = None
     x._storage = storage
     x._view = view if origin == ORIGIN else meta_view(view, origin)
@@ -196,18 +196,18 @@ def _known(value: Array, owner: Any) -> ndarray | None:
             return None
         # as it is: the caller's reference must not make it look as if two nodes shared it
         assert owner.node.value is not None
-        flat = owner.settle_on(owner.node.value)
+        flat = owner.adopt_value(owner.node.value)
     else:
         flat = owner.memory()
         if flat is None:
             return None
-        roots = [root.array for root in owner.roots or ()]
+        roots = [root.array for root in owner.exports or ()]
         if not any(last is terminal(each) for each in (flat, owner.value, *roots)):
             return None
     if (value.dtype != flat.dtype and not is_part(value, flat.dtype)) or not affine(value):
         pin(owner)
         return direct(value)
-    if owner.pinned:
+    if owner.always_eager:
         return direct(value)
     # not by the address: exports and foreign memory are the same memory under other bases
     return on_storage(owner, meta_view(value, owner.origin), ORIGIN, None)
@@ -227,52 +227,52 @@ def from_node(node: Node) -> Any:
         node = copy_of(node)
     evaluate.note_recorded(node)
     if node.shape == ():
-        return SLOW.make_scalar(node)
+        return HOOKS.make_scalar(node)
     return alone(node)
 
 
 # ------------------------------------------------------------------------------------ reading
 
 
-def settle(x: ndarray) -> Array | None:
+def materialise(x: ndarray) -> Array | None:
     """The real array, if `x` is direct or has become so; see `ready`."""
-    small = x._small
+    small = x._eager
     if small is not None:
         return small
     storage = x._storage
     if storage is not None:
-        if not storage.pinned:
+        if not storage.always_eager:
             return None
         value = real_view(x)
-        x._thin = True
-        x._small = value
+        x._may_grow = True
+        x._eager = value
         x._storage = None
         return value
     node = x._node
     if node is None:  # deferred, or another thread has moved the array on since we looked
-        return x._small if x._small is not None or x._storage is not None else SLOW.resolve(x)
+        return x._eager if x._eager is not None or x._storage is not None else HOOKS.resolve(x)
     found = node.value
     if found is None or type(x) is not ndarray or not small_array(found):
         return None
     del found
     with evaluate.quiet:
         if x._node is not node:  # another thread was quicker
-            return settle(x)
+            return materialise(x)
         del node  # no name for what is counted
         taken = own_value(x._node)
-        x._thin = is_thin(taken)
-        x._small = taken.copy(order="K") if count(x._node) > IN_SLOT else taken
+        x._may_grow = may_grow(taken)
+        x._eager = taken.copy(order="K") if count(x._node) > IN_SLOT else taken
         x._node = None
-    return x._small
+    return x._eager
 
 
-def ready(x: ndarray) -> Array | None:
+def concrete_value(x: ndarray) -> Array | None:
     """A real array with the values of `x`, if an operation on it should run at once."""
-    small = x._small
+    small = x._eager
     if small is not None:
         return small
     storage = x._storage
-    if storage is not None and not storage.pinned:
+    if storage is not None and not storage.always_eager:
         if x._view.size >= options.eager_below:
             return None
         value = storage.node.value
@@ -284,7 +284,7 @@ def ready(x: ndarray) -> Array | None:
                 return found
         del value  # `memory` counts who holds it
         return real_view(x)
-    if (small := settle(x)) is not None:
+    if (small := materialise(x)) is not None:
         return small
     storage = x._storage
     if storage is None:
@@ -302,20 +302,20 @@ def node_of(x: ndarray) -> Node:
     node = x._node
     if node is not None:
         return node
-    small = settle(x)
+    small = materialise(x)
     if small is not None:
-        return captured_copy(small)
+        return snapshot(small)
     storage = x._storage
     if storage is None:  # it was deferred
         return node_of(x)
     if not x._view.size:
-        return captured_copy(np.empty(x._view.shape, x._view.dtype))
+        return snapshot(np.empty(x._view.shape, x._view.dtype))
     if storage.shared():
         storage.force(decisions.FOREIGN_READ)
-        return captured_copy(real_view(x))
+        return snapshot(real_view(x))
     node = storage.read()
     layout = x._layout or layout_in_storage(x)
-    if layout is whole(node.shape, node.perm):
+    if layout is packed_layout(node.shape, node.perm):
         if not is_part_of_number(x):
             return node
     else:
@@ -354,7 +354,7 @@ def layout_in_storage(x: ndarray) -> Layout:
 def layout_in(node: Node, view: Array) -> Layout:
     """Where a meta array lies in the memory of `node`; `whole` where it is all of it, in order."""
     layout = layout_of(view, ORIGIN, node.dtype.itemsize)
-    full = whole(node.shape, node.perm)
+    full = packed_layout(node.shape, node.perm)
     if layout == full:
         return full
     if layout.offset or layout.shape != full.shape:
@@ -365,7 +365,7 @@ def layout_in(node: Node, view: Array) -> Layout:
 
 def gather(x: ndarray) -> Array:
     """The values of `x`, evaluated: for internal use, at once, read-only."""
-    small = x._small
+    small = x._eager
     if small is not None:
         return small
     node = x._node
@@ -373,19 +373,19 @@ def gather(x: ndarray) -> Array:
         value = node.value
         if value is None:
             evaluate.evaluate([node], decisions.GATHER)
-        if (small := settle(x)) is not None:
+        if (small := materialise(x)) is not None:
             return small
         value = node.value
         assert value is not None, "evaluation left a node without a value"
         if type(x) is ndarray:  # a scalar's memory is nobody's
-            LENT[id(terminal(value))] = x
+            EXPORTED[id(terminal(value))] = x
         return value
     storage = x._storage
     if storage is None:  # deferred, or another thread has moved the array on since we looked
-        settle(x)
+        materialise(x)
         return gather(x)
     flat = storage.force(decisions.GATHER)
-    LENT[id(terminal(flat))] = storage
+    EXPORTED[id(terminal(flat))] = storage
     return real_view(x)
 
 
@@ -398,8 +398,8 @@ def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
     """As `real_view`, and the table in which views of the same memory are kept."""
     storage = x._storage
     if storage is None:  # another thread has pinned it
-        assert x._small is not None
-        return x._small, {}
+        assert x._eager is not None
+        return x._eager, {}
     reals = x._reals
     if reals is storage.reals and storage.memory() is not None:
         found = reals.get(x._ticket)
@@ -407,7 +407,7 @@ def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
             return found, reals
     with evaluate.held():
         flat = storage.force(decisions.THREAD_WROTE)
-        real = place(x._view, flat, address(x._view) - ORIGIN)
+        real = over_buffer(x._view, flat, address(x._view) - ORIGIN)
         reals = storage.reals
         x._reals, x._ticket = reals, storage.add_real(reals, real)
         return real, reals
@@ -415,14 +415,14 @@ def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
 
 def geometry(x: ndarray) -> Array:
     """A numpy array with the shape, strides and dtype of `x`; its memory must not be read."""
-    small = x._small
+    small = x._eager
     if small is not None:
         return small
     node = x._node
     if node is not None:
         return meta_array(node.shape, node.dtype, node.perm)
     if x._storage is None:
-        settle(x)  # it was deferred
+        materialise(x)  # it was deferred
         return geometry(x)
     return x._view
 
@@ -435,7 +435,7 @@ def storage_of(x: ndarray) -> Storage | None:
     with evaluate.quiet:
         node = x._node
         if node is None and x._storage is None:
-            settle(x)  # it was deferred
+            materialise(x)  # it was deferred
             node = x._node
         if node is not None:
             x._view = meta_array(node.shape, node.dtype, node.perm)
@@ -449,14 +449,14 @@ def storage_of(x: ndarray) -> Storage | None:
 def pin(storage: Storage) -> None:
     """From now on everything on this storage runs at once (it is looked at in some strange way)."""
     storage.writable(decisions.UNRECORDED_VIEW)
-    storage.pinned = True
+    storage.always_eager = True
 
 
 def export(x: ndarray) -> Array:
     """The memory of `x` as a numpy array that anybody may keep and write to."""
-    small = x._small
+    small = x._eager
     if small is None and x._node is None and x._storage is None:
-        small = settle(x)  # it was deferred
+        small = materialise(x)  # it was deferred
     if small is not None:
         return small.view()
     if type(x) is not ndarray:  # a scalar: immutable
@@ -469,14 +469,14 @@ def export(x: ndarray) -> Array:
         if storage is None:
             return export(x)
         array = storage.lend()
-    pinned = settle(x) if storage.pinned else None
+    pinned = materialise(x) if storage.always_eager else None
     if pinned is not None:
         return pinned.view()
     node = storage.node
     if alone and node.perm is None:  # all of it, in order
         found: Array = np.ndarray(node.shape, node.dtype, array)
         return found
-    return place(x._view, array, address(x._view) - ORIGIN)
+    return over_buffer(x._view, array, address(x._view) - ORIGIN)
 
 
 # ------------------------------------------------------------------------------------ writing
@@ -491,14 +491,14 @@ def changing(x: Any) -> AbstractContextManager[Any]:
     move the block, and the write would be lost.
     """
     for each in x if type(x) is tuple else (x,):
-        if type(each) is ndarray and each._small is None:
+        if type(each) is ndarray and each._eager is None:
             return evaluate.held()
     return _NOTHING
 
 
 def writable(x: ndarray) -> Array:
     """The real memory of `x`, evaluated, for NumPy to write to at once."""
-    small = settle(x)
+    small = materialise(x)
     if small is not None:
         return small
     storage = x._storage
@@ -509,11 +509,11 @@ def writable(x: ndarray) -> Array:
     assert node is not None
     if node.value is None:
         evaluate.evaluate([node], decisions.WRITE)
-        if settle(x) is not None:
+        if materialise(x) is not None:
             return writable(x)
     value, perm = own_value(node), node.perm
     del node  # no name for what is counted
-    if is_captured(x):
+    if has_readers(x):
         value = value.copy(order="K")
         x._node = leaf(value, perm)
     else:
@@ -521,11 +521,11 @@ def writable(x: ndarray) -> Array:
     return value
 
 
-def is_captured(x: ndarray) -> bool:
+def has_readers(x: ndarray) -> bool:
     """Whether recorded work wants the present values of `x` (which is not direct)."""
     storage = x._storage
     if storage is not None:
-        return storage.captured()
+        return storage.has_readers()
     return count(x._node) > IN_SLOT
 
 
@@ -534,7 +534,7 @@ def write_node(x: ndarray, value: Node) -> None:
     if x._storage is None:
         node = x._node
         assert node is not None
-        write_region(x, whole(node.shape, node.perm), value)
+        write_region(x, packed_layout(node.shape, node.perm), value)
     else:
         write_region(x, x._layout or layout_in_storage(x), value)
 
@@ -552,7 +552,7 @@ def _was_written(x: ndarray, layout: Layout, value: Node, where: Where) -> bool:
     if storage is not None:
         here = old = storage.read()
     else:
-        alone = not is_captured(x)
+        alone = not has_readers(x)
         here = old = x._node  # type: ignore[assignment]
         if old.op is not ops.LEAF and alone and is_evaluated(old):
             old = fresh_leaf(old)

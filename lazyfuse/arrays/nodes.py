@@ -22,9 +22,9 @@ from lazyfuse.runtime.layout.meta_arrays import (
     DType,
     Perm,
     meta_array,
+    packed_layout,
     packed_order,
     result_order,
-    whole,
 )
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
@@ -50,12 +50,12 @@ def caller() -> Where:
             break
         frame = back
     where = (frame.f_code, frame.f_lasti)
-    if _plain and errstate.is_usual():
+    if _plain and errstate.is_untouched():
         return where
-    return errstate.Place.like(where, ignored=errstate.ignored_bits())
+    return errstate.SourceLocation.like(where, ignored=errstate.ignored_bits())
 
 
-def captured_copy(value: Array) -> Node:
+def snapshot(value: Array) -> Node:
     """A node for the present values of real memory that may change later."""
     if not value.ndim:
         return scalar_node(value, CANONICAL[value.dtype])
@@ -86,7 +86,7 @@ def copy_of(node: Node) -> Node:
     return Node(op, (node,), loop, node.shape, node.dtype, node.perm, caller())
 
 
-def is_seen(node: Node) -> bool:
+def lies_in_numpys_memory(node: Node) -> bool:
     """Whether what a node stands for lies in the memory of others, in NumPy: sums follow it."""
     return node.op is ops.VIEW or node.op.name in PIECES
 
@@ -119,9 +119,9 @@ errstate.on_change(_listen)
 
 def updated(old: Node, layout: Layout, value: Node, where: Where) -> Node:
     """The values of `old` with `value`, broadcast, in the part that `layout` describes."""
-    if layout is whole(old.shape, old.perm):
+    if layout is packed_layout(old.shape, old.perm):
         if value.shape == old.shape and value.perm == old.perm:
-            return copy_of(value) if is_seen(value) or is_read_only(value) else value
+            return copy_of(value) if lies_in_numpys_memory(value) or is_read_only(value) else value
         if value.shape == ():
             return full_node(value, old.shape, old.dtype, old.perm)
     return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)

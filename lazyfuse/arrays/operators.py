@@ -15,7 +15,7 @@ import numpy as np
 from lazyfuse import registry
 from lazyfuse.arrays import base, scalar_ops
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays.base import SLOW
+from lazyfuse.arrays.base import HOOKS
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.eager_policy import (
     direct_operation,
@@ -33,13 +33,13 @@ from lazyfuse.arrays.ndarray import (
     OURS,
     caller,
     cast_node,
+    concrete_value,
     from_node,
     geometry,
+    materialise,
     ndarray,
     node_of,
-    ready,
     scalar_node,
-    settle,
     wrap,
     writable,
     write_node,
@@ -86,7 +86,7 @@ def dtype_of(x: ndarray) -> DType:
     node = x._node
     if node is not None:
         return node.dtype
-    small = x._small
+    small = x._eager
     if small is None and x._storage is None:  # deferred; or it has just got its values
         found = getattr(x, "_deferred", None)
         return dtype_of(x) if found is None else found.dtype
@@ -96,23 +96,23 @@ def dtype_of(x: ndarray) -> DType:
 
 def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` (or the reverse), whatever `other` is."""
-    small = self._small
+    small = self._eager
     if small is not None and direct_operation(spec.op, self, small, other):
-        value = other if type(other) in PLAIN else other._small
+        value = other if type(other) in PLAIN else other._eager
         return _run(spec, small, value, swapped)
-    if DEFERRED and (found := SLOW.deferred_binary(spec, self, other, swapped)) is not None:
+    if DEFERRED and (found := HOOKS.deferred_binary(spec, self, other, swapped)) is not None:
         return found
     kind = type(other)
     right: Any
     if kind in PLAIN:
         right = other
     elif type(other) in OURS:
-        right = ready(other)
+        right = concrete_value(other)
     elif kind is np.ndarray:
         right = other
     else:
-        return _with_odd(spec, self, other, swapped)
-    left = ready(self)
+        return _with_unsupported(spec, self, other, swapped)
+    left = concrete_value(self)
     if left is not None and right is not None and not has_bits_of_its_own(spec.op, (left, right)):
         if operation_on_values(left, right):
             return _run(spec, left, right, swapped)
@@ -133,7 +133,7 @@ def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     return wrap(pooled(spec, real_operand(self), real_operand(other), swapped))
 
 
-def _with_odd(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
+def _with_unsupported(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` for operands that are neither arrays nor numbers."""
     if type(self) is not ndarray and isinstance(other, _SEQUENCES):
         return run_now(spec, self, other, swapped)  # a number repeats a sequence, for example
@@ -213,7 +213,7 @@ def operand_node(x: Any, dtype: DType) -> Node:
     if type(x) in OURS:
         return node_of(x)
     if kind is np.ndarray:
-        return array.captured_copy(x)
+        return array.snapshot(x)
     return scalar_node(x, STRONG[kind])
 
 
@@ -262,7 +262,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
     if type(x) in OURS:
         node = x._node
         if node is None and DEFERRED:
-            deferred: tuple[int, ...] = SLOW.deferred_shape(x)
+            deferred: tuple[int, ...] = HOOKS.deferred_shape(x)
             return deferred
         x = node if node is not None else geometry(x)
     elif type(x) is not np.ndarray:
@@ -314,12 +314,12 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     assert spec.inplace is not None
     if update_at_once(spec.op, spec.inplace, self, other):
         return self
-    if DEFERRED and (found := SLOW.deferred_inplace(spec, self, other)) is not None:
+    if DEFERRED and (found := HOOKS.deferred_inplace(spec, self, other)) is not None:
         return found
     if type(other) in (list, tuple):
         other = np.array(to_numpy(other))
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
-    if known and settle(self) is None and not update(spec.op, self, other):
+    if known and materialise(self) is None and not update(spec.op, self, other):
         return read_in_place(record_inplace, spec, self, other)
     function = None if known else override(other, spec.op.ufunc)
     if function is not None:
@@ -368,9 +368,9 @@ def _fits(self: ndarray, other: Any, loop: promotion.Loop, shape: tuple[int, ...
 
 def unary(spec: Spec, self: ndarray) -> Any:
     """`op self` for anything the fast path leaves."""
-    if DEFERRED and (found := SLOW.deferred_unary(spec.op, self)) is not None:
+    if DEFERRED and (found := HOOKS.deferred_unary(spec.op, self)) is not None:
         return found
-    if (value := ready(self)) is not None and type(self) is ndarray:
+    if (value := concrete_value(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
     if value is not None or operation(spec.op, self) or scalar_ops.overflows_alone(spec.op, self):
         return wrap(spec.function(real_operand(self)))
@@ -411,13 +411,13 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
     if modulo is not None:
         return NotImplemented
     row = power_row(self, exponent) if type(self) is ndarray else None  # scalars have none
-    if DEFERRED and row is not None and (found := SLOW.deferred_unary(row, self)) is not None:
+    if DEFERRED and row is not None and (found := HOOKS.deferred_unary(row, self)) is not None:
         return found
     if type(self) is not ndarray and dtype_of(self).kind == "b":
         return run_now(spec, self, exponent, False)  # not as an array of booleans
     if row is None:
         return binary(spec, self, exponent, False)
-    if ready(self) is not None or operation(row, self):
+    if concrete_value(self) is not None or operation(row, self):
         return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
     return read_in_place(record_unary, row, self)
 
@@ -425,7 +425,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
 def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
     """`self **= exponent`."""
     row = power_row(self, exponent)
-    if row is None or ready(self) is not None or update(spec.op, self, exponent):
+    if row is None or concrete_value(self) is not None or update(spec.op, self, exponent):
         return inplace(spec, self, exponent)
     loop = promotion.resolve(row, (dtype_of(self),))
     if not _fits(self, exponent, loop, shape_of(self)):
@@ -442,7 +442,7 @@ def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
 def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     """`divmod`: two operations where it is recorded."""
     known = type(other) in PLAIN or type(other) in OURS or type(other) is np.ndarray
-    lazy = ready(self) is None or (type(other) in OURS and ready(other) is None)
+    lazy = concrete_value(self) is None or (type(other) in OURS and concrete_value(other) is None)
     if known and lazy and _divides(self, other, swapped):
         quotient = binary(SPECS["floor_divide"], self, other, swapped)
         rest = binary(SPECS["remainder"], self, other, swapped)

@@ -17,9 +17,9 @@ from lazyfuse.arrays.ndarray import (
     from_node,
     geometry,
     is_part_of_number,
+    materialise,
     ndarray,
     node_of,
-    settle,
 )
 from lazyfuse.arrays.operators import (
     PLAIN,
@@ -49,7 +49,7 @@ def may_record() -> bool:
 
 def may_write(x: ndarray) -> bool:
     """Whether a write to all of `x` can be recorded: nobody else sees its memory, it is ours."""
-    if settle(x) is not None:
+    if materialise(x) is not None:
         return False
     storage = x._storage
     if storage is None:
@@ -83,9 +83,9 @@ def shape_of(x: Any) -> Shape:
         node = x._node
         if node is not None:
             return node.shape
-        small = x._small
+        small = x._eager
         if small is None and x._storage is None:
-            return tuple(base.SLOW.deferred_shape(x))
+            return tuple(base.HOOKS.deferred_shape(x))
         real = small if small is not None else x._view
         return tuple(real.shape)
     return tuple(x.shape) if type(x) is np.ndarray else ()
@@ -252,5 +252,5 @@ def is_packed(x: ndarray) -> bool:
     node = x._node
     if node is not None:
         return node.perm is None
-    small = x._small
+    small = x._eager
     return bool((small if small is not None else geometry(x)).flags.c_contiguous)

@@ -43,7 +43,7 @@ def scalar_node(
     if loop.out.kind in "iu" and op.scalar_overflow:
         call = HostCall(name, partial(_on_scalars, function))
         return Node(ops.HOST, nodes, call, (), loop.out, None, caller())
-    place = errstate.Place.like(caller(), name=name)
+    place = errstate.SourceLocation.like(caller(), name=name)
     return Node(op, nodes, loop, (), loop.out, None, place)
 
 
@@ -54,9 +54,9 @@ def _on_scalars(function: Callable[..., Any], *values: Array) -> Any:
 def name_steps(name: str, nodes: Sequence[Node | None]) -> None:
     """Let nodes that are one operation of NumPy's, of that name, tell each condition once."""
     first = nodes[0]
-    if first is None or first.where is None:
+    if first is None or first.location is None:
         return
-    place = errstate.Place.like(first.where, name=name)
+    place = errstate.SourceLocation.like(first.location, name=name)
     for node in nodes:
         if node is not None:
-            node.where = place
+            node.location = place

@@ -64,7 +64,7 @@ def value_of(x: ndarray) -> Any:
 def make_scalar(node: Node) -> scalar:
     """The lazy scalar whose value is that of a node without axes."""
     x: scalar = new(scalar)
-    x._small = None
+    x._eager = None
     x._node = node
     x._storage = None
     x._base = None
@@ -206,7 +206,7 @@ def _install() -> None:
 _install()
 # Modules of an array call each other in circles: what an operator makes is an array, and an array
 # has operators. Lower ones call higher ones, and machine code does, by what is given here.
-base.SLOW.fill(
+base.HOOKS.fill(
     array=ndarray,
     scalar=scalar,
     make_scalar=make_scalar,

@@ -100,7 +100,7 @@ def written(real: Array, key: Any, value: Any) -> bool | None:
     if found is None or real.itemsize > 8:
         return None
     values, scalar = found
-    launch = _write_routine(real.itemsize, key.dtype.str[1:], scalar).ready()
+    launch = _write_routine(real.itemsize, key.dtype.str[1:], scalar).launcher()
     ends = routine.extremes(key, _FEWEST)
     if launch is None or ends is None or ends[0] < -len(real) or ends[1] >= len(real):
         return None
@@ -121,7 +121,7 @@ def written_along(real: Array, key: Array, value: Any) -> bool | None:
     values, scalar = found
     count, entries = key.shape[-1], real.shape[-1]
     rows = key.size // count
-    launch = _along_routine(real.itemsize, key.dtype.str[1:], scalar).ready()
+    launch = _along_routine(real.itemsize, key.dtype.str[1:], scalar).launcher()
     ends = routine.extremes(key, _FEWEST)
     if launch is None or ends is None or ends[0] < -entries or ends[1] >= entries:
         return None

@@ -27,7 +27,7 @@ from lazyfuse.runtime.layout.meta_arrays import (
     address,
     held,
     held_twice,
-    is_lent,
+    is_exported,
     terminal,
     window,
 )
@@ -44,8 +44,8 @@ class Block(Memory):
         super().__init__(True)
         self.leaf = weakref.ref(leaf)
 
-    def captured(self, edges: dict[int, int] | None = None) -> bool:
-        """As `Memory.captured`: whether anything beyond `edges` reads the leaf."""
+    def has_readers(self, edges: dict[int, int] | None = None) -> bool:
+        """As `Memory.has_readers`: whether anything beyond `edges` reads the leaf."""
         if self.leaf() is None:
             return False
         holders = references.of(self.leaf())  # held weakly: whoever holds it is another
@@ -78,7 +78,7 @@ def fresh_leaf(node: Node) -> Node:
         assert node.value is not None
         made = leaf(node.value, node.perm)
     else:
-        made = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.where)
+        made = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.location)
         made.arg = Block(made)
     if resident is not None:
         residency.hand_over(node, made)
@@ -95,7 +95,7 @@ def own_value(node: Node) -> Array:
     return value
 
 
-class Root:
+class Export:
     """A numpy array through which people outside may look at a block.
 
     `own` is the number of references to it that are our own; -1 if they cannot be counted.
@@ -107,7 +107,7 @@ class Root:
         self.array = array
         self.own = own
 
-    def is_seen(self) -> bool:
+    def is_held(self) -> bool:
         """Whether somebody outside still holds the array, or a view or buffer of it."""
         return self.own < 0 or references.of(self.array) > self.own
 
@@ -131,14 +131,14 @@ class Storage:
 
     __slots__ = (
         "__weakref__",
+        "always_eager",
+        "exports",
         "flat",
         "node",
         "origin",
         "part",
         "picks",
-        "pinned",
         "reals",
-        "roots",
         "value",
     )
 
@@ -147,8 +147,8 @@ class Storage:
         self.value: Array | None = None
         self.flat: Array | None = None
         self.origin = -1
-        self.roots: list[Root] | None = None
-        self.pinned = False
+        self.exports: list[Export] | None = None
+        self.always_eager = False
         self.part: tuple[Any, Array, Array] | None = None
         self.picks = 0
         self.reals: dict[int, Array] = {}
@@ -161,14 +161,14 @@ class Storage:
         if node.value is not self.value:  # no name for the value here: own_value counts them
             with evaluate.quiet:
                 if node.value is not self.value:
-                    self.settle_on(own_value(node))
+                    self.adopt_value(own_value(node))
         return self.flat
 
-    def settle_on(self, value: Array) -> Array:
+    def adopt_value(self, value: Array) -> Array:
         """Take the value of the present node as the memory; the flat memory."""
         perm = self.node.perm
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
-        if not is_lent(flat):
+        if not is_exported(flat):
             flat = held(flat, value)
         if self.reals:
             self.forget_reals()
@@ -209,21 +209,21 @@ class Storage:
             assert flat is not None, "evaluation left a node without a value"
         return flat
 
-    def captured(self) -> bool:
+    def has_readers(self) -> bool:
         """Whether recorded work, or a copy that was not made yet, wants the present values."""
         return count(self.node) > IN_SLOT
 
     def detach(self) -> None:
         """Before the block is written at once: whoever wants the old values gets a copy of them."""
-        wanted = self.captured()
+        wanted = self.has_readers()
         seen = references.of(self.node.value) > 3  # the node, our slot, the holder
         node = self.node
         value = node.value
         assert value is not None
-        if wanted and (self.roots is not None or not concurrency.under_way):
+        if wanted and (self.exports is not None or not concurrency.under_way):
             self.node = leaf(value, node.perm)
             node.value = devices.copied(value)
-        elif self.roots is None and (seen or wanted):
+        elif self.exports is None and (seen or wanted):
             # another thread's kernel may be reading the memory
             self.node = leaf(devices.copied(value), node.perm)
 
@@ -242,29 +242,29 @@ class Storage:
 
     def shared(self) -> bool:
         """Whether somebody outside may look at the block, or write to it, at any time."""
-        roots = self.roots
+        roots = self.exports
         if roots is None:
             return False
-        roots[:] = [root for root in roots if root.is_seen()]
+        roots[:] = [root for root in roots if root.is_held()]
         if not roots:
-            self.roots = None
+            self.exports = None
         return bool(roots)
 
     def lend(self) -> Array:
         """The flat memory as an array that people outside may keep: from now on it is shared."""
-        if self.value is None and self.roots is None:
+        if self.value is None and self.exports is None:
             found = self._lend_first()
             if found is not None:
                 return found
         flat = self.writable(decisions.EXPORT)
-        roots = self.roots
+        roots = self.exports
         if roots is not None and self.shared():
             for root in roots:
-                if is_lent(root.array) and root.array.shape == flat.shape:
+                if is_exported(root.array) and root.array.shape == flat.shape:
                     return root.array
         array = held(flat, flat)
-        lent = Root(array, 1)  # 1: the root's slot
-        self.roots = [lent] if self.roots is None else [*self.roots, lent]
+        lent = Export(array, 1)  # 1: the root's slot
+        self.exports = [lent] if self.exports is None else [*self.exports, lent]
         base: Any = array.base
         base.owner = weakref.ref(self)
         return array
@@ -273,22 +273,24 @@ class Storage:
         """As `lend`, for values that have just been computed and that nobody else wants."""
         if self.node.value is None:
             evaluate.evaluate([self.node], decisions.EXPORT)
-        if self.captured() or self.node.resident is not None:
+        if self.has_readers() or self.node.resident is not None:
             return None
         value = own_value(self.node)
-        if not (value.flags.c_contiguous and value.flags.writeable) or is_lent(value):
+        if not (value.flags.c_contiguous and value.flags.writeable) or is_exported(value):
             return None
         self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
         self.picks = 0
         self.value = value  # last: other threads take it as the sign that all is there
-        self.roots = [Root(array, 1)]  # 1: the root's slot
+        self.exports = [Export(array, 1)]  # 1: the root's slot
         return array
 
     def read(self) -> Node:
         """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
-        if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.captured():
+        if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.has_readers():
             with evaluate.quiet:
-                if is_evaluated(self.node) and not self.captured():  # no other thread was quicker
+                if (
+                    is_evaluated(self.node) and not self.has_readers()
+                ):  # no other thread was quicker
                     self.node = fresh_leaf(self.node)
         return self.node
 
@@ -308,7 +310,7 @@ class Storage:
         return True
 
 
-LENT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+EXPORTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """id of the numpy array at the end of a chain of bases -> the storage (or array) it belongs to."""
 
 
@@ -316,7 +318,7 @@ def lender(last: Array) -> Any:
     """The storage or array of ours whose memory ends in `last` (`views.terminal`), or None."""
     base: Any = last.base
     owner = base.owner if isinstance(base, Holder) else None
-    return LENT.get(id(last)) if owner is None else owner()
+    return EXPORTED.get(id(last)) if owner is None else owner()
 
 
 def foreign(array: Array) -> Storage | None:
@@ -327,9 +329,9 @@ def foreign(array: Array) -> Storage | None:
     owner = terminal(array)
     flat = held(found[0], owner)
     storage = Storage(leaf(flat, None))
-    storage.settle_on(flat)
+    storage.adopt_value(flat)
     # the root's slot and the holder's
-    storage.roots = [Root(owner, 2 if is_countable(owner) else -1)]
+    storage.exports = [Export(owner, 2 if is_countable(owner) else -1)]
     return storage
 
 

@@ -111,7 +111,7 @@ def array(
         named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, "like": like}
         return overrides.call_function(np.array, (object, dtype), named)
     kind = type(object)
-    lazy = (kind is ndarray and object._small is None) or kind is scalar
+    lazy = (kind is ndarray and object._eager is None) or kind is scalar
     if lazy and copy in (True, None) and ndmax is _NoValue and like is None:
         return _converted(object, dtype, order, bool(copy), ndmin)
     named = {"copy": copy, "order": order, "subok": subok, "ndmin": ndmin, **_foreign(like)}
@@ -180,7 +180,7 @@ def _as_array(
     kind = type(a)
     named = {"device": device, "copy": copy, **_foreign(like)}
     if kind is ndarray or kind is scalar:
-        if getattr(a, "_small", None) is None and copy is not False and device in (None, "cpu"):
+        if getattr(a, "_eager", None) is None and copy is not False and device in (None, "cpu"):
             return _converted(a, dtype, order, bool(copy), 0)
         return fallback.run(function, "asarray", (a, dtype, order), named)
     return _finish(fallback.call(function, [_plain_object(a, dtype), dtype, order], named), a)
@@ -449,7 +449,7 @@ def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> An
     """As `numpy.astype`; recorded arrays are converted by their own method."""
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(astype, device, x, dtype, copy=copy)
-    if type(x) is ndarray and x._small is None and device in (None, device_api.HOST):
+    if type(x) is ndarray and x._eager is None and device in (None, device_api.HOST):
         return x.astype(dtype, copy=copy)  # type: ignore[attr-defined]
     return fallback.run(np.astype, "astype", (x, dtype), {"copy": copy, "device": device})
 

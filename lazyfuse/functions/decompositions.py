@@ -46,10 +46,10 @@ def is_big(value: Any) -> bool:
     """Whether `value` holds an array that would be recorded (one level of lists included)."""
     kind = type(value)
     if kind is ndarray:
-        return value._small is None
+        return value._eager is None
     if kind is list or kind is tuple:
         return len(value) < 1000 and any(
-            type(item) is ndarray and item._small is None for item in value
+            type(item) is ndarray and item._eager is None for item in value
         )
     return kind is scalar
 
@@ -120,7 +120,7 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-def follow(theirs: Any) -> Callable[..., Any]:
+def decompose(theirs: Any) -> Callable[..., Any]:
     """Our counterpart of a NumPy function written in Python: recorded step by step if big."""
     implementation = theirs.__wrapped__
     name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
@@ -139,12 +139,12 @@ def follow(theirs: Any) -> Callable[..., Any]:
     return call
 
 
-def _follow_all() -> None:
+def _decompose_all() -> None:
     home = vars(sys.modules[__name__])
     for name in FOLLOWED:
-        home[name] = follow(getattr(np, name))
+        home[name] = decompose(getattr(np, name))
     for name in FOLLOWED_LINALG:
-        follow(getattr(np.linalg, name))
+        decompose(getattr(np.linalg, name))
 
 
-_follow_all()
+_decompose_all()

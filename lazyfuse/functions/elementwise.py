@@ -13,13 +13,13 @@ from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
     alone,
     cast_node,
+    concrete_value,
     from_node,
     geometry,
+    materialise,
     ndarray,
     node_of,
-    ready,
     scalar_node,
-    settle,
     wrap,
     write_node,
 )
@@ -91,7 +91,7 @@ def clip(
     **kwargs: Any,
 ) -> Any:
     """As `numpy.clip`."""
-    if type(a) is ndarray and ready(a) is None and out is None and not kwargs:
+    if type(a) is ndarray and concrete_value(a) is None and out is None and not kwargs:
         if a_min is _NoValue and a_max is _NoValue:
             low = None if min is _NoValue else min
             high = None if max is _NoValue else max
@@ -190,7 +190,7 @@ def _shown(x: Any) -> Any:
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
     """As `numpy.round`."""
     plain = type(a) is ndarray and out is None and type(decimals) is int
-    if plain and may_record() and ready(a) is None and dtype_of(a).kind == "f":
+    if plain and may_record() and concrete_value(a) is None and dtype_of(a).kind == "f":
         return _round(a, decimals)
     return fallback.run(np.round, "round", (a, decimals), fallback.given(out=out))
 
@@ -213,7 +213,7 @@ def _round(a: ndarray, decimals: int) -> Any:
     last = step(TABLE[second], scaled, power)
     # this one allocates its result by itself, in Fortran's order or C's
     perm = tuple(reversed(range(len(shape_of(a))))) if geometry(a).flags.fnc else None
-    ordered = Node(last.op, last.src, last.arg, last.shape, last.dtype, perm, last.where)
+    ordered = Node(last.op, last.src, last.arg, last.shape, last.dtype, perm, last.location)
     return from_node(ordered)
 
 
@@ -223,7 +223,7 @@ def _round(a: ndarray, decimals: int) -> Any:
 @implements(np.copyto, eager="arrays")
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """As `numpy.copyto`."""
-    if type(dst) is ndarray and settle(dst) is None and not steps_over(dst, src):
+    if type(dst) is ndarray and materialise(dst) is None and not steps_over(dst, src):
         value = _value_to_copy(dst, _as_operand(src), casting, _as_operand(where))
         if value is not None:
             write_node(dst, value)
@@ -260,7 +260,7 @@ def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | No
     if node is None:
         return None
     loop = promotion.resolve(row, (truth.dtype, dtype, dtype))
-    return Node(row, (truth, value, node.src[2]), loop, shape, dtype, node.perm, node.where)
+    return Node(row, (truth, value, node.src[2]), loop, shape, dtype, node.perm, node.location)
 
 
 def _casts(key: Any, dtype: Any, casting: Any) -> bool:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
+from lazyfuse.arrays.ndarray import concrete_value, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached, memo
 from lazyfuse.functions.searching import GUIDED, NUMBA_TYPES, place_text
 from lazyfuse.interop import fallback
-from lazyfuse.kernels.search_index import Guide
+from lazyfuse.kernels.search_index import BucketIndex
 from lazyfuse.registry import implements
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine as routines
@@ -56,7 +56,7 @@ def _counted(
 
     None if the routine is not there, or if it left the values to NumPy.
     """
-    launch = routine.ready()
+    launch = routine.launcher()
     if launch is None:
         return None
     starts, lengths = routines.spread(values.size, max(_SHORTEST, 4 * bins))
@@ -142,7 +142,7 @@ def _weighed(values: Array, weights: Array, minlength: int) -> Array | None:
     if values.size < _WORTH or weights.shape != values.shape:
         return None
     values, weights = np.ascontiguousarray(values), np.ascontiguousarray(weights)
-    launch = _weigh_routine(values.dtype.str[1:], weights.dtype.str[1:]).ready()
+    launch = _weigh_routine(values.dtype.str[1:], weights.dtype.str[1:]).launcher()
     ends = routines.extremes(values, _SHORTEST)
     if launch is None or ends is None or ends[0] < 0:
         return None
@@ -164,7 +164,12 @@ def _lengthened(counts: Array, least: int) -> Array:
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """As `numpy.bincount`."""
     plain = type(x) is ndarray and type(minlength) is int and minlength >= 0
-    if plain and ready(x) is None and len(shape_of(x)) == 1 and dtype_of(x).str[1:] in INTEGERS:
+    if (
+        plain
+        and concrete_value(x) is None
+        and len(shape_of(x)) == 1
+        and dtype_of(x).str[1:] in INTEGERS
+    ):
         if weights is None:
             return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
         if _are_weights(weights, x):
@@ -358,7 +363,7 @@ class Weighted(Uniform):
         """By a routine: NumPy sums blocks of its own, each from zero, and adds them up."""
         bins = len(self.edges) - 1
         found = self.routine(weights.dtype.str[1:]) if values.size >= routines.FEWEST else None
-        launch = None if found is None or bins > _FEW else found[0].ready()
+        launch = None if found is None or bins > _FEW else found[0].launcher()
         if found is None or launch is None:
             return None
         flat, heavy = (np.ascontiguousarray(each).reshape(-1) for each in (values, weights))
@@ -404,7 +409,7 @@ class Between:
         if bins < 1 or not (edges[:-1] <= edges[1:]).all():  # NaN among them
             return None
         flat = np.ascontiguousarray(values).reshape(-1)
-        guide = Guide(edges)
+        guide = BucketIndex(edges)
         return _counted(
             _edges_routine(code, common.str[1:]), flat, bins, guide.table, guide.starts,
             scalars=guide.scalars, numbers=(guide.window,),
@@ -416,7 +421,7 @@ def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
     """As `numpy.histogram`; the counts of a big `a` are recorded, the edges are not."""
-    if type(a) is ndarray and ready(a) is None and density in (None, True, False):
+    if type(a) is ndarray and concrete_value(a) is None and density in (None, True, False):
         found = _recorded_histogram(a, bins, range, weights)
         if found is not None:
             return _as_density(*found) if density else found

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import mask_selection, scatter
-from lazyfuse.arrays.ndarray import changing, gather, ndarray, ready, settle, wrap, writable
+from lazyfuse.arrays.ndarray import (
+    changing,
+    concrete_value,
+    gather,
+    materialise,
+    ndarray,
+    wrap,
+    writable,
+)
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, may_write, shape_of
 from lazyfuse.arrays.scatter import look_together
@@ -31,7 +39,7 @@ _BOOL = np.dtype(bool)
 
 def _truth(a: Any) -> Any:
     """The truth values of a big array; None where NumPy looks at `a` itself."""
-    if type(a) is not ndarray or ready(a) is not None or not may_record():
+    if type(a) is not ndarray or concrete_value(a) is not None or not may_record():
         return None
     if dtype_of(a) not in CANONICAL or not shape_of(a):
         return None
@@ -92,7 +100,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 
 def compress_method(self: ndarray, condition: Any, axis: Any = None, out: Any = None) -> Any:
     """As `numpy.ndarray.compress`."""
-    if out is None and type(condition) is ndarray and self._small is None:
+    if out is None and type(condition) is ndarray and self._eager is None:
         return compress(condition, self, axis)
     args = (self, condition) if axis is None else (self, condition, axis)
     return fallback.run(np.ndarray.compress, "ndarray.compress", args, fallback.given(out=out))
@@ -122,7 +130,7 @@ def _may_select(a: Any, mask: Any, values: Any) -> bool:
     Numbers are taken where they are of the kind of `a`, arrays where they are of its very dtype:
     NumPy has rules of its own for the others.
     """
-    if type(a) is not ndarray or type(mask) is not ndarray or ready(a) is not None:
+    if type(a) is not ndarray or type(mask) is not ndarray or concrete_value(a) is not None:
         return False
     if not may_record() or not may_write(a) or dtype_of(mask) != _BOOL:
         return False
@@ -150,7 +158,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
         found = _taken(a, indices, axis, mode)
         if found is not None:
             return wrap(found)
-    if type(a) is ndarray and type(indices) is range and out is None and settle(a) is None:
+    if type(a) is ndarray and type(indices) is range and out is None and materialise(a) is None:
         part = _stretch(a, indices, axis)
         if part is not None:
             return part.copy()
@@ -175,7 +183,7 @@ def _stretch(a: ndarray, indices: range, axis: Any) -> Any:
 def _is_ours(a: ndarray, indices: ndarray) -> bool:
     if dtype_of(a) not in CANONICAL or dtype_of(indices).kind not in "iu":
         return False
-    return bool(shape_of(a)) and (settle(indices) is None or settle(a) is None)
+    return bool(shape_of(a)) and (materialise(indices) is None or materialise(a) is None)
 
 
 def _axis(axis: Any, rank: int) -> int | None:
@@ -221,7 +229,12 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 @implements(np.put)
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
     """As `numpy.put`."""
-    if type(a) is ndarray and type(ind) is ndarray and mode == "raise" and ready(ind) is None:
+    if (
+        type(a) is ndarray
+        and type(ind) is ndarray
+        and mode == "raise"
+        and concrete_value(ind) is None
+    ):
         look_together(ind, v)
         values = gather(v) if type(v) is ndarray else v
         if type(values) in scatter.NUMBERS or shape_of(v) == shape_of(ind):
@@ -238,7 +251,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
 @implements(np.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
     """As `numpy.put_along_axis`."""
-    if type(arr) is ndarray and type(indices) is ndarray and ready(indices) is None:
+    if type(arr) is ndarray and type(indices) is ndarray and concrete_value(indices) is None:
         shape = shape_of(arr)
         rank = len(shape)
         along = axis is not None and rank > 1 and _axis(axis, rank) == rank - 1

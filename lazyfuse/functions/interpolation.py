@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.ndarray import ndarray, ready
+from lazyfuse.arrays.ndarray import concrete_value, ndarray
 from lazyfuse.arrays.operators import PLAIN, dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached
@@ -93,7 +93,7 @@ def compiled(
     code = x.dtype.str[1:]
     if code not in _CODES or not x.dtype.isnative or x.size < routine.FEWEST or len(xp) < 2:
         return None
-    launch = _routine(code).ready()
+    launch = _routine(code).launcher()
     guide = search_index.kept.of(xp) if launch is not None and _rounds_each_step() else None
     if guide is None or launch is None or guide.entries < len(xp):
         return None
@@ -116,7 +116,7 @@ def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
     """As `numpy.interp`; recorded for a big `x` with a table of real numbers."""
-    if type(x) is ndarray and ready(x) is None and may_record():
+    if type(x) is ndarray and concrete_value(x) is None and may_record():
         found = _recorded(x, xp, fp, left, right, period)
         if found is not None:
             return found

@@ -17,13 +17,13 @@ from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import (
     caller,
     cast_node,
+    concrete_value,
     from_node,
     gather,
     geometry,
+    materialise,
     ndarray,
     node_of,
-    ready,
-    settle,
     wrap,
 )
 from lazyfuse.arrays.operators import dtype_of
@@ -68,22 +68,27 @@ def concatenate(
     casting: Any = "same_kind",
 ) -> Any:
     """As `numpy.concatenate`."""
-    if out is None and dtype is None and type(arrays) in (list, tuple) and _is_usual(casting):
+    if (
+        out is None
+        and dtype is None
+        and type(arrays) in (list, tuple)
+        and _is_default_cast(casting)
+    ):
         joined = _joined(tuple(arrays), axis)
         if joined is not None:
             return joined
-    named = {} if _is_usual(casting) else {"casting": casting}
+    named = {} if _is_default_cast(casting) else {"casting": casting}
     named.update(fallback.given(out=out, dtype=dtype))
     return fallback.run(np.concatenate, "concatenate", (arrays, axis), named)
 
 
-def _is_usual(casting: Any) -> bool:
+def _is_default_cast(casting: Any) -> bool:
     """Whether nothing is asked of casts: without a dtype all of this kind are allowed."""
     return type(casting) is str and casting == "same_kind"
 
 
 def _joined(arrays: Any, axis: Any) -> Any:
-    if not any(type(x) is ndarray and ready(x) is None for x in arrays):
+    if not any(type(x) is ndarray and concrete_value(x) is None for x in arrays):
         return None
     operands = [_as_array(x) for x in arrays]
     if any(x is None or dtype_of(x) not in CANONICAL for x in operands):
@@ -187,7 +192,7 @@ if np.concat is not np.concatenate:
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """As `numpy.repeat`; recorded if every element is repeated equally often."""
-    if type(a) is ndarray and type(repeats) is int and repeats >= 0 and ready(a) is None:
+    if type(a) is ndarray and type(repeats) is int and repeats >= 0 and concrete_value(a) is None:
         result = _repeated(a, repeats, axis)
         if result is not None:
             return result
@@ -224,7 +229,7 @@ class _Repeat:
 @implements(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """As `numpy.roll`; recorded if the shift is known."""
-    if type(a) is ndarray and settle(a) is None and dtype_of(a) in CANONICAL:
+    if type(a) is ndarray and materialise(a) is None and dtype_of(a) in CANONICAL:
         shown = geometry(a)
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
             if small_array(shown):
@@ -329,7 +334,7 @@ def _stacked(arrays: Any, axis: Any) -> Any:
     for x in arrays:
         if shape_of(x) != own or dtype_of(x) != dtype:
             return None
-        pending = pending or ready(x) is None
+        pending = pending or concrete_value(x) is None
     rank = len(own) + 1
     size = size_of(own) * len(arrays)
     if not pending or not own or not -rank <= axis < rank or dtype not in CANONICAL:
@@ -352,7 +357,7 @@ def _has_shape(x: Any) -> bool:
     """Whether `x` is an array of ours, and no selection whose size nobody has asked for."""
     if type(x) is not ndarray:
         return False
-    return x._small is not None or x._node is not None or x._storage is not None
+    return x._eager is not None or x._node is not None or x._storage is not None
 
 
 @cached(512)

@@ -24,18 +24,18 @@ from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import small_result
 from lazyfuse.arrays.ndarray import (
     caller,
+    concrete_value,
     from_node,
     gather,
     geometry,
     ndarray,
     node_of,
-    ready,
     wrap,
 )
 from lazyfuse.arrays.operators import dtype_of, set_matmul
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.codegen.graph.interpret import settled
+from lazyfuse.codegen.graph.interpret import packed_copy
 from lazyfuse.codegen.graph.node import Node, Shape
 from lazyfuse.codegen.graph.shapes import broadcast, broadcast_all, size_of
 from lazyfuse.codegen.table import promotion
@@ -59,7 +59,7 @@ def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
             x = wrap(np.array(to_numpy(x)))
         if type(x) is not ndarray or dtype_of(x) not in CANONICAL:
             return None
-        big = big or ready(x) is None
+        big = big or concrete_value(x) is None
         found.append(x)
     return found if big and may_record() else None
 
@@ -80,7 +80,12 @@ def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
 
 def _is_shared(x: ndarray) -> bool:
     """Whether a read of an array copies it, since somebody outside may look at its memory."""
-    return x._node is None and ready(x) is None and x._storage is not None and x._storage.shared()
+    return (
+        x._node is None
+        and concrete_value(x) is None
+        and x._storage is not None
+        and x._storage.shared()
+    )
 
 
 def _matmul_shape(first: Shape, second: Shape) -> Shape | None:
@@ -129,7 +134,7 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
 def _matmul(first: Any, second: Any) -> Any:
     """`first @ second`."""
     if type(first) is ndarray and type(second) is ndarray:
-        left, right = first._small, second._small
+        left, right = first._eager, second._eager
         if left is not None and right is not None:
             return wrap(fallback.call(np.matmul, [left, right], {}))
     result = _recorded_matmul(first, second)
@@ -244,7 +249,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
     if small_result(arrays, size_of(shape)):
         found = fallback.call(function, [gather(x) for x in arrays], {})
-        return wrap(settled(np.asarray(found), shape, dtype, perm, ()))
+        return wrap(packed_copy(np.asarray(found), shape, dtype, perm, ()))
     return host("einsum", function, arrays, shape, dtype, perm)
 
 

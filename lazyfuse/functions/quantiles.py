@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.ndarray import gather, ndarray, ready
+from lazyfuse.arrays.ndarray import concrete_value, gather, ndarray
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import shape_of
 from lazyfuse.devices.caches import DTYPES, cached
@@ -67,7 +67,7 @@ def select(row: Array, places: Sequence[int]) -> list[Any] | None:
     code, size = row.dtype.str[1:], len(row)
     if size < _FEWEST or code not in sort.CODES or not row.dtype.isnative:
         return None
-    count, collect = _count_routine(code).ready(), _collect_routine(code).ready()
+    count, collect = _count_routine(code).launcher(), _collect_routine(code).launcher()
     bits = row.view(f"i{row.itemsize}")
     ends = sort.rank_range(row)
     if count is None or collect is None or ends is None or ends[1] >= _NAN.get(code, 1 << 64):
@@ -108,7 +108,7 @@ def select(row: Array, places: Sequence[int]) -> list[Any] | None:
 
 def _row(a: Any) -> Array | None:
     """All elements of a big array, evaluated, in a row."""
-    if type(a) is not ndarray or ready(a) is not None or dtype_of(a).kind not in "fiu":
+    if type(a) is not ndarray or concrete_value(a) is not None or dtype_of(a).kind not in "fiu":
         return None
     real = gather(a)
     return real.reshape(-1) if real.flags.c_contiguous else None

@@ -20,10 +20,10 @@ from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
     DEFERRED,
     cast_node,
+    concrete_value,
     from_node,
     ndarray,
     node_of,
-    ready,
     scalar_node,
     wrap,
 )
@@ -51,7 +51,7 @@ class _Refused(Exception):
 
 def _source(a: Any, *unusual: Any) -> ndarray:
     """`a`, if a reduction of it is recorded; `unusual` arguments must not have been given."""
-    if type(a) is not ndarray or a._small is not None or ready(a) is not None:
+    if type(a) is not ndarray or a._eager is not None or concrete_value(a) is not None:
         raise _Refused
     for value in unusual:
         if value is not None and value is not _NoValue:
@@ -68,7 +68,7 @@ def _source(a: Any, *unusual: Any) -> ndarray:
 def _is_copied_packed(a: ndarray) -> bool:
     """Whether recorded work would read a copy of `a` that sums walk in another order than `a`."""
     storage = a._storage
-    if storage is None or storage.roots is None or is_even(a._view.shape, a._view.strides):
+    if storage is None or storage.exports is None or is_even(a._view.shape, a._view.strides):
         return False
     return storage.shared()
 
@@ -193,8 +193,8 @@ def _at_once(
     theirs: Callable[..., Any], a: Any, out: Any, axis: Any = None, dtype: Any = None, **given: Any
 ) -> Any:
     """NumPy's function with what the user gave: objects that override it see no more than that."""
-    if type(a) is ndarray and a._small is not None and out is dtype is None and not given:
-        return wrap(theirs(a._small, to_numpy(axis)))
+    if type(a) is ndarray and a._eager is not None and out is dtype is None and not given:
+        return wrap(theirs(a._eager, to_numpy(axis)))
     usual = {"axis": axis, "dtype": dtype, "out": out}
     given.update({name: value for name, value in usual.items() if value is not None})
     return fallback.run(theirs, theirs.__name__, (a,), given)

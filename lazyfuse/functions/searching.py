@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.ndarray import ndarray, ready
+from lazyfuse.arrays.ndarray import concrete_value, ndarray
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.arrays.storage import CANONICAL
@@ -104,7 +104,7 @@ def search(table: Array, values: Array, side: str = "left", sorter: Any = None) 
     code = dtype.str[1:]
     if code not in NUMBA_TYPES or dtype.str[0] == ">":
         return None
-    launch = search_routine(code, side).ready()
+    launch = search_routine(code, side).launcher()
     if launch is None:
         return None
     guide = search_index.kept.of(np.ascontiguousarray(table, dtype))
@@ -129,7 +129,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """As `numpy.searchsorted`."""
     if type(a) in (list, tuple):
         a = np.asarray(to_numpy(a))
-    big = type(v) is ndarray and ready(v) is None and dtype_of(v) in CANONICAL
+    big = type(v) is ndarray and concrete_value(v) is None and dtype_of(v) in CANONICAL
     if big and sorter is None and side in ("left", "right") and _is_table(a):
         function = functools.partial(np.searchsorted, side=side)
         return host("searchsorted", function, (a, v), shape_of(v), _INTP)
@@ -143,7 +143,12 @@ _monotonicity: Any = getattr(_multiarray, "_monotonicity", None)
 @implements(np.digitize, eager="arrays")
 def digitize(x: Any, bins: Any, right: Any = False) -> Any:
     """As `numpy.digitize`; recorded for a big `x`."""
-    if type(x) is ndarray and ready(x) is None and dtype_of(x) in CANONICAL and may_record():
+    if (
+        type(x) is ndarray
+        and concrete_value(x) is None
+        and dtype_of(x) in CANONICAL
+        and may_record()
+    ):
         found = _digitized(x, bins, right)
         if found is not None:
             return found

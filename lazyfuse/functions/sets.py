@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.ndarray import gather, ndarray, ready, wrap
+from lazyfuse.arrays.ndarray import concrete_value, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached
@@ -41,7 +41,7 @@ def _unique(values: Array, least: int, greatest: int) -> Array | None:
     span = greatest - least + 1
     if span > SHORT * values.size:
         return None
-    launch = _marking(values.dtype.str[1:]).ready()
+    launch = _marking(values.dtype.str[1:]).launcher()
     if launch is None:
         return None
     flat = np.ascontiguousarray(values).reshape(-1)
@@ -60,7 +60,7 @@ def _by_numpy(values: Array, least: int, greatest: int) -> Array:
 
 def _is_searched(ar: Any) -> bool:
     """Whether an array is one whose marks may be looked at."""
-    if type(ar) is not ndarray or ready(ar) is not None or not may_record():
+    if type(ar) is not ndarray or concrete_value(ar) is not None or not may_record():
         return False
     return dtype_of(ar).kind in "iu" and dtype_of(ar).isnative and 0 not in shape_of(ar)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.ndarray import ndarray, ready, wrap, write_node
+from lazyfuse.arrays.ndarray import concrete_value, ndarray, wrap, write_node
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, host_node, is_packed, may_write, shape_of
 from lazyfuse.arrays.storage import CANONICAL
@@ -32,7 +32,7 @@ _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 def _is_recorded(a: Any, kind: Any, order: Any, stable: Any) -> bool:
     return (
         type(a) is ndarray
-        and ready(a) is None
+        and concrete_value(a) is None
         and order is None
         and kind in _KINDS
         and stable in (None, True, False)
@@ -42,7 +42,7 @@ def _is_recorded(a: Any, kind: Any, order: Any, stable: Any) -> bool:
     )
 
 
-def _place(a: ndarray, axis: Any) -> int | None:
+def _axis(a: ndarray, axis: Any) -> int | None:
     shape = shape_of(a)
     try:
         return normalize_axis(axis, len(shape)) if shape else None
@@ -56,7 +56,7 @@ def _sorted(theirs: Callable[..., Any], a: ndarray, axis: Any, kind: Any, stable
     named = {"kind": kind} if stable is None else {"stable": stable}
     if axis is None:
         return functools.partial(theirs, axis=None, **named), (int(np.prod(shape, dtype=int)),)
-    place = _place(a, axis)
+    place = _axis(a, axis)
     if place is None:
         return None
     return functools.partial(theirs, axis=place, **named), shape
@@ -89,8 +89,8 @@ def sort(
     descending: bool = False,
 ) -> Any:
     """As `numpy.sort`; `descending=True` sorts the largest first (array API)."""
-    if type(a) is ndarray and a._small is not None and not descending and type(axis) is int:
-        return wrap(np.sort(a._small, axis, kind, order, stable=stable))
+    if type(a) is ndarray and a._eager is not None and not descending and type(axis) is int:
+        return wrap(np.sort(a._eager, axis, kind, order, stable=stable))
     return _ordered("sort", sort_down if descending else np.sort, a, axis, kind, order, stable)
 
 
@@ -154,7 +154,7 @@ def _splitting(theirs: Callable[..., Any]) -> None:
         a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
     ) -> Any:
         if type(kth) is int and kind == "introselect" and _is_recorded(a, None, order, None):
-            place = _place(a, axis)
+            place = _axis(a, axis)
             shape = shape_of(a)
             if place is not None and -shape[place] <= kth < shape[place]:
                 function = functools.partial(theirs, kth=kth, axis=place)

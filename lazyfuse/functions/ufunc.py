@@ -36,9 +36,9 @@ from lazyfuse.arrays.exported_memory import finished, privately
 from lazyfuse.arrays.ndarray import cast_node as cast
 from lazyfuse.arrays.ndarray import (
     changing,
+    concrete_value,
     from_node,
     ndarray,
-    ready,
     wrap,
     writable,
     write_node,
@@ -115,7 +115,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     def __init__(self, theirs: np.ufunc) -> None:
         known = is_numpys(theirs)
         row = BY_UFUNC.get(theirs)
-        self._beside = row is not None and row.takes_weak_scalars
+        self._takes_weak = row is not None and row.takes_weak_scalars
         self._call = theirs
         self._compute = COMPLETED.get(theirs.__name__, theirs) if known else theirs
         self.nin = theirs.nin
@@ -173,7 +173,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     def _has_bits_of_its_own(self, operands: Sequence[Any]) -> bool:
         assert self._rows is not None
         return has_bits_of_its_own(
-            self._rows[0], [x._small if type(x) is ndarray else x for x in operands]
+            self._rows[0], [x._eager if type(x) is ndarray else x for x in operands]
         )
 
     def _recorded(
@@ -241,7 +241,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     def reduce(self, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ufunc.reduce`."""
         if args and type(args[0]) is ndarray:
-            small = args[0]._small
+            small = args[0]._eager
             if small is None:
                 reducer = _recorded_reduction(self, args, kwargs) if may_record() else None
                 if reducer is not None:
@@ -269,8 +269,8 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
 
     def _outer(self, first: Any, second: Any) -> Any:
         operands = [_as_operand(first), _as_operand(second)]
-        if all(type(x) is ndarray and x._small is not None for x in operands):
-            left, right = operands[0]._small, operands[1]._small
+        if all(type(x) is ndarray and x._eager is not None for x in operands):
+            left, right = operands[0]._eager, operands[1]._eager
             if left.size * right.size < array.options.eager_below:
                 return wrap(self._call.outer(left, right)) if self.nout == 1 else None
         if not all(type(x) is ndarray for x in operands) or self.signature is not None:
@@ -423,7 +423,7 @@ def run(
             keys = [key for key in named if key != "out"]
             named.update({key: to_numpy(named[key]) for key in keys})
         result = fallback.call(function, real, named)
-    if any(type(x) is ndarray and ready(x) is None for x in args):
+    if any(type(x) is ndarray and concrete_value(x) is None for x in args):
         numpy_calls.count(f"{theirs.__name__}.{method}".rstrip("."), sys._getframe(1))
     return from_numpy(result, outs[0], outs[1], wrap_maybe_shared)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import stride_tricks
 
-from lazyfuse.arrays.attributes import pinned
+from lazyfuse.arrays.attributes import materialise_view
 from lazyfuse.arrays.conversion import base_view, derive, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import geometry, ndarray, writable
 from lazyfuse.arrays.operators import dtype_of
@@ -54,8 +54,10 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             result = theirs(whole, *rest, **to_numpy(kwargs))
             if isinstance(result, np.generic):  # NumPy read an element: of a meta array's memory
                 return args[0][()]
-            if type(result) is np.ndarray and not affine(result) and args[0]._small is None:
-                pinned(args[0])  # parts of elements: nothing that is recorded can look at them
+            if type(result) is np.ndarray and not affine(result) and args[0]._eager is None:
+                materialise_view(
+                    args[0]
+                )  # parts of elements: nothing that is recorded can look at them
                 return call(*args, **kwargs)
             if type(result) is not np.ndarray or result.dtype == whole.dtype:
                 return _as_views(args[0], result, whole)
@@ -79,7 +81,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """As `numpy.broadcast_arrays`."""
     ours = [x for x in args if type(x) is ndarray]
-    big = any(x._small is None for x in ours) or (bool(ours) and _is_large(args))
+    big = any(x._eager is None for x in ours) or (bool(ours) and _is_large(args))
     if not big or any(isinstance(x, np.ndarray) and type(x) is not np.ndarray for x in args):
         return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
     arrays = [asarray(x) for x in args]

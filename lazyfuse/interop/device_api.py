@@ -98,7 +98,7 @@ def resident() -> list[Residence]:
 def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence:
     node: Node | None = found.node()
     assert node is not None, "a value without a node is not listed"
-    file, line, _ = source_line(node.where)
+    file, line, _ = source_line(node.location)
     return Residence(
         found.device.traits.name,
         node.shape,
@@ -114,7 +114,7 @@ def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence
 
 def synchronize() -> None:
     """Wait until every device has done what it was given, and warn of what arose meanwhile."""
-    evaluate.tell(pending_launches.devices())
+    evaluate.wait_and_warn(pending_launches.devices())
 
 
 def place_of(x: ndarray) -> str:

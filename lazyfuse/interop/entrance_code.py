@@ -81,7 +81,7 @@ class _Assembler:
         self.made += bytes((op, argument & 255)) + bytes(2 * _CACHES.get(op, 0))
 
     def load(self, local: _Local) -> None:
-        self.put("LOAD_DEREF" if local.shared else "LOAD_FAST", local.place)
+        self.put("LOAD_DEREF" if local.shared else "LOAD_FAST", local.position)
 
     def call(self, constant: int, local: _Local) -> None:
         """Call a constant with one local."""
@@ -97,7 +97,7 @@ class _Assembler:
 
     def convert(self, constant: int, local: _Local) -> None:
         self.call(constant, local)
-        self.put("STORE_DEREF" if local.shared else "STORE_FAST", local.place)
+        self.put("STORE_DEREF" if local.shared else "STORE_FAST", local.position)
 
     def jump_if(self, condition: str) -> None:
         """Jump to the end if the uppermost value is `condition`: TRUE, FALSE or NONE."""
@@ -115,7 +115,7 @@ class _Assembler:
 class _Local(NamedTuple):
     """A parameter: its place among the locals, and whether functions inside share it."""
 
-    place: int
+    position: int
     shared: bool
 
 

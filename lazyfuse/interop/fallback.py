@@ -204,7 +204,7 @@ def run(
             if ours and any(x is FOREIGN for x in ours):
                 return _dispatched(function, args, kwargs)
             result = call(function, real_args, named)
-    if any(type(x) is ndarray and x._small is None for x in ours):
+    if any(type(x) is ndarray and x._eager is None for x in ours):
         numpy_calls.count(name, sys._getframe(1))
         kind = type(result)
         if kind is not np.ndarray and issubclass(kind, _HOLDERS) and _holds(result, kept):

@@ -27,7 +27,7 @@ _IMPORTERS = ("import_module", "__import__")
 
 
 @cached(1024)
-def counterpart(name: str) -> str | None:
+def our_module(name: str) -> str | None:
     """The lazyfuse module that stands for NumPy's module `name`; None where there is none."""
     if name != "numpy" and not name.startswith("numpy."):
         return None
@@ -46,7 +46,7 @@ class _Rewriter(ast.NodeTransformer):
         """`import numpy.fft` binds `numpy`: import the module, then bind the package over it."""
         names: list[ast.alias] = []
         for alias in node.names:
-            ours = counterpart(alias.name)
+            ours = our_module(alias.name)
             bound = alias.asname or "numpy"
             names.append(_alias(alias, ours, bound) if ours else alias)
             if alias.name.startswith("numpy.") and not alias.asname:
@@ -57,7 +57,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
         """`from numpy.linalg import norm`; relative imports are the program's own."""
         if node.level == 0 and node.module:
-            node.module = counterpart(node.module) or node.module
+            node.module = our_module(node.module) or node.module
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -76,7 +76,7 @@ class _Rewriter(ast.NodeTransformer):
         if name in _IMPORTERS and node.args and isinstance(node.args[0], ast.Constant):
             module = node.args[0].value
             if isinstance(module, str):
-                node.args[0].value = counterpart(module) or module
+                node.args[0].value = our_module(module) or module
         return node
 
 

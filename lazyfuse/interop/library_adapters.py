@@ -294,7 +294,7 @@ def _attend(spec: ModuleSpec) -> None:
         spec.loader = attending  # type: ignore[assignment]
 
 
-class _Border:
+class _Finder:
     """The finder for the libraries in `ENTRANCES`: what the others find, attended to."""
 
     def __init__(self) -> None:
@@ -326,5 +326,5 @@ def watch() -> None:
         return
     _waiting.update(ENTRANCES)
     _adapt_those_waiting()
-    if not any(isinstance(finder, _Border) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Border())
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())

@@ -177,7 +177,7 @@ def kept(mask: Array) -> CountedMask:
 
 
 def _counted(flat: Array) -> Array | None:
-    launch = _COUNT.ready()
+    launch = _COUNT.launcher()
     if launch is None or not flat.size:
         return None
     before = np.zeros(-(-flat.size // BLOCK) + 1, dtype=np.int64)
@@ -229,7 +229,7 @@ def _selected(values: Array, mask: Array, found: CountedMask | None) -> Array | 
     size = values.itemsize
     if size not in (1, 2, 4, 8, 16) or values.dtype.hasobject:
         return None
-    launch = _select_routine(size).ready()
+    launch = _select_routine(size).launcher()
     if launch is None:
         return None
     found = found or kept(mask)
@@ -266,7 +266,7 @@ def _positions(mask: Array) -> tuple[Array, ...] | None:
     rank = mask.ndim
     if rank > 2 or mask.size < (FEW if rank == 1 else 1):
         return None
-    launch = (_POSITIONS if rank == 1 else _POSITIONS_2).ready()
+    launch = (_POSITIONS if rank == 1 else _POSITIONS_2).launcher()
     if launch is None:
         return None
     found = kept(mask)
@@ -298,7 +298,7 @@ def total(values: Array, mask: Array, found: CountedMask | None = None) -> Array
 def _total(values: Array, mask: Array, found: CountedMask | None) -> Array | None:
     dtype = values.dtype
     code = dtype.str[1:]
-    launch = _sum_routine(code).ready() if code in ("f4", "f8", "c8", "c16") else None
+    launch = _sum_routine(code).launcher() if code in ("f4", "f8", "c8", "c16") else None
     if launch is None or not dtype.isnative:
         return None
     found = found or kept(mask)

@@ -29,7 +29,7 @@ _TABLE = 256  # entries that an index of one byte can mean
 _INDICES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 
 
-_PLACES = {
+_POSITIONS = {
     "raise": """
 at = at + entries if at < 0 else at
 outside = (at < 0) | (at >= entries)
@@ -51,9 +51,9 @@ That is where it is out of bounds, or wraps more than once: divisions cost more 
 """
 
 
-def _place(mode: str, depth: int) -> str:
+def _index(mode: str, depth: int) -> str:
     """The text for `mode`, indented."""
-    return textwrap.indent(_PLACES[mode].strip(), "    " * depth).strip()
+    return textwrap.indent(_POSITIONS[mode].strip(), "    " * depth).strip()
 
 
 @cached(why=DTYPES)
@@ -65,12 +65,12 @@ def _read_routine(size: int, index: str, mode: str = "raise") -> routine.Routine
         for k in range(count):
             independent()
             at = int64(index[k])
-            {_place(mode, 3)}
+            {_index(mode, 3)}
             results[k] = values[at]
     else:
         for k in range(count):
             at = int64(index[k])
-            {_place(mode, 3)}
+            {_index(mode, 3)}
             start = at * width
             for j in range(width):
                 independent()
@@ -111,7 +111,7 @@ def _along_routine(size: int, index: str, mode: str = "raise") -> routine.Routin
         for k in range(count):
             independent()
             at = int64(index[row * step + k])
-            {_place(mode, 3)}
+            {_index(mode, 3)}
             results[row * count + k] = values[row * entries + at]
     found[0] = wrong
     """
@@ -168,7 +168,7 @@ def flat_key(real: Array, key: Any) -> tuple[Array, Array] | None:
     first, second = key
     if not is_index(first) or not is_index(second) or first.shape != second.shape:
         return None
-    launch = _flat_routine(first.dtype.str[1:], second.dtype.str[1:]).ready()
+    launch = _flat_routine(first.dtype.str[1:], second.dtype.str[1:]).launcher()
     if launch is None:
         return None
     results = routine.empty(first.shape, np.dtype(np.int64))
@@ -194,7 +194,7 @@ def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
         return None
     if size == width == 1 and key.dtype == np.uint8 and len(real) <= _TABLE and mode == "raise":
         return _read_bytes(real, key)
-    launch = _read_routine(size, key.dtype.str[1:], mode).ready()
+    launch = _read_routine(size, key.dtype.str[1:], mode).launcher()
     if launch is None:
         return None
     results = routine.empty((*key.shape, *real.shape[1:]), real.dtype)
@@ -210,7 +210,7 @@ def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
 
 def _read_bytes(real: Array, key: Array) -> Array | None:
     """The same for bytes in a table that is as small as indices of one byte are."""
-    launch = _BYTES.ready()
+    launch = _BYTES.launcher()
     if launch is None:
         return None
     table = np.zeros(_TABLE, np.uint8)
@@ -237,7 +237,7 @@ def along(real: Array, key: Any, mode: str = "raise") -> Array | None:
         return None
     count, entries = key.shape[-1], real.shape[-1]
     rows = real.size // entries
-    launch = _along_routine(real.itemsize, key.dtype.str[1:], mode).ready()
+    launch = _along_routine(real.itemsize, key.dtype.str[1:], mode).launcher()
     fewest = _FEWEST if own else _WORTH  # NumPy makes an index for every axis of its own
     if launch is None or rows * count < fewest or rows < 2 or (not own and routine.threads() < 2):
         return None
@@ -308,7 +308,7 @@ def _combined(step: str, real: Array, key: Any, value: Any) -> int | None:
         return None
     if np.may_share_memory(real, values) or np.may_share_memory(real, key):
         return None
-    launch = _combine_routine(step, code, index, scalar).ready()
+    launch = _combine_routine(step, code, index, scalar).launcher()
     if not values.flags.c_contiguous:
         return None
     ends = routine.extremes(key, _FEWEST)
@@ -340,11 +340,11 @@ def combine(row: Op, real: Array, key: Any, value: Any) -> bool:
     if flags is None:
         return False
     if flags and real.dtype.kind not in "iu":
-        _tell(row.ufunc, flags, real.dtype)
+        _raise_in_numpy(row.ufunc, flags, real.dtype)
     return True
 
 
-def _tell(ufunc: Any, flags: int, dtype: np.dtype[Any]) -> None:
+def _raise_in_numpy(ufunc: Any, flags: int, dtype: np.dtype[Any]) -> None:
     """Let NumPy meet the conditions that the sums have met: the user hears of them as usual."""
     huge = np.array([np.finfo(dtype).max], dtype)
     if flags & fp_flags.OVER:

@@ -140,7 +140,7 @@ def _drawn(bit_generator: Any, size: Any, start: float, width: float) -> Array |
 def _filled(
     bit_generator: Any, shape: tuple[int, ...], count: int, start: float, width: float
 ) -> Array | None:
-    launch = _UNIFORM.ready()
+    launch = _UNIFORM.launcher()
     if launch is None:
         return None
     found = routine.empty(shape, np.float64)

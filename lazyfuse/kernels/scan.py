@@ -107,7 +107,7 @@ def _scanned(sign: str, a: Array, axis: int | None, dtype: Any) -> Array | None:
     outer, length = math.prod(shape[:axis]), shape[axis]
     width = math.prod(shape[axis + 1 :])
     rows = width == 1
-    launch = (_rows_routine if rows else _columns_routine)(sign, code, total).ready()
+    launch = (_rows_routine if rows else _columns_routine)(sign, code, total).launcher()
     if launch is None:
         return None
     a = np.ascontiguousarray(a)

@@ -20,7 +20,7 @@ _CELLS = 1 << 20  # of a guide, at most
 _WORTH = 1 << 12  # entries below which a guide is built faster than it is found
 
 
-class Guide:
+class BucketIndex:
     """A sorted table with the place where a search in it begins, by equal cells of its range.
 
     The cell of a number grows with it, however its computation rounds: what stands in lower cells
@@ -78,23 +78,23 @@ def is_sorted(table: Array) -> bool:
         return bool(((first <= second) | (second != second)).all())
 
 
-class GuideCache:
+class BucketIndexes:
     """The guides searched with last, the latest first, as many as fit into `LIMIT`."""
 
     def __init__(self) -> None:
-        self.guides: list[Guide] = []
+        self.guides: list[BucketIndex] = []
         self.hits = self.misses = 0
 
-    def of(self, table: Array) -> Guide | None:
+    def of(self, table: Array) -> BucketIndex | None:
         """The guide of a packed table; None if it is not sorted (NaN last)."""
         if len(table) < _WORTH:
-            return Guide(table) if is_sorted(table) else None
+            return BucketIndex(table) if is_sorted(table) else None
         guides = self.guides  # never changed, only replaced: threads may search at once
         found = next((each for each in guides if each.is_of(table)), None)
         if found is None:
             if not is_sorted(table):
                 return None
-            found = Guide(table)
+            found = BucketIndex(table)
             self.misses += 1
         else:
             self.hits += 1
@@ -120,5 +120,5 @@ class GuideCache:
         self.guides = []
 
 
-kept = GuideCache()
+kept = BucketIndexes()
 register("kernels.search_index.tables", lambda: len(kept.guides), None, kept.clear, "bytes: LIMIT")

@@ -184,7 +184,7 @@ def _cut_argsort(row: Array, stable: bool) -> Array | None:
     """
     code, size = row.dtype.str[1:], len(row)
     steps = (_range_routine, _pack_routine, _unpack_routine)
-    find, pack, unpack = [step(code).ready() for step in steps]
+    find, pack, unpack = [step(code).launcher() for step in steps]
     if find is None or pack is None or unpack is None:
         return None
     if not stable and not _looks_unique(row):
@@ -219,7 +219,7 @@ def _range(row: Array, find: Any) -> tuple[int, int]:
 
 def rank_range(row: Array) -> tuple[int, int] | None:
     """The lowest and the highest rank of a packed row; None: not compiled yet."""
-    find = _range_routine(row.dtype.str[1:]).ready()
+    find = _range_routine(row.dtype.str[1:]).launcher()
     return None if find is None else _range(row, find)
 
 
@@ -282,7 +282,7 @@ def _tallied(row: Array) -> Array | None:
     code, size = row.dtype.str[1:], row.size
     if size < _LONG or code not in _TALLIED or not row.dtype.isnative:
         return None
-    tally, spell = _tally_routine(code).ready(), _spell_routine(code).ready()
+    tally, spell = _tally_routine(code).launcher(), _spell_routine(code).launcher()
     ends = routine.extremes(row, _BLOCK)
     if ends is None or tally is None or spell is None:
         return None

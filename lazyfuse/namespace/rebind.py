@@ -1,7 +1,7 @@
 """Copies of functions that see lazyfuse where their module sees numpy.
 
-Owns `Twins`. The original function, its module and its source stay as they are: a copy gets a
-globals mapping of its own, brought up to date before each call, in which NumPy's modules and
+Owns `ReboundFunctions`. The original function, its module and its source stay as they are: a copy
+gets a globals mapping of its own, brought up to date before each call, in which NumPy's modules and
 functions are exchanged and helper functions of the same package are copies, too.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.interop.import_hook import counterpart
+from lazyfuse.interop.import_hook import our_module
 from lazyfuse.namespace.numpy_modules import translate
 
 ORIGINAL = "__lazyfuse_original__"
@@ -44,14 +44,14 @@ class _Names:
         self.given: dict[str, Any] = {}  # what the copies got for it
 
 
-class Twins:
+class ReboundFunctions:
     """The copies that belong to one accelerated function: itself and the helpers it can reach."""
 
     def __init__(self, function: FunctionType) -> None:
         self.package = package_of(function.__module__)
         self._functions: dict[int, tuple[FunctionType, FunctionType]] = {}
         self._names: dict[int, _Names] = {}
-        self.main = self._twin(function)
+        self.main = self._rebound(function)
 
     def refresh(self) -> None:
         """Bring the copies' globals up to date with their modules'. Call it before each use."""
@@ -91,7 +91,7 @@ class Twins:
     def translate(self, value: Any) -> Any:
         """What the copies see in the place of `value`."""
         original = self._own_function(value)
-        return _exchange(value) if original is None else self._twin(original)
+        return _exchange(value) if original is None else self._rebound(original)
 
     def _own_function(self, value: Any) -> FunctionType | None:
         """The function behind `value`, if it is one of the same package."""
@@ -101,7 +101,7 @@ class Twins:
         is_own = isinstance(original, FunctionType) and package_of(value.__module__) == self.package
         return original if is_own else None
 
-    def _twin(self, function: FunctionType) -> FunctionType:
+    def _rebound(self, function: FunctionType) -> FunctionType:
         known = self._functions.get(id(function))
         if known is not None:
             return known[1]
@@ -147,7 +147,7 @@ class Twins:
 def _exchange(value: Any) -> Any:
     """What lazyfuse has in the place of a module, function or class of NumPy's; else `value`."""
     if isinstance(value, ModuleType):
-        ours = counterpart(value.__name__)
+        ours = our_module(value.__name__)
         return importlib.import_module(ours) if ours else value
     if callable(value) and package_of(_module_of(value)) == "numpy":
         return translate(value)

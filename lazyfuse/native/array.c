@@ -47,11 +47,11 @@ static void array_dealloc(PyObject *self)
     if (x->weak != NULL) {
         PyObject_ClearWeakRefs(self);
     }
-    Py_CLEAR(x->small);
+    Py_CLEAR(x->eager);
     Py_CLEAR(x->node);
     Py_CLEAR(x->storage);
     Py_CLEAR(x->base);
-    Py_CLEAR(x->thin);
+    Py_CLEAR(x->may_grow);
     Py_CLEAR(x->view);
     Py_CLEAR(x->layout);
     Py_CLEAR(x->reals);
@@ -75,7 +75,7 @@ static int array_traverse(PyObject *self, visitproc visit, void *arg)
     if (owns_class(Py_TYPE(self))) {
         Py_VISIT(Py_TYPE(self));
     }
-    Py_VISIT(x->small);
+    Py_VISIT(x->eager);
     Py_VISIT(x->node);
     Py_VISIT(x->storage);
     Py_VISIT(x->base);
@@ -89,7 +89,7 @@ static int array_traverse(PyObject *self, visitproc visit, void *arg)
 static int array_clear(PyObject *self)
 {
     Core *x = (Core *)self;
-    Py_CLEAR(x->small);
+    Py_CLEAR(x->eager);
     Py_CLEAR(x->node);
     Py_CLEAR(x->storage);
     Py_CLEAR(x->base);
@@ -122,11 +122,11 @@ PyObject *direct_over(PyObject *value, PyObject *base, int thin)
         Py_DECREF(value);
         return NULL;
     }
-    x->small = value;
+    x->eager = value;
     x->node = Py_NewRef(Py_None);
     x->storage = Py_NewRef(Py_None);
     x->base = Py_NewRef(base);
-    x->thin = Py_NewRef(thin ? Py_True : Py_False);
+    x->may_grow = Py_NewRef(thin ? Py_True : Py_False);
     return (PyObject *)x;
 }
 
@@ -135,7 +135,7 @@ PyObject *placed(PyObject *value)
     return value != NULL && IS_REAL(value) ? direct_over(value, Py_None, 0) : value;
 }
 
-int is_thin(PyArrayObject *value)
+int may_grow(PyArrayObject *value)
 {
     npy_intp size = PyArray_SIZE(value);
     if (size >= eager_below()) {
@@ -157,7 +157,7 @@ PyObject *placed_as_is(PyObject *value)
     if (value == NULL || !IS_REAL(value)) {
         return value;
     }
-    return direct_over(value, Py_None, is_thin((PyArrayObject *)value));
+    return direct_over(value, Py_None, may_grow((PyArrayObject *)value));
 }
 
 PyObject *wrapped(PyObject *value)
@@ -168,7 +168,7 @@ PyObject *wrapped(PyObject *value)
     if (PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
         return placed_as_is(value);
     }
-    PyObject *x = PyObject_CallOneArg(SLOW.wrap, value);
+    PyObject *x = PyObject_CallOneArg(hooks.wrap, value);
     Py_DECREF(value);
     return x;
 }
@@ -197,7 +197,7 @@ static PyObject *alone(PyObject *node)
         Py_DECREF(node);
         return NULL;
     }
-    x->small = Py_NewRef(Py_None);
+    x->eager = Py_NewRef(Py_None);
     x->node = node;
     x->storage = Py_NewRef(Py_None);
     x->base = Py_NewRef(Py_None);
@@ -211,10 +211,10 @@ static PyObject *alone(PyObject *node)
 static PyObject *array_export(PyObject *x, PyObject *Py_UNUSED(nothing))
 {
     if (IS_DIRECT(x)) {
-        PyArrayObject *a = (PyArrayObject *)SMALL(x);
+        PyArrayObject *a = (PyArrayObject *)EAGER(x);
         return make_view(a, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), PyArray_BYTES(a));
     }
-    return PyObject_CallOneArg(SLOW.export, x);
+    return PyObject_CallOneArg(hooks.export, x);
 }
 
 static int check(PyObject *x)
@@ -232,18 +232,18 @@ PyObject *geometry_shape(PyObject *Py_UNUSED(module), PyObject *x)
         return NULL;
     }
     if (IS_DIRECT(x)) {
-        PyArrayObject *a = (PyArrayObject *)SMALL(x);
+        PyArrayObject *a = (PyArrayObject *)EAGER(x);
         return shape_tuple(PyArray_NDIM(a), PyArray_DIMS(a));
     }
     PyObject *node = ((Core *)x)->node;
     return node != NULL && IS_NODE(node) ? Py_NewRef(NODE(node, shape))
-                                         : PyObject_CallOneArg(SLOW.shape, x);
+                                         : PyObject_CallOneArg(hooks.shape, x);
 }
 
 PyObject *geometry_ndim(PyObject *module, PyObject *x)
 {
     if (check(x) && IS_DIRECT(x)) {
-        return PyLong_FromLong(PyArray_NDIM((PyArrayObject *)SMALL(x)));
+        return PyLong_FromLong(PyArray_NDIM((PyArrayObject *)EAGER(x)));
     }
     PyObject *shape = PyErr_Occurred() ? NULL : geometry_shape(module, x);
     if (shape == NULL) {
@@ -260,11 +260,11 @@ PyObject *geometry_dtype(PyObject *Py_UNUSED(module), PyObject *x)
         return NULL;
     }
     if (IS_DIRECT(x)) {
-        return Py_NewRef(PyArray_DESCR((PyArrayObject *)SMALL(x)));
+        return Py_NewRef(PyArray_DESCR((PyArrayObject *)EAGER(x)));
     }
     PyObject *node = ((Core *)x)->node;
     return node != NULL && IS_NODE(node) ? Py_NewRef(NODE(node, dtype))
-                                         : PyObject_CallOneArg(SLOW.dtype, x);
+                                         : PyObject_CallOneArg(hooks.dtype, x);
 }
 
 PyObject *geometry_size(PyObject *Py_UNUSED(module), PyObject *x)
@@ -273,9 +273,9 @@ PyObject *geometry_size(PyObject *Py_UNUSED(module), PyObject *x)
         return NULL;
     }
     if (IS_DIRECT(x)) {
-        return PyLong_FromSsize_t(PyArray_SIZE((PyArrayObject *)SMALL(x)));
+        return PyLong_FromSsize_t(PyArray_SIZE((PyArrayObject *)EAGER(x)));
     }
-    PyObject *geometry = PyObject_CallOneArg(SLOW.geometry, x);
+    PyObject *geometry = PyObject_CallOneArg(hooks.geometry, x);
     if (geometry == NULL) {
         return NULL;
     }
@@ -290,26 +290,26 @@ PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
         return NULL;
     }
     if (!IS_DIRECT(x)) {
-        return PyObject_CallOneArg(SLOW.transposed, x);
+        return PyObject_CallOneArg(hooks.transposed, x);
     }
     Core *self = (Core *)x;
-    PyObject *value = PyArray_Transpose((PyArrayObject *)SMALL(x), NULL);
+    PyObject *value = PyArray_Transpose((PyArrayObject *)EAGER(x), NULL);
     if (value == NULL) {
         return NULL;
     }
-    return direct_over(value, base_of(self), IS_THIN(x));
+    return direct_over(value, base_of(self), MAY_GROW(x));
 }
 
 PyObject *geometry_real(PyObject *Py_UNUSED(module), PyObject *x)
 {
     PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "real") : NULL;
-    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(SLOW.real, x);
+    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(hooks.real, x);
 }
 
 PyObject *geometry_imag(PyObject *Py_UNUSED(module), PyObject *x)
 {
     PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "imag") : NULL;
-    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(SLOW.imag, x);
+    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(hooks.imag, x);
 }
 
 static PyMethodDef array_methods[] = {
@@ -321,8 +321,8 @@ static PyMethodDef array_methods[] = {
 #define SLOT(name, field) {name, T_OBJECT_EX, offsetof(Core, field), 0, NULL}
 
 static PyMemberDef array_members[] = {
-    SLOT("_small", small), SLOT("_node", node), SLOT("_storage", storage), SLOT("_base", base),
-    SLOT("_thin", thin), SLOT("_view", view), SLOT("_layout", layout), SLOT("_reals", reals),
+    SLOT("_eager", eager), SLOT("_node", node), SLOT("_storage", storage), SLOT("_base", base),
+    SLOT("_may_grow", may_grow), SLOT("_view", view), SLOT("_layout", layout), SLOT("_reals", reals),
     SLOT("_ticket", ticket), SLOT("_picks", picks), SLOT("_deferred", deferred), {NULL},
 };
 
@@ -409,16 +409,16 @@ PyObject *array_direct(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
         return NULL;
     }
     PyObject *base = count == 2 ? args[1] : Py_None;
-    return direct_over(Py_NewRef(args[0]), base, is_thin((PyArrayObject *)args[0]));
+    return direct_over(Py_NewRef(args[0]), base, may_grow((PyArrayObject *)args[0]));
 }
 
-PyObject *array_is_thin(PyObject *Py_UNUSED(module), PyObject *value)
+PyObject *array_may_grow(PyObject *Py_UNUSED(module), PyObject *value)
 {
     if (!PyArray_Check(value)) {
-        PyErr_SetString(PyExc_TypeError, "is_thin: expected a numpy array");
+        PyErr_SetString(PyExc_TypeError, "may_grow: expected a numpy array");
         return NULL;
     }
-    return PyBool_FromLong(is_thin((PyArrayObject *)value));
+    return PyBool_FromLong(may_grow((PyArrayObject *)value));
 }
 
 static PyObject *memory_of = NULL;
@@ -426,7 +426,7 @@ static PyObject *memory_of = NULL;
 /* The buffer protocol: the memory, of which others then hold a numpy array. */
 static int get_buffer(PyObject *x, Py_buffer *buffer, int flags)
 {
-    PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)SMALL(x) : NULL;
+    PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)EAGER(x) : NULL;
     PyObject *memory = small != NULL && plain_type(small) >= 0
         ? PyArray_View(small, NULL, NULL) : PyObject_CallOneArg(memory_of, x);
     int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, buffer, flags);

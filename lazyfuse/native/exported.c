@@ -11,7 +11,7 @@
 enum { AXES = 32 };
 
 /* exported_memory.tell binds it last. */
-#define IS_BOUND (SLOW.run_counts != NULL)
+#define IS_BOUND (hooks.run_counts != NULL)
 
 /* ----------------------------------------------------------------------------------------- rows */
 
@@ -36,7 +36,7 @@ static Row *row_of(PyObject *op)
     if (rows[at].op != NULL) {
         return NULL;
     }
-    PyObject *found = PyObject_CallOneArg(SLOW.exact_types, op);
+    PyObject *found = PyObject_CallOneArg(hooks.exact_types, op);
     PyObject *name = PyObject_GetAttr(op, name_name);
     if (found == NULL || name == NULL || !PyBytes_CheckExact(found) ||
         PyBytes_GET_SIZE(found) != TYPES) {
@@ -63,13 +63,13 @@ typedef struct {
 /* As `Storage.shared`; 0, too, where a root is to be forgotten. */
 static int is_shared(PyObject *storage)
 {
-    PyObject *roots = STORAGE(storage, roots);
+    PyObject *roots = STORAGE(storage, exports);
     if (roots == NULL || !PyList_CheckExact(roots)) {
         return 0;
     }
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(roots); at++) {
         PyObject *root = PyList_GET_ITEM(roots, at);
-        if ((PyObject *)Py_TYPE(root) != SLOW.root || ROOT(root, array) == NULL ||
+        if ((PyObject *)Py_TYPE(root) != hooks.root || ROOT(root, array) == NULL ||
             ROOT(root, own) == NULL) {
             continue;
         }
@@ -87,8 +87,8 @@ static int is_shared(PyObject *storage)
 static PyObject *block_of(Core *x)
 {
     PyObject *storage = x->storage;
-    if (!IS_BOUND || storage == NULL || (PyObject *)Py_TYPE(storage) != SLOW.storage ||
-        STORAGE(storage, pinned) != Py_False) {
+    if (!IS_BOUND || storage == NULL || (PyObject *)Py_TYPE(storage) != hooks.storage ||
+        STORAGE(storage, always_eager) != Py_False) {
         return NULL;
     }
     PyObject *node = STORAGE(storage, node);
@@ -126,7 +126,7 @@ static int look(PyObject *object, There *there)
         return there->value != NULL;
     }
     Core *x = (Core *)object;
-    PyObject *value = SMALL(x), *node = x->node;
+    PyObject *value = EAGER(x), *node = x->node;
     if (value == NULL || node == NULL || !IS_BOUND) {
         return 0;
     }
@@ -135,7 +135,7 @@ static int look(PyObject *object, There *there)
             return 0;
         }
         value = NODE(node, value);
-        /* a small one becomes eager now: ndarray.settle */
+        /* a small one becomes eager now: ndarray.materialise */
         if (value == NULL || !IS_REAL(value) ||
             PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
             return 0;
@@ -143,7 +143,7 @@ static int look(PyObject *object, There *there)
     }
     else if (value == Py_None) {
         value = block_of(x) == NULL ? NULL : real_of(x);
-        int exported = value != NULL && STORAGE(x->storage, roots) != Py_None;
+        int exported = value != NULL && STORAGE(x->storage, exports) != Py_None;
         there->visible = exported && is_shared(x->storage);
         if (exported && !there->visible) {
             return 0; /* private again */
@@ -206,7 +206,7 @@ static int broadcast_values(const There *there, int count, Result *to)
 static int is_wanted(void)
 {
     PyObject *device = OPTION(device);
-    return OPTION(lent_now) == Py_True && device != NULL && PyUnicode_CheckExact(device) &&
+    return OPTION(exported_at_once) == Py_True && device != NULL && PyUnicode_CheckExact(device) &&
            (PyUnicode_GET_LENGTH(device) == 0 ||
             PyUnicode_CompareWithASCIIString(device, "cpu") == 0 ||
             PyUnicode_CompareWithASCIIString(device, "auto") == 0);
@@ -217,7 +217,7 @@ static int spares_copy(const Row *row, const There *there, int count, npy_intp s
 {
     npy_intp limit = eager_below();
     int copied = 0;
-    if (!SLOW.plain || !is_wanted()) {
+    if (!hooks.plain || !is_wanted()) {
         return 0;
     }
     for (int at = 0; at < count; at++) {
@@ -260,10 +260,10 @@ static void count_run(PyObject *name)
     PyObject *where = find_caller(), *key = NULL, *number = NULL, *more = NULL;
     if (where != NULL && PyTuple_CheckExact(where) && PyTuple_GET_SIZE(where) == 2) {
         key = PyTuple_Pack(3, name, PyTuple_GET_ITEM(where, 0), PyTuple_GET_ITEM(where, 1));
-        number = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.run_counts, key);
+        number = key == NULL ? NULL : PyDict_GetItemWithError(hooks.run_counts, key);
         more = PyLong_FromSsize_t(1 + (number == NULL ? 0 : PyLong_AsSsize_t(number)));
         if (key != NULL && more != NULL) {
-            PyDict_SetItem(SLOW.run_counts, key, more);
+            PyDict_SetItem(hooks.run_counts, key, more);
         }
     }
     Py_XDECREF(where);
@@ -305,7 +305,7 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
     PyArray_Descr *descr = PyArray_DescrFromType(loops->out[type]);
     PyObject *dims = shape_tuple(result->nd, result->dims), *room = NULL;
     if (dims != NULL && descr != NULL) {
-        room = PyObject_CallFunctionObjArgs(SLOW.room, dims, descr, NULL);
+        room = PyObject_CallFunctionObjArgs(hooks.room, dims, descr, NULL);
     }
     Py_XDECREF(dims);
     Py_XDECREF(descr);
@@ -328,7 +328,7 @@ static PyObject *finished(PyObject *value, int pooled)
         return direct_over(value, Py_None, 1); /* eager_rules.small_array */
     }
     if (pooled) {
-        PyObject *node = PyObject_CallFunctionObjArgs(SLOW.leaf, value, Py_None, NULL);
+        PyObject *node = PyObject_CallFunctionObjArgs(hooks.leaf, value, Py_None, NULL);
         x = node == NULL ? NULL : array_alone(NULL, node);
         Py_XDECREF(node);
     }
@@ -378,7 +378,7 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
    none of the old values. */
 static PyObject *for_writing(Core *x)
 {
-    PyObject *node = IS_ARRAY(x) && SMALL(x) == Py_None ? block_of(x) : NULL;
+    PyObject *node = IS_ARRAY(x) && EAGER(x) == Py_None ? block_of(x) : NULL;
     if (node == NULL || Py_REFCNT(node) > 1 || !is_shared(x->storage)) {
         return NULL;
     }
@@ -391,7 +391,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
     Result result;
     PyObject *given[3], *real = !IS_BOUND ? NULL : for_writing(out);
     int done = 0;
-    if (real == NULL || !SLOW.plain || !look_at_all(args, count, there)) {
+    if (real == NULL || !hooks.plain || !look_at_all(args, count, there)) {
         return 0;
     }
     there[count].value = Py_NewRef(real);
@@ -447,7 +447,7 @@ int exported_write(Core *self, PyObject *key, PyObject *value)
 PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
 {
     There there;
-    if (!IS_BOUND || !IS_ARRAY(x) || SMALL(x) != Py_None || !look(x, &there)) {
+    if (!IS_BOUND || !IS_ARRAY(x) || EAGER(x) != Py_None || !look(x, &there)) {
         return NULL;
     }
     npy_intp size = PyArray_SIZE((PyArrayObject *)there.value);
@@ -455,8 +455,8 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
         if (size < eager_below()) {
             return there.value;
         }
-        Row *row = which < PyTuple_GET_SIZE(SLOW.reduce_rows)
-            ? row_of(PyTuple_GET_ITEM(SLOW.reduce_rows, which)) : NULL;
+        Row *row = which < PyTuple_GET_SIZE(hooks.reduce_rows)
+            ? row_of(PyTuple_GET_ITEM(hooks.reduce_rows, which)) : NULL;
         if (row != NULL && spares_copy(row, &there, 1, size)) {
             PyObject *name = PyObject_GetAttrString(theirs, "__name__");
             if (name != NULL) {

@@ -35,7 +35,7 @@ static int is_true_name(PyObject *names, PyObject *name)
 /* The line of a node as a number, as `flush.line_of`; -1: Python decides. */
 static long long line_of(Notes *self, PyObject *node)
 {
-    PyObject *where = NODE(node, where);
+    PyObject *where = NODE(node, location);
     if (where == NULL || !PyTuple_CheckExact(where) || PyTuple_GET_SIZE(where) != 2) {
         return -1;
     }
@@ -124,7 +124,7 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
     }
     PyObject *node = args[0], *op = NODE(node, op);
     PyObject *arg = NODE(node, arg), *shape = NODE(node, shape);
-    if (op == SLOW.update_op) { /* what it writes: the shape of a layout */
+    if (op == hooks.update_op) { /* what it writes: the shape of a layout */
         shape = IS_LAYOUT(arg) ? PyTuple_GET_ITEM(arg, LAYOUT_SHAPE) : Py_None;
     }
     long long number = line_of(self, node), size = size_of(shape);
@@ -204,7 +204,7 @@ PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
                           &PyDict_Type, &compound, &most, &fewer, &together)) {
         return NULL;
     }
-    if (SLOW.node == NULL) {
+    if (hooks.node == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "notes: bind comes first");
         return NULL;
     }

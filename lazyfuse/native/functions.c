@@ -36,7 +36,7 @@ static int is_simple(PyObject *value)
         }
         return 1;
     }
-    return is_of(SLOW.simple, value);
+    return is_of(hooks.simple, value);
 }
 
 /* Whether the call was refused for its arguments, not by Python code that it had begun to run. The
@@ -62,7 +62,7 @@ static PyObject *adopted(PyObject *result, PyObject *reals, PyObject *ours)
 {
     PyObject *found = NULL;
     if (result != NULL && reals != NULL && ours != NULL) {
-        found = PyObject_CallFunctionObjArgs(SLOW.adopted, result, reals, ours, NULL);
+        found = PyObject_CallFunctionObjArgs(hooks.adopted, result, reals, ours, NULL);
     }
     Py_XDECREF(result);
     Py_XDECREF(reals);
@@ -136,7 +136,7 @@ static PyObject *reduced_now(
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     PyObject *given[MOST + 1], *result = NULL;
     if (self->reduction < 0 || count < 1 || count > 2 || count + named > 3 || !IS_ARRAY(args[0]) ||
-        SMALL(args[0]) != Py_None) {
+        EAGER(args[0]) != Py_None) {
         return NULL;
     }
     for (Py_ssize_t at = 1; at < count + named; at++) {
@@ -170,10 +170,10 @@ static PyObject *reduced_now(
 static PyObject *recorded(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *axis, *keepdims;
-    if (self->method == NULL || SLOW.reductions == NULL || SMALL(args[0]) != Py_None) {
+    if (self->method == NULL || hooks.reductions == NULL || EAGER(args[0]) != Py_None) {
         return NULL;
     }
-    PyObject *row = PyDict_GetItemWithError(SLOW.reductions, self->method);
+    PyObject *row = PyDict_GetItemWithError(hooks.reductions, self->method);
     if (row == NULL || !is_plain(args, count, names, &axis, &keepdims)) {
         return NULL;
     }
@@ -209,7 +209,7 @@ static PyObject *of_first(
             goto ours;
         }
     }
-    PyObject *small = Py_NewRef(SMALL(args[0])), *result = NULL;
+    PyObject *small = Py_NewRef(EAGER(args[0])), *result = NULL;
     if (self->reduction >= 0) {
         result = reduced(self, (PyArrayObject *)small, args, count, names);
     }
@@ -233,7 +233,7 @@ static PyObject *of_first(
         }
         PyObject *base = PyArray_BASE((PyArrayObject *)result), *found;
         if (result != small && (base == small || base == PyArray_BASE((PyArrayObject *)small))) {
-            int thin = is_thin((PyArrayObject *)result);
+            int thin = may_grow((PyArrayObject *)result);
             found = direct_over(result, base_of((Core *)args[0]), thin);
         }
         else {
@@ -251,10 +251,10 @@ ours:
 /* The numpy array of an operand that is one of ours; NULL without an exception: Python does it. */
 static PyObject *real_of(Quick *self, PyObject *x)
 {
-    if (!IS_DIRECT(x) || (self->spreads && IS_THIN(x))) {
+    if (!IS_DIRECT(x) || (self->spreads && MAY_GROW(x))) {
         return NULL;
     }
-    return SMALL(x);
+    return EAGER(x);
 }
 
 /* A list with numpy arrays in place of ours; NULL if it holds other objects. */
@@ -300,7 +300,7 @@ static PyObject *arrays_of(PyObject *const *args, Py_ssize_t count, int real)
         Py_ssize_t length = many ? PySequence_Fast_GET_SIZE(each) : 1;
         for (Py_ssize_t to = 0; list != NULL && to < length; to++) {
             PyObject *x = many ? PySequence_Fast_GET_ITEM(each, to) : each;
-            if (IS_ARRAY(x) && IS_DIRECT(x) && PyList_Append(list, real ? SMALL(x) : x) < 0) {
+            if (IS_ARRAY(x) && IS_DIRECT(x) && PyList_Append(list, real ? EAGER(x) : x) < 0) {
                 Py_CLEAR(list);
             }
         }
@@ -428,7 +428,7 @@ static PyObject *of_list(
     int is_lone = count == 1 && (names == NULL || PyTuple_GET_SIZE(names) == 0);
     PyObject *given = is_lone ? args[0] : NULL;
     if (given != NULL && IS_ARRAY(given) && IS_DIRECT(given)) {
-        return wrapped(PyArray_NewCopy((PyArrayObject *)SMALL(given), NPY_KEEPORDER));
+        return wrapped(PyArray_NewCopy((PyArrayObject *)EAGER(given), NPY_KEEPORDER));
     }
     int quick = given != NULL && PyList_CheckExact(given) && PyList_GET_SIZE(given) < LONGEST &&
                 PyList_GET_SIZE(given) < eager_below();

@@ -37,7 +37,7 @@ int view_geometry(PyArrayObject *view, Geometry *g)
         g->dims[axis] = PyArray_DIM(view, axis);
         g->strides[axis] = PyArray_STRIDE(view, axis);
     }
-    g->offset = PyArray_BYTES(view) - (char *)SLOW.origin;
+    g->offset = PyArray_BYTES(view) - (char *)hooks.origin;
     return 1;
 }
 
@@ -342,7 +342,7 @@ PyObject *make_layout(const Geometry *g, npy_intp itemsize)
         PyTuple_SET_ITEM(parts, 2, shape_tuple(g->nd, steps));
         if (!PyErr_Occurred() && (args = PyTuple_Pack(1, parts)) != NULL) {
             /* as a named tuple makes itself */
-            layout = PyTuple_Type.tp_new((PyTypeObject *)SLOW.layout, args, NULL);
+            layout = PyTuple_Type.tp_new((PyTypeObject *)hooks.layout, args, NULL);
         }
     }
     Py_XDECREF(args);

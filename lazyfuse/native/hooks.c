@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-Bindings SLOW = {.plain = 1};
+Bindings hooks = {.plain = 1};
 NodeSlots in_node;
 StorageSlots in_storage;
 RootSlots in_root;
@@ -16,7 +16,7 @@ static const struct {
     const char *name;
     PyObject **place;
 } PLACES[] = {
-#define HOOK(name) {#name, &SLOW.name},
+#define HOOK(name) {#name, &hooks.name},
     HOOKS(HOOK)
 #undef HOOK
 };
@@ -26,18 +26,18 @@ static const struct {
     const char *name;
     Py_ssize_t *offset;
 } SLOTS[] = {
-#define SLOT(hook, slots, name) {&SLOW.hook, #name, &slots.name}
+#define SLOT(hook, slots, name) {&hooks.hook, #name, &slots.name}
     SLOT(node, in_node, op), SLOT(node, in_node, src), SLOT(node, in_node, arg),
     SLOT(node, in_node, shape), SLOT(node, in_node, dtype), SLOT(node, in_node, perm),
-    SLOT(node, in_node, where), SLOT(node, in_node, value), SLOT(node, in_node, resident),
+    SLOT(node, in_node, location), SLOT(node, in_node, value), SLOT(node, in_node, resident),
     SLOT(storage, in_storage, node), SLOT(storage, in_storage, value),
-    SLOT(storage, in_storage, flat), SLOT(storage, in_storage, pinned),
-    SLOT(storage, in_storage, roots), SLOT(storage, in_storage, reals),
+    SLOT(storage, in_storage, flat), SLOT(storage, in_storage, always_eager),
+    SLOT(storage, in_storage, exports), SLOT(storage, in_storage, reals),
     SLOT(storage, in_storage, part), SLOT(storage, in_storage, picks),
     SLOT(root, in_root, array), SLOT(root, in_root, own),
     SLOT(memory, in_memory, owned), SLOT(memory, in_memory, leaves),
     SLOT(options, in_options, eager_below), SLOT(options, in_options, device),
-    SLOT(options, in_options, lent_now),
+    SLOT(options, in_options, exported_at_once),
 #undef SLOT
 };
 
@@ -102,11 +102,11 @@ PyObject *hooks_bind(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     if (strcmp(name, "plain") == 0) {
-        SLOW.plain = PyObject_IsTrue(value);
+        hooks.plain = PyObject_IsTrue(value);
         Py_RETURN_NONE;
     }
     if (strcmp(name, "origin") == 0) {
-        SLOW.origin = PyLong_AsVoidPtr(value);
+        hooks.origin = PyLong_AsVoidPtr(value);
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     for (size_t at = 0; at < sizeof(PLACES) / sizeof(*PLACES); at++) {
@@ -117,10 +117,10 @@ PyObject *hooks_bind(PyObject *Py_UNUSED(module), PyObject *args)
                 return NULL;
             }
             *place = Py_NewRef(value);
-            if (place == &SLOW.loop_types && operators_find_loops() < 0) {
+            if (place == &hooks.loop_types && operators_find_loops() < 0) {
                 return NULL;
             }
-            if (place == &SLOW.node) {
+            if (place == &hooks.node) {
                 look_for_other_slots();
             }
             Py_RETURN_NONE;

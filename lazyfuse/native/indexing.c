@@ -40,9 +40,9 @@ static PyObject *wrap_part(Core *self, PyObject *value)
         return value;
     }
     PyArrayObject *a = (PyArrayObject *)value;
-    int nd = PyArray_NDIM(a), thin = IS_THIN(self) && is_thin(a);
+    int nd = PyArray_NDIM(a), thin = MAY_GROW(self) && may_grow(a);
     for (int axis = 0; nd > 1 && !thin && axis < nd; axis++) {
-        thin = PyArray_DIM(a, axis) == 1 && !IS_THIN(self);
+        thin = PyArray_DIM(a, axis) == 1 && !MAY_GROW(self);
     }
     return direct_over(value, base_of(self), thin);
 }
@@ -51,7 +51,7 @@ static PyObject *array_get(PyObject *x, PyObject *key)
 {
     Core *self = (Core *)x;
     if (IS_DIRECT(self)) {
-        PyObject *small = Py_NewRef(SMALL(self)), *value = NULL;
+        PyObject *small = Py_NewRef(EAGER(self)), *value = NULL;
         int plain = plain_type((PyArrayObject *)small) >= 0, done = 1;
         if (plain) {
             value = quick_view((PyArrayObject *)small, key);
@@ -60,12 +60,12 @@ static PyObject *array_get(PyObject *x, PyObject *key)
             value = wrap_part(self, value);
         }
         else if (is_basic(key)) {
-            done = plain || !IS_THIN(self);
+            done = plain || !MAY_GROW(self);
             value = done ? wrap_part(self, PyObject_GetItem(small, key)) : NULL;
         }
         else {
             PyArrayObject *where = IS_ARRAY(key) && IS_DIRECT(key) && plain
-                ? (PyArrayObject *)SMALL(key) : NULL;
+                ? (PyArrayObject *)EAGER(key) : NULL;
             done = where != NULL && PyArray_NDIM(where) != 0 &&
                    PyArray_SIZE(where) < eager_below();
             if (done) {
@@ -79,35 +79,35 @@ static PyObject *array_get(PyObject *x, PyObject *key)
             return value;
         }
     }
-    else if (SMALL(self) == Py_None) {
+    else if (EAGER(self) == Py_None) {
         PyObject *part = recorded_view(self, key);
         if (part != NULL || PyErr_Occurred()) {
             return part;
         }
     }
     PyObject *args[] = {x, key};
-    return PyObject_Vectorcall(SLOW.get_item, args, 2, NULL);
+    return PyObject_Vectorcall(hooks.get_item, args, 2, NULL);
 }
 
 static int array_set(PyObject *x, PyObject *key, PyObject *value)
 {
     PyObject *args[] = {x, key, value}, *done;
     if (value == NULL) {
-        done = PyObject_Vectorcall(SLOW.del_item, args, 2, NULL);
+        done = PyObject_Vectorcall(hooks.del_item, args, 2, NULL);
         Py_XDECREF(done);
         return done == NULL ? -1 : 0;
     }
     if (IS_DIRECT(x)) {
-        PyObject *small = SMALL(x), *right = NULL, *where = key;
+        PyObject *small = EAGER(x), *right = NULL, *where = key;
         int plain = plain_type((PyArrayObject *)small) >= 0;
         if (is_number(value)) {
             right = value;
         }
         else if (IS_ARRAY(value) && IS_DIRECT(value) && plain) {
-            right = SMALL(value);
+            right = EAGER(value);
         }
         if (IS_ARRAY(key) && IS_DIRECT(key) && plain) {
-            where = SMALL(key); /* indices, or a mask */
+            where = EAGER(key); /* indices, or a mask */
             if (plain_type((PyArrayObject *)where) < 0 ||
                 PyArray_NDIM((PyArrayObject *)where) == 0) {
                 where = NULL;
@@ -127,7 +127,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
             return result;
         }
     }
-    else if (SMALL(x) == Py_None) {
+    else if (EAGER(x) == Py_None) {
         int recorded = recorded_write((Core *)x, key, value);
         if (recorded == 0 && is_basic(key)) {
             recorded = exported_write((Core *)x, key, value);
@@ -136,7 +136,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
             return recorded < 0 ? -1 : 0;
         }
     }
-    done = PyObject_Vectorcall(SLOW.set_item, args, 3, NULL);
+    done = PyObject_Vectorcall(hooks.set_item, args, 3, NULL);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
@@ -144,9 +144,9 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
 static Py_ssize_t array_length(PyObject *x)
 {
     if (IS_DIRECT(x)) {
-        return PyObject_Size(SMALL(x));
+        return PyObject_Size(EAGER(x));
     }
-    PyObject *found = PyObject_CallOneArg(SLOW.length, x);
+    PyObject *found = PyObject_CallOneArg(hooks.length, x);
     if (found == NULL) {
         return -1;
     }

@@ -133,7 +133,7 @@ Loops *loops_new(PyObject *ufunc)
         return loops;
     }
     /* the op table says which loops this file may call, and how: base.loop_types */
-    PyObject *told = SLOW.loop_types == NULL ? NULL : PyObject_CallOneArg(SLOW.loop_types, ufunc);
+    PyObject *told = hooks.loop_types == NULL ? NULL : PyObject_CallOneArg(hooks.loop_types, ufunc);
     if (told == NULL || told == Py_None) {
         Py_XDECREF(told);
         return PyErr_Occurred() ? (loops_free(loops), NULL) : loops;
@@ -780,7 +780,7 @@ static double start = 0.0; /* where NumPy's sums of floats start: 0.0 or -0.0 */
 /* The ufunc of a method that reduces (new), from its op in base.REDUCTIONS. */
 static PyObject *ufunc_of(const char *method)
 {
-    PyObject *pair = SLOW.reductions == NULL ? NULL : PyDict_GetItemString(SLOW.reductions, method);
+    PyObject *pair = hooks.reductions == NULL ? NULL : PyDict_GetItemString(hooks.reductions, method);
     return pair == NULL ? NULL : PyObject_GetAttrString(PyTuple_GET_ITEM(pair, 0), "ufunc");
 }
 

@@ -23,7 +23,7 @@ static PyMethodDef functions[] = {
     {"get_shape", ONE(geometry_shape), "The shape of an array."},
     {"get_size", ONE(geometry_size), "How many elements an array has."},
     {"get_transposed", ONE(geometry_transposed), "The transpose of an array."},
-    {"is_thin", ONE(array_is_thin), "Whether an operation on a numpy array may give much."},
+    {"may_grow", ONE(array_may_grow), "Whether an operation on a numpy array may give much."},
     {"new", ONE(array_new), "An array without slots set."},
     {"operator", VARARGS(array_operator), "Complete the operator of that name."},
     /* functions and ufuncs */

@@ -2,7 +2,7 @@
 
    The module repeats in C what Python modules of ours say, which comments name: one behaviour, and
    the suite runs on both. Where an operand is of a kind that C does not know, NumPy or a Python
-   function (SLOW) does the work; C decides nowhere what an operation means. */
+   function (hooks) does the work; C decides nowhere what an operation means. */
 
 #ifndef LAZYFUSE_NATIVE_H
 #define LAZYFUSE_NATIVE_H
@@ -29,7 +29,7 @@
 /* The slots of an array; ndarray.py says what they hold. NULL: not set. */
 typedef struct {
     PyObject_HEAD
-    PyObject *small, *node, *storage, *base, *thin, *view, *layout, *reals, *ticket, *picks;
+    PyObject *eager, *node, *storage, *base, *may_grow, *view, *layout, *reals, *ticket, *picks;
     PyObject *deferred, *weak;
 } Core;
 
@@ -39,8 +39,8 @@ extern PyTypeObject *array_type; /* `ndarray`, once it is there */
 #define IS_ARRAY(x) (Py_TYPE(x) == array_type)
 #define IS_REAL(x) (Py_TYPE(x) == &PyArray_Type)
 /* Whether an array is eager: its values are a numpy array, on which operations run at once. */
-#define SMALL(x) (((Core *)(x))->small)
-#define IS_DIRECT(x) (SMALL(x) != NULL && IS_REAL(SMALL(x)))
+#define EAGER(x) (((Core *)(x))->eager)
+#define IS_DIRECT(x) (EAGER(x) != NULL && IS_REAL(EAGER(x)))
 
 /* Whether the type of `x` is in a set of types. A type that cannot be hashed is in none. */
 static inline int is_of(PyObject *types, PyObject *x)
@@ -90,7 +90,7 @@ PyObject *array_buffer(PyObject *module, PyObject *function);
 PyObject *array_new(PyObject *module, PyObject *type);
 PyObject *array_alone(PyObject *module, PyObject *node);
 PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *array_is_thin(PyObject *module, PyObject *value);
+PyObject *array_may_grow(PyObject *module, PyObject *value);
 
 /* An array of ours around a new result: a numpy array that is small and not thin; other objects
    stay as they are. Steals `value`; NULL stays NULL. */
@@ -103,10 +103,10 @@ PyObject *wrapped(PyObject *value);
 PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
 /* A new array over `value` (stolen) whose base is `base` (or None). */
 PyObject *direct_over(PyObject *value, PyObject *base, int thin);
-int is_thin(PyArrayObject *value);
+int may_grow(PyArrayObject *value);
 Py_ssize_t eager_below(void);
 /* Where a numpy array is thin, operations on it may give much. */
-#define IS_THIN(x) (((Core *)(x))->thin != Py_False)
+#define MAY_GROW(x) (((Core *)(x))->may_grow != Py_False)
 
 /* ---------------------------------------------------------------------------------------- loops */
 
@@ -189,8 +189,8 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    /* classes; `scalar`: of lazy ones; `place`: errstate.Place */                                 \
-    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(place)                 \
+    /* classes; `scalar`: of lazy ones; `place`: errstate.SourceLocation */                                 \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)                 \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
     _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
     _(reduce_rows)                                                                                 \
@@ -212,7 +212,7 @@ typedef struct {
     int plain; /* whether NumPy's error state is its default */
 } Bindings;
 
-extern Bindings SLOW;
+extern Bindings hooks;
 
 /* Names of attributes, arguments and entries, interned. */
 #define NAMES(_)                                                                                   \
@@ -231,10 +231,10 @@ PyObject *hooks_bind(PyObject *module, PyObject *args);
 
 /* Where the slots of Python's classes lie: found once, when a class is bound. */
 typedef struct {
-    Py_ssize_t op, src, arg, shape, dtype, perm, where, value, resident;
+    Py_ssize_t op, src, arg, shape, dtype, perm, location, value, resident;
 } NodeSlots;
 typedef struct {
-    Py_ssize_t node, value, flat, pinned, roots, reals, part, picks;
+    Py_ssize_t node, value, flat, always_eager, exports, reals, part, picks;
 } StorageSlots;
 typedef struct {
     Py_ssize_t array, own;
@@ -243,7 +243,7 @@ typedef struct {
     Py_ssize_t owned, leaves;
 } MemorySlots;
 typedef struct {
-    Py_ssize_t eager_below, device, lent_now;
+    Py_ssize_t eager_below, device, exported_at_once;
 } OptionSlots;
 
 extern NodeSlots in_node;
@@ -257,9 +257,9 @@ extern OptionSlots in_options;
 #define STORAGE(storage, slot) AT(storage, in_storage.slot)
 #define ROOT(root, slot) AT(root, in_root.slot)
 #define MEMORY(memory, slot) AT(memory, in_memory.slot)
-#define OPTION(slot) AT(SLOW.options, in_options.slot)
-#define IS_NODE(x) ((PyObject *)Py_TYPE(x) == SLOW.node)
-#define IS_LAYOUT(x) ((PyObject *)Py_TYPE(x) == SLOW.layout)
+#define OPTION(slot) AT(hooks.options, in_options.slot)
+#define IS_NODE(x) ((PyObject *)Py_TYPE(x) == hooks.node)
+#define IS_LAYOUT(x) ((PyObject *)Py_TYPE(x) == hooks.layout)
 
 /* The fields of a layout, which is a tuple. */
 enum { LAYOUT_OFFSET, LAYOUT_SHAPE, LAYOUT_STRIDES, LAYOUT_FIELDS };
@@ -272,7 +272,7 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 /* Asks of a class of nodes that was just bound whether there is more to fill in than is known
    here. */
 void look_for_other_slots(void);
-/* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
+/* As errstate.is_untouched: whether this thread's error state is the one that NumPy starts with. */
 int is_usual(void);
 /* As errstate.is_default. */
 int is_default(void);

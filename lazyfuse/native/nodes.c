@@ -5,22 +5,22 @@
 
 static int is_whole_node; /* whether a node has no slots but those known here */
 
-/* As errstate.is_usual: whether this thread's error state is the one that NumPy starts with. */
+/* As errstate.is_untouched: whether this thread's error state is the one that NumPy starts with. */
 int is_usual(void)
 {
     PyObject *state = NULL;
-    if (SLOW.state == NULL || PyContextVar_Get(SLOW.state, NULL, &state) < 0) {
+    if (hooks.state == NULL || PyContextVar_Get(hooks.state, NULL, &state) < 0) {
         PyErr_Clear();
         return 0;
     }
     Py_XDECREF(state); /* the context holds it */
-    return state == SLOW.usual_state;
+    return state == hooks.usual_state;
 }
 
 /* As errstate.is_default. */
 int is_default(void)
 {
-    return SLOW.plain && is_usual();
+    return hooks.plain && is_usual();
 }
 
 /* As nodes.caller: the first frame outside lazyfuse. */
@@ -28,13 +28,13 @@ PyObject *find_caller(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
     if (frame == NULL || !is_usual()) {
-        return PyObject_CallNoArgs(SLOW.caller);
+        return PyObject_CallNoArgs(hooks.caller);
     }
     Py_INCREF(frame);
     for (;;) {
         PyObject *globals = PyFrame_GetGlobals(frame);
         PyObject *package = PyDict_GetItemWithError(globals, name_package);
-        int inside = package == NULL ? 0 : PySet_Contains(SLOW.inside, package);
+        int inside = package == NULL ? 0 : PySet_Contains(hooks.inside, package);
         Py_DECREF(globals);
         if (inside <= 0) {
             PyErr_Clear(); /* a package that is not hashable is none of ours */
@@ -65,13 +65,13 @@ PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape,
                          PyObject *perm, PyObject *where)
 {
     PyObject *node = NULL;
-    PyTypeObject *type = (PyTypeObject *)SLOW.node;
+    PyTypeObject *type = (PyTypeObject *)hooks.node;
     if (src == NULL) {
         return NULL;
     }
     if (!is_whole_node) {
         node = PyObject_CallFunctionObjArgs(
-            SLOW.node, op, src, arg, shape, dtype, perm, where, NULL);
+            hooks.node, op, src, arg, shape, dtype, perm, where, NULL);
     }
     else if ((node = type->tp_alloc(type, 0)) != NULL) {
         NODE(node, op) = Py_NewRef(op);
@@ -80,7 +80,7 @@ PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape,
         NODE(node, shape) = Py_NewRef(shape);
         NODE(node, dtype) = Py_NewRef(dtype);
         NODE(node, perm) = Py_NewRef(perm);
-        NODE(node, where) = Py_NewRef(where);
+        NODE(node, location) = Py_NewRef(where);
         NODE(node, value) = Py_NewRef(Py_None);
         NODE(node, resident) = Py_NewRef(Py_None);
     }
@@ -105,9 +105,9 @@ PyObject *record_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *sha
 /* As scalars.make_scalar. */
 static PyObject *make_scalar(PyObject *node)
 {
-    Core *x = SLOW.scalar == NULL ? NULL : (Core *)array_new(NULL, SLOW.scalar);
+    Core *x = hooks.scalar == NULL ? NULL : (Core *)array_new(NULL, hooks.scalar);
     if (x != NULL) {
-        x->small = Py_NewRef(Py_None);
+        x->eager = Py_NewRef(Py_None);
         x->node = Py_NewRef(node);
         x->storage = Py_NewRef(Py_None);
         x->base = Py_NewRef(Py_None);
@@ -125,7 +125,7 @@ PyObject *from_node(PyObject *node)
     int number = PyTuple_CheckExact(shape) && PyTuple_GET_SIZE(shape) == 0;
     PyObject *x = number ? make_scalar(node) : array_alone(NULL, node);
     if (x != NULL) {
-        PyObject *done = PyObject_CallOneArg(SLOW.note, node);
+        PyObject *done = PyObject_CallOneArg(hooks.note, node);
         if (done == NULL) {
             Py_CLEAR(x);
         }
@@ -151,8 +151,8 @@ PyObject *shape_tuple(int nd, const npy_intp *dims)
 
 void look_for_other_slots(void)
 {
-    PyTypeObject *type = (PyTypeObject *)SLOW.node;
-    PyObject *slots = PyObject_GetAttrString(SLOW.node, "__slots__"); /* and `__weakref__` */
+    PyTypeObject *type = (PyTypeObject *)hooks.node;
+    PyObject *slots = PyObject_GetAttrString(hooks.node, "__slots__"); /* and `__weakref__` */
     Py_ssize_t known = sizeof(NodeSlots) / sizeof(Py_ssize_t);
     is_whole_node = slots != NULL && PySequence_Size(slots) == known + 1 &&
                     type->tp_base == &PyBaseObject_Type;

@@ -71,7 +71,7 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
 {
     Operator *o = &operators[which];
     if (!IS_DIRECT(self)) {
-        if (SMALL(self) == Py_None && o->known != NULL) {
+        if (EAGER(self) == Py_None && o->known != NULL) {
             PyObject *found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
             if (found == NULL && !PyErr_Occurred()) {
                 found = at_once(o, self, other, swapped);
@@ -82,15 +82,15 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         }
         return slow_binary(o, self, other, swapped);
     }
-    PyObject *small = SMALL(self), *right = other;
-    int thin = IS_THIN(self);
+    PyObject *small = EAGER(self), *right = other;
+    int thin = MAY_GROW(self);
     if (IS_ARRAY(other)) {
         if (!IS_DIRECT(other)) {
-            PyObject *found = SMALL(other) == Py_None ? at_once(o, self, other, swapped) : NULL;
+            PyObject *found = EAGER(other) == Py_None ? at_once(o, self, other, swapped) : NULL;
             return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
         }
-        right = SMALL(other);
-        thin |= IS_THIN(other);
+        right = EAGER(other);
+        thin |= MAY_GROW(other);
     }
     else if (!is_number(other)) {
         return slow_binary(o, self, other, swapped);
@@ -123,9 +123,9 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
     Operator *o = &operators[which];
     Core *self = (Core *)x;
     if (IS_DIRECT(self)) {
-        PyObject *small = SMALL(self), *right = other;
+        PyObject *small = EAGER(self), *right = other;
         if (IS_ARRAY(other) && IS_DIRECT(other)) {
-            right = SMALL(other);
+            right = EAGER(other);
         }
         else if (!is_number(other)) {
             right = NULL;
@@ -145,7 +145,7 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
             return done < 0 ? NULL : Py_NewRef(x);
         }
     }
-    else if (SMALL(self) == Py_None && o->known != NULL) {
+    else if (EAGER(self) == Py_None && o->known != NULL) {
         int done = recorded_inplace(o->op, o->known, self, other);
         PyObject *args[] = {x, other};
         done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self);
@@ -165,8 +165,8 @@ static PyObject *unary(int which, PyObject *x)
     Operator *o = &operators[which];
     Core *self = (Core *)x;
     if (IS_DIRECT(self)) {
-        PyObject *small = Py_NewRef(SMALL(self));
-        int thin = IS_THIN(self);
+        PyObject *small = Py_NewRef(EAGER(self));
+        int thin = MAY_GROW(self);
         PyObject *result = NULL;
         if (!thin || PyArray_SIZE((PyArrayObject *)small) < eager_below()) {
             result = loops_unary(o->loops, small);
@@ -180,7 +180,7 @@ static PyObject *unary(int which, PyObject *x)
             return result;
         }
     }
-    else if (SMALL(self) == Py_None && o->op != NULL) {
+    else if (EAGER(self) == Py_None && o->op != NULL) {
         PyObject *found = recorded_operator(o->op, self);
         if (found == NULL && !PyErr_Occurred()) {
             found = exported_call(o->op, o->loops, o->call, &x, 1);
@@ -247,8 +247,8 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     if (!IS_OURS(self)) {
         Py_RETURN_NOTIMPLEMENTED; /* ours is the modulo */
     }
-    if (!swapped && modulo == Py_None && IS_DIRECT(self) && !IS_THIN(self) && is_number(other)) {
-        PyObject *small = Py_NewRef(SMALL(self)), *result = NULL;
+    if (!swapped && modulo == Py_None && IS_DIRECT(self) && !MAY_GROW(self) && is_number(other)) {
+        PyObject *small = Py_NewRef(EAGER(self)), *result = NULL;
         int overflow = 0;
         if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2 &&
             plain_type((PyArrayObject *)small) != NPY_BOOL) { /* versions of NumPy differ there */
@@ -264,15 +264,15 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
         return placed(result);
     }
     int large = 0;
-    if (!swapped && modulo == Py_None && IS_ARRAY(self) && SMALL(self) == Py_None &&
+    if (!swapped && modulo == Py_None && IS_ARRAY(self) && EAGER(self) == Py_None &&
         PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &large) == 2) {
-        PyObject *found = recorded_operator(SLOW.square_op, (Core *)self);
+        PyObject *found = recorded_operator(hooks.square_op, (Core *)self);
         if (found != NULL || PyErr_Occurred()) {
             return found;
         }
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
-    return PyObject_Vectorcall(SLOW.power, args, 4, NULL);
+    return PyObject_Vectorcall(hooks.power, args, 4, NULL);
 }
 
 static PyObject *array_matmul(PyObject *left, PyObject *right)
@@ -280,16 +280,16 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
     if (!swapped && IS_DIRECT(self) && IS_ARRAY(other) && IS_DIRECT(other) &&
-        plain_type((PyArrayObject *)SMALL(self)) > NPY_BOOL &&
-        plain_type((PyArrayObject *)SMALL(other)) > NPY_BOOL) {
-        PyObject *first = Py_NewRef(SMALL(self)), *second = Py_NewRef(SMALL(other));
+        plain_type((PyArrayObject *)EAGER(self)) > NPY_BOOL &&
+        plain_type((PyArrayObject *)EAGER(other)) > NPY_BOOL) {
+        PyObject *first = Py_NewRef(EAGER(self)), *second = Py_NewRef(EAGER(other));
         PyObject *result = PyNumber_MatrixMultiply(first, second);
         Py_DECREF(first);
         Py_DECREF(second);
         return wrapped(result);
     }
     PyObject *args[] = {self, other, swapped ? Py_True : Py_False};
-    return PyObject_Vectorcall(SLOW.matmul, args, 3, NULL);
+    return PyObject_Vectorcall(hooks.matmul, args, 3, NULL);
 }
 
 PyNumberMethods array_number = {

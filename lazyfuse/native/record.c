@@ -14,8 +14,8 @@
 PyObject *any_node(Core *x)
 {
     PyObject *storage = x->storage;
-    if (storage == NULL || Py_TYPE(storage) != (PyTypeObject *)SLOW.storage ||
-        in_storage.node < 0 || STORAGE(storage, pinned) != Py_False ||
+    if (storage == NULL || Py_TYPE(storage) != (PyTypeObject *)hooks.storage ||
+        in_storage.node < 0 || STORAGE(storage, always_eager) != Py_False ||
         x->view == NULL || !IS_REAL(x->view)) {
         return NULL;
     }
@@ -27,7 +27,7 @@ PyObject *any_node(Core *x)
 static PyObject *block_node(Core *x)
 {
     PyObject *node = any_node(x);
-    return node != NULL && STORAGE(x->storage, roots) == Py_None ? node : NULL;
+    return node != NULL && STORAGE(x->storage, exports) == Py_None ? node : NULL;
 }
 
 PyObject *storage_node(Core *x)
@@ -48,12 +48,12 @@ static int is_second(const Geometry *g, npy_intp itemsize)
 static PyObject *known_piece(Core *x, PyObject *node, const Geometry *g)
 {
     npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
-    if (SLOW.pieces == NULL || PyArray_TYPE((PyArrayObject *)x->view) == NPY_OBJECT ||
+    if (hooks.pieces == NULL || PyArray_TYPE((PyArrayObject *)x->view) == NPY_OBJECT ||
         PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype)) != 2 * itemsize) {
         return NULL;
     }
     PyObject *key = PyTuple_Pack(2, NODE(node, dtype), is_second(g, itemsize) ? Py_True : Py_False);
-    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.pieces, key), *out;
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(hooks.pieces, key), *out;
     Py_XDECREF(key);
     if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 2 ||
         (out = PyObject_GetAttr(PyTuple_GET_ITEM(found, 1), name_out)) == NULL) {
@@ -86,13 +86,13 @@ int look_at(PyObject *object, Given *given)
         given->g.nd = 0;
         return 1;
     }
-    int scalar = (PyObject *)Py_TYPE(object) == SLOW.scalar;
+    int scalar = (PyObject *)Py_TYPE(object) == hooks.scalar;
     if (!IS_ARRAY(object) && !scalar) {
         return 0;
     }
     Core *x = (Core *)object;
     PyObject *node = x->node;
-    if (SMALL(x) != Py_None || node == NULL) {
+    if (EAGER(x) != Py_None || node == NULL) {
         return 0;
     }
     if (node != Py_None) {
@@ -125,7 +125,7 @@ int look_at(PyObject *object, Given *given)
 PyObject *read_storage(PyObject *storage)
 {
     PyObject *node = STORAGE(storage, node);
-    if (NODE(node, op) != SLOW.leaf_op && !is_pending(node) && Py_REFCNT(node) == 1) {
+    if (NODE(node, op) != hooks.leaf_op && !is_pending(node) && Py_REFCNT(node) == 1) {
         return PyObject_CallMethodNoArgs(storage, name_read); /* which counts who holds it */
     }
     return Py_NewRef(node);
@@ -165,7 +165,7 @@ static PyObject *part_node(Core *x, const Geometry *g)
         Py_INCREF(layout);
     }
     if (layout != NULL) {
-        view = make_node(SLOW.view_op, PyTuple_Pack(1, node), layout, PyTuple_GET_ITEM(layout, 1),
+        view = make_node(hooks.view_op, PyTuple_Pack(1, node), layout, PyTuple_GET_ITEM(layout, 1),
                        NODE(node, dtype), Py_None, Py_None);
         Py_DECREF(layout);
     }
@@ -219,11 +219,11 @@ PyObject *known_loop(PyObject *loops, const Given *given, int count)
 /* As nodes.constant, for numbers that were met before (new); NULL without an exception. */
 static PyObject *known_constant(PyObject *number, PyObject *dtype)
 {
-    if (SLOW.constants == NULL || PyComplex_CheckExact(number) || PyObject_IsTrue(number) != 1) {
+    if (hooks.constants == NULL || PyComplex_CheckExact(number) || PyObject_IsTrue(number) != 1) {
         return NULL; /* zeros with either sign are equal keys */
     }
     PyObject *key = PyTuple_Pack(2, number, dtype);
-    PyObject *node = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.constants, key);
+    PyObject *node = key == NULL ? NULL : PyDict_GetItemWithError(hooks.constants, key);
     Py_XDECREF(key);
     return Py_XNewRef(node);
 }
@@ -248,7 +248,7 @@ PyObject *node_of(Given *given, PyObject *loop, int at)
     }
     PyObject *node = known_constant(given->object, dtype);
     if (node == NULL && !PyErr_Occurred()) {
-        node = PyObject_CallFunctionObjArgs(SLOW.constant, given->object, dtype, NULL);
+        node = PyObject_CallFunctionObjArgs(hooks.constant, given->object, dtype, NULL);
     }
     Py_DECREF(dtype);
     if (node == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
@@ -303,7 +303,7 @@ static PyObject *build_node(PyObject *op, PyObject *loop, Given *given, int coun
 static int are_scalars(const Given *given, int count)
 {
     for (int at = 0; at < count; at++) {
-        if (given[at].kind != NUMBER && (PyObject *)Py_TYPE(given[at].object) != SLOW.scalar) {
+        if (given[at].kind != NUMBER && (PyObject *)Py_TYPE(given[at].object) != hooks.scalar) {
             return 0;
         }
     }
@@ -339,20 +339,20 @@ static int overflows(PyObject *op)
    warnings; steals the node, NULL without an exception: not for this way. */
 static PyObject *name_scalar(PyObject *node, const char *name)
 {
-    PyObject *where = NODE(node, where), *place, *text;
+    PyObject *where = NODE(node, location), *place, *text;
     int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
-    if (SLOW.place == NULL || !PyTuple_CheckExact(where) || /* a location that has its context */
+    if (hooks.source_location == NULL || !PyTuple_CheckExact(where) || /* a location that has its context */
         ((kind == 'i' || kind == 'u') && overflows(NODE(node, op)))) {
         Py_DECREF(node);
         return NULL;
     }
-    place = PyObject_CallOneArg(SLOW.place, where);
+    place = PyObject_CallOneArg(hooks.source_location, where);
     text = PyUnicode_FromFormat("scalar %s", name);
     if (place == NULL || text == NULL || PyObject_SetAttr(place, name_name, text) < 0) {
         Py_CLEAR(node);
     }
     else {
-        Py_SETREF(NODE(node, where), Py_NewRef(place));
+        Py_SETREF(NODE(node, location), Py_NewRef(place));
     }
     Py_XDECREF(place);
     Py_XDECREF(text);
@@ -362,7 +362,7 @@ static PyObject *name_scalar(PyObject *node, const char *name)
 PyObject *loop_of(PyObject *op, PyObject *keys)
 {
     PyObject *key = keys == NULL ? NULL : PyTuple_Pack(2, op, keys);
-    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.loops, key);
+    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(hooks.loops, key);
     Py_XDECREF(keys);
     Py_XDECREF(key);
     return loop == Py_None ? NULL : loop;
@@ -373,7 +373,7 @@ PyObject *recorded_where(PyObject *const *args)
     Given given[3];
     Geometry shape;
     int ready = 1;
-    if (SLOW.where_op == NULL || SLOW.loops == NULL || !is_default()) {
+    if (hooks.where_op == NULL || hooks.loops == NULL || !is_default()) {
         return NULL;
     }
     for (int at = 0; at < 3; at++) {
@@ -386,8 +386,8 @@ PyObject *recorded_where(PyObject *const *args)
         return NULL;
     }
     PyObject *keys = PyTuple_Pack(3, given[0].dtype, given[1].dtype, given[2].dtype);
-    PyObject *loop = loop_of(SLOW.where_op, keys);
-    return loop == NULL ? NULL : from_node(build_node(SLOW.where_op, loop, given, 3, &shape));
+    PyObject *loop = loop_of(hooks.where_op, keys);
+    return loop == NULL ? NULL : from_node(build_node(hooks.where_op, loop, given, 3, &shape));
 }
 
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
@@ -426,11 +426,11 @@ static int overflows_alone(const Given *given)
 PyObject *recorded_operator(PyObject *op, Core *self)
 {
     Given given;
-    if (op == NULL || SLOW.loops == NULL || !is_default() || !look_at((PyObject *)self, &given) ||
+    if (op == NULL || hooks.loops == NULL || !is_default() || !look_at((PyObject *)self, &given) ||
         given.ready || given.kind == NUMBER) {
         return NULL;
     }
-    if (op == SLOW.square_op && ((PyArray_Descr *)given.dtype)->type_num == NPY_BOOL) {
+    if (op == hooks.square_op && ((PyArray_Descr *)given.dtype)->type_num == NPY_BOOL) {
         return NULL; /* as a power: versions of NumPy differ about booleans */
     }
     PyObject *loop = loop_of(op, PyTuple_Pack(1, given.dtype));
@@ -443,7 +443,7 @@ PyObject *recorded_operator(PyObject *op, Core *self)
 PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims)
 {
     Given given;
-    if (SLOW.reduced == NULL || !is_default() || !IS_ARRAY(self) ||
+    if (hooks.reduced == NULL || !is_default() || !IS_ARRAY(self) ||
         !look_at((PyObject *)self, &given) || given.ready || given.g.nd == 0) {
         return NULL;
     }
@@ -452,7 +452,7 @@ PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject
     PyObject *key = shape == NULL ? NULL
         : PyTuple_Pack(6, PyTuple_GET_ITEM(row, 0), PyTuple_GET_ITEM(row, 1), given.dtype, shape,
                        axis, keepdims);
-    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(SLOW.reduced, key);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(hooks.reduced, key);
     PyObject *where = NULL, *source = NULL, *node = NULL;
     Py_XDECREF(shape);
     Py_XDECREF(key);

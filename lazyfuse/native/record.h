@@ -62,7 +62,7 @@ enum { NUMBER, ALONE, PART, PIECE }; /* a piece: parts of the complex numbers in
 /* An operand as a recorded operation takes it. Its references are borrowed: Python code may
    exchange them. */
 typedef struct {
-    int kind, ready; /* `ready`: NumPy might do it at once (ndarray.ready) */
+    int kind, ready; /* `ready`: NumPy might do it at once (ndarray.concrete_value) */
     PyObject *object, *dtype; /* what chooses the loop: a dtype, or the type of a number */
     Geometry g; /* of a number: no axes */
 } Given;

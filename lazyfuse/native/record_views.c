@@ -11,7 +11,7 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
     PyObject *node = storage_node(self), *view = NULL, *perm = NULL, *made = NULL, *layout, *loop;
     Geometry g;
     int first;
-    if (node == NULL || SLOW.copy_op == NULL || SLOW.loops == NULL || !is_pending(node) ||
+    if (node == NULL || hooks.copy_op == NULL || hooks.loops == NULL || !is_pending(node) ||
         !falls(whole->nd, whole->dims, whole->strides, 0) ||
         !narrow_by_list(whole, key, &g, &first)) {
         return NULL;
@@ -22,7 +22,7 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
             return NULL;
         }
     }
-    loop = loop_of(SLOW.copy_op, PyTuple_Pack(1, NODE(node, dtype)));
+    loop = loop_of(hooks.copy_op, PyTuple_Pack(1, NODE(node, dtype)));
     if (loop == NULL || is_whole(&g, NODE(node, shape), itemsize) != 0) {
         return NULL;
     }
@@ -30,7 +30,7 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
     layout = make_layout(&g, itemsize);
     perm = layout == NULL ? NULL : keep_order(&g, itemsize);
     if (perm != NULL) {
-        view = make_node(SLOW.view_op, PyTuple_Pack(1, node), layout,
+        view = make_node(hooks.view_op, PyTuple_Pack(1, node), layout,
                          PyTuple_GET_ITEM(layout, LAYOUT_SHAPE), NODE(node, dtype), perm, Py_None);
     }
     Py_XDECREF(perm);
@@ -40,7 +40,7 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
         PyTuple_SET_ITEM(perm, to, PyLong_FromLong(axis));
     }
     if (view != NULL && perm != NULL) {
-        made = record_node(SLOW.copy_op, PyTuple_Pack(1, view), loop, NODE(view, shape), perm);
+        made = record_node(hooks.copy_op, PyTuple_Pack(1, view), loop, NODE(view, shape), perm);
     }
     Py_DECREF(loop);
     Py_XDECREF(layout);
@@ -60,7 +60,7 @@ static PyObject *make_part(Core *self, PyObject *view, PyObject *reals, PyObject
         Py_XDECREF(ticket);
         return NULL;
     }
-    x->small = Py_NewRef(Py_None);
+    x->eager = Py_NewRef(Py_None);
     x->node = Py_NewRef(Py_None);
     x->storage = Py_NewRef(self->storage);
     x->view = view;
@@ -75,7 +75,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
 {
     PyObject *node = self->node == Py_None ? any_node(self) : NULL, *view, *real = NULL;
     Geometry whole, g;
-    if (node != NULL && STORAGE(self->storage, roots) != Py_None
+    if (node != NULL && STORAGE(self->storage, exports) != Py_None
             ? NODE(node, value) == Py_None || NODE(node, value) != STORAGE(self->storage, value)
             : storage_node(self) == NULL) {
         return NULL; /* exported memory has its values */
@@ -103,7 +103,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
         }
         char *origin = PyArray_BYTES((PyArrayObject *)real) - whole.offset;
         real = make_view((PyArrayObject *)real, g.nd, g.dims, g.strides, origin + g.offset);
-        ticket = real == NULL ? NULL : PyIter_Next(SLOW.tickets);
+        ticket = real == NULL ? NULL : PyIter_Next(hooks.tickets);
         if (ticket == NULL || PyDict_SetItem(reals, ticket, real) < 0) {
             Py_XDECREF(real);
             Py_XDECREF(ticket);
@@ -113,7 +113,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
         Py_INCREF(reals);
     }
     view = make_view((PyArrayObject *)self->view, g.nd, g.dims, g.strides,
-                     (char *)SLOW.origin + g.offset);
+                     (char *)hooks.origin + g.offset);
     PyObject *x = make_part(self, view, reals, ticket);
     PyObject *part = there && x != NULL ? PyTuple_Pack(3, key, self->view, view) : NULL;
     if (part != NULL) {
@@ -127,7 +127,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
 
 PyObject *recorded_piece(Core *self, const char *name)
 {
-    PyObject *node = SMALL(self) == Py_None && self->node == Py_None ? storage_node(self) : NULL;
+    PyObject *node = EAGER(self) == Py_None && self->node == Py_None ? storage_node(self) : NULL;
     if (node == NULL || !PyArray_ISCOMPLEX((PyArrayObject *)self->view)) {
         return NULL;
     }

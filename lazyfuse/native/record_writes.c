@@ -36,7 +36,7 @@ static int become(Core *x, PyObject *node)
             Py_DECREF(reals);
         }
     }
-    PyObject *done = PyObject_CallOneArg(SLOW.note, node);
+    PyObject *done = PyObject_CallOneArg(hooks.note, node);
     Py_DECREF(node);
     Py_XDECREF(done);
     return done == NULL ? -1 : 1;
@@ -46,13 +46,13 @@ static int become(Core *x, PyObject *node)
    this thread has the lock, 0: Python does it, -1: an error. */
 static int lock_writes(void)
 {
-    PyObject *listeners = SLOW.acquire == NULL || SLOW.release == NULL || SLOW.tracing == NULL
-        ? NULL : PyDict_GetItemWithError(SLOW.tracing, name_listeners);
+    PyObject *listeners = hooks.acquire == NULL || hooks.release == NULL || hooks.tracing == NULL
+        ? NULL : PyDict_GetItemWithError(hooks.tracing, name_listeners);
     if (!is_default() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
         PyTuple_GET_SIZE(listeners) != 0) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    PyObject *done = PyObject_CallNoArgs(SLOW.acquire);
+    PyObject *done = PyObject_CallNoArgs(hooks.acquire);
     Py_XDECREF(done);
     return done == NULL ? -1 : 1;
 }
@@ -61,7 +61,7 @@ static int unlock_writes(int result)
 {
     PyObject *kind, *error, *trace, *done;
     PyErr_Fetch(&kind, &error, &trace);
-    done = PyObject_CallNoArgs(SLOW.release);
+    done = PyObject_CallNoArgs(hooks.release);
     if (done == NULL) {
         result = -1;
         Py_XDECREF(kind);
@@ -111,7 +111,7 @@ static int write_part(Core *x, const Geometry *g, PyObject *value, PyObject *lay
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(old, dtype));
     made = layout != NULL ? Py_NewRef(layout) : make_layout(g, itemsize);
     if (made != NULL && (where = find_caller()) != NULL) {
-        Py_SETREF(made, make_node(SLOW.update_op, PyTuple_Pack(2, old, value), made,
+        Py_SETREF(made, make_node(hooks.update_op, PyTuple_Pack(2, old, value), made,
                                   NODE(old, shape), NODE(old, dtype), NODE(old, perm), where));
         Py_DECREF(where);
     }
@@ -227,7 +227,7 @@ static int is_loop(PyObject *node)
     for (int round = 0; round < ROUNDS; round++) {
         PyObject *layout = NODE(node, arg), *src = NODE(node, src);
         Geometry g;
-        if (NODE(node, op) != SLOW.update_op || !IS_LAYOUT(layout) ||
+        if (NODE(node, op) != hooks.update_op || !IS_LAYOUT(layout) ||
             !packed_geometry(PyTuple_GET_ITEM(layout, 1), 1, &g) || size_of(&g) >= eager_below()) {
             return 0;
         }
@@ -246,10 +246,10 @@ static int is_loop(PyObject *node)
 static int is_itself(Core *self, const Geometry *g, Core *value)
 {
     PyArrayObject *view = (PyArrayObject *)self->view, *other = (PyArrayObject *)value->view;
-    return value->storage == self->storage && SMALL(value) == Py_None && other != NULL &&
+    return value->storage == self->storage && EAGER(value) == Py_None && other != NULL &&
            IS_REAL(other) && PyArray_ISWRITEABLE(view) &&
            PyArray_DESCR(other) == PyArray_DESCR(view) && PyArray_NDIM(other) == g->nd &&
-           PyArray_BYTES(other) == (char *)SLOW.origin + g->offset &&
+           PyArray_BYTES(other) == (char *)hooks.origin + g->offset &&
            memcmp(PyArray_DIMS(other), g->dims, g->nd * sizeof(npy_intp)) == 0 &&
            memcmp(PyArray_STRIDES(other), g->strides, g->nd * sizeof(npy_intp)) == 0;
 }
@@ -287,7 +287,7 @@ static int write_given(Core *self, PyObject *key, PyObject *value)
         return 0;
     }
     if (from.ready && size_of(&g) < eager_below() &&
-        (NODE(old, op) == SLOW.full_op || is_loop(old))) {
+        (NODE(old, op) == hooks.full_op || is_loop(old))) {
         return 0; /* NumPy does it at once */
     }
     return write_part(self, &g, node_of(&from, NULL, 0), NULL);
@@ -313,14 +313,14 @@ static int write_masked(Core *self, PyObject *key, PyObject *value)
         return 0;
     }
     PyObject *keys = PyTuple_Pack(3, mask.dtype, given.dtype, given.dtype);
-    PyObject *loop = loop_of(SLOW.where_op, keys);
+    PyObject *loop = loop_of(hooks.where_op, keys);
     if (loop == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
     Py_INCREF(loop);
     PyObject *none = PyTuple_New(0), *node = NULL, *chosen, *first, *old = NULL;
     chosen = none == NULL
-        ? NULL : PyObject_CallFunctionObjArgs(SLOW.value_node, value, given.dtype, none, NULL);
+        ? NULL : PyObject_CallFunctionObjArgs(hooks.value_node, value, given.dtype, none, NULL);
     Py_XDECREF(none);
     if (chosen == NULL || !IS_NODE(chosen)) {
         Py_XDECREF(chosen);
@@ -330,7 +330,7 @@ static int write_masked(Core *self, PyObject *key, PyObject *value)
     first = node_of(&mask, NULL, 0);
     old = first == NULL ? NULL : node_of(&given, NULL, 0);
     if (old != NULL) {
-        node = record_node(SLOW.where_op, PyTuple_Pack(3, first, chosen, old), loop,
+        node = record_node(hooks.where_op, PyTuple_Pack(3, first, chosen, old), loop,
                            NODE(old, shape), Py_None);
     }
     Py_DECREF(loop);
@@ -345,7 +345,7 @@ int recorded_write(Core *self, PyObject *key, PyObject *value)
     Given given;
     Geometry g;
     if (IS_ARRAY(key) && (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) &&
-        SLOW.where_op != NULL && SLOW.value_node != NULL && SLOW.loops != NULL) {
+        hooks.where_op != NULL && hooks.value_node != NULL && hooks.loops != NULL) {
         Given mask;
         int lock = takes_mask(self, key, &given, &mask) ? lock_writes() : 0;
         return lock <= 0 ? lock : unlock_writes(write_masked(self, key, value));

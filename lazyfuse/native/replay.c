@@ -40,7 +40,7 @@ static int is_unseen(PyObject *array, Py_ssize_t owners)
     return 1;
 }
 
-/* As `Memory.captured`, with the list of nodes as one more holder of what it holds; -1: an
+/* As `Memory.has_readers`, with the list of nodes as one more holder of what it holds; -1: an
    error. */
 static int is_captured(PyObject *memory, PyObject *edges)
 {
@@ -82,8 +82,8 @@ static int is_captured(PyObject *memory, PyObject *edges)
 static int is_free(PyObject *node, PyObject *edges)
 {
     PyObject *arg = NODE(node, arg), *value = NODE(node, value);
-    if (arg != NULL && (PyObject *)Py_TYPE(arg) == SLOW.memory) {
-        if (NODE(node, op) != SLOW.leaf_op || MEMORY(arg, owned) != Py_True) {
+    if (arg != NULL && (PyObject *)Py_TYPE(arg) == hooks.memory) {
+        if (NODE(node, op) != hooks.leaf_op || MEMORY(arg, owned) != Py_True) {
             return 0;
         }
         int captured = is_captured(arg, edges);

@@ -51,7 +51,7 @@ static PyObject *parts(PyObject *result)
 
 static int is_small(PyObject *x)
 {
-    return IS_DIRECT(x) && (!IS_THIN(x) || PyArray_SIZE((PyArrayObject *)SMALL(x)) < eager_below());
+    return IS_DIRECT(x) && (!MAY_GROW(x) || PyArray_SIZE((PyArrayObject *)EAGER(x)) < eager_below());
 }
 
 /* Whether a call was recorded before: then its loops are known. */
@@ -78,8 +78,8 @@ static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
 
 static PyObject *of_one(UfuncCore *self, PyObject *x)
 {
-    if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == SLOW.scalar) {
-        if (SMALL(x) == Py_None) {
+    if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar) {
+        if (EAGER(x) == Py_None) {
             PyObject *found = !is_known(self) ? NULL
                 : recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
             return found != NULL || PyErr_Occurred() ? found : at_once(self, &x, 1);
@@ -87,7 +87,7 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
         if (!is_small(x)) {
             return NULL;
         }
-        PyObject *small = Py_NewRef(SMALL(x)), *result = NULL;
+        PyObject *small = Py_NewRef(EAGER(x)), *result = NULL;
         Loops *loops = loops_of(self);
         if (loops != NULL && (self->compute == self->call ||
                               !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)small)))) {
@@ -107,8 +107,8 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     PyObject *given[2] = {left, right}, *const args[2] = {left, right};
     int arrays = 0, thin = 0;
     for (int k = 0; k < 2; k++) {
-        if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == SLOW.scalar) {
-            if (SMALL(args[k]) == Py_None) {
+        if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
+            if (EAGER(args[k]) == Py_None) {
                 PyObject *found = !is_known(self) ? NULL : recorded_binary(
                     PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
                     NULL);
@@ -118,8 +118,8 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
                 return at_once(self, args, 2);
             }
             arrays++;
-            thin |= IS_THIN(given[k]);
-            given[k] = SMALL(given[k]);
+            thin |= MAY_GROW(given[k]);
+            given[k] = EAGER(given[k]);
         }
         else if (!is_number(given[k])) {
             return NULL;
@@ -144,14 +144,14 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
 /* Whether the call was written to `out`; -1 with an exception. */
 static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
 {
-    PyObject *given[3] = {left, right, SMALL(out)};
+    PyObject *given[3] = {left, right, EAGER(out)};
     int count = right == NULL ? 1 : 2;
     for (int k = 0; k < count; k++) {
         if (IS_ARRAY(given[k])) {
             if (!IS_DIRECT(given[k])) {
                 return 0;
             }
-            given[k] = SMALL(given[k]);
+            given[k] = EAGER(given[k]);
         }
         else if (!is_number(given[k])) {
             return 0;
@@ -225,7 +225,7 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
             done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)count,
                                  (Core *)args[count]);
         }
-        PyObject *op = done == 0 && SMALL(args[count]) == Py_None ? only_op(self) : NULL;
+        PyObject *op = done == 0 && EAGER(args[count]) == Py_None ? only_op(self) : NULL;
         if (op != NULL) {
             done = exported_into(op, self->call, args, (int)count, (Core *)args[count]);
         }
@@ -286,7 +286,7 @@ static void ufunc_dealloc(PyObject *x)
 #define SLOT(name, field) {name, T_OBJECT_EX, offsetof(UfuncCore, field), 0, NULL}
 
 static PyMemberDef ufunc_members[] = {
-    SLOT("_beside", beside), SLOT("_call", call), SLOT("_compute", compute), SLOT("_loops", known),
+    SLOT("_takes_weak", beside), SLOT("_call", call), SLOT("_compute", compute), SLOT("_loops", known),
     SLOT("_reduction", reduction), SLOT("_rows", rows), SLOT("nin", nin), SLOT("nout", nout),
     {NULL},
 };

@@ -280,12 +280,12 @@ static PyObject *pack(Py_ssize_t count, PyObject **items)
 static PyObject *evaluated_key(Numbers *numbers, PyObject *node, PyObject *ids)
 {
     PyObject *character = PyObject_GetAttr(NODE(node, dtype), name_char);
-    if (NODE(node, op) == SLOW.scalar_op) {
+    if (NODE(node, op) == hooks.scalar_op) {
         PyObject *items[2] = {Py_NewRef(zero), character};
         return pack(2, items);
     }
     PyObject *arg = NODE(node, arg), *place = NULL;
-    int is_memory = PyObject_TypeCheck(arg, (PyTypeObject *)SLOW.memory);
+    int is_memory = PyObject_TypeCheck(arg, (PyTypeObject *)hooks.memory);
     PyObject *identity = PyLong_FromVoidPtr(is_memory ? arg : node);
     if (identity != NULL) {
         place = number_of(numbers->memories, identity);
@@ -302,16 +302,16 @@ static PyObject *arrangement_of(PyObject *node, PyObject *layout)
 {
     PyObject *src = NODE(node, src), *key, *found;
     if (PyTuple_GET_SIZE(src) == 0 || !IS_NODE(PyTuple_GET_ITEM(src, 0))) {
-        return PyObject_CallOneArg(SLOW.arrangement, node);
+        return PyObject_CallOneArg(hooks.arrangement, node);
     }
     PyObject *base = PyTuple_GET_ITEM(src, 0);
     key = PyTuple_Pack(4, NODE(node, op), layout, NODE(base, shape), NODE(base, perm));
-    found = key ? PyDict_GetItemWithError(SLOW.arranged, key) : NULL;
+    found = key ? PyDict_GetItemWithError(hooks.arranged, key) : NULL;
     if (found != NULL) {
         Py_INCREF(found);
     }
-    else if (!PyErr_Occurred() && (found = PyObject_CallOneArg(SLOW.arrangement, node)) != NULL) {
-        if (PyObject_SetItem(SLOW.arranged, key, found) < 0) {
+    else if (!PyErr_Occurred() && (found = PyObject_CallOneArg(hooks.arrangement, node)) != NULL) {
+        if (PyObject_SetItem(hooks.arranged, key, found) < 0) {
             Py_CLEAR(found);
         }
     }
@@ -323,7 +323,7 @@ static PyObject *arrangement_of(PyObject *node, PyObject *layout)
 static PyObject *argument_key(Numbers *numbers, PyObject *node)
 {
     PyObject *arg = NODE(node, arg);
-    if ((PyObject *)Py_TYPE(arg) == SLOW.host_call) {
+    if ((PyObject *)Py_TYPE(arg) == hooks.host_call) {
         return PyObject_GetAttr(arg, name_name);
     }
     if (!IS_LAYOUT(arg)) {
@@ -387,7 +387,7 @@ static int make_key(PyObject *order, Table *table, Numbers *numbers, PyObject *k
             /* the list of nodes holds one reference; a constant array that the user holds is
                cheaper to make again than to write now */
             keep = entry->root
-                || (Py_REFCNT(node) > 1 + entry->edges && NODE(node, op) != SLOW.full_op);
+                || (Py_REFCNT(node) > 1 + entry->edges && NODE(node, op) != hooks.full_op);
             part = pending_key(numbers, table, node, ids, keep);
         }
         Py_DECREF(ids);
@@ -434,7 +434,7 @@ static int begin_numbers(Numbers *numbers)
 
 PyObject *walk_roots(PyObject *Py_UNUSED(module), PyObject *given)
 {
-    if (SLOW.node == NULL) {
+    if (hooks.node == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "walk: bind comes first");
         return NULL;
     }
@@ -542,7 +542,7 @@ PyObject *walk_frontier(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "OO", &references, &newest)) {
         return NULL;
     }
-    if (SLOW.node == NULL) {
+    if (hooks.node == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "frontier: bind comes first");
         return NULL;
     }

@@ -26,10 +26,10 @@ from lazyfuse.arrays.ndarray import (
     wrap_shared,
 )
 from lazyfuse.arrays.scalars import scalar
-from lazyfuse.arrays.storage import Root, Storage, foreign, leaf
+from lazyfuse.arrays.storage import Export, Storage, foreign, leaf
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
-from lazyfuse.namespace.rebind import ORIGINAL, Twins, package_of
+from lazyfuse.namespace.rebind import ORIGINAL, ReboundFunctions, package_of
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import Array, window
 from lazyfuse.runtime.placement import residency
@@ -57,14 +57,14 @@ def accelerate(function: F) -> F:
         what = "cannot be accelerated"
         instead = "decorate the functions or methods that compute"
         raise UnsupportedError(message("accelerate", what, "a function", target, instead))
-    twins = Twins(target) if isinstance(target, FunctionType) else None
+    twins = ReboundFunctions(target) if isinstance(target, FunctionType) else None
     call = _generator(twins) if twins and inspect.isgeneratorfunction(target) else None
     wrapper = functools.wraps(target)(call or _function(twins, target))
     setattr(wrapper, ORIGINAL, target)
     return cast("F", wrapper)
 
 
-def _function(twins: Twins | None, target: Callable[..., Any]) -> Callable[..., Any]:
+def _function(twins: ReboundFunctions | None, target: Callable[..., Any]) -> Callable[..., Any]:
     inner = twins.main if twins else target
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ def _function(twins: Twins | None, target: Callable[..., Any]) -> Callable[..., 
     return call
 
 
-def _generator(twins: Twins) -> Callable[..., Any]:
+def _generator(twins: ReboundFunctions) -> Callable[..., Any]:
     """A generator may be resumed at any time: its arguments stay shared with the caller."""
 
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
@@ -98,7 +98,7 @@ def _generator(twins: Twins) -> Callable[..., Any]:
     return call
 
 
-class _Loan:
+class _ExportedArgument:
     """An array of the caller's whose memory is ours alone until the call ends.
 
     The caller waits, so nothing is copied when it is read and writes may wait to be fused.
@@ -106,45 +106,45 @@ class _Loan:
 
     __slots__ = ("array", "flat", "real", "root", "storage")
 
-    def __init__(self, real: Array, storage: Storage, root: Root, origin: int) -> None:
+    def __init__(self, real: Array, storage: Storage, root: Export, origin: int) -> None:
         self.real = real
         self.storage = storage
         self.root = root
         # held, so that no other result is put into the caller's memory
         self.flat = cast("Array", storage.value)
-        storage.roots = None
+        storage.exports = None
         self.array = on_storage(storage, real, origin, None)
 
     @classmethod
-    def of(cls, real: Array) -> _Loan | None:
+    def of(cls, real: Array) -> _ExportedArgument | None:
         """A loan of `real`; None if it is small or cannot be recorded."""
         if not real.size or small(real.size) or not is_recordable(real.dtype):
             return None
         storage = foreign(real)
         found = window(real)
-        if storage is None or found is None or storage.roots is None:
+        if storage is None or found is None or storage.exports is None:
             return None
-        return cls(real, storage, storage.roots[0], found[1])
+        return cls(real, storage, storage.exports[0], found[1])
 
     def give_back(self) -> None:
         """Put the values where the caller looks, and share the memory again."""
         storage = self.storage
         evaluate.evaluate([storage.node], decisions.ACCELERATED)
-        if storage.captured():
+        if storage.has_readers():
             storage.detach()
         flat = self.flat
         if storage.node.value is not flat:
             self._move_back()
         elif storage.value is not flat:  # written in place
-            storage.settle_on(flat)
+            storage.adopt_value(flat)
         residency.forget(storage.node)  # the caller may write to the memory from now on
-        storage.roots = [self.root]
+        storage.exports = [self.root]
 
     def _move_back(self) -> None:
         self.storage.memory()
         np.copyto(self.real, real_view(self.array))
         self.storage.node = leaf(self.flat, None)
-        self.storage.settle_on(self.flat)
+        self.storage.adopt_value(self.flat)
 
 
 class Border:
@@ -153,11 +153,11 @@ class Border:
     Lists, dicts and objects of the program's own classes are changed in place, and back.
     """
 
-    def __init__(self, twins: Twins | None, shared: bool = False) -> None:
+    def __init__(self, twins: ReboundFunctions | None, shared: bool = False) -> None:
         self._twins = twins
         self._shared = shared
         self._lazy_caller = False
-        self._loans: list[_Loan] = []
+        self._loans: list[_ExportedArgument] = []
         self._inside: dict[int, tuple[Any, Any]] = {}  # id(outside) -> (outside, inside)
         self._outside: dict[int, tuple[Any, Any]] = {}  # id(inside) -> (inside, outside)
         self._opened: dict[int, Any] = {}  # lists, dicts and objects, by id
@@ -227,7 +227,7 @@ class Border:
         return value
 
     def _enter_array(self, value: Array) -> Any:
-        loan = None if self._shared else _Loan.of(value)
+        loan = None if self._shared else _ExportedArgument.of(value)
         if loan is not None:
             self._loans.append(loan)
         inside = wrap_shared(value) if loan is None else loan.array

@@ -39,7 +39,7 @@ def of_kernel(geometry: SizedPlan, step: KernelStep, device: Device, language: s
         return []
     threads = _threads(cpu, elements * each, len(sizes), language == "numpy")
     lines = [f"{_tier(elements, step, language)}; {threads}"]
-    if lowered.form.stream and language == "numba":
+    if lowered.variant.stream and language == "numba":
         lines.append("results go past the caches: with an operand they are larger than the last")
     lines += _in_place(geometry, step)
     return lines
@@ -106,7 +106,7 @@ def _bytes_per_row(geometry: SizedPlan, chain: Chain, which: int) -> int:
     total = 0
     tiling = chain.tilings[which]
     for index in (*chain.loads, *chain.kept, *chain.inner):
-        place = tiling.place.get(index)
+        place = tiling.axis_of.get(index)
         if place is not None:
             shape = geometry.shape(index)
             each = size_of(shape) // max(shape[place], 1)

@@ -82,7 +82,7 @@ class KernelInfo:
     @property
     def left_out(self) -> str:
         """Why a specialised program that was registered for this kernel is not used; or empty."""
-        form = self._geometry.lowered(self._step, self.language).form
+        form = self._geometry.lowered(self._step, self.language).variant
         return registered_kernels.why_not(self._step.kernel, form, self.language)
 
     @property
@@ -126,7 +126,7 @@ class Explanation:
     planned: int
     choice: Choice | None = None
     rules: tuple[Rule, ...] = ()
-    place: str = HOST
+    residence: str = HOST
     library: list[Operation] = field(default_factory=list)
     routines: list[str] = field(default_factory=list)  # for each alone, how, if not by NumPy
     selections: list[str] = field(default_factory=list)  # x[mask] that keep their mask
@@ -144,8 +144,8 @@ class Explanation:
         if self.selections and not self.recorded:
             return "\n".join([*(f"deferred: {each}" for each in self.selections), *rules])
         if not self.recorded:
-            there = "nothing to do: the value is there" + f", on {self.place}" * (
-                self.place != HOST
+            there = "nothing to do: the value is there" + f", on {self.residence}" * (
+                self.residence != HOST
             )
             return "\n".join([there, *rules])
         lines = [
@@ -183,8 +183,8 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     """The explanation of evaluating these nodes."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
-        places = sorted({_place(node) for node in nodes} - {HOST})
-        return Explanation([], [], [], 0, 0, place=", ".join(places) or HOST)
+        places = sorted({_residence(node) for node in nodes} - {HOST})
+        return Explanation([], [], [], 0, 0, residence=", ".join(places) or HOST)
     recording = linearize(pending)
     elided, _ = elision.elide(recording, pending, evaluate.known, dry_run=True)
     plan = evaluate.plan_for(recording)
@@ -235,7 +235,7 @@ def _rules(
         found.add(at_once[0])
     if together := evaluate.together(pending, decisions.GATHER):
         found.add(together[0])
-    if any(each.again for each in recompute.decisions(plan, recording)):
+    if any(each.recompute for each in recompute.decisions(plan, recording)):
         found.add(decisions.COSTLY)
     if plan.in_place:
         found.add(decisions.UPDATE)
@@ -246,16 +246,16 @@ def _rules(
 
 def _choice(plan: Plan, recording: Recording) -> tuple[Device, Choice]:
     """The device that evaluation would take, and why."""
-    device = devices.pinned()
+    device = devices.user_selected()
     if device is None:
         choice = offload.preview(plan, recording)
         return devices.named(choice.device), choice
     name = config.options.device
     by_option = name not in devices.CHOOSE and devices.named(name) is device
-    return device, Choice(device.traits.name, offload.pinned_by(name if by_option else ""))
+    return device, Choice(device.traits.name, offload.selected_by(name if by_option else ""))
 
 
-def _place(node: Node) -> str:
+def _residence(node: Node) -> str:
     """Where an evaluated value lies."""
     if node.resident is None:
         return HOST
@@ -275,7 +275,7 @@ class _Describer:
         node = self.nodes[value.origin]
         name = node.arg.name if value.op is ops.HOST else value.op.name
         shape = self.geometry.shape(index)
-        return Operation(name, value.dtype.name, shape, *source_line(node.where))
+        return Operation(name, value.dtype.name, shape, *source_line(node.location))
 
     def routine(self, index: int) -> str:
         """How an operation is done by hand-written loops; empty if NumPy does it."""
@@ -305,7 +305,7 @@ class _Describer:
         value = self.operation(decision.value)
         cost, limit = f"{decision.additions:.0f} additions", f"up to {decision.limit:.0f} cost less"
         what = f"{value.name} (line {value.line})"
-        if decision.again:
+        if decision.recompute:
             return f"{what} is computed again, not stored: {cost}, {limit} than memory"
         why = f"{limit} than memory" if decision.additions > decision.limit else "a cache holds it"
         return f"{what} is stored, not computed again: {cost}, {why}"
@@ -364,7 +364,7 @@ class _Describer:
         """Where an operand lies; what the plan computes is where its kernels run."""
         node = self.nodes[self.values[index].origin]
         if node.value is not None or node.resident is not None:
-            return _place(node)
+            return _residence(node)
         return HOST if self.device.traits.shares_memory else self.device.traits.name
 
 
@@ -384,7 +384,7 @@ def explain(*arrays: Any) -> Explanation:
             rules.add(decisions.SELECTION)
         elif isinstance(x, ndarray):
             rules.add(eager_policy.evaluated(x))
-            if x._small is None:  # else the value is there
+            if x._eager is None:  # else the value is there
                 nodes.append(node_of(x))
     explained = explain_nodes(nodes)
     rules.update(explained.rules)

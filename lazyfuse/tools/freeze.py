@@ -24,9 +24,9 @@ from lazyfuse.arrays.ndarray import (
     cast_node,
     copy_of,
     gather,
+    materialise,
     ndarray,
     node_of,
-    settle,
 )
 from lazyfuse.arrays.scalars import make_scalar
 from lazyfuse.codegen.graph.linearize import Recording, linearize
@@ -213,7 +213,7 @@ class _Expression:
         raise UnsupportedError(message("freeze", text))
 
 
-class _Place:
+class _OutputSlot:
     """Where an array stands in a result."""
 
     __slots__ = ("at",)
@@ -229,14 +229,14 @@ class _Outputs:
 
     def __init__(self, result: Any) -> None:
         self.nodes: list[Node] = []
-        self.places: dict[int, _Place] = {}
+        self.places: dict[int, _OutputSlot] = {}
         self.shape = self._emptied(result)
 
     def _emptied(self, item: Any) -> Any:
         """A result with places instead of arrays; an array that comes twice has one place."""
         if type(item) in OURS:
             if id(item) not in self.places:
-                self.places[id(item)] = _Place(len(self.nodes))
+                self.places[id(item)] = _OutputSlot(len(self.nodes))
                 self.nodes.append(node_of(item))
             return self.places[id(item)]
         return _mapped(item, self._emptied)
@@ -250,7 +250,7 @@ class _Outputs:
         arrays = [_array_of(node) for node in nodes]
 
         def filled(item: Any) -> Any:
-            if type(item) is _Place:
+            if type(item) is _OutputSlot:
                 return arrays[item.at]
             return item.copy() if isinstance(item, np.ndarray) else _mapped(item, filled)
 
@@ -283,10 +283,10 @@ def _constants(roots: Sequence[Node]) -> list[Node]:
     users = [node for node in order if id(node) in varying or node.op is ops.VIEW]
     read = [source for node in users for source in node.src] + list(roots)
     found = [node for node in read if id(node) not in varying and node.op not in _VIEW_OR_FULL]
-    return [node for node in dict.fromkeys(found) if not _is_ready(node)]
+    return [node for node in dict.fromkeys(found) if not _has_value(node)]
 
 
-def _is_ready(node: Node) -> bool:
+def _has_value(node: Node) -> bool:
     """Whether a node's value exists, in memory of the host or of a device."""
     return node.value is not None or node.resident is not None
 
@@ -296,7 +296,7 @@ def _fresh_roots(roots: Sequence[Node]) -> list[Node]:
     found: list[Node] = []
     seen: set[int] = set()
     for node in roots:
-        given = _is_ready(node) or is_parameter(node) or node.op is ops.VIEW
+        given = _has_value(node) or is_parameter(node) or node.op is ops.VIEW
         found.append(copy_of(node) if given or id(node) in seen else node)
         seen.add(id(node))
     return found
@@ -308,7 +308,7 @@ def _copied(roots: Sequence[Node], leaves: Mapping[str, Node]) -> list[Node]:
     for node in topological(roots):
         if is_parameter(node):
             made[id(node)] = leaves[node.arg.function.parameter.name]
-        elif _is_ready(node):
+        elif _has_value(node):
             made[id(node)] = node
         else:
             src = tuple([made[id(source)] for source in node.src])
@@ -317,7 +317,7 @@ def _copied(roots: Sequence[Node], leaves: Mapping[str, Node]) -> list[Node]:
 
 
 def _renewed(node: Node, src: tuple[Node, ...]) -> Node:
-    return Node(node.op, src, node.arg, node.shape, node.dtype, node.perm, node.where)
+    return Node(node.op, src, node.arg, node.shape, node.dtype, node.perm, node.location)
 
 
 def _leaf(value: Any, perm: Perm) -> Node:
@@ -348,7 +348,7 @@ class _Template:
         self.ends = [place[id(root)] for root in self.roots]
         # of each node that a call makes anew, the places of its sources; None for those that stay
         self.sources = [
-            None if _is_ready(node) else tuple([place[id(source)] for source in node.src])
+            None if _has_value(node) else tuple([place[id(source)] for source in node.src])
             for node in self.recording.nodes
         ]
         self.planned: tuple[Any, ...] = ()
@@ -477,7 +477,7 @@ class Program:
         nodes = []
         for name, each in expected.items():
             nodes.append(_bound(self.name, each, bindings[name], sizes, c_order))
-        pending = [node for node in nodes if not _is_ready(node)]
+        pending = [node for node in nodes if not _has_value(node)]
         if pending:
             evaluate.compute(pending, decisions.BIND)
         return nodes
@@ -520,7 +520,7 @@ def _bound(program: str, expected: Parameter, value: Any, sizes: Sizes, c_order:
     """What a call gives for one parameter, checked, as a node that may still be pending."""
     if type(value) in OURS:
         storage = value._storage
-        if settle(value) is None and not (storage is not None and storage.shared()):
+        if materialise(value) is None and not (storage is not None and storage.shared()):
             return _bound_recorded(program, expected, value, sizes, c_order)
         value = gather(value)  # real memory, which nobody changes before the call is over
     array = expected.converted(program, value)

@@ -1,7 +1,7 @@
 """`lazyfuse.unfused(x)`: operations that run as kernels of their own, to be looked at.
 
-Owns the mark: a marked node has the twin of its op's row (see `ops.apart`). So the structural key
-tells marked graphs from others, and a graph without marks pays nothing for them.
+Owns the mark: a marked node has the barrier row of its op (`ops.as_fusion_barrier`). So the
+structural key tells marked graphs from others, and a graph without marks pays nothing for them.
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ def _mark(x: Any) -> None:
     node = node_of(x)
     with evaluate.quiet:
         if node.value is None and node.resident is None and node.op.kind in ("map", "reduce"):
-            node.op = ops.apart(node.op)
+            node.op = ops.as_fusion_barrier(node.op)

@@ -511,7 +511,7 @@ def test_reading_many_times_keeps_nothing() -> None:
 def test_small_operands_that_broadcast_to_big_results_are_recorded() -> None:
     column = lf.arange(300.0)[:, None]
     big = column - lf.arange(300.0)
-    assert big._small is None
+    assert big._eager is None
     assert big.shape == (300, 300)
     assert big[2, 1] == 1
 

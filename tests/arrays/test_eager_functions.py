@@ -151,8 +151,8 @@ def test_who_overrides_functions_is_asked() -> None:
 def test_what_is_recorded_is_recorded() -> None:
     with lf.options(eager_below=0):
         x = lf.array([1.0, 2.0, 3.0])
-        assert x._small is None
-        assert lf.zeros(3)._small is None
+        assert x._eager is None
+        assert lf.zeros(3)._eager is None
         np.testing.assert_array_equal(lf.sort(x).to_numpy(), [1.0, 2.0, 3.0])
         np.testing.assert_array_equal(lf.concatenate([x, x]).to_numpy(), [1, 2, 3, 1, 2, 3])
 

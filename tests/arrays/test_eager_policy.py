@@ -56,7 +56,7 @@ def test_the_error_state_and_exported_memory() -> None:
     assert eager_policy.operation(ADD, x, 1.0) is decisions.EXPORTED
     assert eager_policy.update(ADD, x, 1.0) is decisions.EXPORTED_TARGET
     assert eager_policy.write_to((x,)) is decisions.EXPORTED_TARGET
-    with config.options(lent_now=False):
+    with config.options(exported_at_once=False):
         assert eager_policy.operation(ADD, x, 1.0) is None
     del held
     assert eager_policy.write_to((x,)) is None

@@ -46,7 +46,7 @@ def _recorded() -> Iterator[None]:
 
 
 def _facts(node: Node) -> Any:
-    where = node.where
+    where = node.location
     name = getattr(where, "name", None)
     known = [(each.op.name, each.shape, each.dtype, each.perm) for each in node.src]
     what = node.op.name, node.arg, node.shape, node.dtype, node.perm

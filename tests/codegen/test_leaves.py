@@ -53,7 +53,7 @@ def values(shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
 
 def check(kernel: Kernel, *inputs: np.ndarray[Any, Any]) -> None:
     shape = np.broadcast_shapes(*[each.shape for each in inputs])
-    form = tools.lowered(kernel, shape, inputs, tools.empty_outputs(kernel, shape)).form
+    form = tools.lowered(kernel, shape, inputs, tools.empty_outputs(kernel, shape)).variant
     assert leaf_sums.suits(kernel, form) or form.ragged or form.core != "row" or shape[1] < 8
     with np.errstate(all="ignore"):
         wanted = tools.expected(kernel, shape, inputs)
@@ -114,7 +114,7 @@ def test_special_values_in_every_place_B4(special: float) -> None:
 def test_what_is_not_exact_or_not_of_doubles_keeps_its_buffers_B4() -> None:
     form = tools.lowered(
         STORING, (4, 300), [values((4, 300), 0)] * 2, tools.empty_outputs(STORING, (4, 300))
-    ).form
+    ).variant
     assert leaf_sums.suits(STORING, form)
     exp = Instruction("exp", (2,), ("f8",), "f8")
     assert not leaf_sums.suits(dataclasses.replace(STORING, body=(*BODY, exp)), form)

@@ -51,9 +51,9 @@ def of(shape: Shape, first: Shape, second: Shape, out: Shape) -> Lowered:
 
 def test_contiguous_axes_become_one_loop() -> None:
     low = of((20, 30), dense((20, 30)), dense((20, 30)), dense((20, 30)))
-    assert (low.form.loops, low.form.classes) == (1, "111")
+    assert (low.variant.loops, low.variant.classes) == (1, "111")
     fortran = of((20, 30), (1, 20), (1, 20), (1, 20))
-    assert fortran.form == low.form
+    assert fortran.variant == low.variant
 
 
 @pytest.mark.smoke
@@ -68,12 +68,12 @@ def test_the_text_depends_on_classes_alone() -> None:
 
 def test_loops_follow_the_output() -> None:
     low = of((50, 60), dense((50, 60)), dense((50, 60)), (1, 50))
-    assert low.form.classes[2] == "1"
+    assert low.variant.classes[2] == "1"
 
 
 def test_negative_strides_of_the_output_are_turned_round() -> None:
     low = of((5, 40), (-40, -1), (-40, -1), (-40, -1))
-    assert low.form.classes == "111"
+    assert low.variant.classes == "111"
     assert low.table("numba").offsets.tolist() == [[-199, -199, -199]]
 
 
@@ -84,7 +84,7 @@ def test_a_short_innermost_loop_is_exchanged() -> None:
 
 def test_a_transposition_is_tiled() -> None:
     low = of((600, 700), (700, 1), (1, 600), (700, 1))
-    assert low.form.loops == 4
+    assert low.variant.loops == 4
     assert low.table("numba").sizes[:, -1].max() <= 64
 
 

@@ -96,7 +96,7 @@ def test_d5_a_right_text_is_used_where_it_was_checked_D5() -> None:
     general = name(DOUBLED)
     special = register(DOUBLED, text("h0 * 2.0"), name="doubled")
     assert name(DOUBLED) == general, "not before it was checked"
-    assert why_not(DOUBLED, dense(DOUBLED).form, "numba") == (
+    assert why_not(DOUBLED, dense(DOUBLED).variant, "numba") == (
         "specialised kernel doubled: it was not checked against the general text"
     )
     assert check(special, cpu()) == (True, "")
@@ -138,7 +138,8 @@ def test_d5_a_wrong_text_is_never_used_D5(kernel: Kernel, wrong: str, why: str) 
     assert special.failure == verdict.why
     assert name(kernel) == general
     assert (
-        why_not(kernel, dense(kernel).form, "numba") == f"specialised kernel wrong: {verdict.why}"
+        why_not(kernel, dense(kernel).variant, "numba")
+        == f"specialised kernel wrong: {verdict.why}"
     )
 
 

@@ -102,7 +102,7 @@ class Device(base.Asynchronous):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.empty(shape, dtype)
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         self.clock.now = max(self.clock.now, self.free)
 
 

@@ -170,7 +170,7 @@ MEMBERS = {
     for kind in (base.Device, base.Asynchronous, base.Program, base.RowProgram, base.Bound)
     for name in (*vars(kind), *kind.__annotations__)
     if not name.startswith("_")
-} | {"threads", "work", "set_threads", "rows", "settle"}  # of the devices that there are
+} | {"threads", "work", "set_threads", "rows", "wait"}  # of the devices that there are
 ABOUT = {"device", "cpu", "program", "pool", "devices", "registry"}
 
 
@@ -198,7 +198,7 @@ def _is_probe(node: Any) -> bool:
 
 def test_the_scan_finds_probes() -> None:
     texts = (
-        "hasattr(x, 'settle')", "getattr(run.device, name, None)", "getattr(devices.cpu(), 'a')",
+        "hasattr(x, 'wait')", "getattr(run.device, name, None)", "getattr(devices.cpu(), 'a')",
         "hasattr(y, 'launch_rows')", "getattr(device, f'set_{name}')",
     )  # fmt: skip
     assert all(_is_probe(ast.parse(text).body[0].value) for text in texts)  # type: ignore[attr-defined]

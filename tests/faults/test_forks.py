@@ -46,7 +46,7 @@ def test_a_fork_waits_for_threads_that_hold_other_peoples_locks() -> None:
     lock, holding = threading.Lock(), threading.Event()
 
     def work() -> None:
-        with fork_safety.settled, lock:
+        with fork_safety.fork_lock, lock:
             holding.set()
             time.sleep(0.3)
 
@@ -57,7 +57,7 @@ def test_a_fork_waits_for_threads_that_hold_other_peoples_locks() -> None:
         assert holding.wait(10)
         assert child_says(lock) == 0
         thread.join()
-    with fork_safety.settled:  # the parent's is free again, and the forking thread may hold it
+    with fork_safety.fork_lock:  # the parent's is free again, and the forking thread may hold it
         assert child_says(lock) == 0
 
 
@@ -66,7 +66,7 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     ended, lock, holding = threading.Event(), threading.Lock(), threading.Event()
 
     def work() -> None:
-        with fork_safety.settled:
+        with fork_safety.fork_lock:
             holding.set()
             ended.wait(30)
 
@@ -76,7 +76,7 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child_says(lock) == 0
     ended.set()
     thread.join()
-    with fork_safety.settled:
+    with fork_safety.fork_lock:
         assert child_says(lock) == 0
 
 

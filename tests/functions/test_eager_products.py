@@ -31,7 +31,7 @@ def test_a_product_of_lent_memory_copies_nothing(
     def refuse(*_: Any) -> Any:
         raise AssertionError("copied")
 
-    monkeypatch.setattr(sys.modules["lazyfuse.arrays.ndarray"], "captured_copy", refuse)
+    monkeypatch.setattr(sys.modules["lazyfuse.arrays.ndarray"], "snapshot", refuse)
     found = getattr(np, name)(x, weights)
     monkeypatch.undo()
     data[:] = -1.0  # whoever holds the memory may write to it: the product has been found

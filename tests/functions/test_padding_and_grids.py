@@ -51,7 +51,7 @@ def test_padding_is_numpys(mode: str, dtype: str) -> None:
 def test_padding_is_recorded() -> None:
     x = np.ones((300, 300)) * 2.0
     padded = np.pad(x + 1.0, 1, "edge")
-    assert padded._small is None
+    assert padded._eager is None
     assert padded._node is None or padded._node.value is None
     assert float(padded.sum()) == 3.0 * 302 * 302
 

@@ -48,7 +48,7 @@ def real(value: Any) -> Any:
         return [real(item) for item in value]
     if isinstance(value, dict):
         return {key: real(item) for key, item in value.items()}
-    if hasattr(type(value), "_small") and not isinstance(value, np.generic):
+    if hasattr(type(value), "_eager") and not isinstance(value, np.generic):
         return np.asarray(value)
     return np.asarray(value)[()] if isinstance(value, np.generic) else value
 

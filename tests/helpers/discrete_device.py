@@ -158,8 +158,8 @@ class FarAway(Asynchronous):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return np.empty(shape, dtype)
 
-    def settle(self) -> None:
-        self.strike("settle")
+    def wait(self) -> None:
+        self.strike("wait")
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def in_use(shares: bool = False, name: str = NAME) -> Iterator[FarAway]:
             counters.reset()
             yield device
             device.faults.clear()
-            pending_launches.settle(device)
+            pending_launches.wait(device)
     finally:
         del registry._made[name], registry.MODULES[name]
 

@@ -39,5 +39,5 @@ def in_use(share: bool, grid: bool = False) -> Iterator[OpenCL]:
             yield found
         finally:
             faults.clear()
-            pending_launches.settle(found)
+            pending_launches.wait(found)
             devices.reopen()  # it may be lost

@@ -53,7 +53,7 @@ def test_chunks_on_threads(threads: int) -> None:
     rows = np.arange(len(starts))
     found = np.zeros((len(starts), 256), np.int64)
     with config.options(threads=threads, threads_above=0):
-        launch = COUNT.ready()
+        launch = COUNT.launcher()
         assert launch is not None
         sizes, offsets = np.stack([lengths, rows], 1), np.stack([starts, 0 * starts], 1)
         launch((data, found), sizes, offsets, work=data.size)
@@ -61,7 +61,7 @@ def test_chunks_on_threads(threads: int) -> None:
 
 
 def test_strides_scalars_and_conditions() -> None:
-    launch = SCALED.ready()
+    launch = SCALED.launcher()
     assert launch is not None
     data, out = np.arange(10.0), np.zeros(5)
     assert launch((data, out), 5, None, (3.0,), (2, 1)) == 0
@@ -71,7 +71,7 @@ def test_strides_scalars_and_conditions() -> None:
 
 def test_the_switch() -> None:
     with config.options(routines=False):
-        assert COUNT.ready() is None
+        assert COUNT.launcher() is None
         assert not routine.verdict(HostCall("sort", functools.partial(np.sort, axis=0)))
     found = routine.verdict(HostCall("sort", functools.partial(np.sort, axis=0)))
     assert found
@@ -82,8 +82,8 @@ def test_the_switch() -> None:
 def test_a_text_that_is_refused_leaves_it_to_numpy() -> None:
     wrong = Routine("wrong", ("count",), {"data": "f8"}, "data[0] = no_such_name")
     before = sum(counters.totals.fallbacks.values())
-    assert wrong.ready() is None
-    assert wrong.ready() is None
+    assert wrong.launcher() is None
+    assert wrong.launcher() is None
     assert sum(counters.totals.fallbacks.values()) == before + 1
 
 

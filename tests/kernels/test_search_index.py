@@ -99,7 +99,7 @@ def test_interpolation_keeps_its_table_too_D3() -> None:
 def test_the_oldest_go_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     v = values()
     tables = [table() + each for each in range(4)]
-    size = search_index.Guide(tables[0]).nbytes
+    size = search_index.BucketIndex(tables[0]).nbytes
     monkeypatch.setattr(search_index, "LIMIT", 2 * size)
     for a in tables:
         search(a, v)

@@ -29,7 +29,7 @@ SMALL_LIMITS: dict[str, Any] = {
     "plan_limit": 1, "program_limit": 1, "pool_limit": 0, "flush_nodes": 7,
 }  # fmt: skip
 WITHOUT: dict[str, Any] = {
-    "pipelining": False, "deferred_sizes": False, "routines": False,
+    "pipelining": False, "dynamic_sizes": False, "routines": False,
 }  # fmt: skip
 
 # sizes from which a way of doing things is worth it: here it is taken at once
@@ -147,7 +147,7 @@ def test_validated_A6(seeds: range) -> None:
 @rounds(10)
 @pytest.mark.usefixtures("often")
 def test_nothing_kept_ready_A6(seeds: range) -> None:
-    explore(seeds, prepared=False, **RECORDED)
+    explore(seeds, capture=False, **RECORDED)
 
 
 @rounds(10)

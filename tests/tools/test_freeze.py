@@ -452,17 +452,17 @@ def test_a4_what_one_call_leaves_on_a_device_the_next_one_reads_there_A4() -> No
 
 def test_a4_a_device_that_fails_is_resumed_on_the_cpu_A4(monkeypatch: pytest.MonkeyPatch) -> None:
     program = lazyfuse.freeze(polynomial, x=X, y=Y, t=0.0)
-    settle, failures = Run.settle, []
+    wait, failures = Run.wait, []
 
     def fail(run: Run) -> None:
         if not failures:
             failures.append(run)
             run.env = [None] * len(run.env)
             raise Abandoned("the device is lost")
-        settle(run)
+        wait(run)
 
-    monkeypatch.setattr(Run, "settle", fail)
-    with lazyfuse.options(prepared=False):  # what is prepared goes past `Run`
+    monkeypatch.setattr(Run, "wait", fail)
+    with lazyfuse.options(capture=False):  # what is prepared goes past `Run`
         for t in (1.0, 2.0):
             same(program(x=X, y=Y, t=t), polynomial(X, Y, t))
     assert failures

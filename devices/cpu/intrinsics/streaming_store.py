@@ -36,17 +36,17 @@ def intrinsic() -> Any:
 
 
 def fence() -> Any:
-    """`settle_streams()`: a thread that sees later writes sees what was streamed, too."""
+    """`fence_streaming_stores()`: a thread that sees later writes sees what was streamed, too."""
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.fence("seq_cst")
         return context.get_dummy_value()
 
-    def settle_streams(context: Any) -> Any:
+    def fence_streaming_stores(context: Any) -> Any:
         return types.none(), build
 
-    return extending.intrinsic(settle_streams)
+    return extending.intrinsic(fence_streaming_stores)
 
 
 def _function(module: Any) -> Any:

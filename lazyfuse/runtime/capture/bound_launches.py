@@ -40,18 +40,18 @@ LIMIT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Output:
     """One array that a kernel makes, and whose buffer it takes."""
 
     index: int
     shape: tuple[int, ...]  # as it is allocated, in C order
     dtype: DType
     back: tuple[int, ...] | None  # from that order of axes to the result's
-    donor: int  # a value of this plan that dies here; -1: a buffer of its own
+    donated: int  # a value of this plan that dies here; -1: a buffer of its own
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class BoundLaunch:
     """One kernel, ready to run on arrays of known geometry."""
 
     step: KernelStep
@@ -60,7 +60,7 @@ class Launch:
     operations: int
     inputs: tuple[int, ...]
     scalars: tuple[int, ...]
-    made: tuple[Made, ...]
+    made: tuple[Output, ...]
     lowered: Lowered | None  # where there are temporaries, or partial results to be combined
     last: tuple[int, ...]
 
@@ -70,35 +70,35 @@ class BoundPlan:
     """A plan at one geometry, on one device."""
 
     device: Device
-    launches: tuple[Launch, ...]
+    launches: tuple[BoundLaunch, ...]
 
 
 def suits(plan: Plan) -> bool:
     """Whether a plan consists of kernels that make new arrays, or of one chain."""
     if plan.in_place or plan.chains:
-        return not plan.in_place and tiled_run.is_whole(plan)
+        return not plan.in_place and tiled_run.is_one_chain(plan)
     return all(type(step) is KernelStep and not step.targets for step in plan.steps)
 
 
 _switches: dict[str, bool] = {}
-_usual = False
+_may_bind = False
 
 
-def is_usual() -> bool:
+def may_bind() -> bool:
     """Whether nobody wants to look at kernels while they run, and everything may be kept."""
-    return _usual and not tracing.listeners
+    return _may_bind and not tracing.listeners
 
 
 def _watch(name: str, wanted: bool) -> None:
     def look(value: object) -> None:
-        global _usual
+        global _may_bind
         _switches[name] = bool(value) is wanted
-        _usual = all(_switches.values())
+        _may_bind = all(_switches.values())
 
     config.on_change(name, look)
 
 
-for _name in ("prepared", "program_limit", "plan_limit"):
+for _name in ("capture", "program_limit", "plan_limit"):
     _watch(_name, True)
 for _name in ("validate", "debug", "report"):
     _watch(_name, False)
@@ -169,8 +169,8 @@ def _bind_in_c(
 
 def run(plan: Plan, recording: Recording, device: Device, rule: Rule) -> Raised | None:
     """Run a plan as it ran before; None if `Run` has to."""
-    kept = plan.prepared
-    if type(kept) is not BoundPlans or not is_usual():
+    kept = plan.bound_plans
+    if type(kept) is not BoundPlans or not may_bind():
         return None
     bound = _bind(kept, recording)
     if bound is None:
@@ -202,12 +202,12 @@ def _launch(
         arrays = [env[index] for index in launch.inputs]
         outputs = []
         for made in launch.made:
-            if made.donor < 0:
+            if made.donated < 0:
                 array = empty(made.shape, made.dtype)
                 if made.back is not None:
                     array = array.transpose(made.back)
             else:
-                array = env[made.donor]
+                array = env[made.donated]
             outputs.append(array)
         arrays += outputs
         scalars = tuple([env[index][()] for index in launch.scalars]) if launch.scalars else ()
@@ -216,7 +216,7 @@ def _launch(
         else:
             bits = _with_temporaries(launch, launch.lowered, arrays, scalars, empty)
         if bits and fp_flags.is_wanted(bits):
-            raised += _told(launch, Run(plan, recording, device), env, bits, outputs)
+            raised += _as_reported(launch, Run(plan, recording, device), env, bits, outputs)
         for made, array in zip(launch.made, outputs, strict=True):
             env[made.index] = array
         for index in launch.last:
@@ -243,7 +243,7 @@ def _tiled(
     if any(flags):
         run = Run(plan, recording, chain.device)
         run.env[:] = env
-        if not chain.tell(run, flags):
+        if not chain.report_exceptions(run, flags):
             return None
         raised = run.raised
     _commit(kept, recording.nodes, env)
@@ -251,7 +251,7 @@ def _tiled(
 
 
 def _with_temporaries(
-    launch: Launch,
+    launch: BoundLaunch,
     lowered: Lowered,
     arrays: list[Array],
     scalars: tuple[Any, ...],
@@ -266,12 +266,14 @@ def _with_temporaries(
     return bits
 
 
-def _told(launch: Launch, run: Run, env: list[Any], bits: int, outputs: list[Array]) -> Raised:
+def _as_reported(
+    launch: BoundLaunch, run: Run, env: list[Any], bits: int, outputs: list[Array]
+) -> Raised:
     """The conditions of a kernel, as `Run` tells them."""
     run.env[:] = env
-    spoiled = any(made.donor >= 0 for made in launch.made)
+    spoiled = any(made.donated >= 0 for made in launch.made)
     sources = None if spoiled else run.sources_of(launch.step)
-    run.tell(launch.step, bits, sources, outputs)
+    run.note_exceptions(launch.step, bits, sources, outputs)
     return run.raised
 
 
@@ -294,14 +296,14 @@ def _key(kept: BoundPlans, recording: Recording) -> Any:
 
 def learn(plan: Plan, recording: Recording, run: Run) -> None:
     """After a run: keep what it decided, if the next one at these sizes would decide the same."""
-    kept = plan.prepared
-    if kept is None or run.away or not is_usual():
+    kept = plan.bound_plans
+    if kept is None or run.off_cpu or not may_bind():
         return
     if not kept and not suits(plan):
-        plan.prepared = None
+        plan.bound_plans = None
         return
     if type(kept) is not BoundPlans:
-        kept = plan.prepared = BoundPlans(plan)
+        kept = plan.bound_plans = BoundPlans(plan)
     key = _key(kept, recording)
     if key is None or key in kept:
         return
@@ -311,14 +313,14 @@ def learn(plan: Plan, recording: Recording, run: Run) -> None:
         assert value is not None, "a key was made of it"
         env[index] = value
     if plan.chains:
-        tiled = tiled_run.again(run, env)
+        tiled = tiled_run.bind(run, env)
         if tiled is not None:
             _keep(kept, key, tiled)
         return
     launches = []
     for step, last in zip(plan.steps, plan.lifetimes.last, strict=True):
         assert type(step) is KernelStep, "the plan suits"
-        launch = _prepared(step, tuple(last), plan, run, env)
+        launch = _bound_launch(step, tuple(last), plan, run, env)
         if launch is None:
             return
         launches.append(launch)
@@ -331,15 +333,15 @@ def _keep(kept: BoundPlans, key: Any, found: BoundPlan | tiled_run.BoundChain) -
     kept[key] = found
 
 
-def _prepared(
+def _bound_launch(
     step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
-) -> Launch | None:
+) -> BoundLaunch | None:
     """A launch as it was decided; None if it may be decided otherwise the next time."""
     made = _made(step, last, plan, run, env)
     inputs = [env[index] for index in step.inputs]
     outputs = [env[each.index] for each in made]
     shape = run.shape(step.domain_of)
-    found = step.ready.get(program_tiers.geometry(run.device, shape, inputs, outputs))
+    found = step.selected.get(program_tiers.size_key(run.device, shape, inputs, outputs))
     if found is None:
         return None
     lowered, program = found
@@ -348,7 +350,7 @@ def _prepared(
     whole = not lowered.temporaries and not lowered.is_partial
     arrays = inputs + outputs
     arrays += [meta_array(size, dtype, None) for size, dtype in lowered.temporaries]
-    return Launch(
+    return BoundLaunch(
         step,
         _start(lowered, program, arrays, len(step.scalars)),
         program.source.language,
@@ -380,7 +382,7 @@ def _start(lowered: Lowered, program: Program, arrays: list[Array], scalars: int
 
 def _made(
     step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
-) -> tuple[Made, ...]:
+) -> tuple[Output, ...]:
     """What a kernel makes. Puts meta arrays of it into `env`."""
     values = plan.graph.values
     shape = run.shape(step.domain_of)
@@ -401,6 +403,6 @@ def _made(
                 dying.remove(donor)
         back = None if value.perm is None else tuple(np.argsort(value.perm).tolist())
         dense = size if value.perm is None else tuple([size[axis] for axis in value.perm])
-        found.append(Made(index, dense, value.dtype, back, donor))
+        found.append(Output(index, dense, value.dtype, back, donor))
         env[index] = meta_array(size, value.dtype, value.perm)
     return tuple(found)

@@ -1,7 +1,7 @@
 """Runs that are watched while they go: what they do is written down, to be done again.
 
-Owns `Observed`, a run that notes its allocations, copies, launches and calls as events of a replay
-(replay.py), and what is kept of it. Whatever it cannot say in numbers makes it unfit to be kept.
+Owns `CapturingRun`, a run that notes its allocations, copies, launches and calls as events of a
+replay (replay.py), and what is kept of it. What it cannot say in numbers makes it unfit to be kept.
 Knows nodes and numpy arrays, never the array type.
 """
 
@@ -16,7 +16,7 @@ from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device
-from lazyfuse.runtime.capture.bound_launches import is_usual
+from lazyfuse.runtime.capture.bound_launches import may_bind
 from lazyfuse.runtime.capture.replay import (
     LIMIT,
     Allocation,
@@ -26,7 +26,7 @@ from lazyfuse.runtime.capture.replay import (
     Replay,
     ReplayCache,
     Window,
-    kept_of,
+    cache_of,
     key_of,
 )
 from lazyfuse.runtime.execution import program_tiers
@@ -38,16 +38,16 @@ from lazyfuse.runtime.layout.meta_arrays import address
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def observed(run: Run) -> Run:
+def capturing_run(run: Run) -> Run:
     """A run to be executed: one that keeps what it does, if that is likely to come again."""
-    kept = kept_of(run.plan)
-    if kept is None or not is_usual() or not kept.is_worth_observing():
+    kept = cache_of(run.plan)
+    if kept is None or not may_bind() or not kept.is_worth_observing():
         return run
     run.env.clear()  # the operands: it would look like somebody who reads them
-    return Observed(run.plan, run.recording, run.device)
+    return CapturingRun(run.plan, run.recording, run.device)
 
 
-class Observed(Run):
+class CapturingRun(Run):
     """A run that writes down what it does."""
 
     __slots__ = ("events", "extents", "fit", "key", "known", "leaves", "slides", "updates")
@@ -61,7 +61,7 @@ class Observed(Run):
         values = plan.graph.values
         self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF])
         self.key = key_of(self)
-        self.fit = self.key is not None and not self.away
+        self.fit = self.key is not None and not self.off_cpu
         for index in self.leaves:
             array = self.env[index]
             if array is None:
@@ -75,7 +75,7 @@ class Observed(Run):
     def execute(self) -> None:
         super().execute()
         if self.fit:
-            self.keep()
+            self.store()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         array = super().empty(shape, dtype)
@@ -175,7 +175,7 @@ class Observed(Run):
         self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
     ) -> Any:
         flags = super().launch(step, shape, inputs, outputs)
-        found = step.ready.get(program_tiers.geometry(self.device, shape, inputs, outputs))
+        found = step.selected.get(program_tiers.size_key(self.device, shape, inputs, outputs))
         if found is None or found[1] is None or not isinstance(flags, int):
             self.fit = False  # not the program that will run from now on
             return flags
@@ -242,7 +242,7 @@ class Observed(Run):
 
     # -- what is kept of it ---------------------------------------------------------------------
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Keep the run for its geometry."""
         kept: ReplayCache | None = self.plan.replays
         if kept is None or self.key is None or self.careful:
@@ -301,7 +301,7 @@ def _is_small(event: LaunchEvent) -> bool:
     return event.language == "numpy" and program_tiers.is_exact(event.lowered)
 
 
-def _is_whole(run: Observed, part: BlockPart) -> bool:
+def _is_whole(run: CapturingRun, part: BlockPart) -> bool:
     if part.root >= run.known:
         return False
     array = run.env[run.leaves[part.root]]

@@ -49,8 +49,8 @@ class ReplayedRun(Run):
         self.plan = plan
         self.recording = recording
         self.nodes = recording.nodes
-        self.home = self.device = device
-        self.away = self.overwrites = self.spoilt = False
+        self.assigned_device = self.device = device
+        self.off_cpu = self.overwrites = self.spoilt = False
         self.raised, self.waiting, self.made, self.spares = [], [], [], []
         self.moved, self.free = set(), set()
         self.env = env

@@ -22,7 +22,7 @@ from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Bound, Device
 from lazyfuse.runtime.capture import bound_launches, tier_up
-from lazyfuse.runtime.capture.bound_launches import is_usual
+from lazyfuse.runtime.capture.bound_launches import may_bind
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.executor import Run
@@ -185,8 +185,8 @@ def key_of(run: Run) -> Any:
 
 def run_again(run: Run) -> bool:
     """Do again what a run of this plan did at the same geometry; False if `Run` has to."""
-    kept = kept_of(run.plan)
-    if kept is None or not kept.found or not is_usual():
+    kept = cache_of(run.plan)
+    if kept is None or not kept.found or not may_bind():
         return False
     found = kept.found.get(key_of(run))
     if found is None or found.device is not run.device:
@@ -194,7 +194,7 @@ def run_again(run: Run) -> bool:
     roots: list[Any] = [run.env[index] for index in found.leaves]
     if concurrency.current is not None:  # another thread may be quicker while a call runs
         return False
-    if not _apart(roots, found.written):
+    if not _are_disjoint(roots, found.written):
         return False
     for root in found.given:
         if references.of(roots[root]) > _OWNERS or not is_alone(roots[root]):
@@ -217,7 +217,7 @@ def run_again(run: Run) -> bool:
 _OWNERS = 3
 
 
-def kept_of(plan: Plan) -> ReplayCache | None:
+def cache_of(plan: Plan) -> ReplayCache | None:
     """What is kept of a plan; None where its runs are not such as can be told to happen again."""
     if plan.replays == UNKNOWN:
         plan.replays = ReplayCache(plan) if suits(plan) else None
@@ -225,7 +225,7 @@ def kept_of(plan: Plan) -> ReplayCache | None:
     return found
 
 
-def _apart(roots: list[Array], written: frozenset[int]) -> bool:
+def _are_disjoint(roots: list[Array], written: frozenset[int]) -> bool:
     """Whether blocks that are written share no memory with others, as when they were observed."""
     if len(roots) == 1:
         return True
@@ -338,4 +338,4 @@ def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
                 if type(each) is BlockPart:
                     env[index] = each.at(addresses)
             sources = run.sources_of(step)
-        run.tell(step, bits, sources, outputs)
+        run.note_exceptions(step, bits, sources, outputs)

@@ -32,7 +32,9 @@ def is_due(replay: Replay) -> bool:
 
 def compile_small(kept: ReplayCache, replay: Replay) -> None:
     """Ask for the programs of small kernels; once they are there the run is observed anew."""
-    found = [program_tiers.grown(step, lowered, replay.device) for step, lowered in replay.small]
+    found = [
+        program_tiers.has_tiered_up(step, lowered, replay.device) for step, lowered in replay.small
+    ]
     if any(found):
         kept.found.clear()
         kept.turns = 0

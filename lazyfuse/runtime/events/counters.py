@@ -198,7 +198,7 @@ def ran_kernel(
     totals.fused += count
     totals.languages[source.language] += 1
     totals.launches[run.device.traits.name] += 1
-    if run.narrowed(step) and run.device is run.home:
+    if run.narrowed(step) and run.device is run.assigned_device:
         totals.narrowed[run.device.traits.name] += 1
     options = config.options
     if tracing.listeners:
@@ -253,7 +253,7 @@ def _count_line(
     outputs: list[Array],
     seconds: float,
 ) -> None:
-    file, number, _ = source_line(run.nodes_of(step)[-1].where)
+    file, number, _ = source_line(run.nodes_of(step)[-1].location)
     line = totals.lines.setdefault((file, number), LineCounts())
     line.kernels += 1
     line.operations += len(step.members) + len(step.reductions)
@@ -289,7 +289,7 @@ def ran_single(node: Node, device: str = "") -> None:
     if tracing.listeners:
         tracing.emit(tracing.Single(operation_of(node)))
     if config.options.report:
-        file, number, _ = source_line(node.where)
+        file, number, _ = source_line(node.location)
         name = node.arg.name if node.op.kind == "host" else node.op.name
         totals.single_lines[file, number, name] += 1
 

@@ -125,7 +125,7 @@ CONDITIONS = _rule(
 )  # fmt: skip
 EXPORTED_OPERAND = _rule(
     NOW, "exported operand", "a kernel reads exported memory now, so that it needs no copy",
-    "arrays.exported_memory", "lent_now",
+    "arrays.exported_memory", "exported_at_once",
 )  # fmt: skip
 ROW_BY_COLUMN = _rule(
     NOW, "row by column", "one kernel updates a middling block by what a row and a column give",
@@ -152,7 +152,7 @@ CONCURRENT = _rule(
 )  # fmt: skip
 SELECTION = _rule(
     LATER, "selection", "x[mask] keeps its mask until the program asks for its size",
-    "arrays.mask_selection", "deferred_sizes",
+    "arrays.mask_selection", "dynamic_sizes",
 )  # fmt: skip
 STATEMENT = _rule(
     LATER, "statement", "a loop is evaluated between statements, not inside an expression",
@@ -171,11 +171,11 @@ COSTLY = _rule(
 )  # fmt: skip
 CHEAP = _rule(
     ELIDE, "cheap", "the value is cheap to make again from operands four times smaller",
-    "runtime.scheduling.elision", "remake",
+    "runtime.scheduling.elision", "elision",
 )  # fmt: skip
 DEAD = _rule(
     ELIDE, "dead in a loop", "the loop binds the name anew, and earlier values were not read again",
-    "runtime.scheduling.elision", "remake",
+    "runtime.scheduling.elision", "elision",
 )  # fmt: skip
 UPDATE = _rule(
     IN_PLACE, "update", "nothing reads the old values, so the kernel writes over them",
@@ -195,11 +195,11 @@ DONATION = _rule(
 )  # fmt: skip
 BOUND = _rule(
     REPLAY, "bound launches", "a plan of kernels ran before at this geometry",
-    "runtime.capture.bound_launches", "prepared",
+    "runtime.capture.bound_launches", "capture",
 )  # fmt: skip
 REPLAYED = _rule(
     REPLAY, "replay", "all steps of a plan were captured at this geometry",
-    "runtime.capture.replay", "prepared",
+    "runtime.capture.replay", "capture",
 )  # fmt: skip
 
 # ------------------------------------------------------------- run at once in NumPy
@@ -228,7 +228,7 @@ ERROR_STATE = _rule(
 )  # fmt: skip
 EXPORTED = _rule(
     EAGER, "exported", "other code may change an operand: a copy would take as long as the work",
-    "arrays.eager_policy", "lent_now",
+    "arrays.eager_policy", "exported_at_once",
 )  # fmt: skip
 EXPORTED_TARGET = _rule(
     EAGER, "exported target", "other code sees the memory that is written", "arrays.eager_policy"

@@ -51,7 +51,7 @@ class Operation:
 def operation_of(node: Node) -> Operation:
     """The description of a recorded node; keeps no reference to it."""
     name = node.arg.name if node.op is ops.HOST else node.op.name
-    return Operation(name, node.dtype.name, node.shape, *source_line(node.where))
+    return Operation(name, node.dtype.name, node.shape, *source_line(node.location))
 
 
 # ------------------------------------------------------------------------------------- events
@@ -276,7 +276,7 @@ def emit(event: Event) -> None:
     if _thread.depth:
         _thread.waiting.append(event)
     else:
-        _tell([event])
+        _notify([event])
 
 
 def recorded(node: Node) -> None:
@@ -307,10 +307,10 @@ class Watched:
         _thread.depth -= 1
         if not _thread.depth and _thread.waiting:
             events, _thread.waiting = _thread.waiting, []
-            _tell(events)
+            _notify(events)
 
 
-def _tell(events: list[Event]) -> None:
+def _notify(events: list[Event]) -> None:
     failed: list[tuple[Listener, Exception]] = []
     _thread.telling = True
     try:

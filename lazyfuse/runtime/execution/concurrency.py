@@ -39,7 +39,7 @@ under_way = 0
 """Those among them that have claimed nodes: the lock may be open."""
 share = 0.0
 """How many of the last evaluations found another thread's not finished, as a part of one."""
-current: Apart | None = None
+current: ConcurrentEvaluation | None = None
 """The evaluation that holds the lock, if it gives it up around long calls."""
 
 # A quarter of the newest evaluations' word counts; below the least nobody waits any more.
@@ -52,7 +52,7 @@ _MANY = 1 / 4
 _LONG = 1 << 15
 
 _claimed: set[int] = set()  # ids of nodes; whoever has claimed them keeps them alive
-_away: set[int] = set()  # threads that have given the lock up
+_unlocked_threads: set[int] = set()  # threads that have given the lock up
 _landed = threading.Condition(lock)
 
 
@@ -84,7 +84,7 @@ def meets(nodes: Sequence[Node]) -> bool:
 
 def wait_for(nodes: Sequence[Node]) -> None:
     """Wait until no other thread works below `nodes`. The lock must be held once."""
-    while under_way and meets(nodes) and threading.get_ident() not in _away:
+    while under_way and meets(nodes) and threading.get_ident() not in _unlocked_threads:
         _landed.wait()
 
 
@@ -99,7 +99,7 @@ def _writes(plan: Plan) -> bool:
     return any(value.op is ops.UPDATE for value in plan.graph.values)
 
 
-class Apart:
+class ConcurrentEvaluation:
     """An evaluation that may run beside others."""
 
     __slots__ = ("_ids",)
@@ -107,7 +107,7 @@ class Apart:
     def __init__(self) -> None:
         self._ids: list[int] = []  # whoever runs the plan keeps the nodes
 
-    def claim(self, nodes: list[Node], plan: Plan | None) -> None:
+    def begin(self, nodes: list[Node], plan: Plan | None) -> None:
         """Give the lock up around long calls from now on, if the plan only makes new arrays."""
         global current, under_way
         if self._ids or not _is_long(nodes) or (plan is not None and _writes(plan)):
@@ -136,12 +136,12 @@ class Apart:
         global current
         current = None
         thread = threading.get_ident()
-        _away.add(thread)
+        _unlocked_threads.add(thread)
         lock.release()
         try:
             return call(*args, **named)
         finally:
-            _away.discard(thread)
+            _unlocked_threads.discard(thread)
             self._come_back()
 
     def _come_back(self) -> None:
@@ -158,7 +158,7 @@ class Apart:
             raise interrupted
 
 
-def outside(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+def call_unlocked(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """Make a call that needs nothing but its arguments, others going on meanwhile if they may."""
     apart = current
     if apart is None or not is_owned():  # it may be another thread's
@@ -175,7 +175,7 @@ def numpys(op: Op, arg: Any) -> Callable[..., Any]:
         function = function.func
     owner = getattr(function, "__self__", None)  # of methods of ufuncs
     module: str = getattr(function, "__module__", None) or type(owner).__module__
-    return outside if module.partition(".")[0] == "numpy" else _here
+    return call_unlocked if module.partition(".")[0] == "numpy" else _here
 
 
 def _here(call: Callable[..., Any], *args: Any) -> Any:
@@ -188,7 +188,7 @@ def _begin_anew() -> None:
     busy = under_way = 0
     current = None
     _claimed.clear()
-    _away.clear()
+    _unlocked_threads.clear()
     thread_pool.share_out(1)
     _landed = threading.Condition(lock)
 

@@ -24,7 +24,7 @@ from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.layout.meta_arrays import is_lent
+from lazyfuse.runtime.layout.meta_arrays import is_exported
 from lazyfuse.runtime.layout.strides import (
     arrange,
     arrange_stand_in,
@@ -56,7 +56,7 @@ class DiscreteRun(Run):
         self.memory = device.memory
         self.hosts: dict[int, Array] = {}
         self.combined: dict[int, Array] = {}
-        self.home = device
+        self.assigned_device = device
         super().__init__(plan, recording, device)
         self.wanted = _wanted(plan, device)
 
@@ -66,18 +66,18 @@ class DiscreteRun(Run):
         So is one that no program of this device can touch.
         """
         resident = node.resident
-        elsewhere = resident.device is not self.home or resident.spoiled
-        if elsewhere or narrow_precision.lacks(node.dtype, self.home.traits):
+        elsewhere = resident.device is not self.assigned_device or resident.spoiled
+        if elsewhere or narrow_precision.lacks(node.dtype, self.assigned_device.traits):
             return residency.gather(node, "operand")
         resident.uses += self.recording.edges.get(id(node), 0)
-        return residency.upload(node, self.home, "operand")
+        return residency.upload(node, self.assigned_device, "operand")
 
     # -- where values are -----------------------------------------------------------------------
 
     @property
     def here(self) -> bool:
         """Whether the CPU works at the moment, in the place of the device."""
-        return self.device is not self.home
+        return self.device is not self.assigned_device
 
     def operand(self, index: int) -> Array:
         return self.host(index) if self.here else self.placed(index)
@@ -90,10 +90,10 @@ class DiscreteRun(Run):
         value = self.plan.graph.values[index]
         node = self.nodes[value.origin]
         if value.op is ops.LEAF and node.value is array:
-            found = residency.upload(node, self.home, "operand")
+            found = residency.upload(node, self.assigned_device, "operand")
             node.resident.uses += self.recording.edges.get(id(node), 0)
         else:
-            found = residency.copied_there(array, self.home, "operand")
+            found = residency.copied_there(array, self.assigned_device, "operand")
         self.hosts[index] = array
         self.env[index] = found
         return found
@@ -111,7 +111,7 @@ class DiscreteRun(Run):
                 found = residency.gather(node, "host step")
         if found is None:
             try:
-                found = residency.copied_back(array, self.home, "host step")
+                found = residency.copied_back(array, self.assigned_device, "host step")
             except DeviceError as error:
                 self.abandon(error)
             self.hosts[index] = found
@@ -125,7 +125,9 @@ class DiscreteRun(Run):
 
     def readable(self, outputs: list[Array]) -> list[Array]:
         return [
-            residency.copied_back(array, self.home, "check") if self.memory.holds(array) else array
+            residency.copied_back(array, self.assigned_device, "check")
+            if self.memory.holds(array)
+            else array
             for array in outputs
         ]
 
@@ -177,7 +179,7 @@ class DiscreteRun(Run):
             return window(flat, layout), old
         fresh = self.memory.empty(flat.shape, flat.dtype)
         self.memory.copy(flat, fresh)
-        counters.copied("copy", flat.nbytes, self.home.traits.name, "update")
+        counters.copied("copy", flat.nbytes, self.assigned_device.traits.name, "update")
         return window(fresh, layout), dense(fresh, self.shape(index), value.perm)
 
     def copied_whole(self, index: int) -> tuple[Array, Array]:
@@ -208,7 +210,7 @@ class DiscreteRun(Run):
         if isinstance(error, DeviceLost):
             self.abandon(error)
         node = self.nodes[self.plan.graph.values[index].origin]
-        counters.fell_back(None, [node], str(error), self.home.traits.name, "cpu")
+        counters.fell_back(None, [node], str(error), self.assigned_device.traits.name, "cpu")
 
     def put(self, source: Array, part: Array) -> None:
         """Copy a value, which broadcasts to it, into a part of an array, both on the device."""
@@ -220,9 +222,9 @@ class DiscreteRun(Run):
             apart = self.memory.empty(source.shape, source.dtype)
             self.put(source, apart)
             source = apart
-        lowered, program = program_tiers.copying(source, part.shape, part, self.home)
+        lowered, program = program_tiers.copying(source, part.shape, part, self.assigned_device)
         program.launch(lowered.launch(program.source.language, [source, part], ()))
-        counters.copied("copy", part.nbytes, self.home.traits.name, "update")
+        counters.copied("copy", part.nbytes, self.assigned_device.traits.name, "update")
 
     def move(self, temporary: Array, part: Array) -> None:
         if self.here:
@@ -235,16 +237,19 @@ class DiscreteRun(Run):
 
     # -- kernels --------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Leave what is under way to the next gather: launches and copies run in order."""
         waiting, self.waiting = self.waiting, []
         for each in waiting:
             if config.options.pipelining:
                 pending_launches.add(
-                    self.home, each.later, self.operations(each.step), self.slots(each.step)
+                    self.assigned_device,
+                    each.later,
+                    self.operations(each.step),
+                    self.slots(each.step),
                 )
             else:
-                self.tell(each.step, self.outcome(each.later), None)
+                self.note_exceptions(each.step, self.outcome(each.later), None)
 
     def abandon(self, error: DeviceError) -> NoReturn:
         """The device failed: of what it has, only copies on the host are left."""
@@ -273,7 +278,7 @@ class DiscreteRun(Run):
         hosts = arrays[:inputs]
         hosts += [np.empty_like(array) for array in arrays[inputs:temporaries]]
         hosts += [
-            residency.copied_back(array, self.home, "partial results")
+            residency.copied_back(array, self.assigned_device, "partial results")
             for array in arrays[temporaries:]
         ]
         bits |= self.finished(lowered, hosts)
@@ -295,16 +300,16 @@ class DiscreteRun(Run):
                 node.value = array
                 continue
             if id(array) in taken:  # two nodes must not share memory that one of them may change
-                array = self.twin(array)
+                array = self.device_copy(array)
             taken.add(id(array))
             lineage = lineages.of(node)
-            resident = residency.keep(node, array, self.home)
+            resident = residency.keep(node, array, self.assigned_device)
             resident.lineage, resident.made = lineage, True
             node.value = self.hosts.get(index)
         for index in found:
             self.nodes[values[index].origin].src = ()
 
-    def twin(self, array: Array) -> Array:
+    def device_copy(self, array: Array) -> Array:
         twin = self.memory.empty(array.shape, array.dtype)
         self.put(array, twin)
         return twin
@@ -314,7 +319,7 @@ class DiscreteRun(Run):
         found = set()
         for node, count in zip(self.nodes, references.of_each(self.nodes), strict=True):
             alone = count <= self.recording.references_to(node)
-            if alone and node.value is not None and not is_lent(node.value):
+            if alone and node.value is not None and not is_exported(node.value):
                 found.add(id(node))
         return found
 

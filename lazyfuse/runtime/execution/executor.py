@@ -36,9 +36,14 @@ from lazyfuse.runtime.execution import (
 from lazyfuse.runtime.execution import (
     validate as check_step,
 )
-from lazyfuse.runtime.execution.routine import counterpart
-from lazyfuse.runtime.execution.run_values import Abandoned, RunValues, Waiting, explain_failure
-from lazyfuse.runtime.execution.update_hazards import places_of
+from lazyfuse.runtime.execution.routine import native_kernel
+from lazyfuse.runtime.execution.run_values import (
+    Abandoned,
+    PendingLaunch,
+    RunValues,
+    explain_failure,
+)
+from lazyfuse.runtime.execution.update_hazards import store_targets
 from lazyfuse.runtime.layout.strides import is_alone
 from lazyfuse.runtime.numerics import fp_flags, narrow_precision
 from lazyfuse.runtime.placement import devices, library_calls
@@ -83,13 +88,13 @@ class Run(RunValues):
                 for last in lasts[begin:at]:
                     for index in last:
                         self.env[index] = None
-            self.settle()
+            self.wait()
         except Abandoned:
             self.commit_updates()
             raise
         except BaseException:
             with suppress(Abandoned):
-                self.settle()
+                self.wait()
             self.commit_reached(range(begin, begin + max([1, *(len(each.steps) for each in here)])))
             raise
         finally:
@@ -103,10 +108,10 @@ class Run(RunValues):
         if value.op is ops.VIEW:
             self.env[index] = self.view(index)
             return
-        if self.away and (done := library_calls.run(self, index)) is not None:
+        if self.off_cpu and (done := library_calls.run(self, index)) is not None:
             self.env[index] = done
             return
-        self.settle()
+        self.wait()
         try:
             if value.op is ops.UPDATE:
                 self.update(index)
@@ -115,7 +120,7 @@ class Run(RunValues):
             perms = [self.plan.graph.values[source].perm for source in value.src]
             shape = self.shape(index)
             with fp_flags.collecting() as flags:
-                arg = value.arg if value.op is not ops.HOST else counterpart(node.arg)
+                arg = value.arg if value.op is not ops.HOST else native_kernel(node.arg)
                 found = concurrency.numpys(value.op, arg)(
                     matmul.run_node,
                     value.op, arg, shape, value.dtype, value.perm, sources, perms,
@@ -139,17 +144,17 @@ class Run(RunValues):
         """Run a kernel where it can run: at home, else on the CPU, else by the oracle."""
         validate = config.options.validate and not self.narrowed(step)
         expected = check_step.before(self, step) if validate else None
-        if self.away:
+        if self.off_cpu:
             outputs = self.descend(step, last)
         else:
             outputs = self.attempt(step, last)
         if expected is not None:
-            self.settle()
+            self.wait()
             check_step.after(self, step, self.readable(outputs), expected)
 
     def descend(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
         """At home or, if that fails, on the CPU; the arrays that were written."""
-        home = self.home.traits.name
+        home = self.assigned_device.traits.name
         why = self.unfit(step)
         if not why:
             try:
@@ -159,22 +164,22 @@ class Run(RunValues):
                     self.abandon(error)
                 why = str(error)
         counters.fell_back(step, self.nodes_of(step), why, home, "cpu")
-        self.settle()
+        self.wait()
         self.device = devices.cpu()
         try:
             return self.attempt(step, ())
         finally:
-            self.device = self.home
+            self.device = self.assigned_device
 
     def unfit(self, step: KernelStep) -> str:
         """Why the device need not be asked to run a kernel; empty if it may."""
         if fp_flags.is_wanted(fp_flags.UNDER) and self.may_raise(step, "under"):
             return "the device does not tell of underflow, which the error state asks for"
-        return narrow_precision.why_not(step.kernel, self.home.traits)
+        return narrow_precision.why_not(step.kernel, self.assigned_device.traits)
 
     def narrowed(self, step: KernelStep) -> bool:
         """Whether the device computes a kernel in float32, so that the oracle cannot judge it."""
-        return narrow_precision.is_narrowed(step.kernel, self.home.traits)
+        return narrow_precision.is_narrowed(step.kernel, self.assigned_device.traits)
 
     def may_raise(self, step: KernelStep, condition: str) -> bool:
         return any(condition in fp_flags.raises(op, node.arg) for op, node in self.operations(step))
@@ -185,21 +190,21 @@ class Run(RunValues):
         self.overwrites = False
         inputs = [self.operand(index) for index in step.inputs]
         # not the first time, where the oracle may want to see what raised conditions
-        reuses = step.may_reuse and last and (step.ready or not self.may_ask(step))
+        reuses = step.may_reuse and last and (step.selected or not self.may_ask(step))
         donors = self.donors(step, last, shape) if reuses else None
         outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
         if self.overwrites:
-            self.settle()  # while everything that is under way can be run again
+            self.wait()  # while everything that is under way can be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
         spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
         flags = self.started(step, shape, inputs, outputs)
         if not isinstance(flags, int):
-            self.waiting.append(Waiting(flags, step))
+            self.waiting.append(PendingLaunch(flags, step))
             self.made += [index for index, _ in made]
             flags = 0
             if pending or late or self.overwrites or not config.options.pipelining:
-                self.settle_over(step)
+                self.wait_for_overwriting(step)
         for part, temporary in pending:
             self.move(temporary, part)
         for index, array in made:
@@ -209,7 +214,7 @@ class Run(RunValues):
             self.move(temporary, part)
             self.env[index] = whole
         if flags:
-            self.tell(step, flags, None if spoiled else self.sources_of(step), outputs)
+            self.note_exceptions(step, flags, None if spoiled else self.sources_of(step), outputs)
         return outputs
 
     def started(
@@ -223,7 +228,7 @@ class Run(RunValues):
         try:
             return self.launch(step, shape, inputs, outputs)
         except DeviceError as error:
-            if self.away and self.device is self.home:
+            if self.off_cpu and self.device is self.assigned_device:
                 raise
             counters.fell_back(step, self.nodes_of(step), str(error), "cpu")
             return self.run_members(step, outputs)
@@ -233,14 +238,14 @@ class Run(RunValues):
             explain_failure(error, self.nodes_of(step))
             raise
 
-    def settle_over(self, step: KernelStep) -> None:
+    def wait_for_overwriting(self, step: KernelStep) -> None:
         """Wait for a kernel that may have written over what the run began with."""
         try:
-            self.settle()
+            self.wait()
         except Abandoned as error:
             if not self.overwrites or self.keeps_origins:
                 raise
-            file, line, function = source_line(self.nodes_of(step)[-1].where)
+            file, line, function = source_line(self.nodes_of(step)[-1].location)
             what = f"the device failed while it wrote over its operands: {error}"
             name = self.nodes_of(step)[-1].op.name
             raise EvaluationError(what, op=name, file=file, line=line, function=function) from error
@@ -308,7 +313,7 @@ class Run(RunValues):
         made: list[tuple[int, Array]] = []
         late: dict[int, Array] = {}
         targets = step.targets
-        places = places_of(self, targets, inputs) if targets else {}
+        places = store_targets(self, targets, inputs) if targets else {}
         for position, index in enumerate(step.stores):
             if not targets or position not in targets:
                 value = values[index]
@@ -350,7 +355,7 @@ class Run(RunValues):
     ) -> int | Later:
         """Start a kernel on the present device; its conditions, or where they will be found."""
         order = self.order(step, len(shape))
-        lowered, program = program_tiers.ready(
+        lowered, program = program_tiers.select_program(
             step, shape, inputs, outputs, order, self.device, self.refused
         )
         counters.kernel_begins(step, self, program.source)

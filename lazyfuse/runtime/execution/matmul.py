@@ -283,7 +283,7 @@ def run_node(op: Op, arg: Any, *rest: Any) -> Array:
         return found
     if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
         # helpers that look for work would hold the cores of BLAS's threads
-        devices.cpu().work.native.rest()
+        devices.cpu().work.native.sleep_early()
     return interpret.run_node(op, arg, *rest)
 
 
@@ -314,11 +314,11 @@ def _is_chainable(sources: Sequence[Value]) -> bool:
 def _tile(_: Any, sources: Sequence[TileOperand], result: TileOperand) -> TileCall | None:
     """The product of the rows of one tile; None where NumPy multiplies."""
     first, second = sources
-    if not is_ours(first.whole, second.whole, (first.dtype, second.dtype)):
+    if not is_ours(first.full_shape, second.full_shape, (first.dtype, second.dtype)):
         return None
     if result.strides[-1] != 1:
         return None
-    if not all(_is_regular(each.whole, each.strides) for each in sources):
+    if not all(_is_regular(each.full_shape, each.strides) for each in sources):
         return None
     found = _products.get(first.dtype.str[1:], second.strides[-1] != 1)
     if found is None:
@@ -330,7 +330,7 @@ def _tile(_: Any, sources: Sequence[TileOperand], result: TileOperand) -> TileCa
     taken = [each.strides if len(each.strides) > 2 else (0, *each.strides) for each in sources]
     written = result.strides if stacked else (0, *result.strides)
     meta = (items, rows, columns, depth, *taken[0], *taken[1], *written[:2])
-    work = COST * size_of(first.whole) * columns
+    work = COST * size_of(first.full_shape) * columns
     return TileCall(found.code.address, meta, found, work, found.within)
 
 

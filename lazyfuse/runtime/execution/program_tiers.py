@@ -35,7 +35,7 @@ from lazyfuse.runtime.layout.strides import strides_kept, strides_over
 from lazyfuse.runtime.numerics import narrow_precision
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Ready = tuple[Lowered, Program | None]
+Selected = tuple[Lowered, Program | None]
 
 # Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
 # program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
@@ -82,7 +82,7 @@ class Both:
         yield self.second
 
 
-def ready(
+def select_program(
     step: KernelStep,
     shape: tuple[int, ...],
     inputs: list[Array],
@@ -95,10 +95,10 @@ def ready(
 
     `refused` is told why where the CPU's compiler refuses a kernel and the interpreter takes over.
     """
-    key = geometry(device, shape, inputs, outputs)
-    if step.whole:
-        key = *key, step.whole
-    found: Ready | None = step.ready.get(key)
+    key = size_key(device, shape, inputs, outputs)
+    if step.domain_elements:
+        key = *key, step.domain_elements
+    found: Selected | None = step.selected.get(key)
     if found is None:
         kernel = narrow_precision.fitted(step.kernel, device.traits)
         decide = partial(_lowered, kernel, shape, inputs, outputs, order)
@@ -106,9 +106,9 @@ def ready(
             found = decide("numpy"), None
         else:
             found = _first(step, decide, device)
-        if len(step.ready) >= MOST_SIZES:
-            step.ready.clear()
-        step.ready[key] = found
+        if len(step.selected) >= MOST_SIZES:
+            step.selected.clear()
+        step.selected[key] = found
     lowered, program = found
     if program is None:
         program = _program(step, lowered, shape, device)
@@ -118,15 +118,15 @@ def ready(
             program = _blocked(step, lowered, device)
             program = program or compiled(step, lowered.source("numpy"), device)
             step.programs[key_of_program] = program
-        if _is_final(program, lowered, step, shape) and key in step.ready:
-            step.ready[key] = lowered, program
+        if _is_final(program, lowered, step, shape) and key in step.selected:
+            step.selected[key] = lowered, program
     return lowered, program
 
 
-def geometry(
+def size_key(
     device: Device, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
 ) -> tuple[Any, ...]:
-    """The key of what is remembered of a kernel (`KernelStep.ready`)."""
+    """The key of what is remembered of a kernel (`KernelStep.selected`)."""
     return (
         device,
         shape,
@@ -170,7 +170,7 @@ def _work(step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> float:
     """Additions' worth of work by which the program of a kernel is chosen."""
     # the inexact kernels of a chain are of one tier: it may run by tiles, with the same bits
     exact = lowered.source("numba").exact
-    elements = size_of(shape) if exact else max(size_of(shape), step.whole)
+    elements = size_of(shape) if exact else max(size_of(shape), step.domain_elements)
     return elements * max(step.cost, 1.0)
 
 
@@ -232,7 +232,7 @@ def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: De
     step.uses += 1
     often = step.uses > config.options.compile_after
     if not device.compiles_ahead():
-        _tell_of_worker(device)
+        _report_lost_worker(device)
         wanted = often or not source.exact or device.cached(source)
         return compiled(step, source if wanted else lowered.source("numpy"), device)
     if work >= PATIENT_ELEMENTS and device.cached(source):
@@ -248,7 +248,7 @@ def is_exact(lowered: Lowered) -> bool:
     return bool(lowered.source("numpy").exact and lowered.source("numba").exact)
 
 
-def grown(step: KernelStep, lowered: Lowered, device: Device) -> bool:
+def has_tiered_up(step: KernelStep, lowered: Lowered, device: Device) -> bool:
     """Whether a small exact kernel that recurs has compiled text from now on: no bit depends on it.
 
     Asks the compiler's process for it; where there is none such kernels stay with blocked NumPy.
@@ -258,18 +258,18 @@ def grown(step: KernelStep, lowered: Lowered, device: Device) -> bool:
         return False
     if isinstance(compiled(step, source, device), Refused):
         return False
-    step.ready.clear()
+    step.selected.clear()
     return True
 
 
-_told: set[str] = set()  # what has been said of workers that are lost
+_reported: set[str] = set()  # what has been said of workers that are lost
 
 
-def _tell_of_worker(device: Device) -> None:
+def _report_lost_worker(device: Device) -> None:
     """Once: programs are compiled here from now on, since the compiler's process is lost."""
     why = device.lost_worker()
-    if why and why not in _told:
-        _told.add(why)
+    if why and why not in _reported:
+        _reported.add(why)
         counters.fell_back(None, [], why, "the compiler's process", "this one")
 
 

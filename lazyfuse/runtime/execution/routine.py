@@ -92,7 +92,7 @@ class Routine:
             "numba", name, whole, rank, tuple(arrays.values()), tuple(shared.values())
         )
 
-    def ready(self) -> Callable[..., int] | None:
+    def launcher(self) -> Callable[..., int] | None:
         """What launches the routine; None where NumPy has to answer.
 
         It takes the arrays, a row of sizes per chunk, a row of offsets (elements from each array's
@@ -116,7 +116,7 @@ def entry_of(routine: Routine) -> tuple[int, Any] | None:
 
 
 class _Launcher:
-    """See `Routine.ready`."""
+    """See `Routine.launcher`."""
 
     __slots__ = ("_program",)
 
@@ -142,7 +142,7 @@ class _Launcher:
         steps = tuple([(step, *rest) for step in strides or (0,) * len(arrays)])
         counters.totals.languages["routine"] += 1
         launch = Launch(tuple(arrays), steps, scalars, rows, places, work)
-        flags = concurrency.outside(self._program.launch, launch)
+        flags = concurrency.call_unlocked(self._program.launch, launch)
         return flags if isinstance(flags, int) else flags.flags()
 
 
@@ -175,7 +175,7 @@ def either(
 ) -> Found:
     """As `attempt`, and NumPy's answer where that is None."""
     found = attempt(ours, *args, **named)
-    return concurrency.outside(theirs, *args, **named) if found is None else found
+    return concurrency.call_unlocked(theirs, *args, **named) if found is None else found
 
 
 _counterparts: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's function
@@ -194,7 +194,7 @@ def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
     return register
 
 
-def counterpart(call: HostCall) -> HostCall:
+def native_kernel(call: HostCall) -> HostCall:
     """A recorded call of NumPy's as the CPU runs it."""
     function: Any = call.function
     if not isinstance(function, functools.partial):
@@ -208,7 +208,7 @@ def counterpart(call: HostCall) -> HostCall:
 
 def verdict(call: HostCall) -> Verdict:
     """Whether a recorded call of NumPy's is made by routines, and why or why not."""
-    ours = counterpart(call) is not call or getattr(call.function, "has_routine", False)
+    ours = native_kernel(call) is not call or getattr(call.function, "has_routine", False)
     if not ours:
         return Verdict(False, "no routine for it")
     if not config.options.routines:
@@ -261,7 +261,7 @@ def extremes(values: Array, shortest: int) -> tuple[int, int] | None:
 
     `shortest`: elements that are worth a chunk.
     """
-    find = _extremes_routine(values.dtype.str[1:]).ready()
+    find = _extremes_routine(values.dtype.str[1:]).launcher()
     if find is None:
         return None
     starts, lengths = spread(values.size, shortest)
@@ -284,7 +284,7 @@ def together(calls: Sequence[Callable[[], object]]) -> None:
                 return
             call()
 
-    concurrency.outside(devices.cpu().threads.run, work, work, len(calls) - 1)
+    concurrency.call_unlocked(devices.cpu().threads.run, work, work, len(calls) - 1)
 
 
 def threads() -> int:

@@ -55,7 +55,7 @@ class Abandoned(Exception):
 
 
 @dataclass(slots=True)
-class Waiting:
+class PendingLaunch:
     """A launch under way."""
 
     later: Later
@@ -79,19 +79,19 @@ class RunValues:
     """The values of one run.
 
     `home` is the device that the run was given to, `device` the one that works at the moment: what
-    `home` cannot run is run by the CPU. `away`: `home` is not the CPU.
+    `home` cannot run is run by the CPU. `off_cpu`: `home` is not the CPU.
     """
 
     __slots__ = (
-        "away",
+        "assigned_device",
         "careful",
         "device",
         "env",
         "free",
-        "home",
         "made",
         "moved",
         "nodes",
+        "off_cpu",
         "overwrites",
         "plan",
         "raised",
@@ -105,11 +105,11 @@ class RunValues:
     def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
         self.plan = plan
         self.recording = recording
-        self.home = self.device = device
-        self.away = device.asynchronous
+        self.assigned_device = self.device = device
+        self.off_cpu = device.asynchronous
         self.nodes = recording.nodes
         self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
-        self.waiting: list[Waiting] = []
+        self.waiting: list[PendingLaunch] = []
         self.made: list[int] = []  # values that launches since the last wait have made
         self.moved: set[int] = set()  # updates that went to a copy of what they write over
         self.spares: list[Array] = []  # blocks that changed places: see update_hazards.py
@@ -150,7 +150,7 @@ class RunValues:
         edges = {key: count + 1 for key, count in self.recording.edges.items()}
         free: set[int] = set()
         for key, memory in memories.items():
-            if memory.owned and not memory.captured(edges):
+            if memory.owned and not memory.has_readers(edges):
                 free.update(positions[key])
         return free
 
@@ -161,7 +161,7 @@ class RunValues:
         """
         free: set[int] = set()
         edges = self.recording.edges
-        places = [] if self.away else self.leaf_positions()
+        places = [] if self.off_cpu else self.leaf_positions()
         counts = references.of_each([self.nodes[position] for position in places])
         for position, count in zip(places, counts, strict=True):
             node = self.nodes[position]
@@ -197,13 +197,13 @@ class RunValues:
 
     def host(self, index: int) -> Array:
         """A value where NumPy can read it."""
-        self.settle()
+        self.wait()
         return self.array(index)
 
     def number(self, index: int) -> Any:
         """A value without axes as a number."""
         if self.waiting and self.plan.graph.values[index].op not in (ops.SCALAR, ops.LEAF):
-            self.settle()  # a launch under way may be about to write it
+            self.wait()  # a launch under way may be about to write it
         return self.env[index][()]  # type: ignore[index]
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -217,7 +217,7 @@ class RunValues:
         Gives who has to be told that the run is over; None if nobody.
         """
         plan = self.plan
-        buffers = None if self.away or len(plan.steps) < 2 else self.device.buffers
+        buffers = None if self.off_cpu or len(plan.steps) < 2 else self.device.buffers
         if buffers is None:
             return None
         blocks = plan.blocks if self.resized is None else None
@@ -266,7 +266,7 @@ class RunValues:
     def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
         """The flat memory of an array: its own if it is dense, else a copy."""
         if not is_dense(array, perm):
-            self.settle()
+            self.wait()
         return flat_memory(array, perm)
 
     def joined(self, index: int, old: Array) -> Array | None:
@@ -274,7 +274,7 @@ class RunValues:
 
         No older value of the memory may be needed: what the kernel stores cannot be copied yet.
         """
-        if self.away or index not in self.plan.in_place or not old.flags.writeable:
+        if self.off_cpu or index not in self.plan.in_place or not old.flags.writeable:
             return None
         flat = flat_memory(old, self.plan.graph.values[index].perm)
         if not np.may_share_memory(flat, old):
@@ -293,7 +293,7 @@ class RunValues:
         flat = self.packed(old, value.perm)
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
-        self.settle()
+        self.wait()
         self.moved.add(index)
         fresh = self.empty(flat.shape, flat.dtype)
         shape = self.shape(index)
@@ -328,30 +328,30 @@ class RunValues:
         if node.resident is not None:
             residency.forget(node)
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Wait for what is under way: only then host code may read or write what launches use."""
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
         try:
-            self.home.settle()
+            self.assigned_device.wait()
             found = [(each, each.later.flags()) for each in waiting]
         except DeviceError as error:
             self.abandon(error)
         self.made.clear()
         for each, bits in found:
-            self.tell(each.step, bits, None)
+            self.note_exceptions(each.step, bits, None)
 
     def abandon(self, error: DeviceError) -> NoReturn:
         """Forget what a failed device was given since the last wait."""
         if isinstance(error, DeviceLost):
-            devices.lose(self.home, str(error))
+            devices.lose(self.assigned_device, str(error))
         self.waiting.clear()
         for index in self.made:
             self.env[index] = None
         raise Abandoned(str(error)) from error
 
-    def tell(
+    def note_exceptions(
         self,
         step: KernelStep,
         bits: int,
@@ -362,15 +362,15 @@ class RunValues:
         if not bits or not fp_flags.is_wanted(bits):
             return
         if self.works_out:
-            self.raised += fp_flags.told(bits, self.operations(step), self.slots(step))
+            self.raised += fp_flags.by_operation(bits, self.operations(step), self.slots(step))
             return
         bits = self.confirmed(step, bits, sources, outputs)
-        self.raised += fp_flags.attributed(bits, self.operations(step), self.culprits(step))
+        self.raised += fp_flags.attributed(bits, self.operations(step), self.raising_ops(step))
 
     @property
     def works_out(self) -> bool:
         """Whether programs work conditions out from values, and say whose they are."""
-        return self.away and self.device is self.home
+        return self.off_cpu and self.device is self.assigned_device
 
     def may_ask(self, step: KernelStep) -> bool:
         """Whether the oracle may be asked about a kernel's conditions."""
@@ -411,14 +411,14 @@ class RunValues:
         step.rechecks += 1
         found: dict[int, int] = {}
         self.members(step, sources=sources, conditions=found)
-        step.culprits = found
+        step.raising_ops = found
         for raised in found.values():
             step.seen |= raised
         return flags & reduce(or_, found.values(), 0)
 
-    def culprits(self, step: KernelStep) -> list[int]:
+    def raising_ops(self, step: KernelStep) -> list[int]:
         """The conditions that each operation of a kernel is known to have raised."""
-        return [step.culprits.get(index, 0) for index in step.in_order]
+        return [step.raising_ops.get(index, 0) for index in step.in_order]
 
     def slots(self, step: KernelStep) -> list[int]:
         """Where a device's program tells the conditions of each operation of a kernel."""
@@ -513,7 +513,7 @@ class RunValues:
 def explain_failure(error: BaseException, nodes: list[Node], culprit: Node | None = None) -> None:
     """Name the user's line and the fused stage on an exception that keeps its own type."""
     node = culprit or nodes[-1]
-    file, line, function = source_line(node.where)
+    file, line, function = source_line(node.location)
     stage = " -> ".join(each.op.name for each in nodes)
     error.add_note(f'[{node.op.name}] recorded in File "{file}", line {line}, in {function}')
     error.add_note(f"[{node.op.name}] fused stage: {stage}")

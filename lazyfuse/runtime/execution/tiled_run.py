@@ -43,7 +43,7 @@ __all__ = [
     "BoundChain",
     "TileCall",
     "TileOperand",
-    "again",
+    "bind",
     "described",
     "run",
     "sources",
@@ -53,32 +53,32 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
 
 # Runs to let pass, at most, after runs that raised conditions.
-LONGEST_REST = 64
+LONGEST_BACKOFF = 64
 # Sizes of which a chain remembers whether they are large.
-WHOLES = 64
+DOMAINS = 64
 
 
 def run(values: Run, chain: Chain) -> bool:
     """Run all steps of a chain by tiles; False if the executor has to run them one by one."""
     sizes = values.sizes
-    whole = chain.wholes.get(sizes)
-    if whole is None or whole != chain.kernels[0].whole:
+    whole = chain.domain_elements.get(sizes)
+    if whole is None or whole != chain.kernels[0].domain_elements:
         whole = _mark(values, chain)
     options = config.options
-    if values.away or not options.pipelining or not whole or options.validate or tracing.stages:
+    if values.off_cpu or not options.pipelining or not whole or options.validate or tracing.stages:
         return False
-    if chain.rest:
-        chain.rest -= 1
+    if chain.backoff:
+        chain.backoff -= 1
         return False
     loads = [values.array(index) for index in chain.loads]
     key = (values.device, options.matrix_products, sizes, *[array.strides for array in loads])
-    prepared: SizedChain | None = chain.ready.get(key)
+    prepared: SizedChain | None = chain.bound.get(key)
     if prepared is None:
         prepared = prepare(values, chain, loads)
-        if len(chain.ready) >= program_tiers.MOST_SIZES:
-            chain.ready.clear()
+        if len(chain.bound) >= program_tiers.MOST_SIZES:
+            chain.bound.clear()
         if not prepared.why.endswith(" yet"):
-            chain.ready[key] = prepared
+            chain.bound[key] = prepared
     try:
         if prepared.why:
             raise Declined(prepared.why)
@@ -92,17 +92,17 @@ def run(values: Run, chain: Chain) -> bool:
 def _mark(values: Run, chain: Chain) -> int:
     """Elements of the largest domain, which decides on the tier of all kernels; 0: too few."""
     largest = most = 0.0
-    kernels = (chain.of or chain).kernels  # a chain and its parts are of one tier
+    kernels = (chain.parent or chain).kernels  # a chain and its parts are of one tier
     for step in kernels:
         elements = size_of(values.shape(step.domain_of))
         largest = max(largest, elements)
         most = max(most, elements * max(step.cost, 1.0))
     whole = int(largest) if most >= program_tiers.COMPILE_ELEMENTS else 0
     for step in kernels:
-        step.whole = whole
-    if len(chain.wholes) >= WHOLES:
-        chain.wholes.clear()
-    chain.wholes[values.sizes] = whole
+        step.domain_elements = whole
+    if len(chain.domain_elements) >= DOMAINS:
+        chain.domain_elements.clear()
+    chain.domain_elements[values.sizes] = whole
     return whole
 
 
@@ -141,7 +141,7 @@ def _batch(values: Run, chain: Chain, prepared: SizedChain) -> Batch:
         variants.append(calls)
     sizes = [16 * len(step.scalars) for step in prepared.kernels] + [0]
     batch = prepared.batch = Batch(
-        variants, prepared.tiles, prepared.whole, sizes, prepared.scratch, work
+        variants, prepared.tiles, prepared.full_tiles, sizes, prepared.scratch, work
     )
     parts = [task.part for task in prepared.variants[0] if task.part is not None]
     batch.within = next((part.within for part in parts if part.within), batch.within)
@@ -215,10 +215,10 @@ def _launch(
         prepared.why = "a program raised an exception"
         raise Declined(prepared.why)
     told = any(flags)
-    if told and not _can_tell(values, prepared, flags):
-        _rest(chain)
+    if told and not _flags_suffice(values, prepared, flags):
+        _back_off(chain)
         raise Declined("conditions arose that the oracle has to confirm")
-    chain.unlucky = 0
+    chain.failures = 0
     chain.why = ""
     for index, array in zip(chain.kept, kept, strict=True):
         values.env[index] = array
@@ -228,14 +228,14 @@ def _launch(
     if told:
         for step, bits in zip(prepared.kernels, flags, strict=False):
             if bits:
-                values.tell(step, bits, None)
+                values.note_exceptions(step, bits, None)
     return True
 
 
-def _rest(chain: Chain) -> None:
+def _back_off(chain: Chain) -> None:
     """Let some runs pass: conditions arose that the oracle has to confirm."""
-    chain.unlucky += 1
-    chain.rest = min(2**chain.unlucky - 1, LONGEST_REST)
+    chain.failures += 1
+    chain.backoff = min(2**chain.failures - 1, LONGEST_BACKOFF)
 
 
 def _scratch(device: Any) -> Callable[[int], Array]:
@@ -246,7 +246,7 @@ def _scratch(device: Any) -> Callable[[int], Array]:
     return empty
 
 
-def _can_tell(values: Run, prepared: SizedChain, flags: Sequence[int]) -> bool:
+def _flags_suffice(values: Run, prepared: SizedChain, flags: Sequence[int]) -> bool:
     """Whether the flags alone say which conditions the user has to hear of."""
     if flags[-1] and fp_flags.is_wanted(flags[-1]):
         return False  # of host calls, whose flags are no kernel's
@@ -286,7 +286,7 @@ class BoundChain:
 
     device: Any
     chain: Chain
-    prepared: SizedChain
+    sized_chain: SizedChain
     products: str  # what `matrix_products` was
     made: tuple[tuple[int, Ints, np.dtype[Any], Ints | None], ...]
     """Of each value that is kept: its number, shape in memory, dtype, and the way back from it."""
@@ -294,9 +294,9 @@ class BoundChain:
     def start(self, env: list[Any]) -> list[int] | None:
         """Run all tiles; the flags of each group. None if the chain has to be looked at again."""
         options = config.options
-        if self.chain.rest or not options.pipelining or options.matrix_products != self.products:
+        if self.chain.backoff or not options.pipelining or options.matrix_products != self.products:
             return None
-        device, prepared = self.device, self.prepared
+        device, prepared = self.device, self.sized_chain
         arrays = [env[index] for index in self.chain.loads]
         for index, shape, dtype, back in self.made:
             array = device.empty(shape, dtype)
@@ -315,19 +315,19 @@ class BoundChain:
             counters.ran_again(device, "numba", len(step.members) + len(step.reductions))
         return flags
 
-    def tell(self, values: Run, flags: list[int]) -> bool:
+    def report_exceptions(self, values: Run, flags: list[int]) -> bool:
         """Tell the conditions that arose; False if the chain has to be looked at again."""
-        if not _can_tell(values, self.prepared, flags):
-            _rest(self.chain)
+        if not _flags_suffice(values, self.sized_chain, flags):
+            _back_off(self.chain)
             return False
-        self.chain.unlucky = 0
-        for step, bits in zip(self.prepared.kernels, flags, strict=False):
+        self.chain.failures = 0
+        for step, bits in zip(self.sized_chain.kernels, flags, strict=False):
             if bits:
-                values.tell(step, bits, None)
+                values.note_exceptions(step, bits, None)
         return True
 
 
-def is_whole(plan: Plan) -> bool:
+def is_one_chain(plan: Plan) -> bool:
     """Whether a plan is one chain and nothing else."""
     if len(plan.chains) != 1:
         return False
@@ -335,7 +335,7 @@ def is_whole(plan: Plan) -> bool:
     return len(chain.steps) == len(plan.steps) and not chain.views
 
 
-def again(values: Run, env: dict[int, Array]) -> BoundChain | None:
+def bind(values: Run, env: dict[int, Array]) -> BoundChain | None:
     """What to keep of a plan that is one chain, after a run; None if it did not run by tiles.
 
     `env`: the operands of the plan.
@@ -343,8 +343,8 @@ def again(values: Run, env: dict[int, Array]) -> BoundChain | None:
     chain = values.plan.chains[0]
     products = config.options.matrix_products
     strides = [env[index].strides for index in chain.loads]
-    prepared = chain.ready.get((values.device, products, values.sizes, *strides))
-    if prepared is None or prepared.batch is None or prepared.why or chain.why or chain.rest:
+    prepared = chain.bound.get((values.device, products, values.sizes, *strides))
+    if prepared is None or prepared.batch is None or prepared.why or chain.why or chain.backoff:
         return None
     made: list[tuple[int, Ints, np.dtype[Any], Ints | None]] = []
     for index in chain.kept:
@@ -360,7 +360,7 @@ def again(values: Run, env: dict[int, Array]) -> BoundChain | None:
 
 def sources(values: Run, chain: Chain) -> list[Source]:
     """The programs that running a chain by tiles takes, where it would run so."""
-    if values.away or not config.options.pipelining or not _mark(values, chain):
+    if values.off_cpu or not config.options.pipelining or not _mark(values, chain):
         return []
     graph = values.plan.graph.values
     loads = []

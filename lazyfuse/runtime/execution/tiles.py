@@ -45,7 +45,7 @@ class TileOperand(NamedTuple):
     shape: Ints
     strides: Ints
     dtype: np.dtype[Any]
-    whole: Ints = ()  # the shape of all tiles together
+    full_shape: Ints = ()  # the shape of all tiles together
 
 
 class TileCall(NamedTuple):
@@ -108,7 +108,7 @@ class SizedChain:
 
     rows: int = 0  # of a tile
     tiles: int = 0
-    whole: int = 0  # tiles of full size
+    full_tiles: int = 0  # tiles of full size
     scratch: int = 0
     variants: list[list[Task]] = field(default_factory=list)
     kernels: list[KernelStep] = field(default_factory=list)
@@ -135,7 +135,7 @@ def prepare(values: Run, chain: Chain, loads: list[Array]) -> SizedChain:
 def _bytes_per_row(values: Run, chain: Chain, tiling: Tiling) -> int:
     total = 0
     for index in (*chain.loads, *chain.kept, *chain.inner):
-        place = tiling.place.get(index)
+        place = tiling.axis_of.get(index)
         if place is not None:
             shape = values.shape(index)
             each = size_of(shape) // max(shape[place], 1)
@@ -197,7 +197,7 @@ class _Preparation:
     def is_dense_axis(self) -> bool:
         """Whether some large operand is cut along the axis that is dense in memory."""
         for index, array in self.loads.items():
-            place = self.tiling.place.get(index)
+            place = self.tiling.axis_of.get(index)
             if place is not None and array.ndim > 1:
                 return bool(array.strides[place] == array.itemsize)
         return False
@@ -249,7 +249,7 @@ class _Preparation:
                 raise Declined("strides are no whole elements")
             shape, size = array.shape, array.itemsize
             strides = tuple([stride // size for stride in array.strides])
-        place = self.tiling.place.get(index)
+        place = self.tiling.axis_of.get(index)
         step = 0 if place is None else strides[place] * size
         return Operand(
             self.numbers[index], 0, step, self.cut(shape, place, count), strides, value.dtype
@@ -262,7 +262,7 @@ class _Preparation:
     def scratch(self, index: int, count: int, first: bool) -> Operand:
         """A value that exists for one tile at a time. `first`: find room for it."""
         value = self.graph[index]
-        shape = self.cut(self.values.shape(index), self.tiling.place[index], count)
+        shape = self.cut(self.values.shape(index), self.tiling.axis_of[index], count)
         if first:
             self.places[index] = self.reserve(size_of(shape) * value.dtype.itemsize)
         strides = memory_strides(shape, value.perm)
@@ -287,8 +287,8 @@ class _Preparation:
         source = operands[value.src[0]]
         assert value.axes is not None
         strides = tuple([source.strides[axis] if axis >= 0 else 0 for axis in value.axes])
-        place = self.tiling.place[index]
-        count = source.shape[self.tiling.place[value.src[0]]]  # type: ignore[index]
+        place = self.tiling.axis_of[index]
+        count = source.shape[self.tiling.axis_of[value.src[0]]]  # type: ignore[index]
         shape = self.cut(self.values.shape(index), place, count)
         return Operand(source.number, source.offset, source.step, shape, strides, value.dtype)
 

@@ -40,7 +40,7 @@ def spare_loads(run: Any, part: Array, inputs: list[Array]) -> bool:
     return True
 
 
-def change_places(
+def swap_buffers(
     run: Any, old: Array, perm: tuple[int, ...] | None, layout: Layout, inputs: list[Array]
 ) -> tuple[Array, Array] | None:
     """A window of another block that replaces `old`, and the block; None where a copy is cheaper.
@@ -83,7 +83,7 @@ def _spare(spares: list[Array], like: Array, inputs: list[Array]) -> Array | Non
     return None
 
 
-def places_of(
+def store_targets(
     run: Any, targets: dict[int, int], inputs: list[Array]
 ) -> dict[int, tuple[Array, Array] | None]:
     """For each update that a kernel feeds: where it stores, and the whole block that this leaves.
@@ -98,7 +98,7 @@ def places_of(
         before = values[index].src[0]
         if before not in found:
             part, whole = run.target(index)
-            found[index] = place = keep_apart(run, index, part, whole, inputs)
+            found[index] = place = store_target(run, index, part, whole, inputs)
         elif (joined := found[before]) is None:
             found[index] = None
             continue
@@ -114,17 +114,17 @@ def places_of(
     return found
 
 
-def keep_apart(
+def store_target(
     run: Any, index: int, part: Array, whole: Array, inputs: list[Array]
 ) -> tuple[Array, Array]:
     """Where update `index` stores, and the whole block, so that stores change no later load.
 
     May replace arrays of `inputs` by copies. What still meets is left to the caller.
     """
-    if run.away or not any(overlap(part, loaded) for loaded in inputs):
+    if run.off_cpu or not any(overlap(part, loaded) for loaded in inputs):
         return part, whole
     if spare_loads(run, part, inputs):
         return part, whole
     value = run.plan.graph.values[index]
-    found = change_places(run, whole, value.perm, run.nodes[value.origin].arg, inputs)
+    found = swap_buffers(run, whole, value.perm, run.nodes[value.origin].arg, inputs)
     return (part, whole) if found is None else found

@@ -31,7 +31,7 @@ def use(module: Any) -> None:
 RANK = 8
 """Axes that the C module knows at most."""
 
-APART = 1 << 40
+DISJOINT = 1 << 40
 """Says to the C module, beside the item, that two parts of one block have no element in common."""
 
 _WORK = 1000  # for the question whether they have: it may be hard
@@ -95,12 +95,12 @@ def copy_of(target: BlockPart, source: BlockPart) -> Copy:
     plain = same and dtype.isnative and len(shape) <= RANK and 0 not in shape
     if not plain or crosses_itself(shape, target.strides):
         return Copy(target, source, b"")
-    item = dtype.itemsize | (APART if _are_apart(target, source) else 0)
+    item = dtype.itemsize | (DISJOINT if _are_disjoint(target, source) else 0)
     numbers = (item, len(shape), *shape, *target.strides, *source.strides)
     return Copy(target, source, struct.pack(f"{len(numbers)}q", *numbers))
 
 
-def _are_apart(target: BlockPart, source: BlockPart) -> bool:
+def _are_disjoint(target: BlockPart, source: BlockPart) -> bool:
     """Whether two parts of one block have no element in common."""
     if target.root != source.root:
         return False  # where one block lies to another is not known

@@ -59,7 +59,7 @@ def meta_array(shape: Shape, dtype: DType, perm: Perm) -> Array:
 
 def meta_view(view: Array, origin: int) -> Array:
     """`view`, whose buffer starts at address `origin`, moved to where meta arrays lie."""
-    return place(view, _BUFFER, address(view) - origin)
+    return over_buffer(view, _BUFFER, address(view) - origin)
 
 
 def one_element(shape: Shape, dtype: DType) -> Array:
@@ -70,7 +70,7 @@ def one_element(shape: Shape, dtype: DType) -> Array:
     return np.lib.stride_tricks.as_strided(np.ones(1, dtype), shape, (0,) * len(shape))
 
 
-def place(view: Array, buffer: Any, offset: int) -> Array:
+def over_buffer(view: Array, buffer: Any, offset: int) -> Array:
     """An array as `view` is, over another buffer at byte `offset`."""
     if view.size == 0:
         offset = 0  # NumPy checks bounds even where nothing is addressed
@@ -91,7 +91,7 @@ def byte_strides(shape: Shape, perm: Perm, itemsize: int) -> tuple[int, ...]:
 
 
 @cached(4096)
-def whole(shape: Shape, perm: Perm) -> Layout:
+def packed_layout(shape: Shape, perm: Perm) -> Layout:
     """The layout of a packed array over its own flat memory."""
     return Layout(0, shape, contiguous_strides(shape, perm))
 
@@ -247,7 +247,7 @@ def terminal(array: Array) -> Array:
     return array
 
 
-def is_lent(array: Array) -> bool:
+def is_exported(array: Array) -> bool:
     """Whether a holder lends the memory of an array."""
     return isinstance(array.base, Holder)
 

@@ -1,7 +1,7 @@
 """NumPy's floating-point error state, and what it means for recording.
 
 Owns the wrappers of `seterr` and `errstate`, and how an operation that is recorded while a
-condition is ignored says so: its place in the source (`Node.where`) is a `Place`. Recording is
+condition is ignored says so: its place in the source (`Node.location`) is a `Place`. Recording is
 allowed while every condition is "warn" or "ignore"; with "raise", "call", "print" or "log" an
 operation has to run where it stands.
 """
@@ -24,9 +24,11 @@ PLAIN = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 BITS = {"divide": 1, "over": 2, "under": 4, "invalid": 8}  # as NumPy's and the kernels' flags
 
 STATE: ContextVar[object] = np._core.umath._extobj_contextvar  # type: ignore[attr-defined]
-USUAL = Context().run(STATE.get)  # what NumPy starts with, even if this is imported in an errstate
+DEFAULT = Context().run(
+    STATE.get
+)  # what NumPy starts with, even if this is imported in an errstate
 
-_equal: object = USUAL  # the last other one that says the same
+_equal: object = DEFAULT  # the last other one that says the same
 
 plain = True
 """Whether the state that was set through lazyfuse is NumPy's default."""
@@ -36,7 +38,7 @@ _listeners: list[Callable[[bool], None]] = []
 _finishers: list[Callable[[], None]] = []
 
 
-class Place(tuple[CodeType, int]):
+class SourceLocation(tuple[CodeType, int]):
     """A place in the source, and what to know there when a condition is told later.
 
     `ignored`: the bits of the conditions that were ignored there: never warn of them. `filters`:
@@ -47,10 +49,10 @@ class Place(tuple[CodeType, int]):
     ignored = 0
     filters: Sequence[tuple[Any, ...]] = ()
     name = ""
-    told = 0
+    reported = 0
 
     @classmethod
-    def like(cls, where: tuple[CodeType, int], **facts: Any) -> Place:
+    def like(cls, where: tuple[CodeType, int], **facts: Any) -> SourceLocation:
         """`where` with more `facts` about it."""
         place = cls(where)
         place.__dict__.update(getattr(where, "__dict__", {}), **facts)
@@ -100,9 +102,9 @@ def is_plain() -> bool:
     return plain
 
 
-def is_usual() -> bool:
+def is_untouched() -> bool:
     """Whether this thread's state is the one that NumPy starts with: of `numpy.errstate`, too."""
-    return STATE.get() is USUAL
+    return STATE.get() is DEFAULT
 
 
 def is_default() -> bool:
@@ -110,7 +112,7 @@ def is_default() -> bool:
     if not plain:
         return False
     state = STATE.get()
-    return state is USUAL or state is _equal or _is_equal(state)
+    return state is DEFAULT or state is _equal or _is_equal(state)
 
 
 def _is_equal(state: object) -> bool:

@@ -18,7 +18,7 @@ from lazyfuse.codegen.lowering.flag_slots import of_slot
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.promotion import Loop
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.runtime.numerics.errstate import Place
+from lazyfuse.runtime.numerics.errstate import SourceLocation
 
 # NumPy's bits, which the devices use too, with the name of the errstate key and NumPy's wording.
 CONDITIONS = (
@@ -100,7 +100,7 @@ def attributed(
     return [*found, (bits, operations)] if bits else found
 
 
-def told(
+def by_operation(
     bits: int, operations: list[tuple[Op, Any]], slots: Sequence[int]
 ) -> list[tuple[int, list[tuple[Op, Any]]]]:
     """The conditions that a program has told, which says in `slots` whose they are."""
@@ -136,19 +136,19 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False
     for bit, name, text in CONDITIONS:
         if not bits & bit:
             continue
-        op, node = _culprit(name, operations)
+        op, node = _raising_op(name, operations)
         way = state[name]
-        if type(node.where) is tuple and errstate.plain and not now and way != "ignore":
+        if type(node.location) is tuple and errstate.plain and not now and way != "ignore":
             way = errstate.PLAIN[name]  # in force where it was recorded
-        if _is_ignored(bit, way, node.where):
+        if _is_ignored(bit, way, node.location):
             continue
-        file, line, _ = source_line(node.where)
+        file, line, _ = source_line(node.location)
         words = f"{text} encountered in {_spelled(op, node)}"
-        if isinstance(node.where, Place):
-            place = node.where
-            if place.told & bit or place.is_silent(words, _module(file), line):
+        if isinstance(node.location, SourceLocation):
+            place = node.location
+            if place.reported & bit or place.is_silent(words, _module(file), line):
                 continue
-            place.told |= bit if place.name else 0
+            place.reported |= bit if place.name else 0
         if _is_handled(way, bit, text, words):
             continue
         registry = _registries.setdefault(file, {})
@@ -171,8 +171,8 @@ def _is_handled(state: str, bit: int, text: str, words: str) -> bool:
 
 def _spelled(op: Op, node: Node) -> str:
     """NumPy's name for an operation."""
-    if isinstance(node.where, Place) and node.where.name:
-        return node.where.name
+    if isinstance(node.location, SourceLocation) and node.location.name:
+        return node.location.name
     if op.kind == "host":
         name: str = node.arg.name
         return name
@@ -194,7 +194,7 @@ def raises(op: Op, arg: Any) -> tuple[str, ...]:
     return op.raises(loop.ins[0]) if loop is not None and loop.ins else op.flags
 
 
-def _culprit(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
+def _raising_op(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
     """The first operation that can raise the condition by itself; the last one if none says so."""
     for op, node in operations:
         if name in raises(op, node.arg):

@@ -64,7 +64,7 @@ def tune() -> cpu_figures.Tuning:
         times = calibrate_cpu.measure(device, calibrate_cpu.FULL, full=True)
         _tuning_file().write(times)
         cpu_figures.use(calibrate_cpu.figures(times))
-        _tell()
+        _notify()
     return cpu_figures.tuning()
 
 
@@ -104,14 +104,14 @@ def use(costs: dict[str, Costs]) -> None:
     """Take these figures for those of this machine, in this process."""
     global _in_use
     _in_use = costs
-    _tell()
+    _notify()
 
 
 def forget(_: Any = None) -> None:
     """Look at the file again when figures are next needed."""
     global _in_use
     _in_use = None
-    _tell()
+    _notify()
 
 
 def on_change(callback: Callable[[], None]) -> None:
@@ -122,7 +122,7 @@ def on_change(callback: Callable[[], None]) -> None:
 _observers: list[Callable[[], None]] = []
 
 
-def _tell() -> None:
+def _notify() -> None:
     for callback in _observers:
         callback()
 

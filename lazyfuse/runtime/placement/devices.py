@@ -42,20 +42,20 @@ _lost: dict[Device, str] = {}  # devices that do nothing any more, with the reas
 
 def current() -> Device:
     """The device that kernels run on where nothing else decides."""
-    return pinned() or cpu()
+    return user_selected() or cpu()
 
 
-def pinned() -> Device | None:
+def user_selected() -> Device | None:
     """The device that the user named, by a block or an option; None if the choice is ours."""
     name = _within.get() or config.options.device
     return None if name in CHOOSE else named(name)
 
 
-def is_home() -> bool:
+def is_default_cpu() -> bool:
     """Whether plans run on the CPU without being asked about: nobody named a device, and there is
     nothing to choose from.
     """
-    return not (_within.get() or config.options.device) and offload.is_settled()
+    return not (_within.get() or config.options.device) and offload.always_cpu()
 
 
 def cpu() -> CPU:
@@ -76,15 +76,15 @@ def copied(value: Array) -> Array:
 
 def for_plan(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Device:
     """The device for a plan: the one that the user named, or what is expected to be fastest."""
-    device = pinned()
+    device = user_selected()
     if device is not None:
         return device
     choice = offload.choose(plan, recording, wanted)
     # without figures work goes where its operands lie
-    return (None if choice.estimates else _home(plan, recording)) or named(choice.device)
+    return (None if choice.estimates else _sole_holder(plan, recording)) or named(choice.device)
 
 
-def _home(plan: Plan, recording: Recording) -> Device | None:
+def _sole_holder(plan: Plan, recording: Recording) -> Device | None:
     """The one device on which operands lie that the host does not have."""
     found = None
     for index in plan.bound:

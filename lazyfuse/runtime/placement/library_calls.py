@@ -66,21 +66,21 @@ def work_of(node: Node) -> Work | None:
 
 def run(run: Run, index: int) -> Array | None:
     """The result of a step by a library of the run's device; None if NumPy has to do it."""
-    if not is_wanted(run.home) or run.device is not run.home:
+    if not is_wanted(run.assigned_device) or run.device is not run.assigned_device:
         return None
     value = run.plan.graph.values[index]
     node = run.nodes[value.origin]
     work = work_of(node)
     if work is None or not all(_is_near(run, source) for source in value.src):
         return None
-    if run.home.memory is None:
-        run.settle()  # what is under way may fail, and be done again elsewhere
+    if run.assigned_device.memory is None:
+        run.wait()  # what is under way may fail, and be done again elsewhere
     found = perform(
-        node, run.home, work, (run.operand(source) for source in value.src), run.abandon
+        node, run.assigned_device, work, (run.operand(source) for source in value.src), run.abandon
     )
     if found is None:
         return None
-    counters.ran_single(node, run.home.traits.name)
+    counters.ran_single(node, run.assigned_device.traits.name)
     return found.reshape(run.shape(index))
 
 
@@ -109,11 +109,11 @@ def perform(
 
 def _is_near(run: Run, index: int) -> bool:
     """Whether the device has an operand; a copy there would cost what the device may save."""
-    memory = run.home.memory
+    memory = run.assigned_device.memory
     if memory is None or config.options.opencl_library == "on" or memory.holds(run.array(index)):
         return True
     resident = run.nodes[run.plan.graph.values[index].origin].resident
-    return resident is not None and resident.device is run.home
+    return resident is not None and resident.device is run.assigned_device
 
 
 def _is_flat(node: Node, named: Named) -> bool:

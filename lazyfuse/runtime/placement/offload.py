@@ -25,7 +25,7 @@ from lazyfuse.devices.cost import Costs, Tier
 from lazyfuse.runtime.placement import calibrate
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
-HOME = "cpu"
+CPU = "cpu"
 # How much faster another device has to be expected: figures are good to a tenth or two.
 MARGIN = 1.2
 # Additions' worth of work in a plan below which no estimate is made: the CPU is done with it in the
@@ -281,10 +281,10 @@ def choose(plan: Plan, recording: Recording, wanted: Collection[Node] | None = N
     return found
 
 
-def is_settled() -> bool:
+def always_cpu() -> bool:
     """Whether every plan runs on the CPU."""
     fixed = (_state or _begin()).fixed
-    return fixed is not None and fixed.device == HOME
+    return fixed is not None and fixed.device == CPU
 
 
 def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
@@ -297,7 +297,7 @@ def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = 
         return found
     geometry = SizedPlan(plan, recording)
     if _work_of(geometry) < LEAST_WORK:
-        return Choice(HOME, SMALL, made_for=state)
+        return Choice(CPU, SMALL, made_for=state)
     if not state.costs:
         state = _read_figures(state)
     return state.fixed or _compare(geometry, wanted, state)
@@ -311,11 +311,11 @@ def _key(
     if not state.copies:
         return classes
     nodes, values = recording.nodes, plan.graph.values
-    places = tuple([_place(nodes[values[index].origin]) for index in plan.bound])
+    places = tuple([_residence(nodes[values[index].origin]) for index in plan.bound])
     return classes, places, wanted is None or bool(wanted)
 
 
-def _place(node: Node) -> int:
+def _residence(node: Node) -> int:
     return (node.value is not None) + 2 * (node.resident is not None)
 
 
@@ -327,18 +327,18 @@ def _work_of(geometry: SizedPlan) -> float:
 def _compare(geometry: SizedPlan, wanted: Collection[Node] | None, state: _State) -> Choice:
     """The fastest device, where it is so by the margin."""
     costs = state.costs
-    others = [each for each in costs.values() if each.device != HOME]
-    link = next((each for each in others if not each.shares_memory), costs[HOME])
-    home = _estimate(geometry, costs[HOME], wanted, link)
+    others = [each for each in costs.values() if each.device != CPU]
+    link = next((each for each in others if not each.shares_memory), costs[CPU])
+    home = _estimate(geometry, costs[CPU], wanted, link)
     found = [
         _estimate(geometry, each, wanted, link)
         for each in others
         if each.fp64 or config.options.single_precision or not _needs_fp64(geometry.plan)
     ]
     if not found:
-        return Choice(HOME, "the other devices lack float64", (home,), made_for=state)
+        return Choice(CPU, "the other devices lack float64", (home,), made_for=state)
     best = min(found, key=lambda each: each.seconds)
-    waiting = Choice(HOME, "", (home, *found), best.device, made_for=state)
+    waiting = Choice(CPU, "", (home, *found), best.device, made_for=state)
     if home.seconds < MARGIN * best.seconds:
         waiting.better = ""
         waiting.reason = f"no other device is expected to be {MARGIN} times faster"
@@ -354,7 +354,7 @@ def _compare(geometry: SizedPlan, wanted: Collection[Node] | None, state: _State
 def _move(plan: Plan, recording: Recording, waiting: Choice, state: _State) -> Choice:
     """Runs at home have cost as much as `better` asks for once."""
     if not waiting.opening:
-        return _settled(waiting)
+        return _decided(waiting)
     if waiting.better not in _opened:
         _open(waiting.better, state)
     if waiting.better not in _opened:
@@ -369,12 +369,12 @@ def _when_built(geometry: SizedPlan, waiting: Choice, state: _State) -> Choice:
     costs = state.costs[waiting.better]
     waiting.need = _building(geometry, _opened[waiting.better], costs)
     waiting.reason = f"{_promise(waiting)}, but its programs are not built yet"
-    return _settled(waiting) if waiting.missed >= waiting.need else waiting
+    return _decided(waiting) if waiting.missed >= waiting.need else waiting
 
 
-def _settled(waiting: Choice) -> Choice:
+def _decided(waiting: Choice) -> Choice:
     """The better device from here on."""
-    reason = f"expected to be {_ratio(waiting):.3g} times faster than {HOME}"
+    reason = f"expected to be {_ratio(waiting):.3g} times faster than {CPU}"
     return Choice(waiting.better, reason, waiting.estimates, made_for=waiting.made_for)
 
 
@@ -451,15 +451,15 @@ def _begin() -> _State:
     options = config.options
     name = options.device
     if name not in ("", "auto"):
-        _state = _State(Choice(name, pinned_by(name)))
+        _state = _State(Choice(name, selected_by(name)))
     elif not options.offload:
-        _state = _State(Choice(HOME, SWITCHED_OFF))
+        _state = _State(Choice(CPU, SWITCHED_OFF))
     else:
         _state = _State(None, name == "auto")
     return _state
 
 
-def pinned_by(option: str) -> str:
+def selected_by(option: str) -> str:
     """Who named a device: the option of that value, or a block if it is empty."""
     if not option:
         return "pinned by lazyfuse.device(...)"
@@ -479,17 +479,17 @@ def _read_figures(state: _State) -> _State:
     state.copies = any(not each.shares_memory for each in usable.values())
     why = _why_alone(usable)
     if why:
-        state.fixed = Choice(HOME, why)
+        state.fixed = Choice(CPU, why)
     return state
 
 
 def _why_alone(usable: dict[str, Costs]) -> str:
     """Why there is nothing to choose from; empty if there is."""
-    if HOME not in usable:
+    if CPU not in usable:
         return NOT_MEASURED
     if len(usable) == 1:
         return "; ".join(f"{name}: {why}" for name, why in _refused.items()) or ALONE
-    if cost.environment(registry.device(HOME).traits) != usable[HOME].environment:
+    if cost.environment(registry.device(CPU).traits) != usable[CPU].environment:
         return STALE
     return ""
 

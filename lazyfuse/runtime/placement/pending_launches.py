@@ -22,17 +22,17 @@ LIMIT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RecordedAt:
     """What a warning says of a recorded operation."""
 
-    where: Any
+    location: Any
     arg: Any
 
 
-Told = tuple[int, Sequence[tuple[Op, Any]]]
+Reported = tuple[int, Sequence[tuple[Op, Any]]]
 
-_waiting: dict[Device, deque[tuple[Later, list[tuple[Op, Mark]], list[int]]]] = {}
-_early: dict[Device, list[Told]] = {}
+_waiting: dict[Device, deque[tuple[Later, list[tuple[Op, RecordedAt]], list[int]]]] = {}
+_early: dict[Device, list[Reported]] = {}
 
 
 def add(
@@ -40,7 +40,7 @@ def add(
 ) -> None:
     """Remember a launch, whose program tells the conditions of its operations in `slots`."""
     telling = [
-        (op, Mark(node.where, node.arg), slot)
+        (op, RecordedAt(node.location, node.arg), slot)
         for (op, node), slot in zip(operations, slots, strict=True)
         if op.flags or op.integer_flags
     ]
@@ -51,7 +51,7 @@ def add(
         _finish(device, 1)
 
 
-def settle(device: Device) -> list[Told]:
+def wait(device: Device) -> list[Reported]:
     """Wait for every launch of a device; the conditions that arose and were not told yet."""
     waiting = _waiting.get(device)
     if waiting:
@@ -76,4 +76,4 @@ def _finish(device: Device, count: int) -> None:
             waiting.clear()
             return
         if bits and marks:
-            _early.setdefault(device, []).extend(fp_flags.told(bits, marks, slots))
+            _early.setdefault(device, []).extend(fp_flags.by_operation(bits, marks, slots))

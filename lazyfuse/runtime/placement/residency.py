@@ -223,7 +223,7 @@ def _check(node: Node, resident: Resident) -> None:
     found = _memory(resident.device).gather(resident.array)
     expected = narrow_precision.kept(np.asarray(node.value), resident.device.traits)
     if found.tobytes() != expected.tobytes():
-        file, line, function = source_line(node.where)
+        file, line, function = source_line(node.location)
         what = "the copy on the device is out of date: a writer of host memory did not say so"
         raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
 
@@ -282,7 +282,7 @@ class Lineages:
         if len(known) < len(found) or operations > LINEAGE_OPERATIONS or too_much:
             return None
         src = tuple([each.node for each in known])
-        copy = Node(node.op, src, node.arg, node.shape, node.dtype, node.perm, node.where)
+        copy = Node(node.op, src, node.arg, node.shape, node.dtype, node.perm, node.location)
         return Lineage(copy, operations, held)
 
     def _end(self, node: Node) -> Lineage | None:
@@ -298,14 +298,14 @@ class Lineages:
         if resident is not None:
             return self._host(node, resident.seal, value.nbytes)
         # a step on the host read it: nothing would say that it is written to
-        own = node if id(node) in self.alone else self._twin(node)
+        own = node if id(node) in self.alone else self._device_copy(node)
         return self._host(own, Seal(), value.nbytes)
 
-    def _twin(self, node: Node) -> Node:
+    def _device_copy(self, node: Node) -> Node:
         """A leaf of our own with a copy of host values, if there is room for one."""
         value = node.value
         assert value is not None
-        twin = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.where)
+        twin = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.location)
         if value.nbytes <= self.room:
             twin.value = value.copy(order="K")
             self.alone.add(id(twin))
@@ -316,7 +316,7 @@ class Lineages:
         keeps = id(node) in self.alone and size <= self.room
         self.room -= size if keeps else 0
         origin = _Origin(node, seal, node if keeps else None)
-        leaf = Node(ops.LEAF, (), origin, node.shape, node.dtype, node.perm, node.where)
+        leaf = Node(ops.LEAF, (), origin, node.shape, node.dtype, node.perm, node.location)
         return Lineage(leaf, 0, size if keeps else 0)
 
 
@@ -330,7 +330,7 @@ def recover(node: Node) -> Array:
     lineage = resident.lineage
     ends = _ends(lineage.node) if lineage is not None else None
     if lineage is None or ends is None:
-        file, line, function = source_line(node.where)
+        file, line, function = source_line(node.location)
         what = (
             f"the value was in the memory of {resident.device.traits.name}, which is lost, "
             "and what it was computed from is gone; look at results that must survive"

@@ -33,7 +33,7 @@ MOST = 128
 _ARITHMETIC = ("map", "reduce")
 
 
-def siblings(
+def small_outputs(
     wanted: Sequence[Node], recorded: Sequence[ref[Node]], frontier: Callable[[], list[Node]]
 ) -> list[Node]:
     """Pending small results over large operands that the evaluation of `wanted` reads anyway.
@@ -67,7 +67,7 @@ def siblings(
     return found
 
 
-def readers(
+def reading_outputs(
     wanted: Sequence[Node], recorded: Sequence[ref[Node]], frontier: Callable[[], list[Node]]
 ) -> list[Node]:
     """Pending results that read a large value which is about to be handed out.

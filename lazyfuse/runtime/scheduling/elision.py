@@ -119,7 +119,7 @@ def elide(
         return NOTHING, plan
     state = _state(plan, recording, waits, dry_run)
     options = config.options
-    if state.rule is None or not (options.remake and options.fusion) or options.fusion_max_length:
+    if state.rule is None or not (options.elision and options.fusion) or options.fusion_max_length:
         return NOTHING, plan
     if is_watched():
         return NOTHING, plan
@@ -225,7 +225,7 @@ def _candidates(recording: Recording, written: Collection[int] = ()) -> list[int
     return [
         at
         for at, (node, held) in enumerate(zip(recording.nodes, recording.held, strict=True))
-        if held and node.op.kind == "map" and not node.op.apart
+        if held and node.op.kind == "map" and not node.op.fusion_barrier
         if prod(node.shape) >= LARGE and id(node) not in written
     ]
 

@@ -36,14 +36,14 @@ from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, matmul
 from lazyfuse.runtime.execution.discrete_run import DiscreteRun
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.routine import counterpart
+from lazyfuse.runtime.execution.routine import native_kernel
 from lazyfuse.runtime.execution.run_values import Abandoned, explain_failure
 from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
 from lazyfuse.runtime.scheduling import compound_calls, eager_rules, elision, flush, recompute
-from lazyfuse.runtime.scheduling.co_evaluation import readers, siblings
+from lazyfuse.runtime.scheduling.co_evaluation import reading_outputs, small_outputs
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -69,7 +69,7 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
     """Give every node a value (a numpy array). `rule` asks for it."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
-    apart = _apart() if concurrency.busy or concurrency.share else None
+    apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
     with tracing.Watched(quiet) if tracing.listeners else quiet:  # `held`, without its call
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
@@ -81,7 +81,7 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
                 if found and not (concurrency.under_way and concurrency.meets(found[1])):
                     report.totals.decisions[found[0]] += 1
                     more = found[1]
-            _evaluate_beside([*pending, *more] if more else pending, rule, pending, apart)
+            _evaluate_concurrently([*pending, *more] if more else pending, rule, pending, apart)
             for node in pending:
                 if node.value is None:
                     _gather(pending, rule)
@@ -90,28 +90,35 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
 
 def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
     """What else an evaluation of pending nodes takes along, and by which rule."""
-    if _recorded.overdue and (more := _recorded.companions(pending)):
+    if _recorded.overdue and (more := _recorded.overdue_outputs(pending)):
         return decisions.OVERDUE, more
     if len(_recorded.nodes) > 1:
-        if more := siblings(pending, _recorded.nodes, _recorded.frontier):
+        if more := small_outputs(pending, _recorded.nodes, _recorded.frontier):
             return decisions.SIBLINGS, more
         if rule is decisions.EXPORT and _are_read(pending):
-            more = readers(pending, _recorded.nodes, _recorded.frontier)
+            more = reading_outputs(pending, _recorded.nodes, _recorded.frontier)
             return (decisions.READERS, more) if more else None
     return None
 
 
-def _apart() -> concurrency.Apart | None:
+def _concurrent_evaluation() -> concurrency.ConcurrentEvaluation | None:
     """What lets an evaluation run beside those of other threads; None: it runs by itself."""
     if concurrency.is_owned():  # others would see what is half done further up
         return None
     if not concurrency.notice(bool(concurrency.busy)):
         return None
-    return concurrency.Apart() if bound_launches.is_usual() and hardware.is_home() else None
+    return (
+        concurrency.ConcurrentEvaluation()
+        if bound_launches.may_bind() and hardware.is_default_cpu()
+        else None
+    )
 
 
-def _evaluate_beside(
-    nodes: Sequence[Node], rule: Rule, wanted: Sequence[Node], apart: concurrency.Apart | None
+def _evaluate_concurrently(
+    nodes: Sequence[Node],
+    rule: Rule,
+    wanted: Sequence[Node],
+    apart: concurrency.ConcurrentEvaluation | None,
 ) -> None:
     """Evaluate while other threads may notice it, and go on beside it if they may."""
     concurrency.busy += 1
@@ -138,11 +145,11 @@ def _are_read(nodes: list[Node]) -> bool:
 
 def compute(nodes: Sequence[Node], rule: Rule) -> None:
     """Evaluate every node. What a device with memory of its own computes stays there."""
-    apart = _apart() if concurrency.busy or concurrency.share else None
+    apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
     with held():
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
-        _evaluate_beside(nodes, rule, (), apart)
+        _evaluate_concurrently(nodes, rule, (), apart)
 
 
 def _gather(nodes: list[Node], rule: Rule) -> None:
@@ -151,17 +158,17 @@ def _gather(nodes: list[Node], rule: Rule) -> None:
     if not away:
         return
     devices = {node.resident.device for node in away}
-    found = [each for device in devices for each in pending_launches.settle(device)]
+    found = [each for device in devices for each in pending_launches.wait(device)]
     for node in away:
         residency.gather(node, rule.name)
     for flags, operations in found:
         fp_flags.warn_for(flags, operations)
 
 
-def tell(devices: Sequence[Device]) -> None:
+def wait_and_warn(devices: Sequence[Device]) -> None:
     """Wait for devices, and warn of the conditions that arose on them."""
     with held():
-        found = [each for device in devices for each in pending_launches.settle(device)]
+        found = [each for device in devices for each in pending_launches.wait(device)]
     for flags, operations in found:
         fp_flags.warn_for(flags, operations)
 
@@ -202,7 +209,7 @@ def finish(before: Sequence[ref[Node]], rule: Rule) -> None:
     with held():
         if concurrency.under_way and not owned:
             concurrency.wait_for(_recorded.frontier(before=known))
-        _evaluate_beside(_recorded.frontier(before=known), rule, (), None)
+        _evaluate_concurrently(_recorded.frontier(before=known), rule, (), None)
 
 
 errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE))
@@ -223,13 +230,13 @@ def _evaluate(
     nodes: Sequence[Node],
     rule: Rule,
     wanted: Sequence[Node],
-    apart: concurrency.Apart | None = None,
+    apart: concurrency.ConcurrentEvaluation | None = None,
 ) -> bound_launches.Raised:
     """Give every node a value; the conditions that arose, and where."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
         return []
-    usual = bound_launches.is_usual() and hardware.is_home()
+    usual = bound_launches.may_bind() and hardware.is_default_cpu()
     if usual:
         counters["evaluations"] += 1
     else:
@@ -245,24 +252,24 @@ def _evaluate(
     if usual and found is None:
         recording = linearize(pending)
         elided, plan = elision.elide(recording, pending, known, rule is not decisions.LOOP)
-        if plan is not None and plan.dear:
+        if plan is not None and plan.costly:
             plan = recompute.by_size(plan, recording)
-        if plan is not None and (plan.prepared or plan.replays):
-            if apart is not None and not plan.prepared:  # those are kernels alone
-                apart.claim(recording.nodes, plan)
-            again = bound_launches.run if plan.prepared else _replayed
+        if plan is not None and (plan.bound_plans or plan.replays):
+            if apart is not None and not plan.bound_plans:  # those are kernels alone
+                apart.begin(recording.nodes, plan)
+            again = bound_launches.run if plan.bound_plans else _replayed
             raised = again(plan, recording, hardware.cpu(), rule)
             if raised is not None:
                 counters["plan hits"] += 1
                 del recording  # what it alone kept is not pending any more
-                _settle(elided, raised)
+                _note_elided(elided, raised)
                 return raised
     if not early and found is None:
         found = eager_rules.pending_nodes(pending, on_cpu=True)
     if found is not None:
         del recording
         if apart is not None:
-            apart.claim(found[1], None)
+            apart.begin(found[1], None)
         return _run_directly(*found)
     if recording is None:
         recording = linearize(pending)
@@ -271,11 +278,11 @@ def _evaluate(
     try:
         plan = plan_for(recording)
         if apart is not None:
-            apart.claim(recording.nodes, plan)
+            apart.begin(recording.nodes, plan)
         told = run_plan(plan, recording, rule, wanted)
     finally:
         del recording
-        _settle(elided, told)
+        _note_elided(elided, told)
     return told
 
 
@@ -285,7 +292,7 @@ def known(recording: Recording) -> Plan | None:
     return _plans.get((recording.key, options.fusion, options.fusion_max_length))
 
 
-def _settle(elided: elision.Elision, raised: bound_launches.Raised) -> None:
+def _note_elided(elided: elision.Elision, raised: bound_launches.Raised) -> None:
     """An evaluation is over; what it elided stays pending, and is no unfinished work."""
     if elided is not elision.NOTHING:
         _recorded.forget(elided.pending)
@@ -293,7 +300,7 @@ def _settle(elided: elision.Elision, raised: bound_launches.Raised) -> None:
         if raised and elided.remade:  # made again later they would report the exceptions again
             again = linearize(elided.remade)
             run_plan(plan_for(again), again, decisions.CONDITIONS)
-    _recorded.settle()
+    _recorded.reset()
 
 
 def _replayed(
@@ -323,7 +330,7 @@ def _device(node: Node, rule: Rule) -> Device:
     """The device in use; an error that names a node and the rule if it runs nothing."""
     device = hardware.current()
     if not device.traits.languages:
-        where = source_line(node.where)
+        where = source_line(node.location)
         what = f"evaluation is switched off (LAZYFUSE_DEVICE={device.traits.name}): {rule}"
         raise EvaluationError(
             what, op=node.op.name, file=where[0], line=where[1], function=where[2]
@@ -340,7 +347,7 @@ def run_plan(
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
     device = hardware.for_plan(plan, recording, wanted)
-    if plan.prepared:
+    if plan.bound_plans:
         raised = bound_launches.run(plan, recording, device, rule)
         if raised is not None:
             return raised
@@ -348,11 +355,11 @@ def run_plan(
         run: Run = DiscreteRun(plan, recording, device)
     else:
         run = Run(plan, recording, device)
-        if plan.replays is not None and not run.away:
+        if plan.replays is not None and not run.off_cpu:
             if replay.run_again(run):
                 report.flushed(rule, plan, recording, decisions.REPLAYED)
                 return run.raised
-            run = capture.observed(run)
+            run = capture.capturing_run(run)
     report.flushed(rule, plan, recording)
     try:
         run.execute()
@@ -361,7 +368,7 @@ def run_plan(
         raised = run.raised
         del run  # its values would count as readers
         return raised + _resume(plan, recording)
-    if plan.prepared is not None:
+    if plan.bound_plans is not None:
         bound_launches.learn(plan, recording, run)
     return run.raised
 
@@ -396,7 +403,7 @@ def _run_directly(rule: Rule, nodes: list[Node]) -> bound_launches.Raised:
                 if bits:
                     raised.append((bits, [(node.op, node)]))
     finally:
-        _recorded.settle()
+        _recorded.reset()
     return raised
 
 
@@ -410,10 +417,10 @@ def _run_node(node: Node) -> int:
         with fp_flags.collecting() as flags:
             if plain:
                 out = hardware.cpu().empty(node.shape, node.dtype)
-                found = concurrency.outside(op.ufunc, *values, out=out)
+                found = concurrency.call_unlocked(op.ufunc, *values, out=out)
             else:
                 perms = [source.perm for source in node.src]
-                arg = node.arg if op is not ops.HOST else counterpart(node.arg)
+                arg = node.arg if op is not ops.HOST else native_kernel(node.arg)
                 found = concurrency.numpys(op, arg)(
                     matmul.run_node,
                     op, arg, node.shape, node.dtype, node.perm, values, perms,
@@ -438,7 +445,7 @@ def plan_for(recording: Recording) -> Plan:
         if not options.program_limit:
             plan.forget()
         report.planned(plan, True)
-        return recompute.by_size(plan, recording) if plan.dear else plan
+        return recompute.by_size(plan, recording) if plan.costly else plan
     counters["plan misses"] += 1
     plan = make_plan(recording.graph(), Limits(options.fusion, options.fusion_max_length))
     plan.sizes = recording.sizes
@@ -446,7 +453,7 @@ def plan_for(recording: Recording) -> Plan:
     while len(_plans) > options.plan_limit:
         _plans.popitem(last=False)
     report.planned(plan, False)
-    return recompute.by_size(plan, recording) if plan.dear else plan
+    return recompute.by_size(plan, recording) if plan.costly else plan
 
 
 def plan_cache_info() -> dict[str, int]:
@@ -476,7 +483,7 @@ register(
 )
 _of_plans(
     "runtime.execution.program_tiers.ready",
-    lambda plan: sum(len(step.ready) for step in plan.kernels),
+    lambda plan: sum(len(step.selected) for step in plan.kernels),
     "MOST_SIZES for each kernel; they go with their plan",
 )
 _of_plans(
@@ -486,12 +493,12 @@ _of_plans(
 )
 _of_plans(
     "runtime.execution.tiled_run.ready",
-    lambda plan: sum(len(chain.ready) for chain in plan.chains),
+    lambda plan: sum(len(chain.bound) for chain in plan.chains),
     "MOST_SIZES for each chain; they go with their plan",
 )
 _of_plans(
     "runtime.capture.bound_launches",
-    lambda plan: len(plan.prepared or ()),
+    lambda plan: len(plan.bound_plans or ()),
     f"{bound_launches.LIMIT} for each plan; they go with it",
 )
 _of_plans(

@@ -17,7 +17,7 @@ from lazyfuse.codegen.graph.node import Node, Where, source_line, topological
 from lazyfuse.codegen.table.ops import UPDATE
 from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
-from lazyfuse.runtime.numerics.errstate import Place
+from lazyfuse.runtime.numerics.errstate import SourceLocation
 from lazyfuse.runtime.scheduling import compound_calls, parameters
 
 # A launch costs some ten microseconds: that many element operations are worth one.
@@ -64,18 +64,18 @@ class Pending:
         "filters_size",
         "last",
         "lines",
+        "location",
         "looping",
         "nodes",
         "nodes_due",
         "nodes_planned",
         "overdue",
-        "place",
         "plain",
         "reducing",
         "room",
+        "roomy_line",
         "rounds",
         "steady",
-        "turn",
         "waiting",
     )
 
@@ -85,7 +85,7 @@ class Pending:
         self.filters_first: Any = None  # what tells that the list has changed
         self.filters_size = -1  # its length; -1: to be looked at each time
         self.look_at(self.filters)
-        self.place = Place()  # the last one that was marked
+        self.location = SourceLocation()  # the last one that was marked
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # that came since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each came since the last sink
@@ -94,7 +94,7 @@ class Pending:
         self.plain = True  # whether all pending work is elementwise
         self.reducing = False  # whether pending work contains a reduction
         self.room = TOGETHER  # operations that may be pending when a turn begins
-        self.turn = 0  # the line that has room for further turns, see `may_go_on`
+        self.roomy_line = 0  # the line that has room for further turns, see `may_go_on`
         self.last = 0  # the line of the newest node
         self.waiting = 0  # the line that came round in the middle of an expression
         self.looping = False  # while a loop's own flush runs
@@ -104,7 +104,7 @@ class Pending:
 
     def note(self, node: Node) -> None:
         """Called once for each recorded node; may evaluate what was recorded before it."""
-        where = node.where
+        where = node.location
         raises = False
         if where is not None:
             filters = warnings.filters
@@ -129,7 +129,7 @@ class Pending:
                         elif self.waiting != line and _waits_for_statement(node):
                             self.waiting = self.waiting or line
                         else:
-                            self.come_round(node)
+                            self.flush_iteration(node)
                 self.lines.add(line)
             self.last = line
         self.nodes.append(ref(node))
@@ -163,13 +163,13 @@ class Pending:
         if not self.plain or self.waiting:
             return None
         if self.room > TOGETHER:
-            return decisions.ROOM if line != self.turn else None
+            return decisions.ROOM if line != self.roomy_line else None
         turns, noted = 0, len(self.nodes)
         found, used, read = set[int](), set[int](), set[int]()
         for each in self.nodes:
             node = each()
             if node is not None:
-                turns += node.where is not None and line_of(node.where) == line
+                turns += node.location is not None and line_of(node.location) == line
                 found.add(id(node))
                 for source in node.src:  # also operations that were not noted
                     if source.shape:
@@ -179,19 +179,19 @@ class Pending:
         room = (ROOM - work // max(turns, 1)) * noted // max(work, noted)
         if max(len(read), ends) >= ROUNDS or room <= max(noted, TOGETHER):
             return None
-        self.room, self.turn = room, line
+        self.room, self.roomy_line = room, line
         return decisions.ROOM
 
     def mark(self, node: Node) -> None:
         """Unusual filters of warnings are in force: the node's place in the source keeps them."""
-        where = node.where
+        where = node.location
         assert where is not None
-        if isinstance(where, Place):
+        if isinstance(where, SourceLocation):
             where.filters = warnings.filters
             return
-        if self.place != where or self.place.filters is not warnings.filters:
-            self.place = Place.like(where, filters=warnings.filters)
-        node.where = self.place
+        if self.location != where or self.location.filters is not warnings.filters:
+            self.location = SourceLocation.like(where, filters=warnings.filters)
+        node.location = self.location
 
     def check_limits(self, newest: Node) -> None:
         """Look whether the graph or what it keeps alive has grown beyond the budget."""
@@ -232,9 +232,9 @@ class Pending:
         if frontier:
             self.evaluate(frontier, rule)
         else:
-            self.settle()
+            self.reset()
 
-    def come_round(self, newest: Node) -> None:
+    def flush_iteration(self, newest: Node) -> None:
         """A loop came round: evaluate what it left, if it left anything."""
         for each in self.nodes:
             if _is_pending(each()):
@@ -260,7 +260,7 @@ class Pending:
         ids = {id(node) for node in elided}
         self.nodes = [each for each in self.nodes if id(each()) not in ids]
 
-    def settle(self) -> None:
+    def reset(self) -> None:
         """Called after an evaluation: what it did is no longer pending work."""
         left: list[Node] = []
         kept: list[ref[Node]] = []
@@ -293,8 +293,8 @@ class Pending:
         """After a sink: a line counts the turns whose work was left undone."""
         turns: dict[int, int] = {}
         for node in left:
-            if node.where is not None:
-                line = line_of(node.where)
+            if node.location is not None:
+                line = line_of(node.location)
                 turns[line] = turns.get(line, 0) + 1
         if len(self.steady) > STEADY_LINES:
             self.steady.clear()
@@ -303,7 +303,7 @@ class Pending:
             turns[line] = ROUNDS
         self.rounds = turns
 
-    def companions(self, wanted: Sequence[Node]) -> list[Node]:
+    def overdue_outputs(self, wanted: Sequence[Node]) -> list[Node]:
         """What a loop left pending turn by turn, though a sink came round: due with the next one.
 
         Left alone it would grow by one turn for each sink, and keep every operand alive.
@@ -355,7 +355,7 @@ def _waits_for_statement(newest: Node) -> Rule | None:
     """
     for source in newest.src:
         if source.value is None and source.op.kind == "map" and source.resident is None:
-            first, second = source.where, newest.where
+            first, second = source.location, newest.location
             if first is not None and second is not None and first[0] is second[0]:
                 inside = source_line(first)[:2] == source_line(second)[:2]
                 return decisions.STATEMENT if inside else None

@@ -25,7 +25,7 @@ class Decision(NamedTuple):
     value: int
     additions: float  # of computing it again wherever it is wanted, per element
     limit: float  # what storing and loading an element costs, in additions
-    again: bool
+    recompute: bool
 
 
 def decisions(plan: Plan, recording: Recording) -> list[Decision]:
@@ -33,27 +33,27 @@ def decisions(plan: Plan, recording: Recording) -> list[Decision]:
     device = devices.cpu()  # and with it the figures that were measured
     limit = devices.tuning().recompute_limit(device.traits.threads)
     large = _is_large(plan, recording)
-    return [Decision(*each, limit, large and each[1] <= limit) for each in plan.dear]
+    return [Decision(*each, limit, large and each[1] <= limit) for each in plan.costly]
 
 
 def by_size(plan: Plan, recording: Recording) -> Plan:
-    """The form of a plan (with `dear` values) that suits the sizes of a recording."""
+    """The form of a plan (with `costly` values) that suits the sizes of a recording."""
     if not _is_large(plan, recording):
         return plan
-    if plan.beyond is None:
-        again = frozenset(each.value for each in decisions(plan, recording) if each.again)
-        plan.beyond = plan
+    if plan.large_variant is None:
+        again = frozenset(each.value for each in decisions(plan, recording) if each.recompute)
+        plan.large_variant = plan
         if again:
-            plan.beyond = make_plan(recording.graph(), Limits(again=again))
-            plan.beyond.sizes, plan.beyond.dear = recording.sizes, plan.dear
-    return plan.beyond
+            plan.large_variant = make_plan(recording.graph(), Limits(recompute=again))
+            plan.large_variant.sizes, plan.large_variant.costly = recording.sizes, plan.costly
+    return plan.large_variant
 
 
 def _is_large(plan: Plan, recording: Recording) -> bool:
     """Whether one of these values, and what it is computed from, is more than any cache holds."""
     most = devices.tuning().l3_bytes
     values, nodes = plan.graph.values, recording.nodes
-    for index, _ in plan.dear:
+    for index, _ in plan.costly:
         size = size_of(nodes[values[index].origin].shape)
         # tiers change below: what is computed there must not depend on figures
         if (

@@ -137,7 +137,7 @@ def test_nothing_is_made_for_a_reduction() -> None:
 
 def test_the_option_makes_selections_at_once() -> None:
     x = lf.array(_data("f8"))
-    with config.options(deferred_sizes=False):
+    with config.options(dynamic_sizes=False):
         y = x[x > 0]
         assert mask_selection.of(y) is None
         assert not mask_selection.may_defer(x, x > 0)
@@ -316,7 +316,7 @@ def test_explain_and_report_tell_of_selections() -> None:
     assert "compiled loops" in str(lf.explain(y.sum()))
     counters.reset()
     assert mask_selection.of(x[x > 1]) is not None
-    with config.options(deferred_sizes=False):
+    with config.options(dynamic_sizes=False):
         assert len(x[x > 1])
     text = counters.text()
     assert "1 selection" in text

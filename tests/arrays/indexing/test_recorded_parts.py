@@ -77,7 +77,7 @@ def _structure(x: Any) -> Any:
     """All that a plan and a run get to know of what was recorded for an array."""
     nodes, key, held, _, sizes = walk([node_of(x)])
     arguments = [None if each.value is not None else each.arg for each in nodes]
-    lines = [each.where[1] if each.where else None for each in nodes]
+    lines = [each.location[1] if each.location else None for each in nodes]
     dtypes = [(each.op.name, each.shape, each.dtype, each.perm) for each in nodes]
     return key, held, sizes, arguments, lines, dtypes
 

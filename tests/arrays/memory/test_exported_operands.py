@@ -161,7 +161,7 @@ def test_what_stays_recorded() -> None:
     assert not is_pending(x**1.7)
     assert not is_pending(x + 1.0)
     assert is_pending(x[:, np.newaxis] * lf.ones((1, 8)))  # more than would be copied
-    with lf.options(lent_now=False):
+    with lf.options(exported_at_once=False):
         assert is_pending(lf.exp(x))
         assert is_pending(x + 1.0)
         assert is_pending(lf.asarray(large) + 1.0)

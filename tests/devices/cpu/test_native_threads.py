@@ -48,8 +48,8 @@ def test_helpers_are_used(work: Any) -> None:
     wrong: list[int] = []
     check(0, 30, wrong)
     assert not wrong
-    assert work.native._crew.size >= 1
-    assert int(work.native._crew.words[native_threads._LOCK]) == 0
+    assert work.native._team.size >= 1
+    assert int(work.native._team.words[native_threads._LOCK]) == 0
 
 
 def test_many_callers_at_once(work: Any) -> None:
@@ -68,7 +68,7 @@ def test_another_number_of_threads(work: Any) -> None:
     for count in (1, 2, 4, 1, 3):
         with lf.options(threads=count):
             check(1, 5, wrong)
-            crew = devices.cpu().work.native._crew  # type: ignore[attr-defined]
+            crew = devices.cpu().work.native._team  # type: ignore[attr-defined]
             assert crew is None or crew.size == count - 1
             assert crew is None or crew is not before
             before = crew
@@ -83,7 +83,7 @@ def test_pythons_threads_serve_where_there_is_no_machine_code(
         work.native.resize()
         patched.setattr(work.native, "_failed", True)
         check(2, 5, wrong)
-        assert work.native._crew is None
+        assert work.native._team is None
     check(2, 5, wrong)
     assert not wrong
 

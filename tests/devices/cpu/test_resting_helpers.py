@@ -39,7 +39,7 @@ def use(native: Any) -> Any:
     assert np.array_equal((lf.array(a) * 2.0 + a).to_numpy(), a * 3.0)
     if native._started(2) is None:
         pytest.skip("no machine code here")
-    return native._crew
+    return native._team
 
 
 def all_sleep(crew: Any) -> bool:
@@ -52,7 +52,7 @@ def all_sleep(crew: Any) -> bool:
 def test_resting_helpers_sleep_and_work_again(native: Any) -> None:
     for _ in range(5):
         crew = use(native)
-        native.rest()
+        native.sleep_early()
         assert all_sleep(crew)
 
 
@@ -70,5 +70,5 @@ def test_a_product_by_blas_lets_helpers_sleep(native: Any) -> None:
 
 def test_without_helpers_there_is_nothing_to_do(native: Any) -> None:
     native.resize()
-    native.rest()
-    assert native._crew is None
+    native.sleep_early()
+    assert native._team is None

@@ -123,15 +123,15 @@ def test_short_rows_and_small_kernels_do_not() -> None:
 
     def streams(rows: int, columns: int) -> bool:
         strides = (columns + 1, 1), (columns, 1)
-        return lower.lower(kernel, (rows, columns), strides[:1], strides[1:]).form.stream
+        return lower.lower(kernel, (rows, columns), strides[:1], strides[1:]).variant.stream
 
     assert streams(400, 300)
     assert not streams(400, 100)
     lower.stream_above(4_000_000)  # windows of one array are not several arrays
     five = Kernel(2, ("f8",) * 5, (), (double,), (Store(5, "f8"),))
     windows = [(1002, 1)] * 5
-    assert not lower.lower(five, (240, 1000), windows, [(1000, 1)]).form.stream
-    assert lower.lower(five, (260, 1000), windows, [(1000, 1)]).form.stream
+    assert not lower.lower(five, (240, 1000), windows, [(1000, 1)]).variant.stream
+    assert lower.lower(five, (260, 1000), windows, [(1000, 1)]).variant.stream
     a = lf.asarray(data("f8"))
     with lf.options(stream_above=lower.STREAM_ABOVE):
         np.testing.assert_array_equal((a * 2.0).to_numpy(), data("f8") * 2.0)

@@ -82,7 +82,7 @@ def to_device(device: OpenCL, array: Array) -> Array:
 
 def to_host(device: OpenCL, array: Array) -> Array:
     """Its values, once everything under way has finished."""
-    device.settle()
+    device.wait()
     return array if device.memory is None else device.memory.gather(array)
 
 

@@ -33,7 +33,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[OpenCL]:
     made = new_device(share=request.param == "shared")
     with quick_collections():
         yield made
-        made.settle()
+        made.wait()
 
 
 def test_traits_say_what_the_device_is(device: OpenCL) -> None:
@@ -166,7 +166,7 @@ def test_settle_lets_go_of_what_launches_used(device: OpenCL) -> None:
     del x
     gc.collect()
     assert alive() is not None, "the launch may still be under way"
-    device.settle()
+    device.wait()
     gc.collect()
     assert alive() is None
     assert flags_of(later) == 0
@@ -176,7 +176,7 @@ def test_tables_live_as_long_as_their_launch(device: OpenCL) -> None:
     x = to_device(device, np.zeros(8))
     program = device.compile(TWICE)
     launch = launch_of((x,))
-    device.settle()
+    device.wait()
     gc.collect()
     before = device.info()["tables"]
     for _ in range(5):
@@ -185,7 +185,7 @@ def test_tables_live_as_long_as_their_launch(device: OpenCL) -> None:
     other = launch_of((x,), chunks=2)
     program.launch(other)
     assert device.info()["tables"] == before + 2
-    device.settle()
+    device.wait()
     del launch, other
     gc.collect()
     assert device.info()["tables"] == before

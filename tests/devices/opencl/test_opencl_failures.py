@@ -76,7 +76,7 @@ def test_C12_a_launch_that_is_refused_leaves_the_device_in_order(device: OpenCL)
             program.launch(launch_of((x,)))
         assert not isinstance(caught.value, DeviceLost)
     assert flags_of(program.launch(launch_of((x,)))) == 0
-    device.settle()
+    device.wait()
 
 
 def test_C12_a_launch_that_dies_loses_the_device(device: OpenCL) -> None:
@@ -89,7 +89,7 @@ def test_C12_a_launch_that_dies_loses_the_device(device: OpenCL) -> None:
     assert "OUT_OF_RESOURCES" in device.info()["lost"]
     for action in (
         lambda: device.compile(TWICE),
-        device.settle,
+        device.wait,
         lambda: launched(device),
     ):
         with pytest.raises(DeviceLost, match=r"lost: \[finish\]"):
@@ -100,10 +100,10 @@ def test_C12_settle_tells_once_what_nobody_asked_for(device: OpenCL) -> None:
     later = launched(device)
     faults.plan("finish", "OUT_OF_HOST_MEMORY")
     with pytest.raises(DeviceError, match=r"\[finish\] OpenCL: OUT_OF_HOST_MEMORY"):
-        device.settle()
+        device.wait()
     with pytest.raises(DeviceError, match="OUT_OF_HOST_MEMORY"):
         later.flags()
-    device.settle()
+    device.wait()
     assert device.info()["lost"] == ""
     assert flags_of(launched(device)) == 0
 
@@ -214,7 +214,7 @@ def test_C12_a_forked_child_refuses_the_parents_device(device: OpenCL) -> None:
             for action in (
                 lambda: program.launch(launch_of((x,))),
                 later.flags,
-                device.settle,
+                device.wait,
                 lambda: device.compile(TWICE),
             ):
                 with pytest.raises(DeviceLost, match="before this process was forked"):

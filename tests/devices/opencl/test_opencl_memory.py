@@ -31,7 +31,7 @@ def device() -> Iterator[OpenCL]:
     made = new_device(share=False)
     with quick_collections():
         yield made
-        made.settle()
+        made.wait()
 
 
 @pytest.fixture

@@ -298,7 +298,7 @@ x, y = np.zeros(5), np.zeros(5)
 for value in (1.0, 2.0):
     one.compile(source).launch(launch_of((x,), (value,)))
     two.compile(source).launch(launch_of((y,), (10 * value,)))
-one.settle(), two.settle()
+one.wait(), two.wait()
 assert (x == 3).all() and (y == 30).all()
 assert one.info()["launches"] == two.info()["launches"] == 2
 """

@@ -201,4 +201,4 @@ def test_C7_preparing_does_not_compute() -> None:
     device = new_device()
     device.compile(opencl_source("a0 = x0;", ("f8",), ("f8",)))
     assert device.info()["launches"] == 0
-    device.settle()
+    device.wait()

@@ -24,7 +24,7 @@ def device() -> Iterator[OpenCL]:
         patch.setenv("LAZYFUSE_SINGLE_PRECISION", "1")
         made = new_device(FP64="0")
     yield made
-    made.settle()
+    made.wait()
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_the_switch_and_the_curious(hits: list[bool]) -> None:
     for _ in range(3):
         compute()
     assert hits[-1]
-    for off in ({"prepared": False}, {"validate": True}, {"report": True}):
+    for off in ({"capture": False}, {"validate": True}, {"report": True}):
         hits.clear()
         with lf.options(**off):
             np.testing.assert_array_equal(compute(), a * b - 3.0)
@@ -142,4 +142,4 @@ def test_few_geometries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             (x * 3.0 - 1.5).to_numpy()
     plans = [plan for plan in evaluate._plans.values() if id(plan) not in before]
-    assert all(len(plan.prepared or ()) <= 3 for plan in plans)
+    assert all(len(plan.bound_plans or ()) <= 3 for plan in plans)

@@ -113,7 +113,7 @@ def test_the_switches(starts: list[bool]) -> None:
     x = lf.array(a)
     for _ in range(4):
         shares(lf, x, 3.0).to_numpy()
-    for off in ({"pipelining": False}, {"prepared": False}, {"validate": True}):
+    for off in ({"pipelining": False}, {"capture": False}, {"validate": True}):
         starts.clear()
         with lf.options(**off):
             np.testing.assert_array_equal(shares(lf, x, 3.0).to_numpy(), shares(np, a, 3.0))

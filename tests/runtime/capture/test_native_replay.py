@@ -283,7 +283,7 @@ def test_small_kernels_that_recur_are_compiled_with_the_same_bits(
         program_tiers.compiled(
             step, lowered.source("numba"), device
         )  # as if the worker had been here
-        step.ready.clear()
+        step.selected.clear()
         return True
 
     monkeypatch.setattr(program_tiers, "grown", watched)

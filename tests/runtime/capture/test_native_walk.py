@@ -177,7 +177,7 @@ class Twins:
     def evaluate(self, at: int) -> Callable[[Sequence[Node], str], None]:
         def run(nodes: Sequence[Node], reason: str) -> None:
             self.runs[at].append((len(nodes), reason))
-            self.pendings[at].settle()
+            self.pendings[at].reset()
 
         return run
 
@@ -212,7 +212,7 @@ def test_notes_agree(native: Any, shape: tuple[int, ...]) -> None:
             twins.note(node)
             if turn % 30 == 29:
                 for pending in twins.pendings:
-                    pending.settle()
+                    pending.reset()
     assert twins.runs[0] or shape in ((), (7,), (3, 0))
 
 
@@ -261,7 +261,7 @@ def test_notes_of_long_loops_agree(native: Any, size: int, last: str) -> None:
             twins.note(node)
         if turn % 11 == 10:
             for pending in twins.pendings:
-                pending.settle()
+                pending.reset()
         del kept[: -2 if turn % 3 else -20]
     assert twins.runs[0] or size == 3
 

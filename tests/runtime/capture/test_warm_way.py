@@ -74,17 +74,17 @@ def test_other_sizes_and_strides_take_the_long_way_once(
 
 
 @pytest.mark.parametrize(
-    "options", [{"prepared": False}, {"validate": True}, {"report": True}, {"plan_limit": 0}]
+    "options", [{"capture": False}, {"validate": True}, {"report": True}, {"plan_limit": 0}]
 )
 def test_whoever_wants_to_look_gets_the_long_way(
     warm: tuple[Any, Any, Any], slow: list[str], options: dict[str, Any]
 ) -> None:
     a, b, wanted = warm
     with config.options(**options):
-        assert not bound_launches.is_usual()
+        assert not bound_launches.may_bind()
         assert np.array_equal(chain(a, b).to_numpy(), wanted)
     assert len(slow) == 1
-    assert bound_launches.is_usual()
+    assert bound_launches.may_bind()
     assert np.array_equal(chain(a, b).to_numpy(), wanted)
 
 
@@ -102,9 +102,9 @@ def test_listeners_hear_of_kernels(warm: tuple[Any, Any, Any]) -> None:
 @pytest.mark.usefixtures("at_home")
 def test_a_device_that_runs_nothing_is_obeyed(warm: tuple[Any, Any, Any]) -> None:
     a, b, wanted = warm
-    assert devices.is_home()
+    assert devices.is_default_cpu()
     with lf.device("raise"):
-        assert not devices.is_home()
+        assert not devices.is_default_cpu()
     with config.options(device="raise"), pytest.raises(EvaluationError):
         chain(a, b).to_numpy()
     assert np.array_equal(chain(a, b).to_numpy(), wanted)
@@ -112,9 +112,9 @@ def test_a_device_that_runs_nothing_is_obeyed(warm: tuple[Any, Any, Any]) -> Non
 
 def test_where_devices_can_be_chosen_the_choice_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "_state", offload._State(None))
-    assert not devices.is_home()
+    assert not devices.is_default_cpu()
     monkeypatch.setattr(offload, "_state", offload._State(offload.Choice("opencl", "")))
-    assert not devices.is_home()
+    assert not devices.is_default_cpu()
 
 
 def test_conditions_of_a_warm_run_are_told() -> None:
@@ -222,7 +222,7 @@ def test_readers_are_looked_for_where_somebody_reads(
     warm: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(evaluate, "readers", lambda *args: asked.append(1) or [])
+    monkeypatch.setattr(evaluate, "reading_outputs", lambda *args: asked.append(1) or [])
     a, b, wanted = warm
     for hand_out in (lf.ndarray.to_numpy, np.asarray):
         assert np.array_equal(hand_out(chain(a, b)), wanted)

@@ -32,7 +32,7 @@ def _always(at_home: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert concurrency.busy == concurrency.under_way == 0
     assert concurrency.current is None
     assert not concurrency._claimed
-    assert not concurrency._away
+    assert not concurrency._unlocked_threads
 
 
 class Gate:
@@ -42,7 +42,7 @@ class Gate:
         self.reached, self.opened = threading.Event(), threading.Event()
         self.calls: list[Call] = []
         self.owner = threading.get_ident()
-        real = concurrency.Apart.run
+        real = concurrency.ConcurrentEvaluation.run
 
         def stopped(call: Call, *args: Any, **named: Any) -> Any:
             self.calls.append(call)
@@ -51,10 +51,12 @@ class Gate:
                 assert self.opened.wait(LONG)
             return call(*args, **named)
 
-        def run(apart: concurrency.Apart, call: Call, *args: Any, **named: Any) -> Any:
+        def run(
+            apart: concurrency.ConcurrentEvaluation, call: Call, *args: Any, **named: Any
+        ) -> Any:
             return real(apart, stopped, call, *args, **named)
 
-        monkeypatch.setattr(concurrency.Apart, "run", run)
+        monkeypatch.setattr(concurrency.ConcurrentEvaluation, "run", run)
 
     def inside(self, work: Call) -> Running:
         """A thread that does `work` and has come as far as its call."""
@@ -113,16 +115,16 @@ def signs() -> Any:
 
 def test_calls_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     meeting = threading.Barrier(2)
-    real = concurrency.Apart.run
+    real = concurrency.ConcurrentEvaluation.run
 
     def met(call: Call, *args: Any, **named: Any) -> Any:
         meeting.wait(LONG)
         return call(*args, **named)
 
-    def run(apart: concurrency.Apart, call: Call, *args: Any, **named: Any) -> Any:
+    def run(apart: concurrency.ConcurrentEvaluation, call: Call, *args: Any, **named: Any) -> Any:
         return real(apart, met, call, *args, **named)
 
-    monkeypatch.setattr(concurrency.Apart, "run", run)
+    monkeypatch.setattr(concurrency.ConcurrentEvaluation, "run", run)
     values = [signs(), -signs()]
     lazy = [call_of(recorded(each)) for each in values]
     before = counters.totals.decisions[decisions.CONCURRENT]

@@ -45,7 +45,7 @@ def told() -> str:
 
 
 @pytest.mark.parametrize("kind", [DeviceError, DeviceLost])
-@pytest.mark.parametrize("point", [*POINTS, "settle"])
+@pytest.mark.parametrize("point", [*POINTS, "wait"])
 def test_a_failure_ends_in_the_right_values_and_a_reason_C12_E2(
     device: FarAway, point: str, kind: Any
 ) -> None:

@@ -30,15 +30,15 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of what is copied beside kernels."""
     found: list[tuple[int, ...]] = []
 
-    copied = capture.Observed.copied
+    copied = capture.CapturingRun.copied
 
     def note(run: Any, target: Any, source: Any) -> None:
         found.append(target.shape)
-        if isinstance(run, capture.Observed):
+        if isinstance(run, capture.CapturingRun):
             copied(run, target, source)
 
     monkeypatch.setattr(RunValues, "copied", note)
-    monkeypatch.setattr(capture.Observed, "copied", note)
+    monkeypatch.setattr(capture.CapturingRun, "copied", note)
     update, move = Run.update, Run.move
 
     def count_update(run: Any, index: int) -> None:

@@ -85,7 +85,7 @@ def test_a_failure_ends_in_the_right_values_and_a_reason_C12_E2(
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
-@pytest.mark.parametrize("point", ["launch", "finish", "gather", "settle"])
+@pytest.mark.parametrize("point", ["launch", "finish", "gather", "wait"])
 def test_a_lost_device_leaves_what_can_be_computed_again_E2(
     discrete: OpenCL, point: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,12 +99,12 @@ def test_a_lost_device_leaves_what_can_be_computed_again_E2(
     free = np.array(a) * 3.0  # from what nobody but the lineage holds
     np.evaluate(free)
     # what was accepted and fails afterwards is the device's end, whatever the driver says
-    status = PASSING if point in ("finish", "settle") else LOST
-    faults.plan("finish" if point == "settle" else point, status)
+    status = PASSING if point in ("finish", "wait") else LOST
+    faults.plan("finish" if point == "wait" else point, status)
     if point == "launch":
         last = x - 1.0
         numpy.testing.assert_array_equal(last.to_numpy(), a - 1.0)
-    elif point == "settle":
+    elif point == "wait":
         np.synchronize()
     numpy.testing.assert_array_equal(chain.to_numpy(), a * 2.0 + a)
     numpy.testing.assert_array_equal(held.to_numpy(), a * 2.0)

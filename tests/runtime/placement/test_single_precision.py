@@ -37,7 +37,7 @@ def opened(**switches: bool) -> Iterator[Any]:
         evaluate.clear_plans()
         counters.reset()
         yield device
-        device.settle()
+        device.wait()
 
 
 @pytest.fixture(params=[False, True], ids=["chunks", "grid"])

@@ -101,7 +101,7 @@ def test_what_is_as_large_as_its_operands_is_written_F3() -> None:
 
 def test_the_option_switches_it_off_F3() -> None:
     position, mass = stars()
-    with config.options(remake=False):
+    with config.options(elision=False):
         found = pulls(lf, lf.array(position), lf.array(mass))
         np.asarray(found[3])
     assert counters.totals.decisions[decisions.CHEAP] == 0

@@ -87,7 +87,7 @@ def test_loops_leave_what_the_next_turn_binds_anew_F3(program: Any, threads: int
     with config.options(threads=threads, threads_above=1):
         for _ in range(3):
             same(program(lf), expected)
-    if devices.is_home():  # else nothing is left to be made again
+    if devices.is_default_cpu():  # else nothing is left to be made again
         assert counters.totals.decisions[decisions.DEAD] > 0
 
 
@@ -125,7 +125,7 @@ def small_updates() -> tuple[Any, ...]:
 
 
 def test_the_option_switches_it_off_F3() -> None:
-    with config.options(remake=False):
+    with config.options(elision=False):
         for _ in range(3):
             same(heat(lf), heat(np))
     assert elided() == 0

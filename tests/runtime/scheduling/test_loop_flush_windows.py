@@ -140,14 +140,14 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of what runs copy while they are observed."""
     shapes: list[tuple[int, ...]] = []
 
-    class Counting(capture.Observed):
+    class Counting(capture.CapturingRun):
         __slots__ = ()
 
         def copied(self, target: Any, source: Any) -> None:
             shapes.append(target.shape)
             super().copied(target, source)
 
-    monkeypatch.setattr(capture, "Observed", Counting)
+    monkeypatch.setattr(capture, "CapturingRun", Counting)
     return shapes
 
 

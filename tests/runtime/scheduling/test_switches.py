@@ -219,7 +219,7 @@ def test_a_kernel_stays_prepared_for_so_many_sizes_B2(monkeypatch: pytest.Monkey
         y = expression(a[:size], b[:size])
         numpy.testing.assert_array_equal(y.to_numpy(), expression(real[:size], other[:size]))
         for plan in evaluate._plans.values():
-            assert all(len(step.ready) <= 2 for step in plan.kernels)
+            assert all(len(step.selected) <= 2 for step in plan.kernels)
 
 
 def test_buffers_can_be_given_back_at_once() -> None:
@@ -276,8 +276,8 @@ class Asynchronous(base.Asynchronous):
     def compile(self, source: Any) -> Program:
         return Program(self.cpu.compile(source), self.log)
 
-    def settle(self) -> None:
-        self.log.append("settle")
+    def wait(self) -> None:
+        self.log.append("wait")
 
 
 def test_without_pipelining_every_launch_is_waited_for_B10_C11(monkeypatch: Any) -> None:
@@ -291,7 +291,7 @@ def test_without_pipelining_every_launch_is_waited_for_B10_C11(monkeypatch: Any)
         with np.options(pipelining=pipelining), tracing.collect(KernelEnd) as events:
             y = np.unfused(a * b) - 1.0
             numpy.testing.assert_array_equal(y.to_numpy(), real * other - 1.0)
-        logs[pipelining] = [each for each in device.log if each != "settle"]
+        logs[pipelining] = [each for each in device.log if each != "wait"]
         assert [(event.device, event.under_way) for event in events] == [("other", True)] * 2
     assert logs[True] == ["launch", "launch", "wait", "wait"]
     assert logs[False] == ["launch", "wait", "launch", "wait"]

@@ -92,7 +92,7 @@ def test_loops_at_sizes_that_are_recorded(
     monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)  # a run for every turn
     start = np.random.default_rng(3).normal(size=(300, 301 if "T" in line else 300))
     expected = run(np, [line], 30, start)
-    with lazyfuse.options(prepared=prepared, eager_below=1000, compile_after=0):
+    with lazyfuse.options(capture=prepared, eager_below=1000, compile_after=0):
         found = run(lazyfuse, [line], 30, start)
     for ours, theirs in zip(found, expected, strict=True):
         assert np.array_equal(ours, theirs)
