@@ -3,7 +3,7 @@
 A test that draws programs asks for `seeds`, given by `rounds`: few by default, and ten times as
 many others in a second test with the mark `long`. Two variables make a campaign of either:
 
-    LAZYFUSE_CAMPAIGN=100 LAZYFUSE_CAMPAIGN_SEED=7 python -m pytest tests/programs/test_turns.py
+    LAZYFUSE_CAMPAIGN=100 LAZYFUSE_CAMPAIGN_SEED=7 pytest tests/programs/test_random_loops.py
 
 draws a hundred times as many, and others for each seed. Holds no test.
 """

@@ -19,8 +19,8 @@ import pytest
 import lazyfuse as np
 from lazyfuse.devices import caches
 from tests.campaign import rounds
-from tests.programs import compare, deep, test_deep, test_turns
-from tests.programs.test_turns import often  # noqa: F401
+from tests.programs import compare, deep, test_deep, test_random_loops
+from tests.programs.test_random_loops import often  # noqa: F401
 from tests.test_layers import FILES
 
 EMPTY = {"dict", "set", "OrderedDict", "defaultdict", "WeakKeyDictionary", "WeakValueDictionary"}
@@ -30,7 +30,7 @@ NO_CACHES = {
     "lazyfuse.array_api.build._versions": "namespaces, one for each version of the standard",
     "lazyfuse.arrays.conversion._RESULTS": "rules, written at import",
     "lazyfuse.arrays.instance_checks._owners": "whose memory a NumPy array is; weak",
-    "lazyfuse.arrays.storage.LENT": "storages whose memory is exported; weak",
+    "lazyfuse.arrays.storage.EXPORTED": "storages whose memory is exported; weak",
     "lazyfuse.codegen.lowering.registered_kernels._REGISTER": "what users registered",
     "lazyfuse.codegen.numba.helpers.HELPERS": "texts, by name: written at import",
     "lazyfuse.codegen.opencl.helpers.HELPERS": "texts, by name: written at import",
@@ -51,9 +51,9 @@ NO_CACHES = {
     "lazyfuse.registry.OURS": "what stands for NumPy's functions",
     "lazyfuse.registry.THEIRS": "what ours stand for",
     "lazyfuse.runtime.events.numpy_calls.table": "counters",
-    "lazyfuse.runtime.execution.concurrency._away": "threads that gave the lock up",
+    "lazyfuse.runtime.execution.concurrency._unlocked_threads": "threads that gave the lock up",
     "lazyfuse.runtime.execution.concurrency._claimed": "nodes that a thread evaluates",
-    "lazyfuse.runtime.execution.program_tiers._told": "what was reported",
+    "lazyfuse.runtime.execution.program_tiers._reported": "what was reported",
     "lazyfuse.runtime.execution.routine._counterparts": "rules, written at import",
     "lazyfuse.runtime.execution.tiles.MAKERS": "rules, written at import",
     "lazyfuse.runtime.numerics.fp_flags._registries": "warnings that were shown",
@@ -203,4 +203,4 @@ def test_emptying_in_the_middle_of_programs_changes_no_value(seeds: range) -> No
 @rounds(6, 5000)
 @pytest.mark.usefixtures("emptied", "often")
 def test_emptying_in_the_middle_of_loops_changes_no_value(seeds: range) -> None:
-    test_turns.explore(seeds, **test_turns.RECORDED)
+    test_random_loops.explore(seeds, **test_random_loops.RECORDED)

@@ -79,7 +79,7 @@ def test_sums_have_numpys_bits_for_every_size(sizes: list[int], dtype: str, lang
         assert_same_bits(got, np.asarray(np.add.reduce(values[:size])))
 
 
-# Computed floats are summed in OpenCL at every width (test_opencl_source.py).
+# Computed floats are summed in OpenCL at every width (test_opencl_printer.py).
 @pytest.mark.parametrize(
     ("dtype", "language"),
     [

@@ -74,7 +74,7 @@ def of_bytes(xp):
 
 # every program at sizes where NumPy may take part. Where all is recorded: a loop, old values and
 # bytes; other loops and overlaps that are recorded are met in test_rolls_and_joins and
-# test_fused_updates
+# test_rank_one_updates
 PROGRAMS = [eliminate, old_values, of_bytes, shortest, overlapping, whole_numbers]
 CASES = [(program, below) for program in PROGRAMS for below in (30_000, 32_768, 1 << 20)]
 CASES += [(program, below) for below in (1, 0) for program in PROGRAMS]

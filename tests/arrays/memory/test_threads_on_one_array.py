@@ -161,7 +161,7 @@ def test_an_array_may_become_direct_while_a_view_is_made(
     matrix = numpy.arange(40_000.0).reshape(100, 400)
     x = (lazyfuse.array(matrix) + 1.0).sum(axis=0)
     intruder = Intruder(lambda: gather(x))
-    monkeypatch.setattr(module, "wait", after(module.wait, intruder))
+    monkeypatch.setattr(module, "materialise", after(module.materialise, intruder))
     found = view(x)
     monkeypatch.undo()
     intruder.finish()

@@ -286,7 +286,7 @@ def test_small_kernels_that_recur_are_compiled_with_the_same_bits(
         step.selected.clear()
         return True
 
-    monkeypatch.setattr(program_tiers, "grown", watched)
+    monkeypatch.setattr(program_tiers, "has_tiered_up", watched)
     start = np.random.default_rng(0).normal(size=(200, 200))
     ours, theirs = lazyfuse.array(start), start.copy()
     for turn in range(40):

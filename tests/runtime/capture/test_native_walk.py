@@ -159,7 +159,7 @@ def test_classes_with_other_slots_are_refused(native: Any) -> None:
 
 # ----------------------------------------------------------------------------------------- notes
 
-FIELDS = [name for name in flush.Pending.__slots__ if name not in ("evaluate", "nodes", "place")]
+FIELDS = [name for name in flush.Pending.__slots__ if name not in ("evaluate", "nodes", "location")]
 
 
 class Twins:

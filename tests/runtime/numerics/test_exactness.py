@@ -341,7 +341,7 @@ def run(**options: Any) -> list[bytes]:
 
 
 # On OpenCL every run builds all kernels anew; that their values depend on no place and on no
-# neighbour is told by tests/codegen/test_opencl_source.py.
+# neighbour is told by tests/codegen/test_opencl_printer.py.
 @pytest.mark.parametrize(
     "device",
     [

@@ -89,7 +89,7 @@ def off(row: Op, operands: list[Array], found: Array, best: Array) -> Array:
 
 
 # Both languages of OpenCL have one text for the values of a function: a dtype each is enough. Those
-# of float32 are compared with NumPy's in tests/codegen/test_opencl_values.py, too.
+# of float32 are compared with NumPy's in tests/codegen/test_opencl_expressions.py, too.
 USUAL = {
     "blocked": ("f4", "f8", "c8", "c16"),
     "compiled": ("f4", "f8", "c8", "c16"),

@@ -277,21 +277,21 @@ class Asynchronous(base.Asynchronous):
         return Program(self.cpu.compile(source), self.log)
 
     def wait(self) -> None:
-        self.log.append("wait")
+        self.log.append("wait for all")
 
 
 def test_without_pipelining_every_launch_is_waited_for_B10_C11(monkeypatch: Any) -> None:
     real, other = operands()
     a, b = np.array(real), np.array(other)
     device = Asynchronous()
-    monkeypatch.setattr(devices, "pinned", lambda: device)
+    monkeypatch.setattr(devices, "user_selected", lambda: device)
     logs = {}
     for pipelining in (True, False):
         device.log.clear()
         with np.options(pipelining=pipelining), tracing.collect(KernelEnd) as events:
             y = np.unfused(a * b) - 1.0
             numpy.testing.assert_array_equal(y.to_numpy(), real * other - 1.0)
-        logs[pipelining] = [each for each in device.log if each != "wait"]
+        logs[pipelining] = [each for each in device.log if each != "wait for all"]
         assert [(event.device, event.under_way) for event in events] == [("other", True)] * 2
     assert logs[True] == ["launch", "launch", "wait", "wait"]
     assert logs[False] == ["launch", "wait", "launch", "wait"]

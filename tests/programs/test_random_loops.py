@@ -19,7 +19,7 @@ from lazyfuse.runtime.scheduling import evaluate, flush
 from tests import campaign
 from tests.campaign import rounds
 from tests.programs.deep import difference, reduced
-from tests.programs.turns import LARGE, MIDDLE, SMALL, Turns
+from tests.programs.loop_programs import LARGE, MIDDLE, SMALL, Turns
 
 pytestmark = campaign.TIMEOUT
 

@@ -22,7 +22,7 @@ from tests.codegen.test_ops import GROUPS, Case, left_out
 from tests.pairwise import pairwise
 
 pytest.importorskip("pyopencl", reason="needs pyopencl")
-from tests.codegen.test_opencl_values import (
+from tests.codegen.test_opencl_expressions import (
     KINDS,
     VECTOR,
     check_groups,

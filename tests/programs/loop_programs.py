@@ -238,7 +238,7 @@ class Turns:
             found += self.phase(size, body, looks)
             size = self.size() if rng.random() < 0.7 else size
         made_by = (
-            f"import numpy; from tests.programs.turns import Turns; import lazyfuse as np\n"
+            f"import numpy; from tests.programs.loop_programs import Turns; import lazyfuse as np\n"
             f"R0, R1 = Turns({self.seed}, {tuple(self.sizes)}).inputs().values()"
         )
         return TurnProgram(self.inputs, found, usual=rng.random() < 0.7, made_by=made_by)
