@@ -213,7 +213,7 @@ class Options:
     concurrent_evaluations: bool = _switch(
         True,
         "LAZYFUSE_CONCURRENT_EVALUATIONS",
-        "evaluations of several threads run at once and share the cores; off: they take turns, "
+        "evaluations of several threads run at once and share the cores; off: one after the other, "
         "each on all cores",
     )
     errors_at_once: bool = _option(

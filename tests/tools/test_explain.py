@@ -162,7 +162,7 @@ def test_rules_are_told_U3() -> None:
     assert decisions.SELECTION in np.explain(x[x > 1.5]).rules
     d = x * x - 3.0
     low, high = d.min(), d.max()
-    assert np.explain(low).rules == (decisions.SIBLINGS,)
+    assert np.explain(low).rules == (decisions.SMALL_OUTPUTS,)
     del d, low, high
     y = x + 1.0
     y[1:] -= 1.0

@@ -104,7 +104,7 @@ BIND = _rule(NOW, "bind", "a frozen program takes arguments as values", "tools.f
 
 # ------------------------------------------------------------- evaluate now: no value was asked for
 
-LOOP = _rule(NOW, "loop", "the line came round again", "runtime.scheduling.flush")
+LOOP = _rule(NOW, "loop", "a line of a loop repeats", "runtime.scheduling.flush")
 NODES = _rule(
     NOW, "nodes", "the recorded graph reached its limit", "runtime.scheduling.flush", "flush_nodes"
 )
@@ -134,16 +134,16 @@ ROW_BY_COLUMN = _rule(
 
 # ------------------------------------------------------------- evaluate together, later
 
-SIBLINGS = _rule(
-    TOGETHER, "siblings", "small results of the same large operands: one pass gives them all",
+SMALL_OUTPUTS = _rule(
+    TOGETHER, "small outputs", "small results of the same large operands: one pass gives them all",
     "runtime.scheduling.co_evaluation", "fusion",
 )  # fmt: skip
-READERS = _rule(
-    TOGETHER, "readers", "what reads exported values would copy them later",
+READING_OUTPUTS = _rule(
+    TOGETHER, "reading outputs", "what reads exported values would copy them later",
     "runtime.scheduling.co_evaluation", "fusion",
 )  # fmt: skip
 OVERDUE = _rule(
-    TOGETHER, "overdue", "a loop leaves work behind at every sink: it would grow turn by turn",
+    TOGETHER, "overdue outputs", "a loop leaves work behind at every sink, and would grow",
     "runtime.scheduling.flush",
 )  # fmt: skip
 CONCURRENT = _rule(
@@ -159,7 +159,7 @@ STATEMENT = _rule(
     "runtime.scheduling.flush",
 )  # fmt: skip
 ROOM = _rule(
-    LATER, "room", "turns of elementwise work without arrays of their own fill one kernel",
+    LATER, "room", "iterations of elementwise work without arrays of their own fill one kernel",
     "runtime.scheduling.flush",
 )  # fmt: skip
 

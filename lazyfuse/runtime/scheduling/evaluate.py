@@ -94,10 +94,10 @@ def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
         return decisions.OVERDUE, more
     if len(_recorded.nodes) > 1:
         if more := small_outputs(pending, _recorded.nodes, _recorded.frontier):
-            return decisions.SIBLINGS, more
+            return decisions.SMALL_OUTPUTS, more
         if rule is decisions.EXPORT and _are_read(pending):
             more = reading_outputs(pending, _recorded.nodes, _recorded.frontier)
-            return (decisions.READERS, more) if more else None
+            return (decisions.READING_OUTPUTS, more) if more else None
     return None
 
 
