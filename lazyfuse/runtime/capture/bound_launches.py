@@ -1,9 +1,10 @@
-"""Plans that have run before at the same sizes: launches prepared, nothing decided again.
+"""Bound launches: plans that have run before at the same sizes, with nothing left to decide.
 
 Owns the shortcut from a plan cache hit to its kernels, for plans of kernels alone on the CPU. `Run`
-(executor.py) does everything once; what it decided that follows from sizes and strides is kept
-here. Whatever is unusual goes back to it: operands that nobody reads again (their buffers may take
-results), other devices, listeners, failures. Knows nodes and numpy arrays, never the array type.
+(executor.py) decides everything once; this module keeps the decisions that follow from sizes and
+strides. Other cases go back to `Run`: operands that nothing reads again (their buffers may be
+donated to results), other devices, listeners, failures. Knows nodes and numpy arrays, never the
+array type.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ DType = np.dtype[Any]
 Raised = list[tuple[int, list[tuple[Op, Node]]]]
 Start = Callable[[list[Array], tuple[Any, ...]], int]
 
-# Geometries kept per plan: loops over sizes that never come again must not fill the memory.
+# Geometries kept per plan: loops over sizes that never repeat must not fill the memory.
 LIMIT = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One array that a kernel makes, and whose buffer it takes."""
+    """One array that a kernel makes, and the buffer that it uses."""
 
     index: int
     shape: tuple[int, ...]  # as it is allocated, in C order
     dtype: DType
-    back: tuple[int, ...] | None  # from that order of axes to the result's
-    donated: int  # a value of this plan that dies here; -1: a buffer of its own
+    back: tuple[int, ...] | None  # from that order of axes to the result's order
+    donated: int  # a value of this plan that dies here and donates its buffer; -1: a new buffer
 
 
 @dataclass(frozen=True, slots=True)
 class BoundLaunch:
-    """One kernel, ready to run on arrays of known geometry."""
+    """One kernel, bound to arrays of known geometry."""
 
     step: KernelStep
     start: Start
@@ -61,7 +62,7 @@ class BoundLaunch:
     inputs: tuple[int, ...]
     scalars: tuple[int, ...]
     made: tuple[Output, ...]
-    lowered: Lowered | None  # where there are temporaries, or partial results to be combined
+    lowered: Lowered | None  # where there are temporaries, or partial results to combine
     last: tuple[int, ...]
 
 
@@ -74,7 +75,7 @@ class BoundPlan:
 
 
 def suits(plan: Plan) -> bool:
-    """Whether a plan consists of kernels that make new arrays, or of one chain."""
+    """Whether a plan consists of kernels that make new arrays, or of a single chain."""
     if plan.in_place or plan.chains:
         return not plan.in_place and tiled_run.is_one_chain(plan)
     return all(type(step) is KernelStep and not step.targets for step in plan.steps)
@@ -85,7 +86,7 @@ _may_bind = False
 
 
 def may_bind() -> bool:
-    """Whether nobody wants to look at kernels while they run, and everything may be kept."""
+    """Whether launches may be kept and repeated: no listener or check looks at their kernels."""
     return _may_bind and not tracing.listeners
 
 
@@ -105,17 +106,17 @@ for _name in ("validate", "debug", "report"):
 
 
 native: Any = None
-"""The module in C that native_replay.py replays by; None: Python does."""
+"""The native extension that native_replay.py replays by; None: Python replays."""
 
 
 def use(module: Any) -> None:
-    """Do replays by the module in C from now on; None: by the text of replay.py."""
+    """Replay by the native extension from now on; None: by the Python code of replay.py."""
     global native
     native = module
 
 
 class BoundPlans(dict[Any, "BoundPlan | tiled_run.BoundChain"]):
-    """What is kept of a plan, by geometry, with what holds for all geometries."""
+    """The bound launches of a plan, by geometry, and the data that all geometries share."""
 
     __slots__ = ("operands", "results", "size")
 
@@ -123,7 +124,7 @@ class BoundPlans(dict[Any, "BoundPlan | tiled_run.BoundChain"]):
         super().__init__()
         values = plan.graph.values
         self.size = len(values)
-        # of each operand: its place among the nodes, its number, whether its buffer may be taken
+        # of each operand: its index among the nodes, its number, whether it may donate its buffer
         self.operands = tuple(
             [
                 (values[i].origin, i, values[i].op is ops.LEAF and values[i].shape != ())
@@ -134,10 +135,10 @@ class BoundPlans(dict[Any, "BoundPlan | tiled_run.BoundChain"]):
 
 
 def _bind(kept: BoundPlans, recording: Recording) -> tuple[Any, list[Any]] | None:
-    """Sizes and strides of what a run begins with, and its values.
+    """Sizes and strides of the operands of a run, and its values.
 
-    None where something does not lie in host memory, or where an operand dies in this run, so that
-    a result may take its buffer.
+    None if an operand is not in host memory, or if one dies in this run, so that a result may take
+    its buffer.
     """
     nodes = recording.nodes
     edges = recording.edges
@@ -168,7 +169,7 @@ def _bind_in_c(
 
 
 def run(plan: Plan, recording: Recording, device: Device, rule: Rule) -> Raised | None:
-    """Run a plan as it ran before; None if `Run` has to."""
+    """Run the bound launches of a plan; None if `Run` has to run it."""
     kept = plan.bound_plans
     if type(kept) is not BoundPlans or not may_bind():
         return None
@@ -184,7 +185,7 @@ def run(plan: Plan, recording: Recording, device: Device, rule: Rule) -> Raised 
         else:
             raised = _launch(found, kept, plan, recording, bound[1])  # type: ignore[arg-type]
     except DeviceError:
-        return None  # nothing has been written but new arrays
+        return None  # only new arrays have been written
     if raised is None:
         return None
     counters.flushed(rule, plan, recording, decisions.BOUND)
@@ -269,7 +270,7 @@ def _with_temporaries(
 def _as_reported(
     launch: BoundLaunch, run: Run, env: list[Any], bits: int, outputs: list[Array]
 ) -> Raised:
-    """The conditions of a kernel, as `Run` tells them."""
+    """The exceptions of a kernel, as `Run` reports them."""
     run.env[:] = env
     spoiled = any(made.donated >= 0 for made in launch.made)
     sources = None if spoiled else run.sources_of(launch.step)
@@ -277,13 +278,13 @@ def _as_reported(
     return run.raised
 
 
-# ------------------------------------------------------------------------------------ preparing
+# -------------------------------------------------------------------------------------- binding
 
 
 def _key(kept: BoundPlans, recording: Recording) -> Any:
-    """The key of `_bind`, whether operands die or not; None as there."""
+    """The key of `_bind`, also where operands die; None if one is not in host memory."""
     if native is not None:
-        bound = _bind_in_c(kept, recording, {})  # then every reader looks like another owner
+        bound = _bind_in_c(kept, recording, {})  # without edges, every reader counts as an owner
         return bound and bound[0]
     found: list[Any] = recording.sizes.copy()
     for origin, _, _ in kept.operands:
@@ -295,7 +296,7 @@ def _key(kept: BoundPlans, recording: Recording) -> Any:
 
 
 def learn(plan: Plan, recording: Recording, run: Run) -> None:
-    """After a run: keep what it decided, if the next one at these sizes would decide the same."""
+    """After a run: keep its decisions, if the next run at these sizes would decide the same."""
     kept = plan.bound_plans
     if kept is None or run.off_cpu or not may_bind():
         return
@@ -336,7 +337,7 @@ def _keep(kept: BoundPlans, key: Any, found: BoundPlan | tiled_run.BoundChain) -
 def _bound_launch(
     step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
 ) -> BoundLaunch | None:
-    """A launch as it was decided; None if it may be decided otherwise the next time."""
+    """A bound launch of a step; None if the next run may decide otherwise."""
     made = _made(step, last, plan, run, env)
     inputs = [env[index] for index in step.inputs]
     outputs = [env[each.index] for each in made]
@@ -383,7 +384,7 @@ def _start(lowered: Lowered, program: Program, arrays: list[Array], scalars: int
 def _made(
     step: KernelStep, last: tuple[int, ...], plan: Plan, run: Run, env: dict[int, Array]
 ) -> tuple[Output, ...]:
-    """What a kernel makes. Puts meta arrays of it into `env`."""
+    """The arrays that a kernel makes. Puts meta arrays of them into `env`."""
     values = plan.graph.values
     shape = run.shape(step.domain_of)
     dying = [

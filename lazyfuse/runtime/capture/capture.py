@@ -1,8 +1,8 @@
-"""Runs that are watched while they go: what they do is written down, to be done again.
+"""Capturing runs: runs that write down what they do, so that it can be replayed.
 
-Owns `CapturingRun`, a run that notes its allocations, copies, launches and calls as events of a
-replay (replay.py), and what is kept of it. What it cannot say in numbers makes it unfit to be kept.
-Knows nodes and numpy arrays, never the array type.
+Owns `CapturingRun`, which notes its allocations, copies, launches and calls as events of a replay
+(replay.py), and the choice of what is kept of it. A run that does anything which it cannot express
+in numbers is not kept. Knows nodes and numpy arrays, never the array type.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def capturing_run(run: Run) -> Run:
-    """A run to be executed: one that keeps what it does, if that is likely to come again."""
+    """A run to execute: a capturing one, if its geometry is likely to repeat."""
     kept = cache_of(run.plan)
     if kept is None or not may_bind() or not kept.is_worth_observing():
         return run
-    run.env.clear()  # the operands: it would look like somebody who reads them
+    run.env.clear()  # the operands: it would count as a reader of them
     return CapturingRun(run.plan, run.recording, run.device)
 
 
@@ -57,7 +57,7 @@ class CapturingRun(Run):
         self.events: list[Event] = []
         self.extents: list[tuple[int, int, Any]] = []  # address and bytes of each block
         self.updates: list[tuple[int, BlockPart, int]] = []
-        self.slides: dict[int, int] = {}  # windows, and the blocks that stand for them
+        self.slides: dict[int, int] = {}  # windows, and the blocks that represent them
         values = plan.graph.values
         self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF])
         self.key = key_of(self)
@@ -70,7 +70,7 @@ class CapturingRun(Run):
             self.extents.append((address(array), array.nbytes, array.flags.c_contiguous))
         self.known = len(self.extents)
 
-    # -- what happens ---------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def execute(self) -> None:
         super().execute()
@@ -113,7 +113,7 @@ class CapturingRun(Run):
         self.extents.append((address(result), result.nbytes, True))
 
     def reached(self) -> tuple[tuple[int, BlockPart], ...]:
-        """The values that the run has made and that somebody reads."""
+        """The values that the run has made and that are still needed."""
         made = {i for i, each in enumerate(self.env) if each is not None}
         found = [(i, self.located(i)) for i in sorted(made.difference(self.plan.bound))]
         if not all(self.is_flat(part.root) for _, part in found):
@@ -121,7 +121,7 @@ class CapturingRun(Run):
         return tuple(found)
 
     def is_flat(self, root: int) -> bool:
-        """Whether arrays can be made over a block: NumPy asks for C order."""
+        """Whether a block can be the base of arrays: NumPy asks for C order."""
         windows = {each.root: each.source.root for each in self.events if type(each) is Window}
         return bool(self.extents[windows.get(root, root)][2])
 
@@ -139,7 +139,7 @@ class CapturingRun(Run):
         return flat
 
     def copied(self, target: Array, source: Array) -> None:
-        """Elements were copied."""
+        """Note that elements were copied."""
         self.events.append(copy_of(self.part(target), self.part(source)))
 
     def update(self, index: int) -> None:
@@ -177,7 +177,7 @@ class CapturingRun(Run):
         flags = super().launch(step, shape, inputs, outputs)
         found = step.selected.get(program_tiers.size_key(self.device, shape, inputs, outputs))
         if found is None or found[1] is None or not isinstance(flags, int):
-            self.fit = False  # not the program that will run from now on
+            self.fit = False  # this program is not the one that will run from now on
             return flags
         lowered, program = found
         assert program is not None, "asked above"
@@ -212,7 +212,7 @@ class CapturingRun(Run):
         return flags
 
     def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
-        self.fit = False  # a kernel that failed has left no launch to do again
+        self.fit = False  # a kernel that failed has no launch to replay
         return super().run_members(step, outputs)
 
     def scalar(self, index: int) -> int | BlockPart:
@@ -221,17 +221,17 @@ class CapturingRun(Run):
         return self.located(index)
 
     def located(self, index: int, array: Array | None = None) -> BlockPart:
-        """Where a value lies."""
+        """The part of a block where a value lies."""
         if array is None:
             array = self.array(index)
         root = self.slides.get(index)
         if root is None:
             return self.part(array)
-        offset = address(array) - self.extents[root][0]  # one place along an axis: Value.picks
+        offset = address(array) - self.extents[root][0]  # one index along an axis: Value.picks
         return BlockPart(root, offset, array.shape, array.strides, array.dtype)
 
     def part(self, array: Array) -> BlockPart:
-        """Where an array lies; the run is not kept if that is in none of its blocks."""
+        """The part of a block where an array lies; if there is none, the run is not kept."""
         start = address(array)
         for root in range(len(self.extents) - 1, -1, -1):
             begin, size, _ = self.extents[root]
@@ -240,10 +240,10 @@ class CapturingRun(Run):
         self.fit = False
         return BlockPart(0, 0, array.shape, array.strides, array.dtype)
 
-    # -- what is kept of it ---------------------------------------------------------------------
+    # -- the replay -----------------------------------------------------------------------------
 
     def store(self) -> None:
-        """Keep the run for its geometry."""
+        """Keep the run as the replay of its geometry."""
         kept: ReplayCache | None = self.plan.replays
         if kept is None or self.key is None or self.careful:
             return
@@ -275,7 +275,7 @@ class CapturingRun(Run):
         )
 
     def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
-        """What a run reserves: the blocks that it takes at most at a time, by class."""
+        """The most blocks that a run uses at a time, by class: what it reserves."""
         sizes = [size for _, size, _ in self.extents]
         turns = (
             (
@@ -290,7 +290,7 @@ class CapturingRun(Run):
 
     def gave(self, root: int) -> bool:
         """Whether a block that was written belongs to an operand that no update writes to: its
-        buffer was given away, which depends on more than the key.
+        buffer was donated, which depends on more than the key.
         """
         if root >= self.known:
             return False
@@ -328,7 +328,7 @@ def _touched(event: Event) -> list[int]:
 
 
 def _dead(events: Sequence[Event], kept: set[int]) -> tuple[tuple[int, ...], ...]:
-    """After each event, the blocks that may go."""
+    """The blocks that may be freed after each event."""
     final: dict[int, int] = {}
     for at, event in enumerate(events):
         for root in _touched(event):

@@ -1,8 +1,8 @@
-"""Replays as programs of native/replay.c: what a run does again is one call in C.
+"""Replays as programs of native/replay.c: one call in C replays a run.
 
-Owns the way from an event to numbers, and what C hands back: calls of NumPy's, conditions that have
-to be told, the end of reductions that C does not know. replay.py says the same in Python and runs
-where no C compiler was there. Knows nodes and numpy arrays, never the array type.
+Owns the encoding of events as numbers, and the work that C hands back: NumPy calls, exceptions to
+report, the end of reductions that C does not know. replay.py does the same in Python and runs where
+the native extension is missing. Knows nodes and numpy arrays, never the array type.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON = range(6)
 NOT_BEGUN = -2
 _HOW = {"add": 0, "maximum": 1, "minimum": 2}
 _DOUBLE = np.dtype(np.float64)
-_NOWHERE = (0, 0, -1)  # block, offset and type of what is no element of a block
+_NOWHERE = (0, 0, -1)  # block, offset and type of a scalar that is no element of a block
 MOST_PARTIAL = 256
 
 
 class ReplayedRun(Run):
-    """What Python needs of a run that C goes through."""
+    """The state that Python needs of a run that C replays."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class ReplayedRun(Run):
 
 
 def run(plan: Plan, kept: ReplayCache, recording: Recording, device: Device) -> Raised | None:
-    """Do again what a run of this plan did at the same geometry; None if `Run` has to."""
+    """Replay a run of this plan at the same geometry; None if `Run` has to run it."""
     native = bound_launches.native
     bound = replays.bind(kept, recording, bool(plan.in_place))
     if bound is None:
@@ -68,7 +68,7 @@ def run(plan: Plan, kept: ReplayCache, recording: Recording, device: Device) -> 
     found = kept.found.get(key)
     if found is None or found.device is not device:
         return None
-    if concurrency.current is not None:  # another thread may be quicker while a call runs
+    if concurrency.current is not None:  # another thread may be quicker during a call
         return None
     program = found.program[0] if found.program else _program(found, plan)
     begun = native.replay_begin(program, env)
@@ -124,7 +124,7 @@ def _play(
 
 
 def _by_python(event: Event, bits: int, run: Run, roots: list[Any], addresses: list[int]) -> int:
-    """One event, or the end of a launch; how many numbers C would have computed."""
+    """Do one event, or the end of a launch; how many numbers C would have computed in it."""
     if type(event) is LaunchEvent:
         if bits == NOT_BEGUN:
             replays.start(event, run, addresses)
@@ -146,7 +146,7 @@ def _by_python(event: Event, bits: int, run: Run, roots: list[Any], addresses: l
 
 
 def _program(replay: Replay, plan: Plan) -> Any:
-    """The program of a replay, kept with what it counts for the report."""
+    """The program of a replay, stored there with its counts for the report."""
     events = tuple(
         [_event(event, dead, plan) for event, dead in zip(replay.events, replay.dead, strict=True)]
     )
@@ -194,7 +194,7 @@ def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
 
 
 def _launch(event: LaunchEvent, dead: tuple[int, ...]) -> tuple[Any, ...]:
-    """A launch; what C does not know as rows it leaves to Python."""
+    """A launch for C, which leaves those that it has no rows for to Python."""
     bound = event.bound
     scalars = [
         (each, *_NOWHERE) if type(each) is int else _element(each)  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def _element(part: BlockPart) -> tuple[int, int, int, int]:
 
 
 def _combining(event: LaunchEvent) -> Any:
-    """How partial results become one: in C, by Python (True), not at all."""
+    """How partial results are combined: steps for C, True (by Python), or None (not at all)."""
     if not event.lowered.is_partial:
         return None
     found = event.lowered.combining()
@@ -229,7 +229,7 @@ def _combining(event: LaunchEvent) -> Any:
 
 
 def _number(event: Call, plan: Plan) -> tuple[Any, ...] | None:
-    """An exact operation of numbers that lie in memory, for one step of NumPy's own loop."""
+    """An exact operation on numbers in memory, for one step of NumPy's own loop; else None."""
     values = plan.graph.values
     value = values[event.index]
     op = value.op

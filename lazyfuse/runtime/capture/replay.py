@@ -1,10 +1,10 @@
-"""Runs over memory in place, repeated: what a run did at the same geometry is done again.
+"""Replays of runs that write in place: a run at a known geometry repeats what the first one did.
 
-Owns the shortcut for plans that write into existing arrays (time loops over slices): the first run
-of a geometry is observed, and the following ones go through its launches and copies with nothing
-but addresses and scalars filled in. What the decisions hung on is in the key: sizes, strides,
-layouts, and which operands the recording alone still holds. Whatever is unusual goes to `Run`.
-Knows nodes and numpy arrays, never the array type.
+Owns the shortcut for plans that write into existing arrays (time loops over slices). The first run
+of a geometry is captured. The following ones go through its launches and copies and fill in only
+addresses and scalars. The key holds everything that the decisions depended on: sizes, strides,
+layouts, and the operands that the recording alone still holds. All other cases go to `Run`. Knows
+nodes and numpy arrays, never the array type.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from lazyfuse.runtime.numerics import fp_flags
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Geometries kept per plan, and how many may be learnt before one has come again: a loop over
-# windows that never come again is not worth observing.
+# Geometries kept per plan, and how many runs may be captured before one of them is replayed: a loop
+# over windows that never repeat is not worth capturing.
 LIMIT = 8
 PATIENCE = 4
-# Runs observed at first, and afterwards one in so many: programs may still be compiled.
+# The first `EAGER_TURNS` runs are captured, then one in `SPACING`: programs may still be compiled.
 EAGER_TURNS = 4
 SPACING = 16
 
@@ -53,7 +53,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a block whose place may differ from run to run: addressed as a block of its own."""
+    """A part of a block at an offset that differs from run to run: addressed as its own block."""
 
     index: int
     source: BlockPart
@@ -65,18 +65,18 @@ class Call:
     """An operation that NumPy does: its result is a block of its own."""
 
     index: int
-    sources: tuple[tuple[int, BlockPart], ...]  # those that the run does not begin with
+    sources: tuple[tuple[int, BlockPart], ...]  # those that are no operands of the run
     root: int
-    reached: tuple[tuple[int, BlockPart], ...] = ()  # what there is, if operands were written over
+    reached: tuple[tuple[int, BlockPart], ...] = ()  # existing values, if operands were overwritten
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchEvent:
-    """One launch, its strides and chunks filled in."""
+    """One launch with its strides and chunks filled in."""
 
     step: KernelStep
     bound: Bound
-    places: tuple[tuple[int, int], ...]  # of each array: block and byte offset
+    places: tuple[tuple[int, int], ...]  # for each array: block and byte offset
     scalars: tuple[int | BlockPart, ...]
     lowered: Lowered
     arrays: tuple[BlockPart, ...]
@@ -97,14 +97,14 @@ class Replay:
     device: Device
     leaves: tuple[int, ...]  # values whose memory is block 0, 1, ...
     written: frozenset[int]  # blocks among them that are written to
-    given: tuple[int, ...]  # those of them whose operands die, and that took results
+    given: tuple[int, ...]  # those of them whose operands die: donated buffers that took results
     events: tuple[Event, ...]
     dead: tuple[tuple[int, ...], ...]  # after each event: blocks that nothing reads again
     results: tuple[tuple[int, BlockPart], ...]
-    updates: tuple[tuple[int, BlockPart, int], ...]  # value, where it lies, event that completes it
+    updates: tuple[tuple[int, BlockPart, int], ...]  # value, its memory, event that completes it
     program: list[Any] = field(default_factory=list)  # once it is made: native_replay.py
-    small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that NumPy runs by blocks
-    turns: list[int] = field(default_factory=lambda: [0])  # how many: tier_up.py
+    small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that run as blocked NumPy
+    turns: list[int] = field(default_factory=lambda: [0])  # number of runs: tier_up.py
     blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: BufferPool.classes
 
 
@@ -115,12 +115,12 @@ class ReplayCache:
 
     def __init__(self, plan: Plan) -> None:
         self.found: dict[Any, Replay] = {}
-        self.learnt = 0  # since one was last used
+        self.learnt = 0  # runs captured since the last replay
         self.turns = 0  # runs that were not replays
         values = enumerate(plan.graph.values)
-        # where nothing is written over, no decision hangs on where in its block a part lies
+        # where nothing is written over, no decision depends on the offset of a part in its block
         self.slides = not any(value.op is ops.UPDATE for value in plan.graph.values)
-        # parts of memory whose place in their block is not in the plan
+        # parts of memory whose offset in their block is not in the plan
         self.windows = tuple(
             [i for i, v in values if v.op is ops.UPDATE or (v.op is ops.VIEW and v.axes is None)]
         )
@@ -130,13 +130,13 @@ class ReplayCache:
         self.operands = tuple([(found[i].origin, i, found[i].op is ops.LEAF) for i in plan.bound])
 
     def is_worth_observing(self) -> bool:
-        """Whether the next run may teach something: not at every turn while programs compile."""
+        """Whether to capture the next run: only now and then, while programs are compiled."""
         self.turns += 1
         return self.learnt < PATIENCE and (self.turns <= EAGER_TURNS or not self.turns % SPACING)
 
 
 def suits(plan: Plan) -> bool:
-    """Whether a plan's steps are such as can be told to happen again, and not kernels alone."""
+    """Whether a plan's steps can be replayed and are not kernels alone."""
     if plan.chains:
         return False
     values = plan.graph.values
@@ -148,8 +148,9 @@ _KINDS = frozenset({"view", "update", "map", "reduce", "host", "contract"})
 
 
 def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
-    """By C: the key of a run and the values that it begins with; None if not all are in host
-    memory. `free`: the nodes whose memory may be written over; True: look which.
+    """The key of a run and its operands, found by C; None if some are not in host memory.
+
+    `free`: the nodes whose memory may be written over; True: C finds them.
     """
     return bound_launches.native.replay_bind(
         kept.size, kept.operands, kept.places, kept.slides, free, recording.nodes,
@@ -158,7 +159,7 @@ def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
 
 
 def key_of(run: Run) -> Any:
-    """What decides how a run goes; None if not everything is in host memory."""
+    """The key of a run's decisions; None if an operand is not in host memory."""
     if bound_launches.native is not None:
         bound = bind(run.plan.replays, run.recording, run.free)
         return None if bound is None else bound[0]
@@ -173,7 +174,7 @@ def key_of(run: Run) -> Any:
         if real is None or node.resident is not None:
             return None
         if value.op is ops.LEAF:
-            # 2: the recording's list and ours; nobody reads it after this run
+            # 2: the recording's list and ours; nothing reads it after this run
             dies = count <= edges.get(id(node), 0) + 2
             found += (real.strides, dies, value.origin in run.free, real.flags.writeable)
     kept = run.plan.replays
@@ -184,7 +185,7 @@ def key_of(run: Run) -> Any:
 
 
 def run_again(run: Run) -> bool:
-    """Do again what a run of this plan did at the same geometry; False if `Run` has to."""
+    """Replay a run of this plan at the same geometry; False if `Run` has to run it."""
     kept = cache_of(run.plan)
     if kept is None or not kept.found or not may_bind():
         return False
@@ -192,7 +193,7 @@ def run_again(run: Run) -> bool:
     if found is None or found.device is not run.device:
         return False
     roots: list[Any] = [run.env[index] for index in found.leaves]
-    if concurrency.current is not None:  # another thread may be quicker while a call runs
+    if concurrency.current is not None:  # another thread may be quicker during a call
         return False
     if not _are_disjoint(roots, found.written):
         return False
@@ -213,12 +214,12 @@ def run_again(run: Run) -> bool:
     return True
 
 
-# Who refers to an operand's array: the environment, the list of blocks, the node.
+# References to an operand's array: the environment, the list of blocks, the node.
 _OWNERS = 3
 
 
 def cache_of(plan: Plan) -> ReplayCache | None:
-    """What is kept of a plan; None where its runs are not such as can be told to happen again."""
+    """The replays of a plan; None if its runs cannot be replayed."""
     if plan.replays == UNKNOWN:
         plan.replays = ReplayCache(plan) if suits(plan) else None
     found: ReplayCache | None = plan.replays
@@ -226,7 +227,7 @@ def cache_of(plan: Plan) -> ReplayCache | None:
 
 
 def _are_disjoint(roots: list[Array], written: frozenset[int]) -> bool:
-    """Whether blocks that are written share no memory with others, as when they were observed."""
+    """Whether blocks that are written share no memory with others, as in the capturing run."""
     if len(roots) == 1:
         return True
     ends = [(address(root), root.nbytes) for root in roots]
@@ -270,14 +271,14 @@ def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
 def keep_updates(
     replay: Replay, plan: Plan, nodes: list[Node], roots: list[Any], done: int
 ) -> None:
-    """After a failure: memory that has been updated must not be updated again."""
+    """After a failure: commit updates, so that updated memory is not updated again."""
     for index, part, after in replay.updates:
         if after < done and roots[part.root] is not None:
             commit(plan, nodes, index, part.of(roots[part.root]))
 
 
 def commit(plan: Plan, nodes: list[Node], index: int, array: Array) -> None:
-    """A result is there."""
+    """Make a result the value of its node."""
     node = nodes[plan.graph.values[index].origin]
     node.value = array
     node.src = ()
@@ -293,7 +294,7 @@ def slide(event: Window, run: Run, roots: list[Any], addresses: list[int]) -> No
 
 
 def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
-    """Let NumPy do an operation."""
+    """Have NumPy do an operation."""
     for index, part in event.sources:
         run.env[index] = part.held(roots, addresses)
     try:
@@ -321,7 +322,7 @@ def start(event: LaunchEvent, run: Run, addresses: list[int]) -> None:
 
 
 def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
-    """Combine partial results of a kernel that has run, and tell its conditions."""
+    """Combine partial results of a kernel that has run, and report its exceptions."""
     env = run.env
     if event.lowered.is_partial:
         with fp_flags.collecting() as found:

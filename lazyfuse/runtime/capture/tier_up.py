@@ -1,8 +1,9 @@
-"""Small kernels of replays that come round again and again: compiled after all.
+"""Tier-up of replays: compiles small kernels that turn out to be hot.
 
-A kernel of few elements runs as blocked NumPy, since loading a program would take longer than it
-does. In a loop of many turns it costs some 30 us of Python each time, and compiled text one. Owns
-when that is asked for. Exact kernels only: the bits of others follow from their sizes.
+A kernel of few elements runs as blocked NumPy, since loading a program would take longer than the
+kernel does. In a long loop blocked NumPy costs some 30 us of Python per iteration, and compiled
+text 1 us. Owns when to ask for compiled text. Exact kernels only: the bits of others follow from
+their sizes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from lazyfuse.runtime.capture.replay import Replay, ReplayCache
 
 TURNS = 32
-"""How often a replay has to run before its small kernels are compiled, and before it asks again."""
+"""Runs of a replay before its small kernels are compiled, and between further attempts."""
 
-MOST = 8 * TURNS  # then nobody asks any more: no program has come
+MOST = 8 * TURNS  # then the attempts end: no program has come
 
 
 def is_due(replay: Replay) -> bool:
-    """Whether it is time to look: counts the turns of replays that have small kernels."""
+    """Whether to compile small kernels now; counts the runs of replays that have such kernels."""
     turns = replay.turns
     if not replay.small or turns[0] >= MOST:
         return False
@@ -31,7 +32,7 @@ def is_due(replay: Replay) -> bool:
 
 
 def compile_small(kept: ReplayCache, replay: Replay) -> None:
-    """Ask for the programs of small kernels; once they are there the run is observed anew."""
+    """Ask for the programs of small kernels; once one exists, the run is captured anew."""
     found = [
         program_tiers.has_tiered_up(step, lowered, replay.device) for step, lowered in replay.small
     ]

@@ -1,15 +1,15 @@
-"""Evaluations of several threads at once, each on its part of the cores.
+"""Concurrent evaluations: several threads evaluate at once, each on its part of the cores.
 
-Evaluations take turns under one lock, and kernels have all cores. While threads wait for each
-other, an evaluation that only makes new arrays gives the lock up around calls that have one core
-anyway: NumPy's own functions, and the loops that stand for them. Owns the lock, which nodes such
-evaluations have claimed, and into how many parts the cores are shared out meanwhile.
+By default evaluations take turns under one lock, and kernels have all cores. While threads wait for
+each other, an evaluation that only makes new arrays releases the lock around calls that use one
+core anyway: NumPy's own functions, and the loops that replace them. Owns the lock, the nodes that
+such evaluations have claimed, and into how many parts the cores are divided meanwhile.
 
-Why no value can be wrong: what is under way holds its operands like any pending work, so whoever
-asks by reference counts leaves their memory alone (a write at once moves to a copy of the block,
-see `Storage.detach`). Its results are new memory, and they become values with the lock held. A node
-that is claimed is waited for; where that cannot be (the lock is held further up), it is computed
-twice, and the first one counts.
+Why no value can be wrong: an evaluation under way holds its operands like any pending work, so code
+that counts references leaves their memory alone (a write at once moves to a copy of the block, see
+`Storage.detach`). Its results are new memory, and they become values while the lock is held. Other
+evaluations wait for a claimed node. Where they cannot wait (an outer frame holds the lock), the
+node is computed twice, and the first result counts.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices import thread_pool
 from lazyfuse.runtime.events import counters, decisions
 
-# Held by whoever evaluates, and by whoever moves an array from one state to another.
+# Held by an evaluation, and by any code that moves an array from one state to another.
 lock = threading.RLock()
 is_owned: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]
 
 busy = 0
-"""Evaluations between their first question and their last value, of all threads."""
+"""Evaluations of all threads that have begun and not ended."""
 under_way = 0
-"""Those among them that have claimed nodes: the lock may be open."""
+"""Those among them that have claimed nodes: they may have released the lock."""
 share = 0.0
-"""How many of the last evaluations found another thread's not finished, as a part of one."""
+"""The fraction of recent evaluations that met an unfinished one of another thread."""
 current: ConcurrentEvaluation | None = None
-"""The evaluation that holds the lock, if it gives it up around long calls."""
+"""The evaluation that holds the lock, if it releases it around long calls."""
 
-# A quarter of the newest evaluations' word counts; below the least nobody waits any more.
+# The weight of the newest evaluation in `share`; below the least, no evaluation releases the lock.
 _NEWEST = 1 / 8
 _LEAST = 1 / 64
-# From so many on, helpers would take the cores of the other threads.
+# From this share on, worker threads would take the cores of the other threads.
 _MANY = 1 / 4
 
-# Elements that such calls read. Handing over takes 50 us, a call of NumPy's 1 to 10 ns per element.
+# Elements that long calls read. A handover takes 50 us, a NumPy call 1 to 10 ns per element.
 _LONG = 1 << 15
 
-_claimed: set[int] = set()  # ids of nodes; whoever has claimed them keeps them alive
-_unlocked_threads: set[int] = set()  # threads that have given the lock up
+_claimed: set[int] = set()  # ids of nodes; the evaluation that claimed them keeps them alive
+_unlocked_threads: set[int] = set()  # threads that have released the lock
 _landed = threading.Condition(lock)
 
 
 def notice(met: bool) -> bool:
-    """Note whether an evaluation has met another thread's; whether to give the lock up for them."""
+    """Note whether an evaluation met another thread's; whether to release the lock for others."""
     global share
     share += (met - share) * _NEWEST
     if share < _LEAST:
@@ -67,7 +67,7 @@ def notice(met: bool) -> bool:
 
 
 def meets(nodes: Sequence[Node]) -> bool:
-    """Whether pending work below `nodes` is being done by another thread."""
+    """Whether another thread evaluates pending work below `nodes`."""
     seen: set[int] = set()
     stack = list(nodes)
     while stack:
@@ -89,26 +89,26 @@ def wait_for(nodes: Sequence[Node]) -> None:
 
 
 def _is_long(nodes: Sequence[Node]) -> bool:
-    """Whether calls among pending nodes take longer than to hand the lock to another thread."""
+    """Whether calls among pending nodes take longer than handing the lock to another thread."""
     calls = [node for node in nodes if node.value is None and node.op is ops.HOST]
     return sum([size_of(each.shape) for node in calls for each in node.src]) >= _LONG
 
 
 def _writes(plan: Plan) -> bool:
-    """Whether a plan writes to arrays that are there."""
+    """Whether a plan writes to existing arrays."""
     return any(value.op is ops.UPDATE for value in plan.graph.values)
 
 
 class ConcurrentEvaluation:
-    """An evaluation that may run beside others."""
+    """An evaluation that may run concurrently with others."""
 
     __slots__ = ("_ids",)
 
     def __init__(self) -> None:
-        self._ids: list[int] = []  # whoever runs the plan keeps the nodes
+        self._ids: list[int] = []  # the caller that runs the plan keeps the nodes
 
     def begin(self, nodes: list[Node], plan: Plan | None) -> None:
-        """Give the lock up around long calls from now on, if the plan only makes new arrays."""
+        """Release the lock around long calls from now on, if the plan only makes new arrays."""
         global current, under_way
         if self._ids or not _is_long(nodes) or (plan is not None and _writes(plan)):
             return
@@ -120,7 +120,7 @@ class ConcurrentEvaluation:
         counters.totals.decisions[decisions.CONCURRENT] += 1
 
     def end(self) -> None:
-        """The values are there, or never will be."""
+        """End the claim: the values exist, or never will."""
         global current, under_way
         if self._ids:
             current = None
@@ -132,7 +132,7 @@ class ConcurrentEvaluation:
             _landed.notify_all()
 
     def run(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Make a call that needs nothing but its arguments while others may hold the lock."""
+        """Make a call that needs only its arguments while other threads may hold the lock."""
         global current
         current = None
         thread = threading.get_ident()
@@ -151,7 +151,7 @@ class ConcurrentEvaluation:
             try:
                 lock.acquire()
                 break
-            except BaseException as error:  # an interrupt; who called us counts on the lock
+            except BaseException as error:  # an interrupt; the caller relies on the lock
                 interrupted = error
         current = self
         if interrupted is not None:
@@ -159,7 +159,7 @@ class ConcurrentEvaluation:
 
 
 def call_unlocked(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Make a call that needs nothing but its arguments, others going on meanwhile if they may."""
+    """Make a call that needs only its arguments, concurrently with others where that is allowed."""
     apart = current
     if apart is None or not is_owned():  # it may be another thread's
         return call(*args, **named)
@@ -167,7 +167,7 @@ def call_unlocked(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 def numpys(op: Op, arg: Any) -> Callable[..., Any]:
-    """`outside` for one call of NumPy's on what is there; else what makes a call just here."""
+    """`call_unlocked` for a NumPy call while an evaluation may release the lock; else `_here`."""
     if current is None:
         return _here
     function: Any = arg.function if op is ops.HOST else None
@@ -183,7 +183,7 @@ def _here(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def _begin_anew() -> None:
-    """In a child: the other threads are gone, and with them what they had claimed."""
+    """In a forked child: drop the claims of the other threads, which do not exist there."""
     global busy, under_way, current, _landed
     busy = under_way = 0
     current = None
@@ -193,7 +193,7 @@ def _begin_anew() -> None:
     _landed = threading.Condition(lock)
 
 
-# A child forked in the middle of an evaluation would wait for ever, on tables half changed.
+# A child forked during an evaluation would wait for ever, with tables half changed.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release)
     os.register_at_fork(after_in_child=lock.release)

@@ -1,8 +1,8 @@
 """One execution of a plan on a device whose memory the host cannot read.
 
-Owns `DiscreteRun`. Values are meta arrays where the device has them and host arrays where the host
-does: operands are uploaded when a kernel first needs them, host steps gather theirs, and results
-stay where they were made.
+Owns `DiscreteRun`. Values on the device are meta arrays, values on the host are host arrays.
+Operands are uploaded when a kernel first needs them, host steps gather theirs, and results stay
+where they were made.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class DiscreteRun(Run):
-    """As `Run`.
+    """A `Run` on a device with its own memory.
 
     `hosts` are the host copies of values that the run has on the device, `wanted` the views and
-    updates that kernels read, `combined` results that the host has put together.
+    updates that kernels read, `combined` results that the host has combined.
     """
 
     __slots__ = ("combined", "hosts", "memory", "wanted")
@@ -61,9 +61,9 @@ class DiscreteRun(Run):
         self.wanted = _wanted(plan, device)
 
     def bound(self, node: Node) -> Array:
-        """The meta array of a value that is on this device; from another one it is gathered.
+        """The meta array of a value on this device; the host array of other values.
 
-        So is one that no program of this device can touch.
+        Those are on another device, or no program of this device can touch them.
         """
         resident = node.resident
         elsewhere = resident.device is not self.assigned_device or resident.spoiled
@@ -76,7 +76,7 @@ class DiscreteRun(Run):
 
     @property
     def here(self) -> bool:
-        """Whether the CPU works at the moment, in the place of the device."""
+        """Whether the CPU works at the moment, instead of the device."""
         return self.device is not self.assigned_device
 
     def operand(self, index: int) -> Array:
@@ -132,11 +132,11 @@ class DiscreteRun(Run):
         ]
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
-        """None: what the device tells needs no second opinion."""
+        """The operands on the host; None: the device's report needs no confirmation."""
         return super().sources_of(step) if self.here else None
 
     def take(self, node: Node) -> None:
-        """What the device writes over is no longer the node's upload."""
+        """Drop the node's upload, which the device is about to write over."""
         residency.drop(node)
 
     # -- views and updates ----------------------------------------------------------------------
@@ -159,7 +159,7 @@ class DiscreteRun(Run):
         return window(flat, self.nodes[value.origin].arg)
 
     def flat(self, array: Array, perm: tuple[int, ...] | None) -> Array:
-        """Flat memory with the values of an array: its own, if it is dense."""
+        """Flat memory with the values of an array: its own if it is dense."""
         if is_dense(array, perm) or not self.memory.holds(array):
             return flat_memory(array, perm)
         ordered = array if perm is None else array.transpose(perm)
@@ -183,14 +183,14 @@ class DiscreteRun(Run):
         return window(fresh, layout), dense(fresh, self.shape(index), value.perm)
 
     def copied_whole(self, index: int) -> tuple[Array, Array]:
-        """As `target`, on the host, where the device could not do it."""
+        """The target of an update, copied on the host where the device could not make it."""
         value = self.plan.graph.values[index]
         flat = flat_memory(self.host(value.src[0]), value.perm).copy()
         layout = self.nodes[value.origin].arg
         return window(flat, layout), dense(flat, self.shape(index), value.perm)
 
     def update(self, index: int) -> None:
-        """Write a value into a part of an array, where the array is."""
+        """Write a value into a part of an array, on the device that holds the array."""
         value = self.plan.graph.values[index]
         old, written = value.src
         if index in self.wanted or self.memory.holds(self.array(old)):
@@ -206,14 +206,14 @@ class DiscreteRun(Run):
         self.env[index] = whole
 
     def report_single(self, index: int, error: DeviceError) -> None:
-        """The host does what the device could not; nothing is left to do on a lost one."""
+        """Report that the host does what the device could not; abandon a device that is lost."""
         if isinstance(error, DeviceLost):
             self.abandon(error)
         node = self.nodes[self.plan.graph.values[index].origin]
         counters.fell_back(None, [node], str(error), self.assigned_device.traits.name, "cpu")
 
     def put(self, source: Array, part: Array) -> None:
-        """Copy a value, which broadcasts to it, into a part of an array, both on the device."""
+        """Copy a value, broadcast, into a part of an array, both on the device."""
         if not part.size:
             return
         if crosses_itself(part):
@@ -238,7 +238,7 @@ class DiscreteRun(Run):
     # -- kernels --------------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Leave what is under way to the next gather: launches and copies run in order."""
+        """Leave pending launches to the next gather: launches and copies run in order."""
         waiting, self.waiting = self.waiting, []
         for each in waiting:
             if config.options.pipelining:
@@ -252,7 +252,7 @@ class DiscreteRun(Run):
                 self.note_exceptions(each.step, self.outcome(each.later), None)
 
     def abandon(self, error: DeviceError) -> NoReturn:
-        """The device failed: of what it has, only copies on the host are left."""
+        """Drop what a failed device held: of its values, only copies on the host remain."""
         for index, array in enumerate(self.env):
             if array is not None and self.memory.holds(array):
                 self.env[index] = self.hosts.get(index)
@@ -315,7 +315,7 @@ class DiscreteRun(Run):
         return twin
 
     def unheld(self) -> set[int]:
-        """The ids of leaves that nobody but this run holds, and whose memory is our own."""
+        """The ids of leaves that only this run holds, and whose memory is our own."""
         found = set()
         for node, count in zip(self.nodes, references.of_each(self.nodes), strict=True):
             alone = count <= self.recording.references_to(node)

@@ -1,7 +1,7 @@
 """One execution of a plan: steps in order, tiers, fallbacks.
 
-Owns `Run`. Speaks of nodes and numpy arrays, never of the array type. Sees both the compiler and
-the devices, as evaluate.py does, which decides when to run what.
+Owns `Run`. Handles nodes and numpy arrays, never the array type. It sees both the compiler and the
+devices; so does evaluate.py, which decides when to run what.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Run(RunValues):
     __slots__ = ()
 
     keeps_origins = False
-    """Whether what a run began with can be had again after a kernel has written over it."""
+    """Whether the operands of a run can be had again after a kernel has written over them."""
 
     def execute(self) -> None:
-        """Run the steps. Whatever happens, nothing that was computed is lost."""
+        """Run the steps. Computed values are kept even if a step fails."""
         chains: dict[int, list[Chain]] = {}
         for chain in self.plan.chains:
             for each in (chain, *chain.parts):
@@ -141,7 +141,7 @@ class Run(RunValues):
         self.env[index] = whole
 
     def run_kernel(self, step: KernelStep, last: Sequence[int]) -> None:
-        """Run a kernel where it can run: at home, else on the CPU, else by the oracle."""
+        """Run a kernel on the assigned device, else on the CPU, else by the interpreter."""
         validate = config.options.validate and not self.narrowed(step)
         expected = check_step.before(self, step) if validate else None
         if self.off_cpu:
@@ -153,7 +153,7 @@ class Run(RunValues):
             check_step.after(self, step, self.readable(outputs), expected)
 
     def descend(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
-        """At home or, if that fails, on the CPU; the arrays that were written."""
+        """Run on the assigned device, or on the CPU if that fails; the arrays that it wrote."""
         home = self.assigned_device.traits.name
         why = self.unfit(step)
         if not why:
@@ -172,13 +172,13 @@ class Run(RunValues):
             self.device = self.assigned_device
 
     def unfit(self, step: KernelStep) -> str:
-        """Why the device need not be asked to run a kernel; empty if it may."""
+        """Why the device cannot run a kernel; empty if it may."""
         if fp_flags.is_wanted(fp_flags.UNDER) and self.may_raise(step, "under"):
             return "the device does not tell of underflow, which the error state asks for"
         return narrow_precision.why_not(step.kernel, self.assigned_device.traits)
 
     def narrowed(self, step: KernelStep) -> bool:
-        """Whether the device computes a kernel in float32, so that the oracle cannot judge it."""
+        """Whether the device computes a kernel in float32: then the reference cannot judge it."""
         return narrow_precision.is_narrowed(step.kernel, self.assigned_device.traits)
 
     def may_raise(self, step: KernelStep, condition: str) -> bool:
@@ -189,12 +189,12 @@ class Run(RunValues):
         shape = self.shape(step.domain_of)
         self.overwrites = False
         inputs = [self.operand(index) for index in step.inputs]
-        # not the first time, where the oracle may want to see what raised conditions
+        # not the first time: the reference interpreter may need the operands if a kernel raises
         reuses = step.may_reuse and last and (step.selected or not self.may_ask(step))
         donors = self.donors(step, last, shape) if reuses else None
         outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
         if self.overwrites:
-            self.wait()  # while everything that is under way can be run again
+            self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
         spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
@@ -224,7 +224,7 @@ class Run(RunValues):
         inputs: list[Array],
         outputs: list[Array],
     ) -> int | Later:
-        """As `launch`, and what NumPy makes of it where the CPU fails."""
+        """Launch a kernel; where the CPU's launch fails, run its operations with NumPy."""
         try:
             return self.launch(step, shape, inputs, outputs)
         except DeviceError as error:
@@ -239,7 +239,7 @@ class Run(RunValues):
             raise
 
     def wait_for_overwriting(self, step: KernelStep) -> None:
-        """Wait for a kernel that may have written over what the run began with."""
+        """Wait for a kernel that may have written over operands of the run."""
         try:
             self.wait()
         except Abandoned as error:
@@ -251,26 +251,26 @@ class Run(RunValues):
             raise EvaluationError(what, op=name, file=file, line=line, function=function) from error
 
     def readable(self, outputs: list[Array]) -> list[Array]:
-        """Results where NumPy can read them."""
+        """Results in memory that NumPy can read."""
         return outputs
 
     def move(self, temporary: Array, part: Array) -> None:
-        """What a kernel could not write in place, to its place."""
+        """Copy a result to the part of an array that the kernel could not write in place."""
         np.copyto(part, temporary)
 
     def donors(
         self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...]
     ) -> dict[np.dtype[Any], list[Array]]:
-        """Operands that nobody reads again: their buffers may take the kernel's results."""
+        """Operands that nothing reads again: their buffers may be donated to results."""
         found: dict[np.dtype[Any], list[Array]] = {}
         updated = self.updated_by(step) if step.targets else ()
         places = [index for index in step.inputs if index in last and index not in updated]
         counts = references.of_each([self.array(index) for index in places])
         for index, count in zip(places, counts, strict=True):
             value = self.plan.graph.values[index]
-            owners = 3  # the environment, the list of inputs, and ours
+            owners = 3  # the environment, the list of inputs, and the list counted here
             if value.op is ops.LEAF:
-                # another thread may evaluate its reader, too
+                # another thread may evaluate a reader of it, too
                 if self.careful or concurrency.current is not None:
                     continue
                 edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
@@ -288,7 +288,7 @@ class Run(RunValues):
         return found
 
     def updated_by(self, step: KernelStep) -> set[int]:
-        """The values in whose memory a kernel's updates may be made, as far down as they go."""
+        """The values whose memory a kernel's updates may write, down to the first one."""
         values = self.plan.graph.values
         found: set[int] = set()
         for at in step.targets.values():
@@ -304,8 +304,8 @@ class Run(RunValues):
         inputs: list[Array],
         donors: dict[np.dtype[Any], list[Array]] | None,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
-        """Arrays that a kernel writes; once it has run: copies to make, values that exist, and
-        updates to make with what it has written.
+        """The arrays that a kernel writes. For when it has run: copies to make, values that then
+        exist, and updates to make from its results.
         """
         values = self.plan.graph.values
         outputs: list[Array] = []
@@ -353,7 +353,7 @@ class Run(RunValues):
         inputs: list[Array],
         outputs: list[Array],
     ) -> int | Later:
-        """Start a kernel on the present device; its conditions, or where they will be found."""
+        """Start a kernel on the present device; its exceptions, or the pending launch."""
         order = self.order(step, len(shape))
         lowered, program = program_tiers.select_program(
             step, shape, inputs, outputs, order, self.device, self.refused
@@ -366,7 +366,7 @@ class Run(RunValues):
             arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
         if program.source.language == "numpy" and program.source.exact and isinstance(flags, int):
-            step.seen |= flags  # what NumPy itself has told needs no confirmation
+            step.seen |= flags  # exceptions that NumPy itself reported need no confirmation
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)
@@ -374,13 +374,13 @@ class Run(RunValues):
         return flags
 
     def refused(self, step: KernelStep, why: str) -> None:
-        """Compiled text was refused: the interpreter runs the kernel's blocks."""
+        """Report that compiled text was refused: the kernel runs as blocked NumPy."""
         counters.fell_back(step, self.nodes_of(step), why, "numba", "numpy")
 
     def finish(
         self, step: KernelStep, lowered: Lowered, arrays: list[Array], flags: int | Later
     ) -> int | Later:
-        """Combine partial results: on the device where it can, else when they are there."""
+        """Combine partial results: on the device where it can, else when they have arrived."""
         second = lowered.second()
         if second is not None:
             source, launch = second
@@ -395,7 +395,7 @@ class Run(RunValues):
         return self.outcome(flags) | self.finished(lowered, arrays)
 
     def finished(self, lowered: Lowered, arrays: list[Array]) -> int:
-        """Combine partial results with NumPy; the conditions, told as the programs tell theirs."""
+        """Combine partial results with NumPy; the exceptions, in the format of the programs."""
         if not self.works_out:
             with fp_flags.collecting() as found:
                 lowered.finish(arrays)
@@ -409,7 +409,7 @@ class Run(RunValues):
         return bits
 
     def outcome(self, flags: int | Later) -> int:
-        """The conditions of a launch, once it has run."""
+        """The exceptions of a launch, once it has run."""
         if isinstance(flags, int):
             return flags
         try:
@@ -424,7 +424,7 @@ class Run(RunValues):
         return perm if perm is not None and len(perm) == rank else None
 
     def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
-        """The last fallback: a kernel's operations one by one with NumPy."""
+        """Run a kernel's operations one by one with NumPy: the last fallback."""
         with fp_flags.collecting() as flags:
             values = self.members(step)
         for array, index in zip(outputs, (*step.stores, *step.reductions), strict=True):

@@ -1,12 +1,12 @@
-"""Large products of matrices in tiles of rows, alone or inside chains of kernels.
+"""Large matrix products in tiles of rows, alone or inside chains of kernels.
 
-A chain (see tiles.py) multiplies a few rows, runs what follows on them while they are in the cache,
-and takes the next rows. Tiles are multiplied by NumPy's own BLAS (devices/cpu/matmul_blas.py), or,
-where that does not know this processor's vectors and for integers, by loops of ours
+A chain (see tiles.py) multiplies a few rows, runs the kernels that follow while the rows are in the
+cache, and takes the next rows. NumPy's own BLAS multiplies tiles (devices/cpu/matmul_blas.py).
+Where it does not know this processor's vectors, and for integers, loops of ours multiply
 (devices/cpu/matmul_loops.py). Either way an element's bits follow from the operands' sizes and
-values alone, not from tiles or threads. Owns which products are done so, by sizes and dtypes; all
-others, and those that raise conditions that the user wants to hear of, are NumPy's. Floats are
-within n * eps * (|a| @ |b|) of the true value, as NumPy's; integers have NumPy's bits.
+values alone, not from tiles or threads. Owns which products are done so, by sizes and dtypes. All
+others are NumPy's; so are products that raise exceptions which the user wants to be warned of.
+Floats are within n * eps * (|a| @ |b|) of the true value, as NumPy's; integers have NumPy's bits.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
 
-# Multiplications from which a product is ours. No operand of fewer than LARGE elements alone makes
-# one: those are multiplied where they stand, by NumPy. Of narrower matrices memory is the limit:
-# least rows, length of the chains, and columns.
+# Fewest multiplications of a product that is ours. At least one operand must have LARGE elements:
+# NumPy multiplies smaller ones where they are. Narrower matrices are limited by memory: fewest
+# rows, length of the sums, and columns.
 WORTH = 1 << 23
 LARGE = 1 << 15
 NARROWEST = (32, 32, 8)
-# Rows, and columns, of a tile where a product is cut for itself.
+# Rows, and columns, of a tile where a product is divided on its own.
 ROWS, MOST_ROWS, COLUMNS = 64, 256, 96
-# A multiplication of a matrix product, in additions of a kernel: how much work it is.
+# A multiplication of a matrix product, in additions of a kernel: the measure of work.
 COST = 0.1
 
-# Elements of a matrix from which OpenBLAS uses several threads, even for a vector beside it.
+# Elements of a matrix from which OpenBLAS uses several threads, even to multiply it by a vector.
 SHARED_BY_BLAS = 9216
 
 _MATMUL = TABLE["matmul"]
@@ -66,7 +66,7 @@ _CHOICES = ("auto", "blas", "loops", "off")
 
 
 def is_ours(first: Ints, second: Ints, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    """Whether the product of two matrices, or stacks of them, is done by our loops."""
+    """Whether our tiles compute the product of two matrices, or of stacks of them."""
     if len(first) < 2 or len(second) < 2 or not _are_known(dtypes):
         return False
     if first[:-2] != second[:-2] and len(first) > 2 and len(second) > 2:
@@ -81,17 +81,17 @@ def is_ours(first: Ints, second: Ints, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def _are_known(dtypes: Sequence[np.dtype[Any]]) -> bool:
-    """Whether elements are of one dtype that our loops multiply."""
+    """Whether all elements have one dtype that our loops multiply."""
     found = dtypes[0]
     return found.isnative and found.str[1:] in matmul_packing.KINDS and dtypes[-1] == found
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Machine code that multiplies tiles: see matmul_loops.ROW for what it takes."""
+    """Machine code that multiplies tiles: matmul_loops.ROW describes its arguments."""
 
     code: Any  # Loaded
-    library: bool  # NumPy's: tiles begin at its blocks
+    library: bool  # whether it is NumPy's BLAS: tiles begin at its blocks
 
     @property
     def within(self) -> Any:
@@ -100,7 +100,7 @@ class Product:
 
 
 class _Products:
-    """The code for each dtype, made when first asked for; None: this machine has none."""
+    """The code for each dtype, made when first asked for; None: it cannot be made here."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], Product | None] = memo(
@@ -110,12 +110,13 @@ class _Products:
         fork_safety.register(self)
 
     def after_fork(self) -> None:
-        """Make the lock anew."""
+        """Make a new lock."""
         self._lock = threading.Lock()
 
     def get(self, code: str, turned: bool = False) -> Product | None:
-        """The code for one dtype, and for rows of the second matrix that are not dense if
-        `turned`; waits until it is made.
+        """The code for one dtype, and, if `turned`, for a second matrix whose rows are not dense.
+
+        Waits until it is made.
         """
         device = devices.cpu()
         key = device, code, turned, config.options.matrix_products
@@ -128,12 +129,12 @@ class _Products:
             return found
 
     def foresee(self, code: str, turned: bool) -> None:
-        """Have the code made while Python goes on."""
+        """Make the code in another thread while Python goes on."""
         key = devices.cpu(), code, turned, config.options.matrix_products
         if key in self._made or not config.options.compile_ahead:
             return
         with suppress(RuntimeError):  # the interpreter is about to end
-            # it is waited for at the end: LLVM must not be taken down while it works
+            # no daemon: the interpreter waits for it, since LLVM must not end while it works
             threading.Thread(target=self.get, args=(code, turned), daemon=False).start()
 
     def _make(self, device: CPU, code: str, turned: bool) -> Product | None:
@@ -153,7 +154,7 @@ _products = _Products()
 
 
 def foresee(first: Node, second: Node, dtypes: Sequence[np.dtype[Any]]) -> None:
-    """A product has been recorded: make its code ready if it is one of ours."""
+    """Start to make the code for a recorded product, if it is one of ours."""
     if is_ours(first.shape, second.shape, dtypes):
         layout = second.arg
         known = second.op is VIEW and type(layout) is Layout
@@ -162,7 +163,7 @@ def foresee(first: Node, second: Node, dtypes: Sequence[np.dtype[Any]]) -> None:
 
 
 def product(first: Array, second: Array) -> Array | None:
-    """`first @ second`; None where NumPy has to find it."""
+    """`first @ second`; None where NumPy has to compute it."""
     if not is_ours(first.shape, second.shape, (first.dtype, second.dtype)):
         return None
     size = first.itemsize
@@ -186,19 +187,19 @@ def product(first: Array, second: Array) -> Array | None:
 
 
 def _is_regular(shape: Ints, strides: Sequence[float]) -> bool:
-    """Whether one axis of a matrix is dense, and the other one steps over it."""
+    """Whether one axis of a matrix is dense, and the stride of the other covers it."""
     (rows, columns), (down, along) = shape[-2:], strides[-2:]
     return (along == 1 and down >= columns) or (down == 1 and along >= rows)
 
 
 def _run(found: Product, arrays: Sequence[Array]) -> int:
-    """One product, `arrays` being its operands and its result; the IEEE flags."""
+    """Compute one product; `arrays`: its operands and its result. Returns the IEEE flags."""
     (rows, depth), columns = arrays[0].shape, arrays[1].shape[1]
     return _launched(found, arrays, _batch, (rows, depth, columns))
 
 
 def _run_items(found: Product, arrays: Sequence[Array]) -> int:
-    """As `_run` for stacks of products: tiles are some of them, or parts of one."""
+    """Compute a stack of products, as `_run`; a tile is some of them, or a part of a product."""
     if len(arrays[0]) < 2 * routine.threads():
         flags = [_run(found, each) for each in zip(*arrays, strict=True)]
         return functools.reduce(operator.or_, flags)
@@ -217,7 +218,7 @@ def _launched(found: Product, arrays: Sequence[Array], cut: Any, shape: Ints) ->
 
 @cached(128)
 def _batch(found: Product, shape: Ints, strides: Ints, size: int, threads: int) -> Batch:
-    """The calls of a whole product: tiles of rows, or of columns where these are more."""
+    """The calls of a whole product: tiles of rows, or of columns where there are more columns."""
     rows, depth, columns = shape
     by_rows = found.library or rows >= threads * ROWS or rows >= columns
     length, least, most = (rows, ROWS, MOST_ROWS) if by_rows else (columns, COLUMNS, columns)
@@ -236,7 +237,7 @@ def _batch(found: Product, shape: Ints, strides: Ints, size: int, threads: int) 
 
 @cached(128)
 def _batch_of_items(found: Product, shape: Ints, strides: Ints, size: int, threads: int) -> Batch:
-    """The calls of a stack of products: a tile is some of them."""
+    """The calls of a stack of products: a tile is several of them."""
     length, rows, depth, columns = shape
     tile = -(-length // (4 * threads))
     rows_of = [[count, rows, columns, depth, *strides[:-1]] for count in (tile, length % tile)]
@@ -253,7 +254,7 @@ def _tiles(
     size: int,
     work: float,
 ) -> Batch:
-    """Tiles of `tile` along an axis of `length`, a step of which moves the arrays by `steps`."""
+    """Tiles of `tile` along an axis of `length`; one step along it moves the arrays by `steps`."""
     whole, rest = divmod(length, tile)
     places = enumerate(steps, len(matmul_loops.ROW) - 3)
     addresses = [
@@ -275,20 +276,20 @@ dot = functools.partial(routine.either, _dot, np.dot)
 
 
 def run_node(op: Op, arg: Any, *rest: Any) -> Array:
-    """As `interpret.run_node`, with our loops for `@`. `rest` ends in the values and their orders.
+    """Run a node as `interpret.run_node`, with our loops for `@`.
 
-    The oracle itself asks NumPy.
+    `rest` ends in the values and their orders. The reference interpreter itself calls NumPy.
     """
     if op is _MATMUL and (found := routine.attempt(product, *rest[-2])) is not None:
         return found
     if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
-        # helpers that look for work would hold the cores of BLAS's threads
+        # worker threads that spin would hold the cores of BLAS's threads
         devices.cpu().work.native.sleep_early()
     return interpret.run_node(op, arg, *rest)
 
 
 def verdict(values: Sequence[Value], shapes: Sequence[Ints]) -> Verdict:
-    """Whether a recorded product is done by tiles, and why or why not."""
+    """Whether a recorded product is computed by tiles, and why or why not."""
     dtypes = [value.dtype for value in values]
     if not is_ours(shapes[0], shapes[1], dtypes):
         return Verdict(False, "it is small, or of another dtype")
@@ -304,7 +305,7 @@ def verdict(values: Sequence[Value], shapes: Sequence[Ints]) -> Verdict:
 
 
 def _is_chainable(sources: Sequence[Value]) -> bool:
-    """Whether rows of a product, or products of a stack, can be a tile: structure only."""
+    """Whether a tile can be rows of a product, or products of a stack: by structure alone."""
     first, second = [source.shape for source in sources]
     matrices = len(first) == len(second) == 2
     stacks = len(first) == 3 and (len(second) == 2 or second[:1] == first[:1])
@@ -312,7 +313,7 @@ def _is_chainable(sources: Sequence[Value]) -> bool:
 
 
 def _tile(_: Any, sources: Sequence[TileOperand], result: TileOperand) -> TileCall | None:
-    """The product of the rows of one tile; None where NumPy multiplies."""
+    """The call that multiplies the rows of one tile; None where NumPy multiplies."""
     first, second = sources
     if not is_ours(first.full_shape, second.full_shape, (first.dtype, second.dtype)):
         return None

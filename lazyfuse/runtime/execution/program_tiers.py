@@ -1,4 +1,4 @@
-"""Which program runs a kernel: its geometry, its language, and what is remembered of both.
+"""Which program runs a kernel: its geometry, its language, and the record of earlier choices.
 
 Owns the rules of the tiers: on the CPU compiled text or blocked NumPy, by size and use; on other
 devices their own languages in order. Knows steps and devices, no values.
@@ -38,33 +38,33 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Selected = tuple[Lowered, Program | None]
 
 # Below this many element operations a kernel runs as blocked NumPy: it is done before a compiled
-# program would be loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
+# program is loaded. For inexact kernels this is the whole rule, so that runs repeat bitwise.
 COMPILE_ELEMENTS = 32768
-# From so many element operations on a kernel is sent to the compiler's process on its first use:
-# as blocked NumPy it takes long enough that another use would gain by it.
+# From this many element operations on, a kernel goes to the compiler's process on its first use: as
+# blocked NumPy it takes so long that a second use gains by it.
 AHEAD_ELEMENTS = 1 << 18
-# From so many on, blocked NumPy takes longer than it takes to import llvmlite and load a program.
+# From this many on, blocked NumPy takes longer than importing llvmlite and loading a program.
 PATIENT_ELEMENTS = 1 << 25
 
 
-# Sizes and strides for which a kernel, or a chain, stays prepared: one entry per shape and layout.
+# Most sizes and strides for which a kernel or a chain stays bound: one entry per shape and layout.
 MOST_SIZES = 64
 
 
 @dataclass(slots=True)
 class Refused(Program):
-    """Stands for a program that a device would not build, so that it is not asked again."""
+    """A placeholder for a program that a device refused to build, so that it is not asked again."""
 
     source: Source
     reason: str
 
     def launch(self, launch: Launch) -> int | Later:
-        """Never."""
+        """Raise `DeviceError`."""
         raise DeviceError(self.reason)
 
 
 class Both:
-    """The outcome of two launches."""
+    """The pending outcome of two launches."""
 
     __slots__ = ("first", "second")
 
@@ -73,7 +73,7 @@ class Both:
         self.second = second
 
     def flags(self) -> int:
-        """As `base.Later.flags`."""
+        """The IEEE flags of both launches, as from `base.Later.flags`."""
         bits = [each if isinstance(each, int) else each.flags() for each in self]
         return bits[0] | bits[1]
 
@@ -93,7 +93,8 @@ def select_program(
 ) -> tuple[Lowered, Program]:
     """A kernel lowered to these sizes and strides, and its program on a device.
 
-    `refused` is told why where the CPU's compiler refuses a kernel and the interpreter takes over.
+    `refused` is called with the reason where the CPU's compiler refuses a kernel. Then blocked
+    NumPy runs it.
     """
     key = size_key(device, shape, inputs, outputs)
     if step.domain_elements:
@@ -126,7 +127,7 @@ def select_program(
 def size_key(
     device: Device, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
 ) -> tuple[Any, ...]:
-    """The key of what is remembered of a kernel (`KernelStep.selected`)."""
+    """The key of what a kernel keeps per geometry (`KernelStep.selected`)."""
     return (
         device,
         shape,
@@ -158,17 +159,17 @@ def _lowered(
 
 
 def _is_final(program: Program, lowered: Lowered, step: KernelStep, shape: tuple[int, ...]) -> bool:
-    """Whether the choice of the program would be the same the next time."""
+    """Whether the choice of the program will be the same the next time."""
     source = program.source
     if source.language == "numba" or (source.exact and not lowered.source("numba").exact):
         return True
-    # a small one is compiled by nobody, unless it has been for other sizes already
+    # a small kernel is not compiled, unless it has been for other sizes already
     return source.language == "numpy" and _work(step, lowered, shape) < COMPILE_ELEMENTS
 
 
 def _work(step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> float:
-    """Additions' worth of work by which the program of a kernel is chosen."""
-    # the inexact kernels of a chain are of one tier: it may run by tiles, with the same bits
+    """The work in additions by which the program of a kernel is chosen."""
+    # the inexact kernels of a chain share one tier: it may run by tiles, with the same bits
     exact = lowered.source("numba").exact
     elements = size_of(shape) if exact else max(size_of(shape), step.domain_elements)
     return elements * max(step.cost, 1.0)
@@ -185,7 +186,7 @@ def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device:
 def _first(
     step: KernelStep, decide: Callable[[str], Lowered], device: Device
 ) -> tuple[Lowered, Program]:
-    """A kernel and its program in the first language of a device that can say it."""
+    """A kernel and its program in the first language of a device that can express it."""
     reasons = []
     for language in device.traits.languages:
         try:
@@ -202,7 +203,7 @@ def _first(
 
 
 def compiled(step: KernelStep, source: Source, device: Device) -> Program:
-    """The program of a source on a device; a refusal is remembered as such."""
+    """The program of a source on a device; a refusal is kept as a `Refused`."""
     key = device, source
     program: Program | None = step.programs.get(key)
     if program is None:
@@ -217,10 +218,10 @@ def compiled(step: KernelStep, source: Source, device: Device) -> Program:
 
 
 def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
-    """Compiled text or blocked NumPy on the CPU: what is done first.
+    """Compiled text or blocked NumPy on the CPU: the one that finishes first.
 
-    The bits of inexact kernels follow from their sizes alone: NumPy's below `COMPILE_ELEMENTS`,
-    compiled text's from there on, which blocked text over the same functions has too.
+    The bits of inexact kernels depend on their sizes alone: NumPy's below `COMPILE_ELEMENTS`, those
+    of compiled text from there on. Blocked text over the same functions has the latter, too.
     """
     source = lowered.source("numba")
     work = _work(step, lowered, shape)
@@ -249,9 +250,9 @@ def is_exact(lowered: Lowered) -> bool:
 
 
 def has_tiered_up(step: KernelStep, lowered: Lowered, device: Device) -> bool:
-    """Whether a small exact kernel that recurs has compiled text from now on: no bit depends on it.
+    """Whether a small, hot, exact kernel has compiled text from now on: no bit depends on it.
 
-    Asks the compiler's process for it; where there is none such kernels stay with blocked NumPy.
+    Asks the compiler's process for it; without that process such kernels stay with blocked NumPy.
     """
     source = lowered.source("numba")
     if not source.exact or not device.compiles_ahead() or counters.awaited(device, source):
@@ -262,11 +263,11 @@ def has_tiered_up(step: KernelStep, lowered: Lowered, device: Device) -> bool:
     return True
 
 
-_reported: set[str] = set()  # what has been said of workers that are lost
+_reported: set[str] = set()  # lost workers that have been reported
 
 
 def _report_lost_worker(device: Device) -> None:
-    """Once: programs are compiled here from now on, since the compiler's process is lost."""
+    """Report once that this process compiles from now on, since the compiler's process is lost."""
     why = device.lost_worker()
     if why and why not in _reported:
         _reported.add(why)
@@ -274,7 +275,7 @@ def _report_lost_worker(device: Device) -> None:
 
 
 def _blocked(step: KernelStep, lowered: Lowered, device: Device) -> Program | None:
-    """Blocked NumPy with the bits of compiled text; None if some operation has no words for it."""
+    """Blocked NumPy with the bits of compiled text; None if it cannot express an operation."""
     if lowered.source("numba").exact:
         return compiled(step, lowered.source("numpy"), device)
     with suppress(KernelError):

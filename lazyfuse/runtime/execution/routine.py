@@ -1,15 +1,16 @@
 """Hand-written loop nests as programs: compiled once, kept on disk, run on all threads.
 
-Owns `Routine` (a loop nest written by hand in the text language of the CPU's compiler), when one
-is used, and how it is launched over chunks. What a routine computes is its writer's; where it is
-not compiled yet, is refused or fails, NumPy's own function answers, with the same values. Routines
-run on host arrays: in functions that run at once, and inside host calls, so that they join plans.
+Owns `Routine` (a loop nest written by hand in the text language of the CPU's compiler), when a
+routine is used, and how it is launched over chunks. The module that writes a routine decides what
+it computes. Where a routine is not compiled yet, is refused or fails, NumPy's own function gives
+the same values. Routines run on host arrays: in functions that run at once, and inside host calls,
+so that plans contain them.
 
     COUNT = Routine("count_bytes", ("count", "row"), {"data": "u1", "found": "i8"}, '''
     for k in range(count):
         found[row * 256 + int64(data[k])] += 1
     ''')
-    launch = COUNT.ready()                            # None: not compiled yet; let NumPy answer
+    launch = COUNT.launcher()                         # None: not compiled yet; NumPy does it
     flags = launch((data, found), sizes, offsets)     # a row of sizes and of offsets per chunk
 """
 
@@ -45,19 +46,20 @@ register(
 )
 
 FEWEST = 1 << 12
-"""Elements below which NumPy is done before a routine would be launched."""
+"""Elements below which NumPy is done before a routine is launched."""
 
 
 class Routine:
     """A loop nest written by hand, in the language of `devices/cpu/numba_runtime.py`.
 
-    `sizes` names the integers that every chunk gets of its own (counts, positions, ...), `arrays`
-    the array arguments with their dtypes ("f8", ...), `scalars` those that all chunks share. In
-    `body` an array is a pointer to its chunk's first element: `data[i]` loads and stores, and
-    `data_stride` is its stride in elements where one was given. `helpers` is text before it, of
-    functions under `@njit`. The body may `return test_flags()`; without a return no IEEE condition
-    is told. No chunk may write what another reads or writes. A `bare` routine stands in a chain of
-    kernels (see tiles.py): its row holds sizes and addresses alone, and it is not launched.
+    `sizes` names the integers that each chunk has of its own (counts, positions, ...), `arrays` the
+    array arguments with their dtypes ("f8", ...), `scalars` those that all chunks share. In `body`
+    an array is a pointer to its chunk's first element: `data[i]` loads and stores, and
+    `data_stride` is its stride in elements if the launch gives one. `helpers` is text before it, of
+    functions under `@njit`. The body may `return test_flags()`; without a return, no floating-point
+    exception is reported. No chunk may write memory that another one reads or writes. A `bare`
+    routine is part of a chain of kernels (see tiles.py): its row holds only sizes and addresses,
+    and it is not launched.
     """
 
     __slots__ = ("source",)
@@ -93,20 +95,20 @@ class Routine:
         )
 
     def launcher(self) -> Callable[..., int] | None:
-        """What launches the routine; None where NumPy has to answer.
+        """The function that launches the routine; None where NumPy has to do the work.
 
         It takes the arrays, a row of sizes per chunk, a row of offsets (elements from each array's
-        start; none: all zero), the scalars, strides per array, and how many additions' worth the
-        work is (by which threads are woken); it gives the IEEE flags and raises `DeviceError`.
+        start; none: all zero), the scalars, strides per array, and the work in additions (which
+        decides how many threads wake up). It returns the IEEE flags and raises `DeviceError`.
         """
         program = _find(self.source)
         return None if program is None else _Launcher(program)
 
 
 def entry_of(routine: Routine) -> tuple[int, Any] | None:
-    """Where the code of a bare routine begins, and what keeps it; 0 while it is being compiled.
+    """The entry address of a bare routine's code, and its owner; 0 while it is being compiled.
 
-    None if there will never be any.
+    None if the code will never exist.
     """
     program: Any = _find(routine.source)
     if program is not None:
@@ -147,7 +149,7 @@ class _Launcher:
 
 
 def _find(source: Source) -> Program | None:
-    """The program of a source if it is there; else it is being compiled meanwhile."""
+    """The program of a source if it is compiled; else None, and its compilation starts."""
     options = config.options
     if not options.routines or not options.program_limit or source in _refused:
         return None
@@ -156,13 +158,13 @@ def _find(source: Source) -> Program | None:
         return None
     program = device.soon(source)
     if program is None and (why := device.why_never(source)):
-        _refused.add(source)  # NumPy answers from now on
+        _refused.add(source)  # NumPy does the work from now on
         counters.fell_back(None, [], f"{source.name}: {why}", "numba", "numpy")
     return program
 
 
 def attempt(ours: Callable[..., Found | None], *args: Any, **named: Any) -> Found | None:
-    """`ours`, built on routines; None where NumPy has to answer, or a routine failed."""
+    """Call `ours`, built on routines; None where NumPy has to do it, or a routine failed."""
     try:
         return ours(*args, **named)
     except DeviceError as error:
@@ -173,7 +175,7 @@ def attempt(ours: Callable[..., Found | None], *args: Any, **named: Any) -> Foun
 def either(
     ours: Callable[..., Found | None], theirs: Callable[..., Found], *args: Any, **named: Any
 ) -> Found:
-    """As `attempt`, and NumPy's answer where that is None."""
+    """Call `attempt`, and NumPy's function where that gives None."""
     found = attempt(ours, *args, **named)
     return concurrency.call_unlocked(theirs, *args, **named) if found is None else found
 
@@ -182,9 +184,10 @@ _counterparts: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's functi
 
 
 def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
-    """Decorator: the function below, built on routines, runs in the place of NumPy's `theirs`.
+    """Decorator: the function below, built on routines, replaces NumPy's `theirs`.
 
-    It takes real arrays and what else `theirs` takes, and answers None where that has to run.
+    It takes NumPy arrays and the other arguments of `theirs`, and returns None where that has to
+    run.
     """
 
     def register(ours: Callable[..., Found | None]) -> Callable[..., Found | None]:
@@ -195,7 +198,7 @@ def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
 
 
 def native_kernel(call: HostCall) -> HostCall:
-    """A recorded call of NumPy's as the CPU runs it."""
+    """A recorded NumPy call as the CPU runs it."""
     function: Any = call.function
     if not isinstance(function, functools.partial):
         ours = _counterparts.get(id(function))
@@ -207,7 +210,7 @@ def native_kernel(call: HostCall) -> HostCall:
 
 
 def verdict(call: HostCall) -> Verdict:
-    """Whether a recorded call of NumPy's is made by routines, and why or why not."""
+    """Whether routines do a recorded NumPy call, and why or why not."""
     ours = native_kernel(call) is not call or getattr(call.function, "has_routine", False)
     if not ours:
         return Verdict(False, "no routine for it")
@@ -220,14 +223,14 @@ def verdict(call: HostCall) -> Verdict:
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An uninitialised array for a routine's result, over reused memory if it is large."""
+    """An uninitialised array for a routine's result, in reused memory if it is large."""
     return devices.cpu().empty(shape, np.dtype(dtype))
 
 
 def blocks(count: int, length: int) -> tuple[Array, Array]:
-    """Starts and lengths of the blocks of about `length` that `count` elements are cut into.
+    """Starts and lengths of blocks of about `length` that `count` elements are divided into.
 
-    By the count alone, never by the number of threads.
+    They depend on the count alone, never on the number of threads.
     """
     number = max(1, -(-count // length))
     bounds = np.arange(number + 1, dtype=np.int64) * count // number
@@ -235,7 +238,7 @@ def blocks(count: int, length: int) -> tuple[Array, Array]:
 
 
 def spread(count: int, shortest: int, most: int = 16) -> tuple[Array, Array]:
-    """As `blocks`: at most `most` of them, none much shorter than `shortest`."""
+    """At most `most` such `blocks`, none much shorter than `shortest`."""
     return blocks(count, max(shortest, -(-count // most)))
 
 
@@ -259,7 +262,7 @@ def _extremes_routine(code: str) -> Routine:
 def extremes(values: Array, shortest: int) -> tuple[int, int] | None:
     """The lowest and the highest of packed integers (at least one); None: not compiled yet.
 
-    `shortest`: elements that are worth a chunk.
+    `shortest`: the fewest elements that are worth a chunk.
     """
     find = _extremes_routine(values.dtype.str[1:]).launcher()
     if find is None:
@@ -272,7 +275,7 @@ def extremes(values: Array, shortest: int) -> tuple[int, int] | None:
 
 
 def together(calls: Sequence[Callable[[], object]]) -> None:
-    """Make calls that drop the interpreter's lock, on all threads; the first error is raised."""
+    """Make calls that release the GIL, on all threads; raise the first error."""
     pending = iter(calls)
     taking = threading.Lock()
 

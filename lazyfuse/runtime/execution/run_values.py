@@ -1,8 +1,8 @@
-"""The values of one run of a plan: where each of them is, and what launches under way will say.
+"""The values of one run of a plan: where each of them is, and which launches are pending.
 
 Owns `RunValues`: operands, views, the targets of updates, which memory may be written in place, and
-how results become the values of nodes. Which step runs where is executor.py's; memory that the host
-cannot read is discrete_run.py's.
+how results become the values of nodes. executor.py owns which step runs where; discrete_run.py owns
+memory that the host cannot read.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from lazyfuse.runtime.placement import devices, residency
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# How often the oracle is asked whether a kernel's floating-point conditions are real.
+# How often the reference interpreter checks whether a kernel's exceptions are real.
 RECHECKS = 4
-# Of kernels of at least this many additions per element (of which looking at the results is a small
-# part) it is asked more often, up to a limit, where the results show something new.
+# Kernels of at least this many additions per element are checked more often, up to a limit, where
+# their results show a new exception: looking at the results is a small part of their cost.
 COSTLY = 10.0
 NEWS_LIMIT = 64
 
 
 class Abandoned(Exception):
-    """A device failed in work that it had accepted; what it did since the last wait is undone."""
+    """A device failed in work that it had accepted; its work since the last wait is undone."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class PendingLaunch:
 
 
 def at_most(turns: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Counter[int]:
-    """How many of each size exist at a time, if each turn takes some and then gives some back."""
+    """How many of each size exist at a time, if each step takes some and then gives some back."""
     now: Counter[int] = Counter()
     most: Counter[int] = Counter()
     for taken, given in turns:
@@ -78,8 +78,9 @@ def at_most(turns: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Counter[int
 class RunValues:
     """The values of one run.
 
-    `home` is the device that the run was given to, `device` the one that works at the moment: what
-    `home` cannot run is run by the CPU. `off_cpu`: `home` is not the CPU.
+    `assigned_device` is the device that the run was given to, `device` the one that works at the
+    moment: the CPU runs what the assigned device cannot. `off_cpu`: the assigned device is not the
+    CPU.
     """
 
     __slots__ = (
@@ -111,10 +112,10 @@ class RunValues:
         self.raised: list[tuple[int, list[tuple[Op, Node]]]] = []
         self.waiting: list[PendingLaunch] = []
         self.made: list[int] = []  # values that launches since the last wait have made
-        self.moved: set[int] = set()  # updates that went to a copy of what they write over
-        self.spares: list[Array] = []  # blocks that changed places: see update_hazards.py
-        self.overwrites = False  # whether the kernel at hand writes over what the run began with
-        self.spoilt = False  # whether any kernel so far has written over it
+        self.moved: set[int] = set()  # updates that write to a copy of their array
+        self.spares: list[Array] = []  # buffers that were swapped out: see update_hazards.py
+        self.overwrites = False  # whether the kernel at hand writes over operands of the run
+        self.spoilt = False  # whether any kernel so far has written over them
         self.careful = False  # whether none may: memory is short, and a run may end halfway
         self.env: list[Array | None] = [None] * len(plan.graph.values)
         same = recording.sizes == plan.sizes
@@ -126,16 +127,16 @@ class RunValues:
             self.env[index] = node.value if node.resident is None else self.bound(node)
 
     def bound(self, node: Node) -> Array:
-        """A value that the run begins with and that a device has, too."""
+        """An operand of the run that also resides on a device."""
         return residency.gather(node, "operand")
 
     def leaf_positions(self) -> list[int]:
-        """Where among the nodes the arrays are that the plan begins with."""
+        """The positions, among the nodes, of the plan's operands that are arrays."""
         values = self.plan.graph.values
         return [values[at].origin for at in self.plan.bound if values[at].op is ops.LEAF]
 
     def writable_memories(self) -> set[int]:
-        """Leaves whose memory nobody outside this graph still reads: updates may write there."""
+        """Leaves whose memory nothing outside this graph reads: updates may write there."""
         positions: dict[int, list[int]] = {}
         memories: dict[int, Memory] = {}
         for position in self.leaf_positions():
@@ -145,7 +146,7 @@ class RunValues:
                 memories[id(node.arg)] = node.arg
         if not memories:
             return set()
-        del node  # no name for what is counted
+        del node  # the variable would count as a reference
         # the recording's list of nodes holds each leaf once more than the edges do
         edges = {key: count + 1 for key, count in self.recording.edges.items()}
         free: set[int] = set()
@@ -155,9 +156,9 @@ class RunValues:
         return free
 
     def spent_results(self) -> set[int]:
-        """Nodes that an earlier run has evaluated and that nobody but this graph reads any more.
+        """Nodes that an earlier run has evaluated and that only this graph still reads.
 
-        A loop that was evaluated between the reads of a statement has them where a leaf would be.
+        They replace leaves in a loop that was evaluated between the reads of a statement.
         """
         free: set[int] = set()
         edges = self.recording.edges
@@ -192,11 +193,11 @@ class RunValues:
         return found
 
     def operand(self, index: int) -> Array:
-        """A value where the present device can read it."""
+        """A value in memory that the present device can read."""
         return self.array(index)
 
     def host(self, index: int) -> Array:
-        """A value where NumPy can read it."""
+        """A value in memory that NumPy can read."""
         self.wait()
         return self.array(index)
 
@@ -211,10 +212,10 @@ class RunValues:
         return self.device.empty(shape, dtype)
 
     def reserve(self) -> Any:
-        """Have the memory for all steps ready if one may write over what the run began with.
+        """Reserve the memory of all steps if one of them may write over operands of the run.
 
-        What it has written over cannot be had again: it must not end halfway for want of memory.
-        Gives who has to be told that the run is over; None if nobody.
+        Overwritten operands cannot be had again, so the run must not end halfway for want of
+        memory. Returns the buffers to release after the run; None if there are none.
         """
         plan = self.plan
         buffers = None if self.off_cpu or len(plan.steps) < 2 else self.device.buffers
@@ -231,7 +232,7 @@ class RunValues:
         return buffers if blocks else None
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Bytes of the blocks that the run takes at most at a time, and how many of each."""
+        """Bytes of the blocks that the run uses at a time, and the most of each size."""
         values = self.plan.graph.values
         taken = {
             index: size_of(self.shape(index)) * values[index].dtype.itemsize
@@ -245,7 +246,7 @@ class RunValues:
         return sorted(at_most(turns).items())
 
     def copied(self, target: Array, source: Array) -> None:
-        """Told of what is copied beside a kernel, for whoever writes a run down (replay.py)."""
+        """Called after a copy that is part of no kernel: capturing runs note it (capture.py)."""
 
     def fresh(self, value: Value, shape: tuple[int, ...]) -> Array:
         if value.perm is None:
@@ -254,7 +255,7 @@ class RunValues:
         return self.empty(dense_shape, value.dtype).transpose(np.argsort(value.perm))
 
     def view(self, index: int) -> Array:
-        """A value that only looks at another one's memory."""
+        """A value that is a view of another value's memory."""
         value = self.plan.graph.values[index]
         source = self.array(value.src[0])
         if value.axes is not None:
@@ -270,9 +271,10 @@ class RunValues:
         return flat_memory(array, perm)
 
     def joined(self, index: int, old: Array) -> Array | None:
-        """Where update `index` writes if the kernel at hand makes `old`, too; None: only after it.
+        """Where update `index` writes if the kernel at hand also makes `old`; None: only after it.
 
-        No older value of the memory may be needed: what the kernel stores cannot be copied yet.
+        No later step may need an older value of the memory: the kernel's stores cannot be copied
+        yet.
         """
         if self.off_cpu or index not in self.plan.in_place or not old.flags.writeable:
             return None
@@ -282,9 +284,9 @@ class RunValues:
         return window(flat, self.nodes[self.plan.graph.values[index].origin].arg)
 
     def target(self, index: int) -> tuple[Array, Array]:
-        """Where update `index` writes, and the whole array that it leaves behind.
+        """Where update `index` writes, and the whole array that results from it.
 
-        In place where no older value of the memory is needed. Otherwise in a copy.
+        It writes in place where no step needs an older value of the memory. Otherwise in a copy.
         """
         value = self.plan.graph.values[index]
         before = value.src[0]
@@ -299,7 +301,7 @@ class RunValues:
         shape = self.shape(index)
         packed = shape if value.perm is None else tuple([shape[axis] for axis in value.perm])
         slabs = around(packed, layout)
-        for slab in ((...,),) if slabs is None else slabs:  # what the window leaves out is enough
+        for slab in ((...,),) if slabs is None else slabs:  # only what lies outside the window
             target, source = fresh.reshape(packed)[slab], flat.reshape(packed)[slab]
             np.copyto(target, source)
             self.copied(target, source)
@@ -324,12 +326,12 @@ class RunValues:
         return not value.output and values[before].op is not ops.VIEW
 
     def take(self, node: Node) -> None:
-        """The memory of a leaf that nobody else holds is about to be written to."""
+        """Prepare for a write to the memory of a leaf that only this run holds."""
         if node.resident is not None:
             residency.forget(node)
 
     def wait(self) -> None:
-        """Wait for what is under way: only then host code may read or write what launches use."""
+        """Wait for pending launches: only then may host code read or write their memory."""
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
@@ -343,7 +345,7 @@ class RunValues:
             self.note_exceptions(each.step, bits, None)
 
     def abandon(self, error: DeviceError) -> NoReturn:
-        """Forget what a failed device was given since the last wait."""
+        """Drop the work that a failed device was given since the last wait."""
         if isinstance(error, DeviceLost):
             devices.lose(self.assigned_device, str(error))
         self.waiting.clear()
@@ -358,7 +360,7 @@ class RunValues:
         sources: dict[int, Array] | None,
         outputs: Sequence[Array] = (),
     ) -> None:
-        """Note the conditions of a kernel that the user wants to hear of."""
+        """Note the exceptions of a kernel that the user wants to be warned of."""
         if not bits or not fp_flags.is_wanted(bits):
             return
         if self.works_out:
@@ -369,11 +371,11 @@ class RunValues:
 
     @property
     def works_out(self) -> bool:
-        """Whether programs work conditions out from values, and say whose they are."""
+        """Whether programs derive exceptions from values, and name the operations that raised."""
         return self.off_cpu and self.device is self.assigned_device
 
     def may_ask(self, step: KernelStep) -> bool:
-        """Whether the oracle may be asked about a kernel's conditions."""
+        """Whether the reference interpreter may have to check a kernel's exceptions."""
         if self.works_out:
             return False
         operations = self.operations(step)
@@ -387,19 +389,19 @@ class RunValues:
         sources: dict[int, Array] | None,
         outputs: Sequence[Array] = (),
     ) -> int:
-        """The conditions that NumPy would report too.
+        """The floating-point exceptions that NumPy would report, too.
 
-        Vector comparisons of NaN and the arms of selects raise flags of their own, which NumPy
-        clears, and a kernel's flags are those of all its operations. Where a kernel has such
-        operations, or several that may be meant, the oracle is asked, a few times per kernel.
-        Other devices have no such flags and need none of this.
+        Vector comparisons of NaN and the branches of selects raise flags that NumPy clears. Also, a
+        kernel's flags are those of all its operations. Where a kernel has such operations, or
+        several that may have raised a flag, the reference interpreter checks it, a few times per
+        kernel. Other devices have no such flags and need none of this.
         """
         operations = self.operations(step)
         believed = not any(fp_flags.misreports(*each) for each in operations)
         asks = sources is not None and step.rechecks < RECHECKS
         if believed and not (asks and fp_flags.is_ambiguous(flags, operations)):
             return flags
-        if sources is None:  # written over: the oracle cannot be asked, the results can
+        if sources is None:  # written over: only the results can still be checked
             return flags & (step.seen | fp_flags.shown(outputs, operations))
         if step.rechecks >= RECHECKS:
             known = flags & step.seen
@@ -417,18 +419,18 @@ class RunValues:
         return flags & reduce(or_, found.values(), 0)
 
     def raising_ops(self, step: KernelStep) -> list[int]:
-        """The conditions that each operation of a kernel is known to have raised."""
+        """The exceptions that each operation of a kernel is known to have raised."""
         return [step.raising_ops.get(index, 0) for index in step.in_order]
 
     def slots(self, step: KernelStep) -> list[int]:
-        """Where a device's program tells the conditions of each operation of a kernel."""
+        """The slots in which a device's program reports each operation's exceptions."""
         if not step.slots:
             found = dict(zip((*step.reductions, *step.members), slots(step.kernel), strict=True))
             step.slots = [found[index] for index in step.in_order]
         return step.slots
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
-        """The operands of a kernel, if the oracle can be asked when it has run."""
+        """The operands of a kernel, if the reference interpreter can check it after it has run."""
         return {index: self.operand(index) for index in step.reads}
 
     def members(
@@ -438,9 +440,9 @@ class RunValues:
         sources: dict[int, Array] | None = None,
         conditions: dict[int, int] | None = None,
     ) -> dict[int, Array]:
-        """What each operation of a kernel gives, by the oracle.
+        """The result of each operation of a kernel, by the reference interpreter.
 
-        Appends how long each one took to `seconds`; `conditions` gets what each of them raised.
+        Appends the time of each operation to `seconds`; `conditions` gets its exceptions.
         """
         values = self.plan.graph.values
         known = sources if sources is not None else {s: self.host(s) for s in step.reads}
@@ -474,20 +476,20 @@ class RunValues:
             value = self.env[index]
             if value is not None:
                 node = self.nodes[values[index].origin]
-                if node.value is None:  # no other thread was quicker
+                if node.value is None:  # else another thread was quicker
                     node.value = value
                 node.src = ()
 
     def commit_updates(self) -> None:
-        """After a failure: memory that has been updated must not be updated again."""
+        """After a failure: commit updates, so that updated memory is not updated again."""
         values = self.plan.graph.values
         self.commit([i for i, value in enumerate(values) if value.op is ops.UPDATE])
 
     def commit_reached(self, failed: range) -> None:
-        """After a failure of these steps: what is pending goes on from the values that are there.
+        """After a failure of these steps: commit existing values, for pending work to go on from.
 
-        What those were made from may have been written over, so nothing can be made again. Operands
-        that end here may be written over, too, where a step writes into them.
+        The operands of those values may have been written over, so they cannot be computed again.
+        Operands that die in a failed step which writes into them may be overwritten: not committed.
         """
         self.commit_updates()
         if not self.spoilt:

@@ -1,9 +1,9 @@
 """Running chains of kernels tile by tile, or saying why not.
 
-Owns the decision, the programs of tiles and the launch; what is decided for sizes and strides is
-kept. Whatever is unusual makes `run` decline, and the executor runs the steps of the chain one
-after the other: conditions that the oracle has to confirm, programs that are not compiled yet,
-orders of summation that a tile would change (see tiles.py). Results have the same bits either way.
+Owns the decision, the programs of tiles and the launch; decisions for sizes and strides are kept.
+In all other cases `run` declines, and the executor runs the steps of the chain one after the other:
+exceptions that the reference interpreter has to confirm, programs that are not compiled yet, orders
+of summation that a tile would change (see tiles.py). Results have the same bits either way.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ __all__ = [
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
 
-# Runs to let pass, at most, after runs that raised conditions.
+# Most runs that skip tiled execution after runs that raised floating-point exceptions.
 LONGEST_BACKOFF = 64
-# Sizes of which a chain remembers whether they are large.
+# Sizes for which a chain remembers whether they are large, at most.
 DOMAINS = 64
 
 
@@ -90,9 +90,9 @@ def run(values: Run, chain: Chain) -> bool:
 
 
 def _mark(values: Run, chain: Chain) -> int:
-    """Elements of the largest domain, which decides on the tier of all kernels; 0: too few."""
+    """Elements of the largest domain, which decides the tier of all kernels; 0: too few."""
     largest = most = 0.0
-    kernels = (chain.parent or chain).kernels  # a chain and its parts are of one tier
+    kernels = (chain.parent or chain).kernels  # a chain and its parts have the same tier
     for step in kernels:
         elements = size_of(values.shape(step.domain_of))
         largest = max(largest, elements)
@@ -110,7 +110,7 @@ def _mark(values: Run, chain: Chain) -> int:
 
 
 def _batch(values: Run, chain: Chain, prepared: SizedChain) -> Batch:
-    """The calls of all tiles, once every program is there."""
+    """The calls of all tiles, once every program is compiled."""
     tasks = [task for each in prepared.variants for task in each if task.lowered is not None]
     chain.uses += 1
     made = {id(task): _program(values, chain, task) for task in tasks}
@@ -149,7 +149,7 @@ def _batch(values: Run, chain: Chain, prepared: SizedChain) -> Batch:
 
 
 def _program(values: Run, chain: Chain, task: Task) -> NumbaProgram | None:
-    """The program of a kernel on a tile; None if it is not there yet."""
+    """The program of a kernel on a tile; None if it is not compiled yet."""
     source, device, step = task.source, values.device, task.step
     assert step is not None
     program: Any = step.programs.get((device, source))
@@ -168,7 +168,7 @@ def _program(values: Run, chain: Chain, task: Task) -> NumbaProgram | None:
 
 
 def _calls(task: Task, entry: int, rows: int) -> list[Call]:
-    """The calls of one kernel on one tile: one per chunk of it."""
+    """The calls of one kernel on one tile: one per chunk of the tile."""
     assert task.lowered is not None
     table = task.lowered.table("numba")
     rank = table.sizes.shape[1]
@@ -185,7 +185,7 @@ def _calls(task: Task, entry: int, rows: int) -> list[Call]:
 
 
 def _call(task: Task, part: TileCall, group: int, rows: int) -> Call:
-    """The call of a host call's part on one tile. Its flags go with those of all such calls."""
+    """The call of a host call's part on one tile. All such calls share one group of flags."""
     first = len(part.meta)
     addresses = [
         (first + at, Address(operand.number, operand.offset, operand.step * rows))
@@ -233,7 +233,7 @@ def _launch(
 
 
 def _back_off(chain: Chain) -> None:
-    """Let some runs pass: conditions arose that the oracle has to confirm."""
+    """Skip some runs: exceptions arose that the reference interpreter has to confirm."""
     chain.failures += 1
     chain.backoff = min(2**chain.failures - 1, LONGEST_BACKOFF)
 
@@ -247,9 +247,9 @@ def _scratch(device: Any) -> Callable[[int], Array]:
 
 
 def _flags_suffice(values: Run, prepared: SizedChain, flags: Sequence[int]) -> bool:
-    """Whether the flags alone say which conditions the user has to hear of."""
+    """Whether the flags alone say which exceptions the user has to be warned of."""
     if flags[-1] and fp_flags.is_wanted(flags[-1]):
-        return False  # of host calls, whose flags are no kernel's
+        return False  # of host calls, whose flags belong to no kernel
     for step, bits in zip(prepared.kernels, flags, strict=False):
         if bits and fp_flags.is_wanted(bits):
             operations = values.operations(step)
@@ -261,7 +261,7 @@ def _flags_suffice(values: Run, prepared: SizedChain, flags: Sequence[int]) -> b
 
 
 def _report(values: Run, prepared: SizedChain, start: float) -> None:
-    """The kernels have run. Only what exists as a whole was read from memory or written to it."""
+    """Report the kernels. Only values that exist as a whole were read from memory or written."""
     listening = bool(tracing.listeners)
     options = config.options
     if not (listening or options.report or options.debug):
@@ -277,7 +277,7 @@ def _report(values: Run, prepared: SizedChain, start: float) -> None:
         counters.ran_kernel(step, values, program.source, inputs, outputs, start)
 
 
-# What ran before
+# Bound chains
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +289,10 @@ class BoundChain:
     sized_chain: SizedChain
     products: str  # what `matrix_products` was
     made: tuple[tuple[int, Ints, np.dtype[Any], Ints | None], ...]
-    """Of each value that is kept: its number, shape in memory, dtype, and the way back from it."""
+    """For each kept value: its number, shape in memory, dtype, and the transposition back."""
 
     def start(self, env: list[Any]) -> list[int] | None:
-        """Run all tiles; the flags of each group. None if the chain has to be looked at again."""
+        """Run all tiles; the flags of each group. None if the chain has to be decided anew."""
         options = config.options
         if self.chain.backoff or not options.pipelining or options.matrix_products != self.products:
             return None
@@ -316,7 +316,7 @@ class BoundChain:
         return flags
 
     def report_exceptions(self, values: Run, flags: list[int]) -> bool:
-        """Tell the conditions that arose; False if the chain has to be looked at again."""
+        """Report the exceptions that arose; False if the chain has to be decided anew."""
         if not _flags_suffice(values, self.sized_chain, flags):
             _back_off(self.chain)
             return False
@@ -328,7 +328,7 @@ class BoundChain:
 
 
 def is_one_chain(plan: Plan) -> bool:
-    """Whether a plan is one chain and nothing else."""
+    """Whether a plan consists of a single chain."""
     if len(plan.chains) != 1:
         return False
     chain = plan.chains[0]
@@ -336,7 +336,7 @@ def is_one_chain(plan: Plan) -> bool:
 
 
 def bind(values: Run, env: dict[int, Array]) -> BoundChain | None:
-    """What to keep of a plan that is one chain, after a run; None if it did not run by tiles.
+    """The launch to keep of a plan that is one chain, after a run; None if it ran without tiles.
 
     `env`: the operands of the plan.
     """
@@ -359,12 +359,12 @@ def bind(values: Run, env: dict[int, Array]) -> BoundChain | None:
 
 
 def sources(values: Run, chain: Chain) -> list[Source]:
-    """The programs that running a chain by tiles takes, where it would run so."""
+    """The programs that a chain needs to run by tiles; empty if it would not run so."""
     if values.off_cpu or not config.options.pipelining or not _mark(values, chain):
         return []
     graph = values.plan.graph.values
     loads = []
-    for index in chain.loads:  # those that are computed are taken to be dense
+    for index in chain.loads:  # computed ones are taken to be dense
         array = values.env[index]
         loads.append(values.fresh(graph[index], values.shape(index)) if array is None else array)
     prepared = prepare(values, chain, loads)
@@ -373,7 +373,7 @@ def sources(values: Run, chain: Chain) -> list[Source]:
 
 
 def described(plan: Plan) -> list[str]:
-    """For each chain of a plan, what it does, or why it did not the last time."""
+    """For each chain of a plan: its kernels, or why it did not run by tiles the last time."""
     kernels = plan.kernels
     lines = []
     for chain in plan.chains:

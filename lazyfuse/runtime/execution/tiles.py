@@ -1,7 +1,7 @@
-"""What the kernels of a chain get of one tile: how large it is, and where each operand of it lies.
+"""The geometry of tiles: how large a tile is, and where each operand of a kernel lies in it.
 
-Owns the size of tiles, the lowering of kernels to them, and the places in a thread's scratch of
-values that exist for one tile at a time. Running them is tiled_run.py's.
+Owns the size of tiles, the lowering of kernels to them, and the offsets, in a thread's scratch, of
+values that exist for one tile at a time. tiled_run.py runs the tiles.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
 
-# Tiles per thread, where there is enough to cut: so that none waits for long at the end.
+# Tiles per thread, where there is enough to divide: so that no thread waits for long at the end.
 TILES_PER_THREAD = 4
-# Where tiles cut the axis that lies dense in memory: not less than so many elements of it.
+# Where tiles divide the axis that is dense in memory: the fewest elements of it in a tile.
 SHORTEST = 64
-# Tiles that multiply matrices begin at multiples of so many rows (blas.BLOCK). With fewer, packing
-# the second operand shows.
+# Tiles that multiply matrices begin at multiples of this many rows (matmul_blas.BLOCK). With fewer
+# rows, packing the second operand shows in the time.
 PRODUCT_ROWS = 128
 # Scratch starts at cache lines.
 LINE = 64
@@ -49,7 +49,7 @@ class TileOperand(NamedTuple):
 
 
 class TileCall(NamedTuple):
-    """What a host call does with one tile.
+    """The call that does a host call's work on one tile.
 
     `entry` is the address of `int32 f(int64 *row, double *scalars)`, which returns IEEE flags and
     may run in any thread. Its row: `meta`, then the address of each source, then of the result.
@@ -67,7 +67,7 @@ class TileCall(NamedTuple):
 Maker = Callable[[HostCall, Sequence[TileOperand], TileOperand], TileCall | None]
 
 MAKERS: dict[str, Maker] = {}
-"""By name of a host call (see `pipelines.TILED`): what it does with a tile; None: it cannot."""
+"""By name of a host call (see `chains.TILED`): makes its call on a tile; None: it has none."""
 
 
 class Declined(Exception):
@@ -76,11 +76,11 @@ class Declined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value as the kernels of a tile see it."""
+    """A value as the kernels of a tile read or write it."""
 
     number: int  # of the launch's arrays; -1: scratch
-    offset: int  # bytes; of scratch
-    step: int  # bytes from one index of the tiled axis to the next, where the number is not -1
+    offset: int  # bytes; in scratch
+    step: int  # bytes from one index of the tiled axis to the next; 0 in scratch
     shape: Ints  # of the tile
     strides: Ints
     dtype: np.dtype[Any]
@@ -88,7 +88,7 @@ class Operand:
 
 @dataclass(slots=True)
 class Task:
-    """One step on one kind of tile."""
+    """One step on tiles of one size."""
 
     group: int
     step: KernelStep | None
@@ -112,14 +112,14 @@ class SizedChain:
     scratch: int = 0
     variants: list[list[Task]] = field(default_factory=list)
     kernels: list[KernelStep] = field(default_factory=list)
-    batch: Any = None  # the calls of all tiles, once every program is there
+    batch: Any = None  # the calls of all tiles, once every program is compiled
     programs: list[Any] = field(default_factory=list)  # by group
     keep: list[Any] = field(default_factory=list)
     why: str = ""
 
 
 def prepare(values: Run, chain: Chain, loads: list[Array]) -> SizedChain:
-    """What every kernel of a chain gets of a tile, or why there should be none."""
+    """The tiles of a chain for all its kernels, or the reason why there are none."""
     why = ""
     found = [(_bytes_per_row(values, chain, tiling), tiling) for tiling in chain.tilings]
     limit = devices.tuning().tile_bytes
@@ -153,7 +153,7 @@ class _Preparation:
         self.numbers = {index: n for n, index in enumerate((*chain.loads, *chain.kept))}
         index, axis = tiling.size_of
         self.size = values.shape(index)[axis]
-        self.places: dict[int, tuple[int, int]] = {}  # scratch: value -> offset, bytes
+        self.places: dict[int, tuple[int, int]] = {}  # in scratch: value -> offset, bytes
         self.end = 0
         self.free: list[tuple[int, int]] = []
         self.shortest = SHORTEST if self.is_dense_axis() else 1
@@ -161,11 +161,11 @@ class _Preparation:
     def make(self, per_row: int, limit: int) -> SizedChain:
         rows = self.rows(per_row, limit)
         whole, rest = divmod(self.size, rows)
-        if 0 < rest < self.shortest and whole > 1:  # too narrow a tile: the last takes it along
+        if 0 < rest < self.shortest and whole > 1:  # too narrow for a tile: the last one adds it
             whole, rest = whole - 1, rest + rows
         prepared = SizedChain(rows, whole + bool(rest), whole)
         prepared.kernels = list(self.chain.kernels)
-        larger = max(rows, rest)  # its scratch has room for the other, too
+        larger = max(rows, rest)  # its scratch also has room for the smaller one
         made = {
             count: self.variant(count, count == larger)
             for count in (larger, min(rows, rest))
@@ -176,7 +176,7 @@ class _Preparation:
         return prepared
 
     def rows(self, per_row: int, limit: int) -> int:
-        """How much of the tiled axis is one tile."""
+        """How many indices of the tiled axis one tile takes."""
         threads = self.values.device.traits.threads
         shortest = self.shortest
         multiplies = multiplies_rows(self.chain, self.values.plan.graph)
@@ -195,7 +195,7 @@ class _Preparation:
         return rows if rows < 2 * shortest else rows - rows % shortest
 
     def is_dense_axis(self) -> bool:
-        """Whether some large operand is cut along the axis that is dense in memory."""
+        """Whether a large operand is divided along the axis that is dense in memory."""
         for index, array in self.loads.items():
             place = self.tiling.axis_of.get(index)
             if place is not None and array.ndim > 1:
@@ -229,7 +229,7 @@ class _Preparation:
         return tasks
 
     def owners(self, indices: Sequence[int]) -> list[int]:
-        """The values whose memory is read, views followed."""
+        """The values whose memory is read, with views resolved to their sources."""
         found = []
         for index in indices:
             while self.graph[index].op is ops.VIEW and index not in self.numbers:
@@ -260,7 +260,7 @@ class _Preparation:
         return shape if place is None else (*shape[:place], count, *shape[place + 1 :])
 
     def scratch(self, index: int, count: int, first: bool) -> Operand:
-        """A value that exists for one tile at a time. `first`: find room for it."""
+        """A value that exists for one tile at a time. `first`: reserve scratch for it."""
         value = self.graph[index]
         shape = self.cut(self.values.shape(index), self.tiling.axis_of[index], count)
         if first:
@@ -278,7 +278,7 @@ class _Preparation:
         return self.end - size, size
 
     def release(self, indices: Sequence[int]) -> None:
-        """These values have been read for the last time."""
+        """Free the scratch of values that have been read for the last time."""
         self.free += [self.places[index] for index in indices if index in self.places]
 
     def view(self, index: int, operands: dict[int, Operand]) -> Operand:
@@ -321,12 +321,12 @@ class _Preparation:
         arrays = inputs + stores + results
         for shape, dtype in lowered.temporaries:
             size = size_of(shape) * dtype.itemsize
-            offset, self.end = self.end, self.end + size + -size % LINE  # of its own: each variant
+            offset, self.end = self.end, self.end + size + -size % LINE  # its own in each variant
             arrays.append(Operand(-1, offset, 0, shape, memory_strides(shape, None), dtype))
         return Task(group, step, lowered, [arrays[slot] for slot in lowered.slots])
 
     def whole(self, index: int, rank: int) -> Ints:
-        """The strides of an operand, were it there as a whole, over the domain."""
+        """The strides over the domain that an operand would have if it existed as a whole."""
         shape = self.values.shape(index)
         if index in self.loads:
             array = self.loads[index]
@@ -341,7 +341,7 @@ class _Preparation:
         return _over(shape, memory_strides(shape, value.perm), rank)
 
     def call(self, index: int, group: int, operands: dict[int, Operand]) -> Task:
-        """A host call that works on tiles."""
+        """A host call's task on tiles."""
         value = self.graph[index]
         call: HostCall = self.values.nodes[value.origin].arg
         name = call.name if value.op is ops.HOST else value.op.name

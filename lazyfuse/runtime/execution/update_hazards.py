@@ -1,9 +1,10 @@
-"""Updates whose kernel reads what it writes: how they are kept apart without a copy of the result.
+"""Write-after-read hazards: updates whose kernel reads what it writes, done without a full copy.
 
 A kernel runs over its elements in any order, so a store must not change what it loads elsewhere.
-Where the loads that meet the store are small (a pivot's row and column) they are copied first.
-Where the store covers most of its block (a stencil's interior) it goes to a fresh block that takes
-over only the border, and the two change places. Owns that choice; values and steps are the run's.
+Where the loads that overlap the store are small (a pivot's row and column), they are copied first.
+Where the store covers most of its block (a stencil's interior), it goes to a fresh block into which
+only the border is copied, and the two buffers are swapped. Owns that choice; the run owns values
+and steps.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from lazyfuse.codegen.plan.lifetimes import overlap, shares
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.layout.strides import Array, around, dense, window
 
-# Loads that together are so many times smaller than the store are copied instead of it.
+# Loads that together are this many times smaller than the store are copied instead of it.
 SMALLER = 8
-# Fewer bytes are written twice sooner than a border is taken over piece by piece.
+# Below this many bytes, a full copy is quicker than copying a border piece by piece.
 SWAP_BYTES = 1 << 17
 
 
 def spare_loads(run: Any, part: Array, inputs: list[Array]) -> bool:
-    """Copy the few elements that a kernel loads from where it stores; whether that was worth it.
+    """Copy the few elements that a kernel loads from where it stores; whether they were few enough.
 
     Replaces these arrays in `inputs`.
     """
@@ -45,8 +46,8 @@ def swap_buffers(
 ) -> tuple[Array, Array] | None:
     """A window of another block that replaces `old`, and the block; None where a copy is cheaper.
 
-    Everything outside the window is there; the window itself is for the kernel to write. The next
-    kernel may take `old` in its turn, so that two blocks serve any number of updates in one run.
+    The block holds everything outside the window; the kernel writes the window itself. The next
+    kernel may reuse `old`, so that two blocks serve any number of updates in one run.
     """
     ordered = old if perm is None else old.transpose(perm)
     if old.nbytes < SWAP_BYTES or not ordered.flags.c_contiguous:
@@ -57,7 +58,7 @@ def swap_buffers(
     fresh = _spare(run.spares, ordered, inputs)
     if fresh is None:
         fresh = run.empty(ordered.shape, ordered.dtype)
-    # an operand of this very shape may be given away on its own account
+    # an operand of this very shape may also become a donated buffer
     if not any(loaded.shape == old.shape and overlaps(loaded, old) for loaded in inputs):
         run.spares.append(ordered)
     counters.totals.decisions[decisions.SWAP] += 1
@@ -69,12 +70,12 @@ def swap_buffers(
 
 
 def overlaps(first: Array, second: Array) -> bool:
-    """Whether two arrays lie in the same memory, be it the same view of it."""
+    """Whether two arrays may share memory, also if they are the same view of it."""
     return bool(np.may_share_memory(first, second))
 
 
 def _spare(spares: list[Array], like: Array, inputs: list[Array]) -> Array | None:
-    """A block that changed places before and that the kernel at hand does not read."""
+    """A block that was swapped out before and that the kernel at hand does not read."""
     for at, block in enumerate(spares):
         if block.shape != like.shape or block.dtype != like.dtype or overlaps(block, like):
             continue
@@ -86,9 +87,9 @@ def _spare(spares: list[Array], like: Array, inputs: list[Array]) -> Array | Non
 def store_targets(
     run: Any, targets: dict[int, int], inputs: list[Array]
 ) -> dict[int, tuple[Array, Array] | None]:
-    """For each update that a kernel feeds: where it stores, and the whole block that this leaves.
+    """For each update that a kernel feeds: where it stores, and the whole block that results.
 
-    One kernel may feed several parts of one block (a join). None: what it stores has to be written
+    One kernel may feed several parts of one block (a join). None: its stores have to be copied
     there once it has run. May replace arrays of `inputs` by copies.
     """
     found: dict[int, tuple[Array, Array] | None] = {}
@@ -119,7 +120,7 @@ def store_target(
 ) -> tuple[Array, Array]:
     """Where update `index` stores, and the whole block, so that stores change no later load.
 
-    May replace arrays of `inputs` by copies. What still meets is left to the caller.
+    May replace arrays of `inputs` by copies. Any remaining overlap is left to the caller.
     """
     if run.off_cpu or not any(overlap(part, loaded) for loaded in inputs):
         return part, whole

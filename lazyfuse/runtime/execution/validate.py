@@ -1,7 +1,7 @@
-"""LAZYFUSE_VALIDATE=1: every kernel against the oracle, at the step where they part.
+"""LAZYFUSE_VALIDATE=1: compares every kernel with the reference interpreter, step by step.
 
-Owns the comparison. Exact operations must agree bit for bit (NaN payloads aside), the others within
-their stated error.
+Owns the comparison. Exact operations must agree bit for bit (except NaN payloads), the others
+within their stated error.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CHAIN_SLACK = 64
 
 
 def before(run: Run, step: KernelStep) -> list[Array]:
-    """What the oracle says, from the inputs as they are before the kernel runs."""
+    """The reference interpreter's results, from the inputs before the kernel runs."""
     with np.errstate(all="ignore"):
         found = run.members(step)
     return [found[index] for index in (*step.stores, *step.reductions)]
 
 
 def after(run: Run, step: KernelStep, outputs: list[Array], expected: list[Array]) -> None:
-    """Raise `EvaluationError` where the kernel and the oracle differ."""
+    """Raise `EvaluationError` where the kernel and the reference interpreter differ."""
     values = run.plan.graph.values
     members = [values[index] for index in (*step.members, *step.reductions)]
     exact = all(not v.src or v.op.is_exact(values[v.src[0]].dtype) for v in members)

@@ -1,11 +1,11 @@
-"""What else a sink evaluates: small results of the same data, which one pass over it gives too.
+"""Which other pending values an evaluation computes as well: co-evaluated outputs.
 
-`(d * d).sum()`, `d.min()` and `d.max()` are asked for one after the other, each by a sink of its
-own. The first one evaluates them all: their operands are read once, and what they share is computed
-once and never stored. Reductions with large results (`d.argmin(axis=1)`) bring along those of the
-same computed value, which would have to be stored for them. A value that is handed out brings along
-what reads it, for which it would have to be copied. Owns the choice; evaluate.py calls it. Knows
-nodes, not arrays.
+A program asks for `(d * d).sum()`, `d.min()` and `d.max()` one after the other, each by its own
+sink. The first sink evaluates all three: one pass reads their operands, and values that they share
+are computed once and never stored. A reduction with a large result (`d.argmin(axis=1)`) brings
+along the reductions of the same computed value, which would otherwise have to be stored for them.
+An exported value brings along its readers, which would otherwise need a copy of it. Owns the
+choice; evaluate.py calls it. Knows nodes, not arrays.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lazyfuse import config
 from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.table import ops
 
-# Results of at most so many elements are small, and operands of at least so many large. Results
-# may also be that much smaller than the least of the operands that they share.
+# Results of at most `SMALL` elements are small, operands of at least `LARGE` elements are large.
+# A reduction's result is also small if it has `SMALLER` times fewer elements than its operand.
 SMALL = 64
 LARGE = 1 << 14
 SMALLER = 64
-# Pending results that are evaluated rather than what they read is copied.
+# Pending readers of an exported value that are evaluated to save a copy of it, at most.
 READERS = 2
-# Pending operations that are looked at.
+# Pending operations that are searched, at most.
 MOST = 128
 
 _ARITHMETIC = ("map", "reduce")
@@ -51,7 +51,7 @@ def small_outputs(
     if is_watched():
         return []
     read: set[int] = set()
-    below: set[int] = set()  # all that the evaluation computes and reads
+    below: set[int] = set()  # everything that the evaluation computes and reads
     for node in wanted:
         if not _walk(node, not large, read, below, None):
             return []
@@ -70,10 +70,11 @@ def small_outputs(
 def reading_outputs(
     wanted: Sequence[Node], recorded: Sequence[ref[Node]], frontier: Callable[[], list[Node]]
 ) -> list[Node]:
-    """Pending results that read a large value which is about to be handed out.
+    """Pending results that read a large value which is about to be exported.
 
-    Whoever gets its memory may write to it, so the value would be copied for them. At most
-    `READERS` of its size: more would be stored for nothing if what reads them could fuse with them.
+    The program may write to exported memory, so readers that stay pending would need a copy of the
+    value. Empty if more than `READERS` results of at most its size read it: they would be stored
+    for nothing if their own readers could fuse with them.
     """
     if not 2 <= len(recorded) <= MOST or not config.options.fusion or is_watched():
         return []
@@ -92,20 +93,20 @@ def reading_outputs(
 
 
 def _is_small(node: Node) -> bool:
-    """Whether a result takes next to no memory beside what it is computed from."""
-    if node.resident is not None:  # computed already, on a device: it reads nothing any more
+    """Whether a result takes far less memory than the operands it is computed from."""
+    if node.resident is not None:  # a device has computed it: it reads no operands any more
         return False
     size = prod(node.shape)
     return size <= SMALL or (node.op.kind == "reduce" and SMALLER * size <= prod(node.src[0].shape))
 
 
 def _is_alike(node: Node, large: int) -> bool:
-    """Whether a node is a reduction with a result no larger than one that is wanted."""
+    """Whether a node is a reduction with a result no larger than a wanted one."""
     return node.op.kind == "reduce" and node.resident is None and prod(node.shape) <= large
 
 
 def is_watched() -> bool:
-    """Whether conditions are handled where they arise: then nothing is computed before its turn."""
+    """Whether the program handles floating-point exceptions: then nothing is computed early."""
     return not {"warn", "ignore"}.issuperset(np.geterr().values())
 
 
@@ -114,7 +115,7 @@ def _walk(
 ) -> bool:
     """Add the large pending values below a node to `found`, and `stored` ones that it reads.
 
-    False if there is more than arithmetic. What is `known` has been walked through before.
+    False if operations other than arithmetic are among them. Nodes in `known` were walked before.
     """
     if id(root) in seen:
         return True
@@ -126,7 +127,7 @@ def _walk(
             if stored and prod(each.shape) >= LARGE:
                 found.add(id(each.arg) if isinstance(each.arg, Memory) else id(each))
             continue
-        if each is not root and prod(each.shape) >= LARGE:  # computed once, and never stored
+        if each is not root and prod(each.shape) >= LARGE:  # computed once and never stored
             found.add(id(each))
         if known is not None and id(each) in known:
             continue

@@ -1,7 +1,7 @@
 """Marks the time during which one call of the user's records several operations.
 
-`flush.py` takes a source line that comes round for a new turn of a loop; the operations of one
-`var` or `isclose` share a line without being one. Owns `depth`; imports nothing.
+`flush.py` takes a source line that repeats for a new iteration of a loop. The operations of one
+`var` or `isclose` share a line although they are no loop. Owns `depth`; imports nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ depth = 0
 
 
 def as_one(function: F) -> F:
-    """Decorator: what `function` records belongs to one call of the user's."""
+    """Decorator: the operations that `function` records belong to one call of the user's."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What NumPy does at once, as far as sizes and nodes tell: for modules that know no arrays, too.
+"""What NumPy does at once, as far as sizes and nodes decide: also for modules that know no arrays.
 
 Owns the limits. Each function answers one question: with the rule by which NumPy does the work at
-once, or with None for work that is recorded, or planned. arrays/eager_policy.py asks about arrays.
+once, or with None for work that is recorded or planned. arrays/eager_policy.py asks about arrays.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from lazyfuse.config import options
 from lazyfuse.runtime.events.decisions import FEW, LONE_CALL, SINGLE_BYTES, SMALL, Rule
 
 MIDDLING = 8
-"""Up to so many times `eager_below` elements NumPy may do at once what is not worth recording."""
+"""Work not worth recording may be NumPy's at once up to `MIDDLING` times `eager_below` elements."""
 
-# So few operations, one of them with many elements but fewer than this, are over in NumPy before a
-# plan would have been looked up.
+# NumPy finishes at most `DIRECT_NODES` operations before a plan is looked up, if at most one of
+# them has `HEAVY_ELEMENTS` or more, and all of them fewer than `DIRECT_ELEMENTS`.
 DIRECT_NODES = 4
 HEAVY_ELEMENTS = 2048
 DIRECT_ELEMENTS = 1 << 16
-LONE_ELEMENTS = 1 << 18  # of a call of NumPy's that becomes no kernel
+LONE_ELEMENTS = 1 << 18  # of a NumPy call that becomes no kernel
 
 
 def small(size: int) -> Rule | None:
-    """Whether NumPy does at once what has so many elements."""
+    """Whether NumPy does work on `size` elements at once."""
     return SMALL if size < options.eager_below else None
 
 
 def small_array(value: Any) -> Rule | None:
-    """Whether NumPy works on a real array at once: it moves single bytes fastest."""
+    """Whether NumPy works on a NumPy array at once: it is the fastest at moving single bytes."""
     size = value.size
     large = options.eager_below
     if size < large:
@@ -40,10 +40,10 @@ def small_array(value: Any) -> Rule | None:
 
 
 def pending_nodes(pending: list[Node], on_cpu: bool) -> tuple[Rule, list[Node]] | None:
-    """Whether NumPy does what an evaluation asks for, one operation after the other; and these.
+    """Whether NumPy evaluates pending nodes one operation after the other; and those operations.
 
-    So it is where they are few and exact and only one of them has many elements: fusing would save
-    nothing, and the bits are those of every tier. Or where one call of NumPy's is all there is.
+    It does if they are few and exact and only one of them has many elements: fusion would save
+    nothing, and every tier gives the same bits. It also does if the work is a single NumPy call.
     """
     if len(pending) > 1 or not on_cpu or options.validate:
         return None
@@ -71,7 +71,7 @@ def pending_nodes(pending: list[Node], on_cpu: bool) -> tuple[Rule, list[Node]] 
 
 
 def _elements(node: Node) -> int:
-    """Elements that an exact map or reduction reads; -1 for every other node."""
+    """Elements that an exact map or reduction reads; -1 for any other node."""
     op = node.op
     if op.kind == "map":
         return size_of(node.shape) if op.is_exact(node.arg.ins[0]) else -1

@@ -1,20 +1,20 @@
 """Elided stores: values that names hold and that an evaluation leaves pending.
 
-A name in the user's program holds what it was bound to until it is bound anew, so whatever a
-statement of its own computed would be written as a whole by the evaluation that needs only a sum
-of it. Two rules say which of these values need not be written:
+A name in the user's program holds its value until the program binds it anew. So an evaluation that
+needs only a sum would also write every intermediate value that has a name. Two rules say which of
+these values need not be written:
 
-- `CHEAP`: what few exact operations make from arrays that are much smaller. Making it again costs
-  less than writing and reading it would, and what it keeps alive is small.
-- `DEAD`: temporaries of a loop. Its names hold what the last iteration computed on the way, and the
-  next iteration binds them anew. The first run of a structure writes them and watches; from the
-  second run on those stay pending that no recording read. A value that only its name knows when a
-  loop is flushed is elided, too: what reads it in the next iteration computes it there.
+- `CHEAP`: values that a few exact operations make from much smaller arrays. To rematerialise one
+  costs less than to write and read it, and the operands that it keeps alive are small.
+- `DEAD`: dead temporaries of a loop. Names hold the intermediate values of the last iteration until
+  the next iteration binds them anew. The first run of a structure writes the values and watches
+  them. From the second run on, values that no recording read stay pending. A value that only its
+  name holds when a loop is flushed is elided, too: its readers in the next iteration compute it.
 
 CHEAP elides a value once: an evaluation that meets it again writes it. A structure that elided a
-value by DEAD writes it from then on, if a later recording reads it. Elided are exact maps alone,
-for the bits of functions may hang on the kernel. The run that elides a value reports its
-floating-point exceptions; if there are any, the value is written at once, so that no later run
+value by DEAD writes it from then on if a later recording reads it. Only exact maps are elided, for
+the bits of inexact functions may depend on the kernel. The run that elides a value reports its
+floating-point exceptions. If there are any, the value is written at once, so that no later run
 reports them again.
 
 Owns the choice and what is remembered of it; evaluate.py asks, and says when the run is over.
@@ -38,20 +38,21 @@ from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.decisions import CHEAP, DEAD, Rule
 from lazyfuse.runtime.scheduling.co_evaluation import is_watched
 
-# Values of fewer elements are written: that costs next to nothing.
+# Values of fewer elements are written: that costs almost nothing.
 LARGE = 1 << 16
-# Recorded nodes that are looked at, and sizes that are remembered of each structure.
+# Most recorded nodes that are searched, and most sizes that are remembered of each structure.
 MAX_NODES = 192
 MAX_SIZES = 8
-# Operations that making a value again may take, and their additions per element: about what writing
-# and reading it costs. Longer recordings are DEAD's alone, which finds more in them.
+# Most operations that rematerialise a value, and their additions per element: about the cost of
+# writing and reading it. Longer recordings are DEAD's alone, which finds more in them.
 MAX_REMADE = 64
 MAX_COST = 48.0
-# CHEAP: the value takes so many times the memory of its operands.
+# CHEAP: the value takes at least `SMALLER` times the memory of its operands.
 SMALLER = 4
-# DEAD: operands that are kept may take so much more memory than what is elided: windows do.
+# DEAD: operands that are kept alive may take this many times the memory of the elided values:
+# windows take more.
 MAX_OPERANDS = 1.25
-# DEAD: an update needs no copy of its block where it writes so much of it (windows.around).
+# DEAD: an update needs no copy of its block where it writes this part of it (strides.around).
 COVERED = 7 / 8
 
 
@@ -61,8 +62,8 @@ class Choice:
 
     rule: Rule
     elided: tuple[int, ...]
-    remade: tuple[int, ...]  # those of them that the run computes on the way
-    pending: tuple[int, ...]  # `remade`, and what stays pending below them
+    remade: tuple[int, ...]  # the elided ones that the run computes on the way
+    pending: tuple[int, ...]  # `remade`, and the nodes that stay pending below them
     operands: tuple[int, ...]
     key: tuple[Any, ...] = ()  # of the recording without the elided outputs
     plan: Plan | None = None  # of that key
@@ -72,14 +73,15 @@ class Choice:
 class PerSize:
     """What is remembered of one structure at one set of sizes."""
 
-    rule: Rule | None  # the rule to ask; None, the negative cache: neither elides anything
+    rule: Rule | None  # the rule to apply; None, the negative cache: neither elides anything
     runs: int = 0
     choice: Choice | None = None  # of this rule, once it is decided
-    read: set[int] = field(default_factory=set)  # positions of what a later recording read
+    read: set[int] = field(default_factory=set)  # positions of values that a later recording read
 
 
 Watch = tuple[ref[Any], Rule, PerSize | None, int]
-"""An elided node or a written array that a recording may read; who notes that, and its position."""
+"""A value that a recording may read: an elided node or a written array, its rule, the state that
+notes the read, and its position."""
 
 
 @dataclass(slots=True)
@@ -90,15 +92,15 @@ class Elision:
     remade: Sequence[Node] = ()
     pending: Sequence[Node] = ()
     operands: Sequence[Node] = ()
-    watched: Sequence[Watch] = ()  # all that is elided
+    watched: Sequence[Watch] = ()  # all elided values
     state: PerSize | None = None
 
 
 NOTHING = Elision()
 _watched: dict[int, Watch] = {}
-"""By id. Entries of objects that are gone are dropped now and then."""
+"""By id. Entries of dead objects are dropped from time to time."""
 _due = 0
-"""Recordings until then: as many as there are entries, for each is looked at."""
+"""Recordings until that happens: as many as there are entries, for it looks at each of them."""
 
 
 def elide(
@@ -110,8 +112,8 @@ def elide(
 ) -> tuple[Elision, Plan | None]:
     """Mark held values of a recording as not to be written; also the plan, if it is known.
 
-    `find` gives the plan of a recording that was seen before. `waits`: whether a caller waits for
-    the roots.
+    `find` gives the plan of a recording whose structure has run before. `waits`: whether a caller
+    waits for the roots.
     """
     met = _meet(recording, dry_run) if _watched else {}
     plan = find(recording)
@@ -150,24 +152,24 @@ def elide(
 
 
 def conclude(elision: Elision, raised: bool) -> None:
-    """A run is over that elided or watched values; `raised`: floating-point exceptions arose."""
+    """End a run that elided or watched values; `raised`: floating-point exceptions arose."""
     if raised and elision.rule is DEAD and elision.state is not None:
         elision.state.rule, elision.state.choice = CHEAP, None
     for watch in elision.watched if not raised or elision.rule is None else ():
         node = watch[0]()
         if node is not None and elision.rule is not None:
             _watched[id(node)] = watch
-        elif node is not None and node.value is not None:  # who reads what a run wrote has that
+        elif node is not None and node.value is not None:  # later recordings read the array
             _watched[id(node.value)] = (ref(node.value), *watch[1:])
 
 
 def forget() -> None:
-    """Forget what a recording may still read."""
+    """Drop all watched values."""
     _watched.clear()
 
 
 def _state(plan: Plan | None, recording: Recording, waits: bool, dry_run: bool) -> PerSize:
-    """What is remembered of a recording; nothing at its first run, or if there are too many."""
+    """The state of a recording; a fresh one at its first run, or if there are too many."""
     if plan is None:
         return PerSize(CHEAP)
     key = (waits, *recording.sizes)
@@ -181,7 +183,7 @@ def _state(plan: Plan | None, recording: Recording, waits: bool, dry_run: bool) 
 
 
 def _meet(recording: Recording, dry_run: bool) -> dict[int, Rule]:
-    """Note which elided or watched values a recording reads; the rules of them, by id."""
+    """Note which elided or watched values a recording reads; their rules, by id."""
     global _due
     met = {}
     for node in recording.nodes:
@@ -206,7 +208,7 @@ def _meet(recording: Recording, dry_run: bool) -> dict[int, Rule]:
 
 
 def _take_out(choice: Choice, recording: Recording) -> None:
-    """Take elided values out of what a recording writes."""
+    """Remove elided values from the outputs of a recording."""
     for at in choice.elided:
         recording.held[at] = False
     if not choice.key:
@@ -221,7 +223,7 @@ def _take_out(choice: Choice, recording: Recording) -> None:
 
 
 def _candidates(recording: Recording, written: Collection[int] = ()) -> list[int]:
-    """The positions of held values that may be elided at all, but for nodes of some ids."""
+    """The positions of held values that may be elided at all; `written` nodes may not."""
     return [
         at
         for at, (node, held) in enumerate(zip(recording.nodes, recording.held, strict=True))
@@ -233,19 +235,19 @@ def _candidates(recording: Recording, written: Collection[int] = ()) -> list[int
 def _cheap(
     state: PerSize, recording: Recording, roots: Sequence[Node], met: Mapping[int, Rule]
 ) -> Choice | None:
-    """What is cheap to make again, and was not elided before."""
+    """The values that are cheap to rematerialise and were not elided before."""
     if len(recording.nodes) > MAX_REMADE:
         return None
     choice = _choose_cheap(recording, {*map(id, roots), *met})
     if choice is None and state.rule is CHEAP and state.runs:
         is_home = all(node.resident is None for node in recording.nodes)
         if is_home and _choose_cheap(recording, ()) is None:
-            state.rule = None  # whatever the roots are: key and sizes say it from now on
+            state.rule = None  # for any roots: from now on key and sizes suffice to know it
     return choice
 
 
 def _choose_cheap(recording: Recording, written: Collection[int]) -> Choice | None:
-    """What is cheap to make again, but for nodes of some ids."""
+    """The values that are cheap to rematerialise, except `written` nodes."""
     nodes = recording.nodes
     elided = []
     pending, operands = set[int](), set[int]()
@@ -263,7 +265,7 @@ def _choose_cheap(recording: Recording, written: Collection[int]) -> Choice | No
 
 
 def _watch(state: PerSize, recording: Recording, roots: Sequence[Node]) -> Elision:
-    """The first run of a structure writes everything, to see what later recordings read."""
+    """Have the first run of a structure write everything, and watch what later recordings read."""
     found = _candidates(recording, set(map(id, roots)))
     return Elision(watched=[(ref(recording.nodes[at]), DEAD, state, at) for at in found])
 
@@ -275,7 +277,7 @@ def _dead(
     met: Mapping[int, Rule],
     waits: bool,
 ) -> Choice | None:
-    """What no later iteration of a loop read, as far as that was watched."""
+    """The values that no later iteration of a loop read, as far as they were watched."""
     choice = state.choice
     if choice is None:
         choice = state.choice = _decide(recording, roots, state.read, waits)
@@ -286,7 +288,7 @@ def _dead(
     if waits and not elided.isdisjoint(map(id, roots)):
         return None
     if DEAD in [met[each] for each in elided.intersection(met)]:
-        return None  # once is enough
+        return None  # DEAD elides a value once
     return choice
 
 
@@ -303,7 +305,7 @@ def _decide(
         below = _below(nodes[at], written, ("map",), inf) if at not in read else None
         if below is None or any(covered.get(each, 1.0) < COVERED for each in below[1]):
             continue
-        # a root was not computed yet: it is elided if that keeps nothing alive
+        # a root is computed here for the first time: it is elided if that keeps nothing alive
         if id(nodes[at]) not in ids or not _bytes_kept(recording, below[1], covered):
             elided[at] = below
             written.discard(id(nodes[at]))
@@ -320,14 +322,15 @@ def _decide(
 # ----------------------------------------------------------------------- what values are made from
 
 Below = tuple[set[int], set[int]]
-"""By ids: what stays pending with a value, itself among it, and the operands that will be there."""
+"""By ids: the nodes that stay pending with a value, itself among them, and the operands that will
+exist."""
 
 
 def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: float) -> Below | None:
-    """What is below a value; None if making it again costs too much or may give other bits.
+    """What is below a value; None if it costs too much to rematerialise or may get other bits.
 
-    It is made by operations of `kinds`, from operands of at most `room` bytes: values that are
-    there, or that the run writes.
+    Operations of `kinds` make it from operands of at most `room` bytes: values that exist or that
+    the run writes.
     """
     cost, most = 0.0, MAX_COST * prod(root.shape)
     pending, operands = {id(root)}, set[int]()
@@ -359,7 +362,7 @@ def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: flo
 
 
 def _repeats(node: Node) -> bool:
-    """Whether a node made again has the same bits: those of functions may hang on the kernel."""
+    """Whether a rematerialised node has the same bits: those of functions may vary by kernel."""
     exact = node.op.kind != "map" or node.op.is_exact(node.arg.ins[0])
     return exact and node.op.pure
 
@@ -372,7 +375,7 @@ def _positions(
 
 
 def _covered(recording: Recording) -> dict[int, float]:
-    """Of each value that updates write over: the smallest part of it that one of them writes."""
+    """For each value that updates write over: the smallest part of it that one of them writes."""
     by_memory: dict[int, float] = {}
     for node in recording.nodes:
         if node.op is ops.UPDATE and node.value is None and node.resident is None:
@@ -384,14 +387,14 @@ def _covered(recording: Recording) -> dict[int, float]:
 
 
 def _memory(node: Node) -> int:
-    """What stands for the memory of a value."""
+    """An id of the memory of a value: equal for values that share it."""
     return id(node.arg) if node.value is not None and isinstance(node.arg, Memory) else id(node)
 
 
 def _bytes_kept(recording: Recording, operands: Collection[int], covered: Collection[int]) -> int:
-    """Bytes of operands that would be written over or go if nothing were elided."""
+    """Bytes of operands that would be written over or freed if nothing were elided."""
     total, nodes = 0, recording.nodes
-    for at in range(len(nodes)):  # a name for a node would be a reference to it
+    for at in range(len(nodes)):  # a variable for the node would be a reference to it
         if id(nodes[at]) in operands and (
             id(nodes[at]) in covered
             or references.of(nodes[at]) <= recording.references_to(nodes[at])
@@ -401,7 +404,7 @@ def _bytes_kept(recording: Recording, operands: Collection[int], covered: Collec
 
 
 def _reached(nodes: Sequence[Node], roots: Collection[int]) -> set[int]:
-    """The ids of what some values are computed from, theirs included."""
+    """The ids of the nodes that some values are computed from, and of these values."""
     found = set(roots)
     for node in reversed(nodes):  # readers come after what they read
         if id(node) in found and node.value is None:

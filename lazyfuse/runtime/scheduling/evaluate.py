@@ -1,7 +1,7 @@
-"""The one place where recorded work runs: sinks -> plan cache -> device.
+"""The only module that runs recorded work: sinks -> plan cache -> device.
 
 Owns the plan cache and the choice between running a plan (executor.py) and one operation in NumPy.
-Never imports the array type: it speaks of nodes and numpy arrays.
+Never imports the array type: it handles nodes and numpy arrays.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ if (_native := bootstrap.machine_code(trouble=references.trouble)) is not None:
     critical.use(_native)
 quiet = critical.section(lock)
 begin_quietly = critical.begin_quietly
-acquire, release = lock.acquire, lock.release  # for C, which runs nothing of the user's in between
+acquire, release = lock.acquire, lock.release  # for C, which runs no user code in between
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
-epoch = 0  # raised when plans are forgotten: whoever kept one asks for it anew
+epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for it anew
 
 
 def held() -> AbstractContextManager[Any]:
-    """The lock, with nothing of the user's running; while somebody listens, events wait, too."""
+    """The lock; no user code runs under it. While there are listeners, their events wait, too."""
     return tracing.Watched(quiet) if tracing.listeners else quiet
 
 
 def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
-    """Give every node a value (a numpy array). `rule` asks for it."""
+    """Give every node a value (a NumPy array). `rule` says why."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
     apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
-    with tracing.Watched(quiet) if tracing.listeners else quiet:  # `held`, without its call
+    with tracing.Watched(quiet) if tracing.listeners else quiet:  # `held`, without a call
         if apart is not None and concurrency.under_way:
             concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]
@@ -89,7 +89,7 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
 
 
 def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
-    """What else an evaluation of pending nodes takes along, and by which rule."""
+    """The co-evaluated outputs of an evaluation of pending nodes, and their rule."""
     if _recorded.overdue and (more := _recorded.overdue_outputs(pending)):
         return decisions.OVERDUE, more
     if len(_recorded.nodes) > 1:
@@ -102,8 +102,8 @@ def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
 
 
 def _concurrent_evaluation() -> concurrency.ConcurrentEvaluation | None:
-    """What lets an evaluation run beside those of other threads; None: it runs by itself."""
-    if concurrency.is_owned():  # others would see what is half done further up
+    """The permission to run concurrently with other threads' evaluations; None: run alone."""
+    if concurrency.is_owned():  # other threads would see the unfinished work of an outer frame
         return None
     if not concurrency.notice(bool(concurrency.busy)):
         return None
@@ -120,7 +120,7 @@ def _evaluate_concurrently(
     wanted: Sequence[Node],
     apart: concurrency.ConcurrentEvaluation | None,
 ) -> None:
-    """Evaluate while other threads may notice it, and go on beside it if they may."""
+    """Evaluate so that other threads notice it; concurrently with them where that is allowed."""
     concurrency.busy += 1
     try:
         raised = _evaluate(nodes, rule, wanted, apart)
@@ -133,18 +133,18 @@ def _evaluate_concurrently(
 
 
 def ahead(nodes: list[Node], rule: Rule) -> None:
-    """Evaluate before the lock is taken for longer, so that others may evaluate meanwhile."""
+    """Evaluate before the lock is taken for longer, so that other threads can evaluate, too."""
     if nodes[0].value is None and not concurrency.is_owned():
         evaluate(nodes, rule)
 
 
 def _are_read(nodes: list[Node]) -> bool:
-    """Whether anybody but a storage, two lists and we ourselves holds one of the nodes."""
+    """Whether a node has an owner besides a storage, two lists and this function."""
     return any(count > 3 for count in references.of_each(nodes))
 
 
 def compute(nodes: Sequence[Node], rule: Rule) -> None:
-    """Evaluate every node. What a device with memory of its own computes stays there."""
+    """Evaluate every node. Results on a device with its own memory stay there."""
     apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
     with held():
         if apart is not None and concurrency.under_way:
@@ -153,7 +153,7 @@ def compute(nodes: Sequence[Node], rule: Rule) -> None:
 
 
 def _gather(nodes: list[Node], rule: Rule) -> None:
-    """Fetch the values that lie in the memory of devices, and tell the conditions on the way."""
+    """Fetch values from the memory of devices, and warn of the exceptions that arose there."""
     away = [node for node in nodes if node.value is None]
     if not away:
         return
@@ -166,7 +166,7 @@ def _gather(nodes: list[Node], rule: Rule) -> None:
 
 
 def wait_and_warn(devices: Sequence[Device]) -> None:
-    """Wait for devices, and warn of the conditions that arose on them."""
+    """Wait for devices, and warn of the floating-point exceptions that arose on them."""
     with held():
         found = [each for device in devices for each in pending_launches.wait(device)]
     for flags, operations in found:
@@ -178,7 +178,7 @@ note_recorded: Callable[[Node], None] = _recorded.note
 
 
 def use_native(native: Any) -> None:
-    """Walk, note, launch and replay by the module in C; None: by the Python text."""
+    """Walk, note, launch and replay by the native extension; None: by the Python code."""
     global note_recorded
     use(native)
     bound_launch.use(native)
@@ -198,12 +198,12 @@ tracing.on_change(_recorded.listen)
 
 
 def recorded() -> list[ref[Node]]:
-    """What has been recorded and not run."""
+    """The operations that were recorded and have not run."""
     return list(_recorded.nodes)
 
 
 def finish(before: Sequence[ref[Node]], rule: Rule) -> None:
-    """Evaluate what was recorded since `recorded()` gave `before`."""
+    """Evaluate the operations recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
     owned = concurrency.is_owned()
     with held():
@@ -216,7 +216,7 @@ errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE))
 
 
 def uses() -> dict[int, int]:
-    """How many recorded operations that were not run read each node (by id)."""
+    """How many recorded operations that have not run read each node (by id)."""
     found: dict[int, int] = {}
     for each in list(_recorded.nodes):
         node = each()
@@ -232,7 +232,7 @@ def _evaluate(
     wanted: Sequence[Node],
     apart: concurrency.ConcurrentEvaluation | None = None,
 ) -> bound_launches.Raised:
-    """Give every node a value; the conditions that arose, and where."""
+    """Give every node a value; the exceptions that arose, with the operations that raised them."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
         return []
@@ -241,7 +241,7 @@ def _evaluate(
         counters["evaluations"] += 1
     else:
         _device(pending[0], rule)
-    # first what is likelier: that one operation is NumPy's, that several ran before
+    # the likelier case first: a single operation is NumPy's, several operations have run before
     early = not usual or len(_recorded.nodes) == 1
     found = None
     if early:
@@ -255,13 +255,13 @@ def _evaluate(
         if plan is not None and plan.costly:
             plan = recompute.by_size(plan, recording)
         if plan is not None and (plan.bound_plans or plan.replays):
-            if apart is not None and not plan.bound_plans:  # those are kernels alone
+            if apart is not None and not plan.bound_plans:  # bound plans are kernels alone
                 apart.begin(recording.nodes, plan)
             again = bound_launches.run if plan.bound_plans else _replayed
             raised = again(plan, recording, hardware.cpu(), rule)
             if raised is not None:
                 counters["plan hits"] += 1
-                del recording  # what it alone kept is not pending any more
+                del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised
     if not early and found is None:
@@ -287,17 +287,17 @@ def _evaluate(
 
 
 def known(recording: Recording) -> Plan | None:
-    """The plan of a structure that was seen before."""
+    """The plan of a structure that has run before."""
     options = config.options
     return _plans.get((recording.key, options.fusion, options.fusion_max_length))
 
 
 def _note_elided(elided: elision.Elision, raised: bound_launches.Raised) -> None:
-    """An evaluation is over; what it elided stays pending, and is no unfinished work."""
+    """After an evaluation: what it elided stays pending, and is no unfinished work."""
     if elided is not elision.NOTHING:
         _recorded.forget(elided.pending)
         elision.conclude(elided, bool(raised))
-        if raised and elided.remade:  # made again later they would report the exceptions again
+        if raised and elided.remade:  # rematerialised later, they would report them again
             again = linearize(elided.remade)
             run_plan(plan_for(again), again, decisions.CONDITIONS)
     _recorded.reset()
@@ -306,7 +306,7 @@ def _note_elided(elided: elision.Elision, raised: bound_launches.Raised) -> None
 def _replayed(
     plan: Plan, recording: Recording, device: Device, rule: Rule
 ) -> bound_launches.Raised | None:
-    """Run a plan as it ran before; None if nothing was kept of it at this geometry."""
+    """Replay a plan; None if no replay was kept for this geometry."""
     kept = plan.replays
     if not isinstance(kept, replay.ReplayCache) or not kept.found:
         return None
@@ -316,7 +316,7 @@ def _replayed(
             report.flushed(rule, plan, recording, decisions.REPLAYED)
         return raised
     values, nodes = plan.graph.values, recording.nodes
-    for index in plan.bound:  # another device may have it: then that one runs the plan
+    for index in plan.bound:  # another device may hold the value: then that device runs the plan
         if nodes[values[index].origin].resident is not None:
             return None
     run = Run(plan, recording, device)
@@ -327,7 +327,7 @@ def _replayed(
 
 
 def _device(node: Node, rule: Rule) -> Device:
-    """The device in use; an error that names a node and the rule if it runs nothing."""
+    """The device in use; if it runs nothing, an error that names the node and the rule."""
     device = hardware.current()
     if not device.traits.languages:
         where = source_line(node.location)
@@ -342,7 +342,7 @@ def _device(node: Node, rule: Rule) -> Device:
 def run_plan(
     plan: Plan, recording: Recording, rule: Rule, wanted: Sequence[Node] | None = None
 ) -> list[tuple[int, list[tuple[Op, Node]]]]:
-    """Run a plan for a recording, the lock being held; the conditions that arose, and where.
+    """Run a plan for a recording while the lock is held; the exceptions, with their operations.
 
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
@@ -366,7 +366,7 @@ def run_plan(
     except Abandoned as error:
         report.fell_back(None, [], str(error), device.traits.name, "cpu")
         raised = run.raised
-        del run  # its values would count as readers
+        del run  # it would count as a reader of its values
         return raised + _resume(plan, recording)
     if plan.bound_plans is not None:
         bound_launches.learn(plan, recording, run)
@@ -374,7 +374,7 @@ def run_plan(
 
 
 def _resume(plan: Plan, recording: Recording) -> list[tuple[int, list[tuple[Op, Node]]]]:
-    """Let the CPU do what a failed device left undone."""
+    """Run on the CPU the work that a failed device did not finish."""
     origins = {plan.graph.values[index].origin for index in plan.outputs}
     left = [recording.nodes[at] for at in origins]
     left = [node for node in left if node.value is None and node.resident is None]
@@ -387,13 +387,13 @@ def _resume(plan: Plan, recording: Recording) -> list[tuple[int, list[tuple[Op, 
 def run_again(
     plan: Plan, recording: Recording, rule: Rule
 ) -> list[tuple[int, list[tuple[Op, Node]]]]:
-    """As `run_plan`, for a recording that was made before, on the device in use now."""
+    """Run a plan for a recording that was made before, on the device in use now."""
     _device(recording.nodes[-1], rule)
     return run_plan(plan, recording, rule)
 
 
 def _run_directly(rule: Rule, nodes: list[Node]) -> bound_launches.Raised:
-    """Operations in NumPy, in order; the conditions that arose, and where."""
+    """Run operations in NumPy, in order; the exceptions that arose, with their operations."""
     report.totals.decisions[rule] += 1
     raised: bound_launches.Raised = []
     try:
@@ -428,7 +428,7 @@ def _run_node(node: Node) -> int:
     except Exception as error:
         explain_failure(error, [node])
         raise
-    if node.value is None:  # no other thread was quicker
+    if node.value is None:  # else another thread was quicker
         node.value = found
     node.src = ()
     report.ran_single(node)
@@ -436,7 +436,7 @@ def _run_node(node: Node) -> int:
 
 
 def plan_for(recording: Recording) -> Plan:
-    """The plan of a recording, from the cache where its structure has been seen."""
+    """The plan of a recording, from the cache if its structure is known."""
     options = config.options
     key = (recording.key, options.fusion, options.fusion_max_length)
     plan = _plans.get(key) if options.plan_limit else None
@@ -471,7 +471,7 @@ def clear_plans() -> None:
 
 
 def _of_plans(name: str, size: Callable[[Plan], int], why: str) -> None:
-    """Enter what plans keep for sizes that they have met."""
+    """Register a table that plans keep for the sizes that they have met."""
     register(name, lambda: sum(map(size, list(_plans.values()))), None, None, why)
 
 

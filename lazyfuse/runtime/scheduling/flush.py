@@ -1,7 +1,7 @@
 """When recorded work runs although the program asks for no value.
 
-Owns these rules; decisions.py has their names. Knows nodes, not arrays; `Pending` gets the function
-that evaluates.
+Owns these rules; decisions.py has their names. Knows nodes, not arrays; `Pending` is given the
+function that evaluates.
 """
 
 from __future__ import annotations
@@ -20,32 +20,34 @@ from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.numerics.errstate import SourceLocation
 from lazyfuse.runtime.scheduling import compound_calls, parameters
 
-# A launch costs some ten microseconds: that many element operations are worth one.
+# A launch costs some ten microseconds: as much as this many element operations.
 WORTH_A_LAUNCH = 1 << 18
-# A loop is one when a line has come round this often since somebody last looked: short inner loops
-# (Horner's rule, three components) fuse as a whole, long ones keep one structure per iteration.
+# A line that has repeated this often since the last sink is a loop. Short inner loops (Horner's
+# rule, three components) fuse as a whole, long ones keep one structure per iteration.
 ROUNDS = 8
-# Of turns that reduce fewer do: their results tend to be looked at, and what they read stays alive.
+# Fewer iterations are enough if they reduce: programs tend to look at the results of reductions,
+# and the operands stay alive until then.
 REDUCING = 3
-# Turns of elementwise work stay in registers when several of them run as one kernel: again `ROUNDS`
-# of them, or as many as take so many operations.
+# Iterations of elementwise work stay in registers when one kernel runs several of them: again
+# `ROUNDS` iterations, or as many as this number of operations takes.
 TOGETHER = 128
-# Turns that neither read nor leave arrays of their own go on while a kernel has room for them.
+# Iterations that neither read nor store arrays of their own go on up to this many operations: a
+# kernel has room for them.
 ROOM = 248
-# So many lines are known at most that leave work behind at every sink.
+# Most lines to remember that leave work pending at every sink.
 STEADY_LINES = 64
-# Recorded operations before the limits are looked at.
+# Recorded operations before the limits are checked.
 CHECK_AFTER = 64
-# Bytes that no budget can reach: without one, lists of nodes are looked through when they doubled.
+# Bytes that no budget reaches: without a budget, lists of nodes are searched when they doubled.
 NEVER = 1 << 62
 
 
 native: Any = None
-"""The module in C whose `frontier` is used (native/walk.c); None: the text here."""
+"""The native extension whose `frontier` is used (native/walk.c); None: the Python code here."""
 
 
 def use(module: Any) -> None:
-    """Look for the frontier by this C module from now on; None: by the text here."""
+    """Find the frontier by this native extension from now on; None: by the Python code here."""
     global native
     native = module
 
@@ -81,25 +83,25 @@ class Pending:
 
     def __init__(self, evaluate: Callable[[Sequence[Node], Rule], None]) -> None:
         self.evaluate = evaluate
-        self.filters = warnings.filters  # those that are usual: contexts have lists of their own
-        self.filters_first: Any = None  # what tells that the list has changed
-        self.filters_size = -1  # its length; -1: to be looked at each time
+        self.filters = warnings.filters  # the default list: contexts have lists of their own
+        self.filters_first: Any = None  # its first filter: another one shows that the list changed
+        self.filters_size = -1  # its length; -1: check the filters at each node
         self.look_at(self.filters)
         self.location = SourceLocation()  # the last one that was marked
         self.nodes: list[ref[Node]] = []
-        self.lines: set[int] = set()  # that came since the last evaluation
-        self.rounds: dict[int, int] = {}  # how often each came since the last sink
-        self.steady: set[int] = set()  # lines of loops that look at something in every turn
-        self.overdue = False  # whether one of these has come and was not evaluated
+        self.lines: set[int] = set()  # lines that recorded since the last evaluation
+        self.rounds: dict[int, int] = {}  # how often each line recorded since the last sink
+        self.steady: set[int] = set()  # lines of loops with a sink in every iteration
+        self.overdue = False  # whether a steady line has recorded work that was not evaluated
         self.plain = True  # whether all pending work is elementwise
         self.reducing = False  # whether pending work contains a reduction
-        self.room = TOGETHER  # operations that may be pending when a turn begins
-        self.roomy_line = 0  # the line that has room for further turns, see `may_go_on`
+        self.room = TOGETHER  # operations that may be pending when an iteration begins
+        self.roomy_line = 0  # the line that has room for further iterations, see `may_go_on`
         self.last = 0  # the line of the newest node
-        self.waiting = 0  # the line that came round in the middle of an expression
+        self.waiting = 0  # the line that repeated in the middle of an expression
         self.looping = False  # while a loop's own flush runs
         self.elements = 0
-        self.due = self.due_for = (0, 0)  # when to look again where nothing is pending; options
+        self.due = self.due_for = (0, 0)  # when to check again if nothing is pending; the options
         self.plan_check()
 
     def note(self, node: Node) -> None:
@@ -147,7 +149,7 @@ class Pending:
             self.evaluate([node], decisions.ERRORS)
 
     def look_at(self, filters: Any) -> bool:
-        """Whether filters of warnings make errors of conditions, which their line has to raise."""
+        """Whether warning filters turn FP exceptions into errors, which their line has to raise."""
         raises = config.options.errors_at_once and _makes_errors(filters)
         if filters is self.filters:
             self.filters_size = -1 if raises else len(filters)
@@ -155,10 +157,10 @@ class Pending:
         return raises
 
     def may_go_on(self, line: int) -> Rule | None:
-        """Whether a loop of elementwise work has room for further turns.
+        """Whether a loop of elementwise work has room for further iterations.
 
-        They bring no arrays of their own to read, nor to write. Asked once: from then on
-        operations are counted instead of turns.
+        Its iterations neither read nor write arrays of their own. Decided once: from then on,
+        operations are counted instead of iterations.
         """
         if not self.plain or self.waiting:
             return None
@@ -183,7 +185,7 @@ class Pending:
         return decisions.ROOM
 
     def mark(self, node: Node) -> None:
-        """Unusual filters of warnings are in force: the node's place in the source keeps them."""
+        """Keep warning filters other than the default ones in the node's source location."""
         where = node.location
         assert where is not None
         if isinstance(where, SourceLocation):
@@ -194,7 +196,7 @@ class Pending:
         node.location = self.location
 
     def check_limits(self, newest: Node) -> None:
-        """Look whether the graph or what it keeps alive has grown beyond the budget."""
+        """Flush if the graph, or the memory that it keeps alive, has outgrown the budget."""
         if tracing.records:
             tracing.recorded(newest)
             if len(self.nodes) < self.nodes_planned and self.elements < self.elements_due:
@@ -208,7 +210,7 @@ class Pending:
         self.plan_check()
 
     def plan_check(self) -> None:
-        """Look again when the graph has doubled, or as many bytes as the budget were recorded."""
+        """Set the next check: when the graph has doubled, or as many bytes as the budget came."""
         options = config.options
         due = max(CHECK_AFTER, 2 * len(self.nodes))
         self.nodes_due = min(due, options.flush_nodes) if options.flush_nodes else due
@@ -223,7 +225,7 @@ class Pending:
         self.listen()
 
     def listen(self) -> None:
-        """Have every node looked at while somebody listens: others pay nothing for it."""
+        """Check at every node while there are listeners: without them it costs nothing."""
         self.nodes_due = 0 if tracing.records else self.nodes_planned
 
     def flush(self, newest: Node, rule: Rule) -> None:
@@ -235,7 +237,7 @@ class Pending:
             self.reset()
 
     def flush_iteration(self, newest: Node) -> None:
-        """A loop came round: evaluate what it left, if it left anything."""
+        """A loop repeats: evaluate its pending work, if there is any."""
         for each in self.nodes:
             if _is_pending(each()):
                 self.flush_loop(newest)
@@ -246,7 +248,7 @@ class Pending:
         self.room = TOGETHER
 
     def flush_loop(self, newest: Node) -> None:
-        """A loop came round: its rounds go on being counted."""
+        """A loop repeats: flush, but go on counting its iterations."""
         self.looping = True
         try:
             self.flush(newest, decisions.LOOP)
@@ -254,14 +256,14 @@ class Pending:
             self.looping = False
 
     def forget(self, elided: Sequence[Node]) -> None:
-        """These nodes stay pending and are no unfinished work (see elision.py)."""
+        """Drop nodes that stay pending and are no unfinished work (see elision.py)."""
         if not elided:
             return
         ids = {id(node) for node in elided}
         self.nodes = [each for each in self.nodes if id(each()) not in ids]
 
     def reset(self) -> None:
-        """Called after an evaluation: what it did is no longer pending work."""
+        """After an evaluation: keep only the nodes that are still pending."""
         left: list[Node] = []
         kept: list[ref[Node]] = []
         for each in self.nodes:
@@ -269,7 +271,7 @@ class Pending:
             if node is not None and node.value is None and node.resident is None:
                 left.append(node)
                 kept.append(each)
-        node = None  # a name would keep it
+        node = None  # the variable would keep the node alive
         self.nodes = kept
         self.elements = 0
         self.lines.clear()
@@ -290,7 +292,7 @@ class Pending:
                 self.rounds.clear()
 
     def keep_rounds(self, left: Sequence[Node]) -> None:
-        """After a sink: a line counts the turns whose work was left undone."""
+        """After a sink: count for each line the iterations whose work is still pending."""
         turns: dict[int, int] = {}
         for node in left:
             if node.location is not None:
@@ -304,9 +306,10 @@ class Pending:
         self.rounds = turns
 
     def overdue_outputs(self, wanted: Sequence[Node]) -> list[Node]:
-        """What a loop left pending turn by turn, though a sink came round: due with the next one.
+        """The work that a loop left pending in each iteration although sinks ran.
 
-        Left alone it would grow by one turn for each sink, and keep every operand alive.
+        It is due with the next sink. Otherwise it would grow by one iteration for each sink, and
+        keep every operand alive.
         """
         if not self.overdue:
             return []
@@ -316,7 +319,7 @@ class Pending:
     def frontier(self, newest: Node | None = None, before: Collection[int] = ()) -> list[Node]:
         """Pending nodes that are alive and not merely operands of other pending nodes.
 
-        `before`: ids of the references to nodes that are left out.
+        `before`: ids of the references to nodes that are excluded.
         """
         if native is not None and not before:
             found = native.frontier(self.nodes, newest)
@@ -331,7 +334,7 @@ class Pending:
         used: set[int] = set()
         known = {id(node) for node in alive}
         below = alive
-        while below:  # an operation in place is a node more than was noted: look through it
+        while below:  # an operation in place has a node more than was noted: search below it, too
             deeper = []
             for node in below:
                 for source in node.src:
@@ -350,8 +353,8 @@ def line_of(where: Where) -> int:
 
 
 def _waits_for_statement(newest: Node) -> Rule | None:
-    """Whether an operand is an intermediate result of the same statement: evaluated before
-    `newest`, it would be stored for nothing.
+    """Whether an operand is an intermediate result of the same statement: to evaluate it before
+    `newest` would store it for nothing.
     """
     for source in newest.src:
         if source.value is None and source.op.kind == "map" and source.resident is None:
@@ -363,7 +366,7 @@ def _waits_for_statement(newest: Node) -> Rule | None:
 
 
 def _makes_errors(filters: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether a RuntimeWarning may become an exception: what a general filter hides does not."""
+    """Whether a RuntimeWarning may become an exception, unless a general filter comes first."""
     for action, message, category, module, line in filters:
         if issubclass(RuntimeWarning, category):
             if action == "error":
@@ -374,7 +377,7 @@ def _makes_errors(filters: Sequence[tuple[Any, ...]]) -> bool:
 
 
 def _is_read(source: Node) -> bool:
-    """Whether an operand lies in memory, or is made outside of recorded work."""
+    """Whether an operand lies in memory, or comes from outside recorded work."""
     return source.value is not None or source.op.kind == "source"
 
 

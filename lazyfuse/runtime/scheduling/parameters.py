@@ -1,8 +1,8 @@
-"""Parameters of programs: what may be bound to them, and the nodes that stand for them.
+"""Parameters of programs: what a caller may bind to them, and the nodes that represent them.
 
 Owns `Parameter` and the checks of a binding. A parameter's node is a host node whose function
-refuses to run, so it behaves as pending work of its shape and dtype in everything that is recorded.
-Knows nodes and numpy, neither arrays nor what runs them.
+refuses to run. So recorded work treats it as pending work of its shape and dtype. Knows nodes and
+numpy, but neither arrays nor the modules that run them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.errors import message
 
 Size = int | str | None
-"""A size; a name for a size that differs from call to call; None for one that needs no name."""
+"""A size; a name for a size that differs from call to call; None for a size without a name."""
 
 Shape = tuple[int, ...]
 
 
 class Sizes(dict[str, tuple[int, str]]):
-    """The sizes that names stand for in one call, and the parameter that each was read from."""
+    """The named sizes of one call, each with the parameter that it was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Parameter:
 
     @property
     def is_free(self) -> bool:
-        """Whether some size may differ from call to call."""
+        """Whether any of the sizes may differ from call to call."""
         return not all(isinstance(size, int) for size in self.shape)
 
     def check_shape(self, program: str, shape: Shape, sizes: Sizes) -> None:
@@ -64,7 +64,7 @@ class Parameter:
             raise TypeError(self.refusal(program, f"dtype {dtype.name}", "cast it yourself"))
 
     def converted(self, program: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
-        """A numpy array, or whatever makes one, in our dtype; the same array where it fits."""
+        """A NumPy array made of `value`, in our dtype; the same array where it fits."""
         if type(value) is np.ndarray and value.dtype == self.dtype and value.flags.aligned:
             return value
         if type(value) in (bool, int, float, complex):
@@ -97,7 +97,7 @@ def _spelled(size: Size) -> str:
 
 
 def describe(name: str, shape: Any, dtype: Any) -> Parameter:
-    """A parameter from what a user writes, checked."""
+    """A checked parameter from the user's name, shape and dtype."""
     try:
         found = np.dtype(dtype)
     except TypeError as error:
@@ -126,7 +126,7 @@ _any_made = False
 def parameter_node(
     refuse: Callable[[], Any], parameter: Parameter, shape: Shape, perm: Any, where: Where | None
 ) -> Node:
-    """A pending node that stands for a parameter; evaluating it calls `refuse`."""
+    """A pending node that represents a parameter; evaluating it calls `refuse`."""
     global _any_made
     _any_made = True
     arg = Unbound(f"parameter {parameter.name}", refuse)
@@ -134,7 +134,7 @@ def parameter_node(
 
 
 def is_parameter(node: Node) -> bool:
-    """Whether a node stands for a parameter."""
+    """Whether a node represents a parameter."""
     return type(node.arg) is Unbound
 
 
@@ -149,7 +149,7 @@ def below(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def check_names(program: str, expected: Mapping[str, Parameter], found: Mapping[str, Any]) -> None:
-    """Raise `TypeError` unless exactly the parameters are bound."""
+    """Raise `TypeError` unless exactly the expected parameters are bound."""
     missing = [name for name in expected if name not in found]
     if missing:
         wanted = ", ".join(f"{name} = {expected[name]}" for name in missing)
