@@ -1,8 +1,8 @@
-"""Functions of complex numbers where NumPy's give NaN, or another zero, for odd operands.
+"""Functions of complex numbers where NumPy gives NaN, or the wrong zero, for special operands.
 
-Owns `expm1` and `tanh` of what is not finite, or a zero with a negative real part: there the values
-are those of the array API standard, which every other function of NumPy's has. Other numbers, and
-real ones, are NumPy's own. Works on NumPy's arrays.
+Owns `expm1` and `tanh` of operands that are not finite, or zero with a negative real part. Their
+values are those of the array API standard, which NumPy's other functions follow. NumPy computes all
+other numbers, and real ones. Works on NumPy arrays.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _KINDS = frozenset((complex, Real, np.complex64, np.complex128, np.clongdouble))
 
 
 def _expm1(z: Array) -> Array:
-    """From `exp`, which knows them all."""
+    """From `exp`, which is right for all special operands."""
     found: Array = np.exp(z)
     found.real -= 1
     return found
 
 
 def _tanh(z: Array) -> Array:
-    """On the way to infinity the imaginary part dies out on its own side of zero."""
+    """As NumPy; but for an infinite real part the imaginary part is a zero with its own sign."""
     found: Array = np.tanh(z)
     far = np.isinf(z.real) & np.isfinite(z.imag)
     found.imag[far] = np.copysign(0, z.imag[far])
@@ -35,7 +35,7 @@ def _tanh(z: Array) -> Array:
 
 
 def completed(theirs: np.ufunc, values: Callable[[Array], Array]) -> Callable[..., Any]:
-    """A ufunc of one operand, with `values` for odd complex numbers."""
+    """A ufunc of one operand that takes the results for special complex numbers from `values`."""
 
     def call(z: Any, /, *rest: Any, **kwargs: Any) -> Any:
         if z.__class__ is Real and z.dtype in _REAL and not kwargs and not rest:
@@ -59,7 +59,7 @@ def _replaced(
     rest: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The ufunc of everything but the odd numbers, which would make it warn, and their values."""
+    """The result of the ufunc, which would warn of the special numbers, with their values added."""
     replaced, tame = z.copy(order="K"), z.copy(order="K")
     with np.errstate(all="ignore"):
         replaced[odd] = values(z[odd])
@@ -75,4 +75,4 @@ COMPLETED: dict[str, Callable[..., Any]] = {
     "expm1": completed(np.expm1, _expm1),
     "tanh": completed(np.tanh, _tanh),
 }
-"""By the name of the ufunc."""
+"""The completed functions, by ufunc name."""

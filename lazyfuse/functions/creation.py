@@ -1,8 +1,8 @@
-"""As NumPy's array creation: `array`, `asarray`, `zeros`, `full`, `arange`, `eye` and their kin.
+"""As NumPy's array creation: `array`, `asarray`, `zeros`, `full`, `arange`, `eye` and so on.
 
-Big constant arrays are recorded; what converts other objects runs at once. `asarray` shares memory
-with real numpy arrays as NumPy would. All other creation functions run NumPy's and wrap the result;
-beyond NumPy's they have `device=` for every device that arrays can lie on, and `dtype` of the
+Large constant arrays are recorded; conversions of other objects run at once. `asarray` shares the
+memory of NumPy arrays as NumPy would. All other creation functions run NumPy's and wrap the result.
+In addition they have `device=` for every device that can hold arrays, and `dtype` for the
 frequencies (array API).
 """
 
@@ -37,14 +37,14 @@ from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
 
 _NoValue = np._NoValue
-POOLED = 1 << 18  # bytes from which new memory costs more than looking for some that is there
-_SCANNED = 256  # longer lists are left to NumPy, which asks each array of ours for its memory
+POOLED = 1 << 18  # bytes from which a look into the pool is cheaper than new memory
+_SCANNED = 256  # NumPy converts longer lists itself, and asks each lazyfuse array for its memory
 
 
 def _plain_object(value: Any, dtype: Any) -> Any:
-    """A list as NumPy should see it: with real arrays in the place of ours.
+    """A list for NumPy, with NumPy arrays instead of lazyfuse arrays.
 
-    An array of objects keeps the arrays themselves; the numbers in it are never lazy.
+    An array of objects keeps the lazyfuse arrays, but no lazy scalars.
     """
     kind = type(value)
     if (kind is list or kind is tuple) and len(value) <= _SCANNED:
@@ -53,27 +53,27 @@ def _plain_object(value: Any, dtype: Any) -> Any:
         try:
             keeps = dtype is not None and np.dtype(dtype).hasobject
             return _real_items(value, scalar if keeps else ndarray)
-        except RecursionError:  # a list that contains itself: NumPy has a limit of its own
+        except RecursionError:  # a list that contains itself: NumPy handles it
             return value
     return value
 
 
 def _real_items(value: Any, kind: type) -> Any:
-    """Nested lists with real values in the place of lazy scalars, and of arrays if that is `kind`.
+    """Nested lists with NumPy values instead of lazy scalars; arrays too if `kind` is `ndarray`.
 
-    Other objects are the elements of the array to be, and remain what they are.
+    Other objects are elements of the new array and stay unchanged.
     """
     own = type(value)
     if own is list or own is tuple:
         items = [_real_items(x, kind) for x in value]
         if all(new is old for new, old in zip(items, value, strict=False)):
-            return value  # it may be an element itself
+            return value  # the list may itself be an element
         return items if own is list else tuple(items)
     return to_numpy(value) if own is scalar or own is kind else value
 
 
 def _finish(value: Any, source: Any) -> Any:
-    """NumPy's conversion of `source` as ours: shared if it is the memory of somebody else."""
+    """NumPy's conversion of `source` as a lazyfuse array: shared if other code has its memory."""
     if type(value) is not np.ndarray:
         return value
     if value is source or value.base is not None:
@@ -82,12 +82,12 @@ def _finish(value: Any, source: Any) -> Any:
 
 
 def _foreign(like: Any) -> dict[str, Any]:
-    """The keyword `like`, unless it means arrays of ours."""
+    """The keyword `like` for NumPy, unless it is a lazyfuse array or scalar."""
     return {} if like is None or type(like) in (ndarray, scalar) else {"like": like}
 
 
 def _overrides(like: Any) -> bool:
-    """Whether the class of `like` makes arrays of its own (NEP 35)."""
+    """Whether the class of `like` overrides array creation (NEP 35)."""
     return like is not None and overrides.of_functions(type(like))
 
 
@@ -143,7 +143,7 @@ def asarray(
     copy: Any = None,
     like: Any = None,
 ) -> Any:
-    """As `numpy.asarray`: an array of ours is handed back, a real one is shared."""
+    """As `numpy.asarray`: returns a lazyfuse array itself, and shares a NumPy array's memory."""
     kind = type(a)
     if kind is ndarray and dtype is None and order is None and not copy and device is None:
         return a
@@ -217,7 +217,7 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 
 
 def _recorded(model: Any, value: Node) -> Any:
-    """One number everywhere, in the shape and memory order of the empty array `model`."""
+    """A recorded constant array, with the shape and memory order of the empty array `model`."""
     dtype = CANONICAL[model.dtype]
     perm = packed_order(model)[1]
     if perm is None and not _has_c_strides(model):
@@ -228,14 +228,16 @@ def _recorded(model: Any, value: Node) -> Any:
 
 
 def _has_c_strides(model: Array) -> bool:
-    """Whether a packed array tells C order by its strides. With an axis of length 1 both orders may
-    be the same one; NumPy gives the strides that were asked for.
+    """Whether a packed array has the strides of C order.
+
+    With an axis of length 1 both orders can be the same; NumPy gives the strides of the requested
+    one.
     """
     return model.strides == byte_strides(model.shape, None, model.itemsize)
 
 
 def _filled(model: Any, number: Any) -> Any:
-    """The empty array `model` filled with a number that every dtype can hold."""
+    """The empty array `model`, filled with a number that every dtype can hold."""
     if not creation(model):
         return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
     np.copyto(model, number, casting="unsafe")
@@ -256,7 +258,7 @@ def empty(
 
 
 def _unwritten(found: Array) -> Any:
-    """An array that nobody has written to, in memory whose pages are there if it is large."""
+    """An uninitialised array; if it is large, in pooled memory, whose pages already exist."""
     if creation(found) or not found.flags.c_contiguous:
         return wrap(found)
     if not _has_c_strides(found):
@@ -341,7 +343,7 @@ def _filled_with(model: Any, value: Any) -> Any:
 
 
 def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any) -> Any:
-    """An empty array as NumPy's `*_like` functions would make it; nothing is evaluated."""
+    """An empty array as NumPy's `*_like` functions would make it, without evaluation."""
     if type(a) is ndarray:
         a = geometry(a)
     return np.empty_like(to_numpy(a), dtype, order, subok, to_numpy(shape), device=device)
@@ -418,7 +420,7 @@ def full_like(
 
 
 def _placed(theirs: Any) -> None:
-    """NumPy's function, whose `device` may be any of ours."""
+    """Register NumPy's function with support for every lazyfuse device."""
     name = theirs.__name__
 
     @implements(theirs)
@@ -436,7 +438,7 @@ for _theirs in (np.arange, np.eye, np.linspace):
 
 @implements(np.from_dlpack)
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
-    """As `numpy.from_dlpack`; an array of ours stays on its device if none is named."""
+    """As `numpy.from_dlpack`; a lazyfuse array stays on its device unless the user names one."""
     if device is None and type(x) is ndarray and device_api.place_of(x) != device_api.HOST:
         device = device_api.place_of(x)
     if device is not None and device_api.is_elsewhere(device):
@@ -446,7 +448,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
 
 @implements(np.astype)
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
-    """As `numpy.astype`; recorded arrays are converted by their own method."""
+    """As `numpy.astype`; recorded arrays use their own method."""
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(astype, device, x, dtype, copy=copy)
     if type(x) is ndarray and x._eager is None and device in (None, device_api.HOST):

@@ -1,9 +1,9 @@
 """NumPy's own Python code, run over recorded arrays.
 
-Much of NumPy is written in Python on top of a few primitives. `follow` gives such a function the
-globals of lazyfuse in the place of NumPy's, so that each of its steps is recorded: the result is
-what NumPy computes, step by step, and nothing has to be written twice. Small arrays take NumPy's
-function itself. Owns the list of functions that are followed.
+Much of NumPy is written in Python on top of a few primitives. `decompose` gives such a function
+lazyfuse's globals instead of NumPy's, so that each of its steps is recorded. The result is what
+NumPy computes, step by step, and lazyfuse needs no code of its own for it. Small arrays take
+NumPy's function itself. Owns the list of decomposed functions.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FOLLOWED = (
     "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer pad polyval select "
     "sinc stack tensordot tile trapezoid tril triu unwrap vander vstack"
 ).split()
-"""Functions of the main namespace whose Python code is followed."""
+"""Functions of the main namespace that are decomposed by their Python code."""
 
 FOLLOWED_LINALG = "norm vector_norm matrix_norm multi_dot matrix_power".split()
-"""The same in `numpy.linalg`."""
+"""Decomposed functions of `numpy.linalg`."""
 
 _rebound: dict[types.FunctionType, types.FunctionType] = {}
 register(
@@ -43,7 +43,7 @@ register(
 
 
 def is_big(value: Any) -> bool:
-    """Whether `value` holds an array that would be recorded (one level of lists included)."""
+    """Whether `value` is or lists (one level) a lazy scalar or an array that would be recorded."""
     kind = type(value)
     if kind is ndarray:
         return value._eager is None
@@ -55,7 +55,7 @@ def is_big(value: Any) -> bool:
 
 
 def any_big(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether some argument would be recorded."""
+    """Whether any argument would be recorded."""
     for value in args:
         if is_big(value):
             return True
@@ -63,7 +63,7 @@ def any_big(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class _Module:
-    """A NumPy module as followed code sees it: what lazyfuse has, and else what is there."""
+    """A NumPy module for decomposed code: lazyfuse's functions where they exist, else NumPy's."""
 
     def __init__(self, theirs: types.ModuleType) -> None:
         self._theirs = theirs
@@ -75,7 +75,7 @@ class _Module:
 
 
 def _translate(theirs: Any) -> Any:
-    """One global of NumPy's code for the same code over our arrays."""
+    """The replacement of one global in NumPy's code, for lazyfuse arrays."""
     if isinstance(theirs, types.ModuleType):
         return _Module(theirs) if theirs.__name__.startswith("numpy") else theirs
     try:
@@ -101,18 +101,18 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def rebind(function: types.FunctionType) -> types.FunctionType:
-    """A copy of NumPy's Python `function` that works on our arrays."""
+    """A copy of NumPy's Python `function` that works on lazyfuse arrays."""
     known = _rebound.get(function)
     if known is not None:
         return known
-    # the package: whoever looks for the user's line passes over these frames, too
+    # with the package set, the search for the user's source line skips these frames too
     inside = {"__name__": __name__, "__package__": PACKAGE}
     scope: dict[str, Any] = {"__builtins__": __builtins__, **inside}
     copy = types.FunctionType(
         function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
     )
     copy.__kwdefaults__ = function.__kwdefaults__
-    _rebound[function] = copy  # before its globals are translated: functions may be recursive
+    _rebound[function] = copy  # before its globals are replaced: functions may be recursive
     theirs = function.__globals__
     scope.update(
         {name: _translate(theirs[name]) for name in _names(function.__code__) if name in theirs}
@@ -121,7 +121,7 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
 
 
 def decompose(theirs: Any) -> Callable[..., Any]:
-    """Our counterpart of a NumPy function written in Python: recorded step by step if big."""
+    """Decompose a NumPy function written in Python: large arrays are recorded step by step."""
     implementation = theirs.__wrapped__
     name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
     rebound: Callable[..., Any] | None = None

@@ -48,14 +48,14 @@ _NoValue = np._NoValue
 
 
 def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
-    """An elementwise row on any operands; None if it should run at once."""
+    """A recorded elementwise operation on any operands; None if it should run at once."""
     taken = [_as_operand(x) for x in operands]
     if not all(map(is_operand, taken)) or elementwise(taken) or not may_record():
         return None
     try:
         return record(TABLE[row], *taken)
     except ValueError:
-        return None  # shapes that do not fit: NumPy may have something else to say first
+        return None  # the shapes do not match: NumPy may raise another error first
 
 
 def _as_operand(x: Any) -> Any:
@@ -64,7 +64,7 @@ def _as_operand(x: Any) -> Any:
 
 @implements(np.where, eager="broadcast")
 def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
-    """As `numpy.where`; with one argument it looks at the values."""
+    """As `numpy.where`; with one argument it needs the values and evaluates."""
     if x is _NoValue or y is _NoValue:
         if x is y and type(condition) is ndarray:
             return OURS[np.nonzero](condition)
@@ -75,7 +75,7 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     if not spares_copy(TABLE["where"], operands):
         result = read_in_place(lambda *given: _recorded("where", given), *operands)
     if result is not None and type(result) is not ndarray:
-        return alone(node_of(result))  # never a number
+        return alone(node_of(result))  # always an array
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
 
 
@@ -108,7 +108,7 @@ def clip(
 
 
 def _clip_signature() -> inspect.Signature:
-    """The bounds by the names that the array API gives them; NumPy's old names are keywords."""
+    """The bounds under their array API names; NumPy's old names are keywords."""
     usual, last = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     shown = [inspect.Parameter("a", usual)]
     shown += [inspect.Parameter(name, usual, default=_NoValue) for name in ("min", "max")]
@@ -139,22 +139,22 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
 
 
 def _steps(a: ndarray, low: Any, high: Any) -> bool:
-    """Whether NumPy's inner loop steps from bound to bound: then zeros get the bounds' signs."""
+    """Whether the bounds change within NumPy's inner loop: then zeros get the bounds' signs."""
     if type(low) in PLAIN and type(high) in PLAIN:
         return False
     arrays = [_shown(x) for x in (a, low, high)]
     try:
         shape = broadcast_all([x.shape for x in arrays])
     except ValueError:
-        return False  # NumPy says what is wrong
-    if size_of(shape) == 1:  # no axis to step along: NumPy loops over plain arrays as they are
+        return False  # NumPy raises its error
+    if size_of(shape) == 1:  # one element: NumPy loops over arrays of equal rank directly
         plain = len({x.ndim for x in arrays if x.ndim}) == 1
         return plain and any(x.ndim > 1 or x.strides[0] != 0 for x in arrays[1:] if x.ndim)
-    run = 1  # elements, one after the other, with the same bounds
+    run = 1  # consecutive elements with the same bounds
     fast: list[int] = []
     for axis in reversed(result_order(shape, arrays) or range(len(shape))):
         if any(_moves(x, axis - len(shape)) for x in arrays[1:]):
-            # rows that fit into a buffer together are copied there, if that saves enough loops
+            # NumPy copies as many rows as fit into its buffer, if that saves enough loops
             rows = min(shape[axis], _BUFFER // run)
             copied = [x for x in arrays if _is_uneven(x, axis - len(shape), fast)]
             return run == 1 or rows > len(copied)
@@ -168,19 +168,19 @@ _BUFFER = 8192  # elements: NumPy's default for ufuncs
 
 
 def _moves(x: Any, axis: int) -> bool:
-    """Whether an operand has other elements along an axis (counted from the last)."""
+    """Whether an operand's elements differ along an axis (counted from the last)."""
     if x.ndim < -axis:
         return False
     return bool(x.shape[axis] != 1 and x.strides[axis] != 0)
 
 
 def _is_uneven(x: Any, axis: int, fast: list[int]) -> bool:
-    """Whether an operand repeats elements along an axis or along faster ones, but not both."""
+    """Whether an operand repeats elements either along an axis or along all faster ones."""
     return _moves(x, axis) != any(_moves(x, each) for each in fast)
 
 
 def _shown(x: Any) -> Any:
-    """The geometry of an operand."""
+    """An array with the geometry of an operand."""
     if isinstance(x, ndarray):
         return geometry(x)
     return x if type(x) is np.ndarray else np.empty(())
@@ -211,7 +211,7 @@ def _round(a: ndarray, decimals: int) -> Any:
     first, second = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     scaled = step(TABLE["rint"], step(TABLE[first], source, power))
     last = step(TABLE[second], scaled, power)
-    # this one allocates its result by itself, in Fortran's order or C's
+    # `PyArray_Round` allocates its result in Fortran or C order
     perm = tuple(reversed(range(len(shape_of(a))))) if geometry(a).flags.fnc else None
     ordered = Node(last.op, last.src, last.arg, last.shape, last.dtype, perm, last.location)
     return from_node(ordered)
@@ -231,12 +231,12 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     named: dict[str, Any] = {} if casting == "same_kind" else {"casting": casting}
     if where is not True:
         named["where"] = where
-    # None, unless the array is of a class with an `__array_function__` of its own
+    # None, unless the class of an array has its own `__array_function__`
     return fallback.run_writing(np.copyto, "copyto", (dst, src), named, (0,))
 
 
 def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | None:
-    """What all of `dst` becomes; None if NumPy has to do it, or to refuse it."""
+    """The new value of all of `dst`; None if NumPy must copy, or raise its error."""
     dtype = dtype_of(dst)
     if not is_operand(src) or not (mask is True or is_operand(mask)) or not may_write(dst):
         return None
@@ -266,10 +266,10 @@ def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | No
 def _casts(key: Any, dtype: Any, casting: Any) -> bool:
     if key not in CANONICAL and key not in WEAK:
         return False
-    if key in WEAK:  # by kind; what fits is found when the number is converted
+    if key in WEAK:  # by kind; the conversion of the number checks its range
         order = {int: "iufc", float: "fc", complex: "c"}[key]
         if key is complex and dtype.kind != "c":
-            return False  # NumPy drops the imaginary part, and warns of it
-        # by the other rules it depends on the dtype that NumPy finds for the number
+            return False  # NumPy drops the imaginary part and warns
+        # other casting rules depend on the dtype that NumPy gives the number
         return casting == "unsafe" or (casting in ("safe", "same_kind") and dtype.kind in order)
     return bool(np.can_cast(key, dtype, casting))

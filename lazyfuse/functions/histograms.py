@@ -1,9 +1,9 @@
-"""Counting: `bincount` and `histogram`, with and without edges of one's own.
+"""Counting: `bincount` and `histogram`, with uniform bins or given edges.
 
-Owns the compiled loops: each block of values is counted into a table of its own, on all threads,
-and the tables are added; counts are whole numbers, so the order does not show. The steps that
-decide a bin are NumPy's (`numpy/lib/_histograms_impl.py`), element by element. Weights are added
-in NumPy's order: one after the other, histograms by NumPy's blocks of 65536 values, each from zero.
+Owns the compiled loops. They count each block of values into its own table, on all threads, and add
+the tables; counts are integers, so the order does not matter. The steps that choose a bin are
+NumPy's (`numpy/lib/_histograms_impl.py`), element by element. Weights are added in NumPy's order:
+one after the other; in histograms by NumPy's blocks of 65536 values, each from zero.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from lazyfuse.runtime.scheduling import evaluate
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _INTP = np.dtype(np.intp)
-_SHORTEST = 1 << 15  # values per block
-_WORTH = 1 << 16  # values from which a block of loops beats NumPy's own
-_MOST = 1 << 16  # bins of a block's own table
-_TILE = 256  # values whose bins are found before they are counted
-_LANES = 4  # tables that take turns: equal neighbours do not wait for each other
-_FEW = 1 << 11  # bins for which there are so many tables
+_SHORTEST = 1 << 15  # fewest values per block
+_WORTH = 1 << 16  # values from which compiled loops beat NumPy's
+_MOST = 1 << 16  # most bins of a block's table
+_TILE = 256  # values whose bins are found before any is counted
+_LANES = 4  # alternating tables: equal neighbours do not wait for each other
+_FEW = 1 << 11  # most bins for which tables alternate
 
-_KEPT = 64  # histograms of bounds given as numbers, to be asked for again
+_KEPT = 64  # cached histograms with bounds given as numbers
 _uniforms: dict[Any, Uniform] = memo("functions.histograms.uniforms", _KEPT)
 
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 BINNED = (*INTEGERS, "f4", "f8")
-"""The dtypes of values that compiled text counts."""
+"""The dtypes of values that compiled loops count."""
 
 
 def _counted(
@@ -52,15 +52,15 @@ def _counted(
     scalars: tuple[Any, ...] = (),
     numbers: tuple[int, ...] = (),
 ) -> Array | None:
-    """The counts of a routine: a table of `bins` per block, and last a word that says "leave it".
+    """The counts of a routine, summed over its tables; each table ends with a flag for NumPy.
 
-    None if the routine is not there, or if it left the values to NumPy.
+    None if the routine is not compiled, or if a flag leaves the values to NumPy.
     """
     launch = routine.launcher()
     if launch is None:
         return None
     starts, lengths = routines.spread(values.size, max(_SHORTEST, 4 * bins))
-    width = bins + 2  # values that are in no bin, and the word
+    width = bins + 2  # a count of values in no bin, and the flag
     lanes = _LANES if bins <= _FEW else 1
     tables = np.zeros((len(starts), lanes, width), np.int64)
     rows = np.arange(len(starts)) * (lanes * width)
@@ -82,7 +82,7 @@ def _counted(
 
 
 def _in_turn(count: str, places: str) -> str:
-    """The text that counts so many places, in tables that take turns."""
+    """Kernel text that counts `count` bins of `places`, in alternating tables."""
     steps = [
         f"    counts[{at} * (bins + 2) + int64({places}[k + {at}])] += 1" for at in range(_LANES)
     ]
@@ -98,19 +98,19 @@ def _in_turn(count: str, places: str) -> str:
 
 @cached(why=DTYPES)
 def _bincount_routine(code: str) -> routines.Routine:
-    """Counts of `count` values from 0 on."""
+    """Counts `count` values from 0 on."""
     arrays = {"values": code, "counts": "i8"}
     body = _in_turn("count", "values")
     return routines.Routine(f"bincount_{code}", ("count", "bins", "lanes"), arrays, body)
 
 
 def _bincounted(values: Array, minlength: int) -> Array | None:
-    """As `numpy.bincount` of real integers; None where NumPy has to do it, or to refuse."""
+    """As `numpy.bincount` of a NumPy array; None if NumPy must count, or raise."""
     code = values.dtype.str[1:]
     if values.size < (_WORTH if code == "u1" else 2 * _WORTH):
         return None
     values = np.ascontiguousarray(values)
-    if code == "u1":  # all there can be
+    if code == "u1":  # bins for every possible value
         found = _counted(_bincount_routine(code), values, 256)
         if found is None:
             return None
@@ -128,7 +128,7 @@ def _bincounted(values: Array, minlength: int) -> Array | None:
 
 @cached(why=DTYPES)
 def _weigh_routine(code: str, weight: str) -> routines.Routine:
-    """Sums of weights, one after the other, by `count` values from 0 on."""
+    """Adds weights, one after the other, to the bins of `count` values from 0 on."""
     body = """
     for k in range(count):
         sums[int64(values[k])] += float64(weights[k])
@@ -138,7 +138,7 @@ def _weigh_routine(code: str, weight: str) -> routines.Routine:
 
 
 def _weighed(values: Array, weights: Array, minlength: int) -> Array | None:
-    """As `numpy.bincount` with weights; None where NumPy has to do it, or to refuse."""
+    """As `numpy.bincount` with weights; None if NumPy must count, or raise."""
     if values.size < _WORTH or weights.shape != values.shape:
         return None
     values, weights = np.ascontiguousarray(values), np.ascontiguousarray(weights)
@@ -152,7 +152,7 @@ def _weighed(values: Array, weights: Array, minlength: int) -> Array | None:
 
 
 def _lengthened(counts: Array, least: int) -> Array:
-    """Counts, and zeros behind them up to `least`."""
+    """Counts, with zeros appended up to length `least`."""
     if least <= len(counts):
         return counts
     longer = np.zeros(least, counts.dtype)
@@ -196,11 +196,10 @@ def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routi
 
     They hold counts, or sums of weights (of dtype `weight`) in the order of the values.
 
-    NumPy compares each value with the edges beside it. That can change something only near an edge,
-    and so can a product in the place of NumPy's division: only a tile with a value within `margin`
-    of an edge, or with one that no bin can be told for, takes NumPy's steps. A value outside of the
-    range goes to the place after the last bin. Where the steps lead out of the table of edges,
-    NumPy shall see.
+    NumPy compares each value with the edges next to it. That comparison matters only near an edge,
+    and so does the use of a product instead of NumPy's division. So a tile takes NumPy's steps only
+    if one of its values is within `margin` of an edge or has no certain bin. Values outside the
+    range are counted after the last bin. If the steps leave the table of edges, NumPy takes over.
     """
     real, wide = ("float32" if each == "f4" else "float64" for each in (edge, step))
     counting = textwrap.indent(_IN_ORDER if weight else _in_turn("size", "bin"), 8 * " ").strip()
@@ -248,7 +247,7 @@ def _uniform_routine(code: str, edge: str, step: str, weight: str = "") -> routi
 
 
 def _margin(edges: Array) -> float:
-    """How far from an edge, in bins, a value has to be for no rounding to matter: generously."""
+    """A safe distance from an edge, in bins, from which rounding cannot change the bin."""
     bins = len(edges) - 1
     span, largest = float(edges[-1] - edges[0]), float(np.abs(edges[[0, -1]]).max())
     margin = 64.0 * float(np.finfo(edges.dtype).eps) * bins * (1.0 + largest / span)
@@ -257,9 +256,9 @@ def _margin(edges: Array) -> float:
 
 @cached(why=DTYPES)
 def _edges_routine(code: str, edge: str) -> routines.Routine:
-    """Bins between edges of any distances: the last edge belongs to the last bin.
+    """Counts values between given edges; the last edge belongs to the last bin.
 
-    Searches run side by side, as in `searching`.
+    A tile of searches runs in parallel, as in `searching`.
     """
     found = place_text(edge, "right", "values[start + k]", NUMBA_TYPES[edge])
     body = f"""
@@ -284,12 +283,12 @@ def _edges_routine(code: str, edge: str) -> routines.Routine:
     return routines.Routine(name, ("count", "bins", "lanes", "window"), arrays, body, GUIDED)
 
 
-_EXACT = 1 << 53  # integers up to here are float64s
-_NUMPYS_BLOCK = 1 << 16  # values that `numpy.histogram` looks at together
+_EXACT = 1 << 53  # float64 holds all integers up to here
+_NUMPYS_BLOCK = 1 << 16  # values per block of `numpy.histogram`
 
 
 def _distance(high: Any, low: Any) -> Any:
-    """How far apart two bounds are, in the dtype that NumPy gives it: unsigned of integers."""
+    """The distance between two bounds, in NumPy's dtype for it: unsigned for integers."""
     dtype = np.result_type(high, low)
     if dtype.kind != "i":
         return np.subtract(high, low, dtype=dtype)
@@ -298,7 +297,7 @@ def _distance(high: Any, low: Any) -> Any:
 
 
 class Uniform:
-    """`numpy.histogram` with bins of one width and a range, without weights: the counts."""
+    """The counts of `numpy.histogram` with bins of one width and a range, without weights."""
 
     has_routine = True
 
@@ -309,7 +308,7 @@ class Uniform:
         self._found: dict[str, tuple[routines.Routine, tuple[Any, ...]] | None] = {}
 
     def routine(self, weight: str = "") -> tuple[routines.Routine, tuple[Any, ...]] | None:
-        """What counts, and its scalars; None for dtypes and bounds that NumPy has to look at."""
+        """The counting routine and its scalars; None for dtypes and bounds left to NumPy."""
         if weight not in self._found:
             self._found[weight] = self._routine(weight)
         return self._found[weight]
@@ -337,11 +336,11 @@ class Uniform:
         return routines.either(self.compiled, self.by_numpy, values)
 
     def by_numpy(self, values: Array) -> Array:
-        """The oracle."""
+        """By NumPy, as the reference."""
         return np.histogram(values, len(self.edges) - 1, self.bounds)[0]
 
     def compiled(self, values: Array) -> Array | None:
-        """By a routine."""
+        """The counts by a routine."""
         found = self.routine() if values.size >= routines.FEWEST else None
         if found is None:
             return None
@@ -350,17 +349,17 @@ class Uniform:
 
 
 class Weighted(Uniform):
-    """The same with weights: their sums."""
+    """The sums of weights of `numpy.histogram` with bins of one width and a range."""
 
     def __call__(self, values: Array, weights: Array) -> Array:  # type: ignore[override]
         return routines.either(self.summed, self.summed_by_numpy, values, weights)
 
     def summed_by_numpy(self, values: Array, weights: Array) -> Array:
-        """The oracle."""
+        """By NumPy, as the reference."""
         return np.histogram(values, len(self.edges) - 1, self.bounds, weights=weights)[0]
 
     def summed(self, values: Array, weights: Array) -> Array | None:
-        """By a routine: NumPy sums blocks of its own, each from zero, and adds them up."""
+        """The sums by a routine: as NumPy, it sums each block from zero and adds the blocks."""
         bins = len(self.edges) - 1
         found = self.routine(weights.dtype.str[1:]) if values.size >= routines.FEWEST else None
         launch = None if found is None or bins > _FEW else found[0].launcher()
@@ -382,7 +381,7 @@ class Weighted(Uniform):
 
 
 class Between:
-    """`numpy.histogram` between given edges, without weights: the counts."""
+    """The counts of `numpy.histogram` between given edges, without weights."""
 
     has_routine = True
 
@@ -393,11 +392,11 @@ class Between:
         return routines.either(self.compiled, self.by_numpy, values)
 
     def by_numpy(self, values: Array) -> Array:
-        """The oracle."""
+        """By NumPy, as the reference."""
         return np.histogram(values, self.edges)[0]
 
     def compiled(self, values: Array) -> Array | None:
-        """By a routine, in the dtype that NumPy compares in."""
+        """The counts by a routine, in the dtype in which NumPy compares."""
         bins = len(self.edges) - 1
         code = values.dtype.str[1:]
         common = np.result_type(values, self.edges)
@@ -406,7 +405,7 @@ class Between:
         if values.size < _WORTH:
             return None
         edges = np.ascontiguousarray(self.edges, common)
-        if bins < 1 or not (edges[:-1] <= edges[1:]).all():  # NaN among them
+        if bins < 1 or not (edges[:-1] <= edges[1:]).all():  # descending, or NaN
             return None
         flat = np.ascontiguousarray(values).reshape(-1)
         guide = BucketIndex(edges)
@@ -420,7 +419,7 @@ class Between:
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    """As `numpy.histogram`; the counts of a big `a` are recorded, the edges are not."""
+    """As `numpy.histogram`; for a large `a` the counts are recorded, the edges computed at once."""
     if type(a) is ndarray and concrete_value(a) is None and density in (None, True, False):
         found = _recorded_histogram(a, bins, range, weights)
         if found is not None:
@@ -429,12 +428,12 @@ def histogram(
 
 
 def _as_density(counts: Any, edges: Any) -> Any:
-    """The last steps of NumPy's function."""
+    """The density and the edges, by the last steps of NumPy's function."""
     return counts / np.array(np.diff(gather(edges)), float) / counts.sum(), edges
 
 
 def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
-    """Counts and edges; None where NumPy has to look at more than that. Its errors are raised."""
+    """Recorded counts, and edges; None if NumPy must do it. Raises NumPy's errors for the bins."""
     dtype = dtype_of(a)
     if dtype.str[1:] not in BINNED or not may_record() or 0 in shape_of(a):
         return None
@@ -463,8 +462,8 @@ def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
 
 
 def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weighs: bool) -> Uniform:
-    """What counts between given bounds; kept, since a call is likely to come again."""
-    # numbers of Python's are what their text says: 0.0 is not -0.0, and 1 not 1.0
+    """The counting object for given bounds; cached, since programs often repeat the call."""
+    # the key has the text of Python numbers: 0.0 differs from -0.0, and 1 from 1.0
     key = None
     if {type(bounds[0]), type(bounds[1])} <= {int, float} and bins <= _FEW:
         key = bins, repr(bounds), dtype, weighs
@@ -473,25 +472,25 @@ def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weighs: b
             return found
     edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
     made = (Weighted if weighs else Uniform)(edges, bounds, dtype)
-    if key is not None and made.routine() is not None:  # else NumPy is to warn each time
+    if key is not None and made.routine() is not None:  # else NumPy warns each time
         _uniforms[key] = made
     return made
 
 
 def _are_weights(weights: Any, a: ndarray) -> bool:
-    """Whether numbers of ours belong to the values of `a`, one to each, as they are."""
+    """Whether weights are a lazyfuse array of the shape of `a` and of a supported dtype."""
     if type(weights) is not ndarray or shape_of(weights) != shape_of(a):
         return False
     return dtype_of(weights).str[1:] in BINNED
 
 
 def _recorded_between(a: ndarray, bins: Any) -> Any:
-    """The same for edges that are given."""
+    """Recorded counts for given edges, and the edges; None if NumPy must do it."""
     edges = np.asarray(bins) if type(bins) in (list, tuple, np.ndarray) else None
     if edges is None or edges.ndim != 1 or edges.dtype.kind not in "iuf":
         return None
     if not 1 < len(edges) <= _MOST:
         return None
-    edges = np.histogram_bin_edges(np.empty(0, dtype_of(a)), edges)  # refuses what descends
+    edges = np.histogram_bin_edges(np.empty(0, dtype_of(a)), edges)  # raises for descending edges
     counts = host("histogram", Between(edges.copy()), (a,), (len(edges) - 1,), _INTP)
     return counts, wrap(edges.copy())

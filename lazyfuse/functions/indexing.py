@@ -1,9 +1,9 @@
-"""As NumPy's functions of truth values and of places: `nonzero`, `putmask`, `take`, `put`, ...
+"""As NumPy's functions of truth values and of indices: `nonzero`, `putmask`, `take`, `put`, ...
 
-What is true is found by a parallel scan (compact.py), after the recorded work that decides it;
-selections stay deferred (mask_selection.py), and writes through masks are recorded where they are
-what `copyto(where=)` or `x[mask] = value` is. `take` and `put` are compiled for big arrays of
-indices. Everything else is NumPy's at once.
+A parallel scan (compact.py) finds true elements, after the mask is evaluated. Selections stay
+dynamic-size (mask_selection.py). Writes through masks are recorded if `copyto(where=)` or
+`x[mask] = value` would do the same. `take` and `put` have compiled loops for large arrays of
+indices. Everything else runs in NumPy at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BOOL = np.dtype(bool)
 
 
 def _truth(a: Any) -> Any:
-    """The truth values of a big array; None where NumPy looks at `a` itself."""
+    """The truth values of a large array; None if NumPy should take `a` itself."""
     if type(a) is not ndarray or concrete_value(a) is not None or not may_record():
         return None
     if dtype_of(a) not in CANONICAL or not shape_of(a):
@@ -66,7 +66,7 @@ def argwhere(a: Any) -> Any:
 
 
 def flatnonzero(a: Any) -> Any:
-    """As `numpy.flatnonzero`, of an array that is on no device of its own."""
+    """As `numpy.flatnonzero`, for an array in host memory."""
     truth = _truth(a)
     if truth is None:
         return fallback.run(np.flatnonzero, "flatnonzero", (a,), {})
@@ -125,10 +125,10 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 
 def _may_select(a: Any, mask: Any, values: Any) -> bool:
-    """Whether a write through a mask is a selection between `a` and `values`, element by element.
+    """Whether a write through a mask is a `where` of `a` and `values`, element by element.
 
-    Numbers are taken where they are of the kind of `a`, arrays where they are of its very dtype:
-    NumPy has rules of its own for the others.
+    Numbers must be of the kind of `a`, arrays of exactly its dtype: NumPy has special rules for
+    others.
     """
     if type(a) is not ndarray or type(mask) is not ndarray or concrete_value(a) is not None:
         return False
@@ -167,7 +167,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
 
 
 def _stretch(a: ndarray, indices: range, axis: Any) -> Any:
-    """The part of a recorded array that a range of places takes: a slice, all within bounds."""
+    """The slice of a recorded array that `take` of a range gives; None if it leaves the bounds."""
     shape = shape_of(a)
     place = None if axis is None else _axis(axis, len(shape))
     if place is None or not indices:

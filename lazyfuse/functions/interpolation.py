@@ -1,8 +1,8 @@
-"""As NumPy's `interp`: compiled for a big `x` and a sorted table of real numbers.
+"""As NumPy's `interp`: compiled for a large `x` and a sorted table of real numbers.
 
-Owns the compiled loop: the guided search of `searching.py`, then the steps of NumPy's C function
-(`numpy/_core/src/multiarray/compiled_base.c`, `arr_interp`), side by side. Tables that are not
-sorted or hold NaN are left to NumPy, as are complex heights.
+Owns the compiled loop: the search of `searching.py`, then the steps of NumPy's C function
+(`numpy/_core/src/multiarray/compiled_base.c`, `arr_interp`), for a tile of values in parallel.
+NumPy itself takes tables that are not sorted or hold NaN, and complex heights.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _F8 = np.dtype(np.float64)
 _BLOCK = 1 << 14  # values per chunk
-_TILE = 256  # searches side by side
+_TILE = 256  # parallel searches
 _CODES = ("f8", "f4", "i8", "i4", "i2", "i1", "u1", "u2", "u4")
 
 
 @cached(why=DTYPES)
 def _routine(code: str) -> routine.Routine:
-    """Heights at `count` values; `steps` are the slopes between the entries of the table."""
+    """Computes heights at `count` values; `steps` are the slopes between the table's entries."""
     found = place_text("f8", "right", "values[first + k]", "float64")
     body = f"""
     at = local_i8({_TILE})
@@ -81,7 +81,7 @@ def _routine(code: str) -> routine.Routine:
 def _rounds_each_step() -> bool:
     """Whether NumPy was compiled without contraction of `slope * distance + height`."""
     slope, distance = 1.0 + 2.0**-30, 1.0 - 2.0**-30
-    fp = np.array([-1.0, slope * 2.0 - 1.0])  # the slope is `slope` exactly
+    fp = np.array([-1.0, slope * 2.0 - 1.0])  # its slope is exactly `slope`
     return bool(np.interp(distance, [0.0, 2.0], fp) == slope * distance - 1.0)
 
 
@@ -89,7 +89,7 @@ def _rounds_each_step() -> bool:
 def compiled(
     x: Array, xp: Array, fp: Array, left: float | None = None, right: float | None = None
 ) -> Array | None:
-    """As `numpy.interp` of real arrays, by compiled text; None where NumPy has to do it."""
+    """As `numpy.interp` of NumPy arrays, by a compiled loop; None if NumPy must do it."""
     code = x.dtype.str[1:]
     if code not in _CODES or not x.dtype.isnative or x.size < routine.FEWEST or len(xp) < 2:
         return None
@@ -115,7 +115,7 @@ def compiled(
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
-    """As `numpy.interp`; recorded for a big `x` with a table of real numbers."""
+    """As `numpy.interp`; recorded for a large `x` with a table of real numbers."""
     if type(x) is ndarray and concrete_value(x) is None and may_record():
         found = _recorded(x, xp, fp, left, right, period)
         if found is not None:
@@ -124,7 +124,7 @@ def interp(
 
 
 def _recorded(x: ndarray, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
-    """The call as recorded work; None for what NumPy has to refuse or to look at."""
+    """The recorded call; None if NumPy must do it, or raise."""
     table = [np.asarray(to_numpy(each)) for each in (xp, fp)]
     simple = all(each.ndim == 1 and each.size and each.dtype.kind in "fiu" for each in table)
     if not simple or table[0].size != table[1].size or dtype_of(x).kind not in "fiu":

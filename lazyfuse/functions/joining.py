@@ -1,9 +1,9 @@
 """As NumPy's joining, repeating and rolling: `concatenate`, `stack`, `repeat`, `roll`.
 
-A few big arrays are joined by writing each of them into its part of a new block, many as one host
-call: shape and dtype are known without looking. Arrays of one shape that are not evaluated yet are
-stacked in the same way: what computes a part stores it there. Views are the methods of the array;
-most other functions of this topic are followed (decompositions.py).
+A join of a few large arrays writes each into its part of a new block. A join of many is one host
+call, whose shape and dtype are known in advance. Pending arrays of one shape are stacked by parts
+too: the kernel that computes a part stores it there. Views are the methods of the array; most other
+functions of this topic are decomposed (decompositions.py).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 from lazyfuse.runtime.scheduling.eager_rules import small, small_array
 
-# So many arrays at most are joined part by part in what computes them.
+# The most arrays that are joined part by part, by the kernels that compute them.
 PIECES = 16
 
 
 def _as_array(x: Any) -> Any:
-    """A joined operand as an array of ours or NumPy's; None if it is something special."""
+    """An operand as a lazyfuse array; None for other types, which NumPy joins."""
     kind = type(x)
     if kind is ndarray:
         return x
@@ -83,7 +83,7 @@ def concatenate(
 
 
 def _is_default_cast(casting: Any) -> bool:
-    """Whether nothing is asked of casts: without a dtype all of this kind are allowed."""
+    """Whether `casting` is the default; without a dtype it allows every cast of a join."""
     return type(casting) is str and casting == "same_kind"
 
 
@@ -104,7 +104,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
     first = shapes[0]
     length = sum(shape[place] for shape in shapes)
     shape = (*first[:place], length, *first[place + 1 :])
-    # a real array as it lies, not as its copy does
+    # the order of the user's NumPy array, not of its copy
     perm = joined_order(
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
@@ -118,7 +118,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
 def _by_parts(
     operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
 ) -> Node:
-    """A block that takes one operand after the other: what computes them stores there."""
+    """A block into which the kernels that compute the operands store them."""
     packed = shape if perm is None else tuple([shape[axis] for axis in perm])
     block = devices.cpu().empty(packed, dtype)
     strides = contiguous_strides(shape, perm)
@@ -131,7 +131,7 @@ def _by_parts(
             value = node_of(x)
             layout = Layout(start * strides[place], own, strides)
             if own[place] == 1 and (below := _without(place, value)) is not None:
-                value = below  # as `stack` adds an axis: whatever computes it stores it here
+                value = below  # `stack` added the axis: the kernel below it stores here
                 kept = (*own[:place], *own[place + 1 :])
                 layout = Layout(layout.offset, kept, (*strides[:place], *strides[place + 1 :]))
             value = cast_node(value, dtype)
@@ -141,7 +141,7 @@ def _by_parts(
 
 
 def _without(place: int, value: Node) -> Node | None:
-    """What is pending below a view that has one axis of length one more, at `place`."""
+    """The pending node below a view that only adds an axis of length one at `place`, or None."""
     if value.op is not ops.VIEW or value.value is not None or value.resident is not None:
         return None
     below = value.src[0]
@@ -154,7 +154,7 @@ def _without(place: int, value: Node) -> Node | None:
 
 
 def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
-    """The axis as a number, -1 for None; None if NumPy has to refuse."""
+    """The axis as a number, -1 for None; None if NumPy must raise."""
     if axis is None:
         return -1
     rank = len(shapes[0])
@@ -176,7 +176,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 class _Concatenate:
-    """`numpy.concatenate` along one axis, of any number of arrays."""
+    """`numpy.concatenate` of any number of arrays along one axis."""
 
     def __init__(self, axis: int | None) -> None:
         self.axis = axis
@@ -191,7 +191,7 @@ if np.concat is not np.concatenate:
 
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    """As `numpy.repeat`; recorded if every element is repeated equally often."""
+    """As `numpy.repeat`; recorded if `repeats` is one number."""
     if type(a) is ndarray and type(repeats) is int and repeats >= 0 and concrete_value(a) is None:
         result = _repeated(a, repeats, axis)
         if result is not None:
@@ -216,7 +216,7 @@ def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
 
 
 class _Repeat:
-    """`numpy.repeat` with a plain number."""
+    """`numpy.repeat` with one number of repeats."""
 
     def __init__(self, repeats: int, axis: int | None) -> None:
         self.repeats = repeats
@@ -228,7 +228,7 @@ class _Repeat:
 
 @implements(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """As `numpy.roll`; recorded if the shift is known."""
+    """As `numpy.roll`; recorded if shift and axis are integers or tuples of them."""
     if type(a) is ndarray and materialise(a) is None and dtype_of(a) in CANONICAL:
         shown = geometry(a)
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
@@ -240,14 +240,14 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 
 def _is_known(number: Any) -> bool:
-    """Whether a shift or an axis is an integer or a tuple of them."""
+    """Whether a shift or an axis is an integer or a tuple of integers."""
     if type(number) is tuple:
         return all(type(each) is int for each in number)
     return type(number) is int
 
 
 def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
-    """Whether NumPy knows what to do with these axes."""
+    """Whether NumPy accepts these axes."""
     if axis is None:
         return type(shift) is int
     if not _is_known(axis):
@@ -260,7 +260,7 @@ def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
 
 
 class _Roll:
-    """`numpy.roll` by known shifts."""
+    """`numpy.roll` by fixed shifts."""
 
     def __init__(self, shift: Any, axis: Any) -> None:
         self.shift = shift
@@ -274,10 +274,10 @@ _roll: Callable[..., Array] = getattr(np.roll, "_implementation", np.roll)
 
 
 def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
-    """`numpy.roll` of a numpy array, in two copies where memory lies in order.
+    """`numpy.roll` of a NumPy array, by two copies if it is in C order.
 
-    One moves everything by the shift, over the ends of rows, too; the other puts right what has
-    left its row.
+    The first moves everything by the shift, across the ends of rows too; the second corrects the
+    elements that left their row.
     """
     if type(shift) is not int or (type(axis) is not int and axis is not None):
         return _roll(a, shift, axis)
@@ -311,7 +311,7 @@ def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
 
 # ------------------------------------------------------------------------------------------ stacks
 
-_followed = decompositions.stack  # type: ignore[attr-defined]  # NumPy's text over our arrays
+_followed = decompositions.stack  # type: ignore[attr-defined]  # NumPy's code, decomposed
 
 
 def stack(*args: Any, **kwargs: Any) -> Any:
@@ -326,7 +326,7 @@ def stack(*args: Any, **kwargs: Any) -> Any:
 
 @as_one
 def _stacked(arrays: Any, axis: Any) -> Any:
-    """The block; None where NumPy's own text decides."""
+    """The stacked block; None if the decomposition of NumPy's code should do it."""
     if not 0 < len(arrays) <= PIECES or type(axis) is not int or not all(map(_has_shape, arrays)):
         return None
     own, dtype = shape_of(arrays[0]), dtype_of(arrays[0])
@@ -354,7 +354,7 @@ def _stacked(arrays: Any, axis: Any) -> Any:
 
 
 def _has_shape(x: Any) -> bool:
-    """Whether `x` is an array of ours, and no selection whose size nobody has asked for."""
+    """Whether `x` is a lazyfuse array, and no dynamic-size selection whose size is not known."""
     if type(x) is not ndarray:
         return False
     return x._eager is not None or x._node is not None or x._storage is not None
@@ -364,7 +364,7 @@ def _has_shape(x: Any) -> bool:
 def _arranged(
     own: Shape, strides: tuple[tuple[int, ...], ...], axis: int
 ) -> tuple[Shape, Perm, list[Layout]]:
-    """Shape and memory order of what arrays of these strides give, and where each lies in it."""
+    """Shape and memory order of a stack of arrays with these strides, and the layout of each."""
     shape = (*own[:axis], len(strides), *own[axis:])
     joined = (*own[:axis], 1, *own[axis:])
     shown = [

@@ -1,4 +1,4 @@
-"""Functions that NumPy does at once, and a device by its libraries: `flatnonzero`, transforms.
+"""Functions that run at once: in NumPy, or by a device's libraries: `flatnonzero`, transforms.
 
 Owns `flatnonzero` and the complex transforms of `numpy.fft`.
 """
@@ -42,7 +42,7 @@ def flatnonzero(a: Any) -> Any:
 def _transformed(
     theirs: Callable[..., Any], a: Any, sizes: Any, axes: Any, norm: Any, out: Any
 ) -> Any:
-    """A transform by a library; None if NumPy has to do it, or to refuse it."""
+    """A transform by a device's library; None if NumPy must do it, or raise."""
     device = device_for(a) if norm in _NORMS and out is None else None
     if device is None or dtype_of(a).char not in "fdFD":
         return None

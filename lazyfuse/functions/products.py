@@ -1,13 +1,13 @@
 """As NumPy's products of arrays: `matmul`, `dot`, `inner`, `vdot`, `einsum`.
 
-Recorded where shapes and dtypes say what comes out; NumPy's (BLAS's) own function runs at the end.
-Owns what `@` does.
+Recorded where shapes and dtypes determine the result; evaluation runs NumPy's (BLAS's) function.
+Owns `@`.
 
-`einsum`: NumPy sums over all indices at once unless it is told to look for a better order. Where
-that costs many multiplications the order is looked for here (`numpy.einsum_path`): pairs of
-operands then go to matrix products. Integers come out the same; floats are summed in another order,
-within the bound that holds for matrix products: k * n * eps * sum(|products|) for sums of n
-products of k factors. What the pairs are is NumPy's own choice.
+`einsum`: by default NumPy sums over all indices at once. If that costs many multiplications, this
+module looks for a better order (`numpy.einsum_path`), so that pairs of operands go to matrix
+products. NumPy chooses the pairs. Integer results stay the same. Floats are summed in another
+order, within the bound of matrix products: k * n * eps * sum(|products|) for sums of n products of
+k factors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MATMUL = TABLE["matmul"]
 
 
 def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
-    """The operands, if their product is recorded: one of them is big, all are of known dtypes."""
+    """The operands, if their product is recorded: one is large, all have supported dtypes."""
     found = []
     for x in operands:
         if type(x) in (list, tuple, np.ndarray):
@@ -65,9 +65,9 @@ def taken(operands: Sequence[Any], big: bool = False) -> list[ndarray] | None:
 
 
 def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
-    """Whether NumPy does a product now: as other calls with small results; or since memory that
-    other code may change would be copied for later, which takes longer than most products of it
-    (a matrix and a vector).
+    """The rule by which NumPy computes a product now, if any. Either the result is small; or other
+    code may change an operand's memory, and copying it for later would take longer than most
+    products with it (a matrix and a vector).
     """
     if rule := small_result(operands, size_of(shape)):
         return rule
@@ -79,7 +79,7 @@ def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
 
 
 def _is_shared(x: ndarray) -> bool:
-    """Whether a read of an array copies it, since somebody outside may look at its memory."""
+    """Whether a recorded read of an array copies it, since other code has its memory."""
     return (
         x._node is None
         and concrete_value(x) is None
@@ -132,7 +132,7 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
 
 
 def _matmul(first: Any, second: Any) -> Any:
-    """`first @ second`."""
+    """The result of `first @ second`."""
     if type(first) is ndarray and type(second) is ndarray:
         left, right = first._eager, second._eager
         if left is not None and right is not None:
@@ -208,14 +208,14 @@ set_matmul(_matmul)
 
 # ------------------------------------------------------------------------------------------ einsum
 
-# Multiplications from which looking for an order pays; it depends on sizes alone, so that a
-# contraction gives the same bits at every call.
+# Multiplications from which a search for an order pays. The order depends on sizes alone, so that
+# a contraction gives the same bits at every call.
 WORTH_A_PATH = 1 << 20
 
 
 @implements(np.einsum)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    """As `numpy.einsum`, in the order that costs least."""
+    """As `numpy.einsum`; large contractions take a cheaper order."""
     result = None
     if out is None and not kwargs and len(operands) > 2 and type(operands[0]) is str:
         result = _recorded(operands[0], operands[1:], optimize)
@@ -240,7 +240,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     try:
         sample, sizes = _sample(subscripts, tuple([(x.shape, x.dtype, _order(x)) for x in shown]))
     except (ValueError, TypeError, IndexError):
-        return None  # NumPy refuses it in its own words
+        return None  # NumPy raises its error
     shape, dtype, perm = sample
     if dtype not in CANONICAL:
         return None
@@ -254,7 +254,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
 
 
 def _size(operands: Sequence[Any]) -> int:
-    """More than the multiplications that a contraction can take."""
+    """An upper bound of the multiplications in a contraction."""
     return size_of(tuple([size_of(shape_of(x)) for x in operands]))
 
 
@@ -265,8 +265,8 @@ def _plain(subscripts: str) -> Any:
 def _contracted(subscripts: str, *arrays: Any) -> Any:
     shapes = tuple([x.shape for x in arrays])
     pair, einsum = _by_pairs()
-    with np.errstate(all="ignore"):  # einsum tells of no conditions, matrix products do
-        if pair is not None and _IS_PAIR.fullmatch(subscripts):  # in this order: no copies then
+    with np.errstate(all="ignore"):  # einsum reports no floating-point exceptions
+        if pair is not None and _IS_PAIR.fullmatch(subscripts):  # the pair function makes no copies
             return pair(subscripts, *arrays)
         return einsum(subscripts, *arrays, optimize=_path(subscripts, shapes))
 
@@ -276,7 +276,7 @@ _IS_PAIR = re.compile(r"[A-Za-z]+,[A-Za-z]+->[A-Za-z]+")
 
 @cached(1)
 def _by_pairs() -> tuple[Any, Any]:
-    """NumPy's contraction of a pair, if it has one, and its `einsum`: large products are ours."""
+    """NumPy's contraction of a pair, if it has one, and its `einsum`, with lazyfuse's `matmul`."""
     theirs: Any = getattr(np.einsum, "__wrapped__", None)
     scope = getattr(theirs, "__globals__", {})
     pair = scope.get("bmm_einsum")  # NumPy 2.4 and later
@@ -306,15 +306,15 @@ def _path(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> Any:
 
 
 def _order(x: Any) -> Any:
-    """The memory order of an array that fills its memory; None for C order and for gaps."""
+    """The memory order of an array, apart from gaps; None for C order."""
     return packed_order(x)[1]
 
 
 @cached(256)
 def _sample(subscripts: str, operands: tuple[Any, ...]) -> tuple[Any, dict[int, int]]:
-    """Shape (in sizes of a small example), dtype and memory order of the result; what sizes mean.
+    """Shape (in sample sizes), dtype and memory order of the result; and the real size of each.
 
-    NumPy itself says it, of arrays in the same order with small sizes.
+    NumPy computes a small sample, of arrays in the same memory orders.
     """
     small: dict[int, int] = {0: 0, 1: 1}
     arrays = []
@@ -332,7 +332,7 @@ def _sample(subscripts: str, operands: tuple[Any, ...]) -> tuple[Any, dict[int, 
 
 
 def _work(subscripts: str, arrays: Sequence[Any]) -> int:
-    """Multiplications of the plain sum over all indices."""
+    """Multiplications of a single sum over all indices."""
     terms = subscripts.split("->")[0].replace(" ", "").split(",")
     sizes: dict[str, int] = {}
     for term, array in zip(terms, arrays, strict=False):

@@ -1,9 +1,9 @@
-"""As NumPy's `median`, `quantile`, `percentile`: of all elements of a big array.
+"""As NumPy's `median`, `quantile`, `percentile`: of all elements of a large array.
 
-Owns the selection: elements are counted by cells of their rank's range, on all threads, and only
-the cell that holds an order statistic is partitioned. The steps from order statistics to a result
-are NumPy's (`numpy/lib/_function_base_impl.py`, `_median`, `_quantile`, `_lerp`). Everything else,
-and every array with NaN, is NumPy's.
+Owns the selection. It counts elements in equal cells of the range of ranks, on all threads, and
+sorts only the cells that hold a wanted order statistic. The steps from order statistics to a result
+are NumPy's (`numpy/lib/_function_base_impl.py`, `_median`, `_quantile`, `_lerp`). NumPy itself does
+everything else, and every array with NaN.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_FEWEST = 1 << 15  # elements
+_FEWEST = 1 << 15  # fewest elements
 _CELLS = 1 << 13
 _BLOCK = 1 << 17  # elements of a chunk
-_MOST = 6  # cells that are looked into: each costs a pass
-_NAN = {"f8": 0x7FF0000000000001, "f4": 0x7F800001}  # ranks, see ordering
+_MOST = 6  # most cells that are sorted: each costs a pass
+_NAN = {"f8": 0x7FF0000000000001, "f4": 0x7F800001}  # the ranks of NaN, see kernels/sort.py
 
 
 @cached(why=DTYPES)
 def _count_routine(code: str) -> routine.Routine:
-    """How many of `count` elements are in each cell of 2 to the power `shift` ranks."""
+    """Counts the elements in each cell of 2 ** `shift` ranks."""
     body = f"""
 for k in range(count):
 {sort.rank_text(code, "values[k]", 1)}
@@ -46,7 +46,7 @@ for k in range(count):
 
 @cached(why=DTYPES)
 def _collect_routine(code: str) -> routine.Routine:
-    """Those of `count` elements that are in a cell; there is room for one more."""
+    """Copies the elements that are in one cell; the result has room for one more."""
     body = f"""
 at = 0
 for k in range(count):
@@ -60,9 +60,9 @@ for k in range(count):
 
 
 def select(row: Array, places: Sequence[int]) -> list[Any] | None:
-    """The elements at some places of the sorted row; None where NumPy has to find them.
+    """The elements at some positions of the sorted row; None if NumPy must find them.
 
-    That is also where it holds NaN, or where an element that is wanted is a zero (of which sign?).
+    NumPy also takes rows with NaN, and those with a wanted element of zero, whose sign is unknown.
     """
     code, size = row.dtype.str[1:], len(row)
     if size < _FEWEST or code not in sort.CODES or not row.dtype.isnative:
@@ -107,7 +107,7 @@ def select(row: Array, places: Sequence[int]) -> list[Any] | None:
 
 
 def _row(a: Any) -> Array | None:
-    """All elements of a big array, evaluated, in a row."""
+    """All elements of a large array, evaluated and flat; None for others."""
     if type(a) is not ndarray or concrete_value(a) is not None or dtype_of(a).kind not in "fiu":
         return None
     real = gather(a)
@@ -138,7 +138,7 @@ def _median(row: Array) -> Any:
 
 
 def _quantile(row: Array, q: Any) -> Any:
-    """By linear interpolation between order statistics; None where NumPy has to do it."""
+    """Quantiles by linear interpolation between order statistics; None if NumPy must do it."""
     if row.dtype != np.float64:
         return None
     wanted = np.asarray(q)

@@ -1,8 +1,8 @@
-"""As NumPy's reductions: `sum`, `mean`, `var`, `argmax` and their kin.
+"""As NumPy's reductions: `sum`, `mean`, `var`, `argmax` and so on.
 
-Big arrays are reduced by recorded nodes that repeat NumPy's own steps (`numpy/_core/_methods.py`),
-so that the bits are NumPy's. Small arrays, `out=`, `where=`, `initial=` and whatever NumPy would
-refuse or warn about at the call run in NumPy at once.
+Reductions of large arrays are recorded as nodes that repeat NumPy's own steps
+(`numpy/_core/_methods.py`), so that the bits are NumPy's. NumPy runs at once for small arrays,
+`out=`, `where=`, `initial=`, and calls that make NumPy raise or warn.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _ADD = TABLE["reduce:add"]
 
 
 class _Refused(Exception):
-    """The call is not one that is recorded: NumPy runs it."""
+    """The call cannot be recorded: NumPy runs it."""
 
 
 def _source(a: Any, *unusual: Any) -> ndarray:
-    """`a`, if a reduction of it is recorded; `unusual` arguments must not have been given."""
+    """`a`, if its reduction can be recorded and the caller gave no `unusual` argument."""
     if type(a) is not ndarray or a._eager is not None or concrete_value(a) is not None:
         raise _Refused
     for value in unusual:
@@ -66,7 +66,7 @@ def _source(a: Any, *unusual: Any) -> ndarray:
 
 
 def _is_copied_packed(a: ndarray) -> bool:
-    """Whether recorded work would read a copy of `a` that sums walk in another order than `a`."""
+    """Whether recorded work would read a packed copy of `a`, and sum it in another order."""
     storage = a._storage
     if storage is None or storage.exports is None or is_even(a._view.shape, a._view.strides):
         return False
@@ -76,7 +76,7 @@ def _is_copied_packed(a: ndarray) -> bool:
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     try:
         axes = normalize_axes(axis, ndim)
-    except Exception as error:  # NumPy has its own words
+    except Exception as error:  # NumPy raises its own error
         raise _Refused from error
     if not axes:
         raise _Refused
@@ -115,7 +115,7 @@ def _reduced(
 
 
 def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
-    """One reduce node."""
+    """The result of one recorded reduce node."""
     if DEFERRED and type(a) is ndarray:
         found = mask_selection.reduced(row, a, axis, dtype, keepdims, unusual)
         if found is not None:
@@ -137,7 +137,7 @@ def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept
 
 
 def recorded_reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any) -> Any:
-    """For `ufunc.reduce`: the recorded result, or None."""
+    """The recorded result for `ufunc.reduce`, or None."""
     try:
         return _simple(row, x, axis, dtype, keepdims)
     except _Refused:
@@ -192,7 +192,7 @@ def prod(
 def _at_once(
     theirs: Callable[..., Any], a: Any, out: Any, axis: Any = None, dtype: Any = None, **given: Any
 ) -> Any:
-    """NumPy's function with what the user gave: objects that override it see no more than that."""
+    """NumPy's function with the user's arguments alone, since objects that override it see them."""
     if type(a) is ndarray and a._eager is not None and out is dtype is None and not given:
         return wrap(theirs(a._eager, to_numpy(axis)))
     usual = {"axis": axis, "dtype": dtype, "out": out}
@@ -344,7 +344,7 @@ def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, *unusual: Any)
     kind = source.dtype.kind
     if asked is None and kind in "biu":
         asked = np.dtype("f8")
-    # the mean of everything is a number, not a kernel of its own over one element
+    # the mean of all elements is a number: it needs no kernel over one element
     average = _divided(_reduced(_ADD, source, axes, len(axes) < len(shape), asked), count)
     deviation = step(TABLE["subtract"], source, average)
     if kind in "fiu" and deviation.dtype.kind != "c":
@@ -435,7 +435,7 @@ def _spread(
     node = _var(a, axis, dtype, ddof, keepdims, *unusual)
     if root:
         if node.dtype.kind not in "fc":
-            raise _Refused  # NumPy's error, or a scalar's conversion
+            raise _Refused  # NumPy raises, or converts the scalar
         node = cast_node(step(TABLE["sqrt"], node), node.dtype)
     return from_node(node)
 
@@ -481,7 +481,7 @@ def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
         return from_node(found)
     x: Any = _source(a)
     axes = _axes(axis, len(shape_of(x)))
-    truth = x.astype(bool, copy=False)  # in the memory order of x, as NumPy's is
+    truth = x.astype(bool, copy=False)  # in the memory order of x, as in NumPy
     return from_node(_reduced(_ADD, node_of(truth), axes, _flag(keepdims), _INTP))
 
 
@@ -512,7 +512,7 @@ def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: An
     if axis is None:
         shape = (size_of(shape),)
     axis = None if axis is None else axes[0]
-    # the name in NumPy's warnings
+    # its name appears in NumPy's warnings
     function = functools.partial(theirs, axis=axis, dtype=asked)
     return host("accumulate", function, (x,), shape, probe.dtype)
 

@@ -1,8 +1,8 @@
-"""Where values stand in a sorted table: `searchsorted` and `digitize`.
+"""The positions of values in a sorted table: `searchsorted` and `digitize`.
 
-Owns the compiled search: no branch depends on the data, a guide (search_index.py) says where to
-begin, searches run side by side, blocks of values on all threads. Tables that are not sorted are
-left to NumPy, whose answers for them depend on the order of its steps.
+Owns the compiled search. No branch depends on the data; a bucket index (search_index.py) gives the
+start; a tile of searches runs in parallel, and threads share the blocks of values. NumPy takes
+tables that are not sorted, since its answers for them depend on the order of its steps.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _BLOCK = 1 << 14  # values per chunk
 NUMBA_TYPES = {
     "i4": "int32", "i8": "int64", "u1": "uint8", "u4": "uint32", "f4": "float32", "f8": "float64",
 }  # fmt: skip
-"""The dtypes that compiled searches compare in, with their names in the text."""
+"""The dtypes in which compiled searches compare, with their names in kernel text."""
 
 _BEFORE = {"left": "<", "right": "<="}
-_TILE = 256  # searches side by side
+_TILE = 256  # parallel searches
 
 
 def place_text(code: str, side: str, values: str, kind: str) -> str:
-    """Text that puts the places of a tile of values into `at[0]`, `at[1]`, ...
+    """Kernel text that puts the positions of a tile of values into `at[0]`, `at[1]`, ...
 
-    It searches from where a guide says. `{values}` is the value of number `k`, of type `kind`.
+    A bucket index gives each search its start. `values` is the text of value `k`, of type `kind`.
     """
     element = f"table[place + half - 1] {_BEFORE[side]} value"
     last = f"table[place] {_BEFORE[side]} value"
@@ -73,12 +73,12 @@ def place_text(code: str, side: str, values: str, kind: str) -> str:
 
 
 GUIDED = {"origin": "f8", "scale": "f8", "final_cell": "f8"}
-"""The scalars of text that `place_text` has made."""
+"""The scalars that kernel text of `place_text` needs."""
 
 
 @cached(why=DTYPES)
 def search_routine(code: str, side: str) -> routine.Routine:
-    """Places of `count` values in a guided table."""
+    """Finds the positions of `count` values in a table with a bucket index."""
     kind = NUMBA_TYPES[code]
     body = f"""
     at = local_i8({_TILE})
@@ -97,7 +97,7 @@ def search_routine(code: str, side: str) -> routine.Routine:
 
 @routine.serves(np.searchsorted)
 def search(table: Array, values: Array, side: str = "left", sorter: Any = None) -> Array | None:
-    """As `numpy.searchsorted`, by compiled text; None where NumPy has to do it."""
+    """As `numpy.searchsorted`, by a compiled loop; None if NumPy must do it."""
     if sorter is not None or table.ndim != 1 or not table.size or values.size < routine.FEWEST:
         return None
     dtype = np.result_type(table, values)
@@ -142,7 +142,7 @@ _monotonicity: Any = getattr(_multiarray, "_monotonicity", None)
 
 @implements(np.digitize, eager="arrays")
 def digitize(x: Any, bins: Any, right: Any = False) -> Any:
-    """As `numpy.digitize`; recorded for a big `x`."""
+    """As `numpy.digitize`; recorded for a large `x`."""
     if (
         type(x) is ndarray
         and concrete_value(x) is None
@@ -156,7 +156,7 @@ def digitize(x: Any, bins: Any, right: Any = False) -> Any:
 
 
 def _digitized(x: ndarray, bins: Any, right: Any) -> Any:
-    """The steps of NumPy's function; None for what it has to refuse."""
+    """The steps of NumPy's function; None if NumPy must raise."""
     table = np.asarray(to_numpy(bins))
     simple = table.ndim == 1 and table.size and table.dtype in CANONICAL
     if not simple or _monotonicity is None or right not in (True, False):

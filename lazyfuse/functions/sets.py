@@ -1,6 +1,6 @@
-"""`unique` of integers: which values occur is a table of marks where the range of values is short.
+"""`unique` of integers in a short range: a table of marks records which values occur.
 
-Owns `unique`. Everything else about it is NumPy's: other dtypes, wide ranges, indices and counts.
+Owns `unique`. NumPy does the rest: other dtypes, wide ranges, indices and counts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lazyfuse.runtime.execution.routine import Routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-CHUNKS = 4  # each has a table of its own
-SHORT = 2  # so many values per element are still looked at faster than elements are sorted
+CHUNKS = 4  # each chunk has its own table
+SHORT = 2  # values of the range per element, up to which marks are faster than sorting
 
 
 @cached(why=DTYPES)
@@ -37,7 +37,7 @@ def _marking(code: str) -> Routine:
 
 
 def _unique(values: Array, least: int, greatest: int) -> Array | None:
-    """The values that occur, in order; None where NumPy has to find them."""
+    """The values that occur, in ascending order; None if NumPy must find them."""
     span = greatest - least + 1
     if span > SHORT * values.size:
         return None
@@ -59,7 +59,7 @@ def _by_numpy(values: Array, least: int, greatest: int) -> Array:
 
 
 def _is_searched(ar: Any) -> bool:
-    """Whether an array is one whose marks may be looked at."""
+    """Whether marks can find the values of an array: large, and of native integers."""
     if type(ar) is not ndarray or concrete_value(ar) is not None or not may_record():
         return False
     return dtype_of(ar).kind in "iu" and dtype_of(ar).isnative and 0 not in shape_of(ar)

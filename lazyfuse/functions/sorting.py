@@ -1,7 +1,7 @@
 """As NumPy's sorting: `sort`, `argsort`, `partition`, `lexsort`.
 
-Recorded as host calls for big packed arrays, whose results have a known shape; everything whose
-size depends on the data (`unique`, `nonzero`, ...) runs at once.
+Recorded as host calls for large packed arrays, since the results have a known shape. Functions
+whose result size depends on the data (`unique`, `nonzero`, ...) run at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _axis(a: ndarray, axis: Any) -> int | None:
 
 
 def _sorted(theirs: Callable[..., Any], a: ndarray, axis: Any, kind: Any, stable: Any) -> Any:
-    """The call as (function, shape); None if NumPy has to refuse it."""
+    """The call as (function, shape); None if NumPy must raise."""
     shape = shape_of(a)
     named = {"kind": kind} if stable is None else {"stable": stable}
     if axis is None:
@@ -63,7 +63,7 @@ def _sorted(theirs: Callable[..., Any], a: ndarray, axis: Any, kind: Any, stable
 
 
 def sort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
-    """`numpy.sort`, the largest first; where sorting is stable, equal elements keep their order."""
+    """`numpy.sort`, the largest first; a stable sort keeps the order of equal elements."""
     if axis is None:
         a, axis = a.reshape(-1), 0
     turned = np.flip(a, axis)
@@ -71,7 +71,7 @@ def sort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
 
 
 def argsort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
-    """`numpy.argsort`, the largest first; equal elements keep their order where it is stable."""
+    """`numpy.argsort`, the largest first; a stable sort keeps the order of equal elements."""
     if axis is None:
         a, axis = a.reshape(-1), 0
     found = np.flip(np.argsort(np.flip(a, axis), axis, **named), axis)
@@ -112,7 +112,7 @@ def argsort(
 def _ordered(
     name: str, theirs: Callable[..., Any], a: Any, axis: Any, kind: Any, order: Any, stable: Any
 ) -> Any:
-    """`theirs`, NumPy's or ours for the largest first, recorded where it can be."""
+    """The result of `theirs` (NumPy's function, or `*_down`), recorded if possible."""
     if _is_recorded(a, kind, order, stable):
         call = _sorted(theirs, a, axis, kind, stable)
         if call is not None:
@@ -145,7 +145,7 @@ def sort_method(
 
 
 def _splitting(theirs: Callable[..., Any]) -> None:
-    """`partition` or `argpartition`, recorded for one number of smallest elements."""
+    """Register `partition` or `argpartition`, recorded for a single integer `kth`."""
     name = theirs.__name__
     keeps = name == "partition"
 

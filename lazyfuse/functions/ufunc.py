@@ -1,7 +1,7 @@
-"""As `numpy.ufunc`: one object for each of NumPy's, that records where NumPy would compute.
+"""As `numpy.ufunc`: an object for each of NumPy's, which records where NumPy would compute.
 
-Owns the class `ufunc` and the register of its objects. Direct operands and unusual arguments run
-in NumPy at once; what they mean, and every error, is NumPy's.
+Owns the class `ufunc` and the register of its objects. Calls with eager operands or unsupported
+arguments run in NumPy at once; their meaning, and every error, is NumPy's.
 """
 
 from __future__ import annotations
@@ -71,21 +71,21 @@ _SIMPLE = frozenset(("out", "dtype", "casting"))
 """Keywords with which a call may still be recorded."""
 
 _WARN_OF_A_THIRD = (np.maximum, np.minimum)
-"""Whose third operand people take for a value: NumPy warns that it is the output."""
+"""Users take the third operand of these for a value: NumPy warns that it is the output."""
 
 _COMPLEX = frozenset((complex, np.dtype("c8"), np.dtype("c16")))
-"""Keys of operands for which some ufuncs are completed."""
+"""Keys of complex operands, for which complex_cases.py completes some ufuncs."""
 
 
 class _Kind(type):
-    """Real ufuncs are instances of ours, too."""
+    """Makes NumPy's ufuncs instances of lazyfuse's `ufunc` too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls, instance) or isinstance(instance, np.ufunc)
 
 
 class _Documentation:
-    """`__doc__` of the class and of each object, which may be set as NumPy's may."""
+    """`__doc__` of the class and of each object, which users may set as they may NumPy's."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -124,11 +124,11 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         self._reduction = None if row is None else TABLE.get(f"reduce:{row.name}")
         self._loops: dict[Any, Loop] = {}
         _ufuncs.add(self)
-        self.__dict__.update(vars(theirs))  # how NumPy describes it, and what users have added
+        self.__dict__.update(vars(theirs))  # NumPy's attributes, and those that users added
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
 
     def _remember(self, operands: Sequence[Any], node: Node) -> None:
-        """Let `_quick` know the loop of a call that was recorded."""
+        """Keep the loop of a recorded call for the fast path of later calls."""
         if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is Loop:
             keys = tuple([operand_key(x) for x in operands])
             if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
@@ -141,7 +141,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         return run(self._call, self._compute, args, {})
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Everything that the fast path leaves: overrides, recording, keywords, errors."""
+        """Everything outside the fast path: overrides, recording, keywords, errors."""
         if array.DEFERRED and self._rows is not None and not kwargs and len(args) == self.nin:
             found = mask_selection.mapped(self._rows[0], args) if len(self._rows) == 1 else None
             if found is not None:
@@ -157,7 +157,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         ):
             outs = args[nin:]
             if any(out is ... for out in outs):
-                return self._call(*to_numpy(args))  # refused
+                return self._call(*to_numpy(args))  # NumPy raises
             args = args[:nin]
             if any(out is not None for out in outs):
                 missing = (None,) * (self.nout - len(outs))
@@ -215,14 +215,14 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
                 node = map_node(row, operands, signature, casting)
             except ValueError:
                 if outs:
-                    return None  # NumPy, too, looks at the dtypes and shapes of what it writes to
+                    return None  # NumPy also takes the dtypes and shapes of outputs into account
                 raise
             if node is None:
                 return None
             nodes.append(node)
         if len(nodes) > 1:
             name_steps(self.__name__, nodes)
-        if len(outs) == 1 and outs[0] is ...:  # an array, please, even if it has no axes
+        if len(outs) == 1 and outs[0] is ...:  # the user wants an array, even if it has no axes
             return None if nodes[0].shape == () else from_node(nodes[0])
         if kwargs.keys() <= {"out"}:
             self._remember(operands, nodes[0])
@@ -232,7 +232,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         return results[0] if self.nout == 1 else tuple(results)
 
     def _completed(self, x: Any) -> Any:
-        """A function of complex numbers that NumPy's ufunc does not do alone."""
+        """A recorded function of complex numbers that complex_cases.py completes."""
         shape = shape_of(x)
         return host(self.__name__, self._compute, (x,), shape, x.dtype, order_of(shape, x))
 
@@ -297,7 +297,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             return overrides.call_ufunc(function, args, kwargs)
         return run(self._call, function, args, kwargs, method)
 
-    # -- what else a ufunc has ---------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------
 
     def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ufunc.resolve_dtypes`."""
@@ -307,7 +307,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if name == "_call":  # while being unpickled
             raise AttributeError(name)
         found = getattr(self._call, name)
-        if name == "__signature__":  # made when it is first asked for, and kept, as NumPy does
+        if name == "__signature__":  # made on first use and kept, as in NumPy
             self.__dict__[name] = found
         return found
 
@@ -318,7 +318,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         return repr(self._call)
 
     def __eq__(self, other: object) -> bool:
-        """Ours and NumPy's are the same ufunc to whoever looks one up in a table."""
+        """Whether both are the same ufunc: lazyfuse's equals NumPy's, as a key of a table too."""
         return self is other or self._call is other
 
     def __hash__(self) -> int:
@@ -344,7 +344,7 @@ for _name in ("identity", "nargs", "ntypes", "signature", "types"):
 
 
 def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:
-    """The rows of the op table that a call records; None if it never is."""
+    """The rows of the op table that a call records; None if it is never recorded."""
     row = BY_UFUNC.get(theirs)
     if row is not None:
         return (row,)
@@ -355,7 +355,7 @@ def _rows_of(theirs: np.ufunc) -> tuple[Op, ...] | None:
 
 
 def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Everything that may override a call."""
+    """All arguments that may override a call."""
     if not kwargs:
         return args
     out = kwargs.get("out")
@@ -370,7 +370,7 @@ def _as_operand(x: Any) -> Any:
 
 
 def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
-    """Record writes of `nodes` into arrays of ours; None if that has to happen at once."""
+    """Record writes of `nodes` into lazyfuse arrays; None if NumPy must write at once."""
     if len(outs) != len(nodes):
         return None
     if not all(_takes(out, node, casting) for out, node in zip(outs, nodes, strict=True)):
@@ -389,7 +389,7 @@ def _takes(out: Any, node: Node, casting: str) -> bool:
 
 
 def _recorded_reduction(self: ufunc, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`reduce` as recorded work, if its arguments are plain ones; else None."""
+    """A recorded `reduce`, if all its arguments are supported; else None."""
     names = ("axis", "dtype", "out", "keepdims")
     if self._reduction is None or len(args) > 1 + len(names) or not kwargs.keys() <= set(names):
         return None
@@ -408,7 +408,7 @@ def run(
     kwargs: dict[str, Any],
     method: str = "",
 ) -> Any:
-    """Call NumPy at once: outputs are written through, the result is ours."""
+    """Call NumPy at once: it writes to the outputs; the result is a lazyfuse array."""
     outs: Kept = [], []
     named = dict(kwargs)
     given = named.get("out")

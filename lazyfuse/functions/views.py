@@ -1,6 +1,6 @@
 """As NumPy's functions that return views or ask for shapes, dtypes and flags.
 
-NumPy decides on the geometry, which it gets in the place of arrays; nothing is evaluated.
+NumPy computes the geometry on meta arrays; nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ VIEWS = (
     "matrix_transpose moveaxis permute_dims rollaxis rot90 split squeeze swapaxes transpose "
     "vsplit"
 ).split()
-"""Functions of the main namespace that only ever look at memory in another way."""
+"""Functions of the main namespace that always return views."""
 
 METHODS = "reshape ravel".split()
-"""Functions that are views where NumPy can manage it: the method of the array decides."""
+"""Functions that return views where possible: the method of the array decides."""
 
 
 def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
@@ -43,7 +43,7 @@ def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
 
 
 def view_function(theirs: Any) -> Callable[..., Any]:
-    """Our counterpart of a function that returns views of its first argument."""
+    """The lazyfuse version of a function that returns views of its first argument."""
     module = theirs.__module__
     name = f"{module}.{theirs.__name__}".removeprefix("numpy.")
 
@@ -52,12 +52,10 @@ def view_function(theirs: Any) -> Callable[..., Any]:
             whole = base_view(args[0])
             rest = to_numpy(args[1:])
             result = theirs(whole, *rest, **to_numpy(kwargs))
-            if isinstance(result, np.generic):  # NumPy read an element: of a meta array's memory
+            if isinstance(result, np.generic):  # NumPy read an element, perhaps of a meta array
                 return args[0][()]
             if type(result) is np.ndarray and not affine(result) and args[0]._eager is None:
-                materialise_view(
-                    args[0]
-                )  # parts of elements: nothing that is recorded can look at them
+                materialise_view(args[0])  # a view of parts of elements: no node can describe it
                 return call(*args, **kwargs)
             if type(result) is not np.ndarray or result.dtype == whole.dtype:
                 return _as_views(args[0], result, whole)
@@ -70,7 +68,7 @@ def view_function(theirs: Any) -> Callable[..., Any]:
 
 @implements(np.unstack)
 def unstack(x: Any, /, *, axis: int = 0) -> Any:
-    """As `numpy.unstack`: scalars of an array with one axis."""
+    """As `numpy.unstack`; an array with one axis gives scalars."""
     if type(x) is ndarray and base_view(x).ndim:
         rows: Any = np.moveaxis(x, axis, 0)  # type: ignore[type-var]
         return tuple(rows)
@@ -90,7 +88,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
 
 
 def _is_large(arrays: Sequence[Any]) -> bool:
-    """Whether arrays have so many elements together that those of ours are recorded."""
+    """Whether arrays broadcast to so many elements that lazyfuse arrays are recorded."""
     try:
         return not small(size_of(np.broadcast_shapes(*map(np.shape, arrays))))
     except ValueError:
@@ -98,17 +96,17 @@ def _is_large(arrays: Sequence[Any]) -> bool:
 
 
 def _widened(x: ndarray, shape: tuple[int, ...]) -> ndarray:
-    """A broadcast view that may be written to, as those of `broadcast_arrays` still may."""
+    """A broadcast view that may be written to, as NumPy's `broadcast_arrays` still allows."""
     whole = base_view(x)
     strides = np.broadcast_to(whole, shape).strides
     return derive(x, stride_tricks.as_strided(whole, shape, strides))
 
 
 def sharing_function(theirs: Any) -> Callable[..., Any]:
-    """Our counterpart of `shares_memory` and `may_share_memory`.
+    """The lazyfuse version of `shares_memory` and `may_share_memory`.
 
-    Equal arrays that were computed together may lie in the same memory until one is written to;
-    nobody may find out, so each is given its own.
+    Equal arrays that were computed together may use the same memory until one is written to. The
+    user must not see that, so each array gets its own memory first.
     """
 
     def call(a: Any, b: Any, max_work: Any = None) -> Any:
@@ -144,7 +142,7 @@ QUESTIONS = (
 
 
 def _shown(value: Any) -> Any:
-    """What has the shape and dtype of an argument; its elements must not be read."""
+    """An array or scalar with an argument's shape and dtype; its elements must not be read."""
     kind = type(value)
     if kind is ndarray:
         return geometry(value)
@@ -152,7 +150,7 @@ def _shown(value: Any) -> Any:
 
 
 def inquiry(theirs: Any) -> None:
-    """Register our counterpart of a function that looks at no element."""
+    """Register the lazyfuse version of a function that reads no elements."""
     name = theirs.__name__
 
     def call(*args: Any, **kwargs: Any) -> Any:

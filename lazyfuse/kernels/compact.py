@@ -1,9 +1,9 @@
-"""What a mask keeps, on real arrays: how many, where, their values, and their sum.
+"""The elements that a mask keeps, on NumPy arrays: their number, positions, values, and sum.
 
-Owns the compiled loops for it. They count per block of the mask, and each chunk then writes to its
-own place: in parallel, by sizes alone. A float sum follows NumPy's pairwise tree over the values
-that are kept, stretch by stretch in a buffer that stays in the cache. Knows numpy arrays only;
-where a loop is not compiled yet NumPy answers, with the same values.
+Owns the compiled loops for it. They count per block of the mask; then chunks write to disjoint
+ranges in parallel, chosen by sizes alone. A float sum follows NumPy's pairwise tree over the kept
+values, segment by segment, in a buffer that stays in the cache. Knows NumPy arrays only; while a
+loop is not compiled NumPy computes the same values.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from lazyfuse.runtime.scheduling.eager_rules import small
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK = 1024  # elements of a mask that are counted together
+BLOCK = 1024  # mask elements that are counted together
 CHUNK = 64 * BLOCK
-_BYTES = 128  # of a mask that are counted side by side, each in a byte
-STRETCH = 1 << 15  # values that one chunk of a sum adds, at most; of many, about 1 in PIECES
+_BYTES = 128  # counters of one byte each, for as many mask elements at a time
+STRETCH = 1 << 15  # most values in a chunk of a sum; large sums have about PIECES chunks
 PIECES = 15
-LEAF = 1024  # of them are added at once, in a buffer of the L1 cache
-_PIECE = 512  # elements of the mask that are looked at in between
+LEAF = 1024  # values that are added at once, from a buffer in the L1 cache
+_PIECE = 512  # mask elements that are read between two such additions
 _ROOM = LEAF + BLOCK + 2 * _PIECE
-# Threads are worth waking for less than they are for as many additions: each element takes some.
+# Work per element, in additions: threads pay from fewer elements on than in an addition.
 WEIGHT = 4
-# NumPy finds the places of so few truth values in one row before a loop of ours has been launched.
+# Below this many truth values in one row NumPy finds positions before a compiled loop starts.
 FEW = 1 << 17
-_GEOMETRIES = 32  # geometries of chunks that are kept
+_GEOMETRIES = 32  # cached geometries of chunks
 
 _COUNT = Routine(
     "count_true",
@@ -99,8 +99,8 @@ _POSITIONS_2 = Routine(
     scalars={"columns": "i8"},
 )
 
-# NumPy's pairwise tree over the values kept, left to right with a stack; its leaves are added as
-# they come out of the mask. The first `skip` values that are met belong to another chunk.
+# NumPy's pairwise tree over the kept values, left to right with a stack; each leaf is added when
+# the mask has given its values. The first `skip` kept values belong to another chunk.
 _SUM = """
 buffer, left = local_{code}({room}), local_{code}(64)
 right, side = local_i8(64), local_i8(64)
@@ -160,11 +160,11 @@ def _sum_routine(code: str) -> Routine:
 
 
 class CountedMask(NamedTuple):
-    """A mask in C order and what it keeps. `before`: of each block, how many precede it."""
+    """A mask in C order and what it keeps. `before`: for each block, the kept values before it."""
 
     whole: Array  # the mask
     mask: Array  # flat, as bytes
-    before: Array | None  # None: counted by NumPy, all at once
+    before: Array | None  # None: NumPy counted the whole mask
     number: int
 
 
@@ -189,7 +189,7 @@ def _counted(flat: Array) -> Array | None:
 
 @cached(_GEOMETRIES)
 def _counting(size: int) -> tuple[Array, Array]:
-    """What the chunks of so large a mask are counted with: sizes and places."""
+    """Sizes and offsets of the chunks that count a mask of `size` elements."""
     starts, counts = _chunks(size)
     return np.stack([counts, starts // BLOCK], 1), np.stack([starts, np.zeros_like(starts)], 1)
 
@@ -204,14 +204,14 @@ def _chunks(size: int) -> tuple[Array, Array]:
 
 
 def _rooms(found: CountedMask, starts: Array) -> tuple[Array, Array]:
-    """Where each chunk writes, and how many elements."""
+    """The offset at which each chunk writes, and the number of elements."""
     assert found.before is not None
     lows = found.before[starts // BLOCK]
     return lows, np.diff(lows, append=found.number)
 
 
 def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
-    """Memory for a result; of the pool, unless it will be a direct array that owns its memory."""
+    """Memory for a result: from the pool, unless it becomes an eager array that owns its memory."""
     if small(count):
         return np.empty(count, dtype)
     return devices.cpu().empty((count,), dtype)
@@ -316,8 +316,8 @@ def _total(values: Array, mask: Array, found: CountedMask | None) -> Array | Non
         work=WEIGHT * data.size,
     )
     if flags:
-        return None  # NumPy warns of what its own sum raises
-    if dtype.char in "dD":  # Python's numbers are of double precision, and faster than NumPy's
+        return None  # NumPy repeats the sum and warns
+    if dtype.char in "dD":  # Python's numbers are doubles, and faster than NumPy's
         found_sum = _joined(partial.tolist(), joins)
     else:
         with np.errstate(all="ignore"):
@@ -331,9 +331,9 @@ def _total_by_numpy(values: Array, mask: Array, found: CountedMask | None) -> Ar
 
 @cached(_GEOMETRIES)
 def _stretches(number: int, complex_values: bool) -> tuple[Array, Array, Array, tuple[int, ...]]:
-    """Stretches in which so many values are summed: lengths, what precedes each, numbers, joins.
+    """The segments of a sum of `number` values: lengths, offsets, numbers, joins.
 
-    Each is a subtree of NumPy's tree, so where they are cut changes no bit.
+    Each segment is a subtree of NumPy's tree, so the cuts change no bit of the sum.
     """
     lengths = leaves(number, max(STRETCH, number // PIECES), complex_values)
     counts = np.array(lengths, dtype=np.int64)
@@ -345,7 +345,7 @@ def _stretches(number: int, complex_values: bool) -> tuple[Array, Array, Array, 
 def _schedule(
     count: int, lengths: Iterator[int], ahead: int, complex_values: bool, joins: list[int]
 ) -> None:
-    """How often the last two sums are added once a stretch has come; `ahead`: the one at hand."""
+    """After each segment, how often the last two sums are added. `ahead`: a length already read."""
     first = ahead or next(lengths)
     if first == count:
         joins.append(0)
@@ -357,7 +357,7 @@ def _schedule(
 
 
 def _joined(sums: list[Any], joins: tuple[int, ...]) -> Any:
-    """The sum of stretches, by NumPy's tree above them."""
+    """The sum of the segments' sums, by NumPy's tree above them."""
     stack: list[Any] = []
     for value, number in zip(sums, joins, strict=True):
         total = value

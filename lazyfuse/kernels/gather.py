@@ -1,8 +1,8 @@
-"""Reads and sums at computed places: `x[index]`, `take`, `numpy.add.at`.
+"""Reads and sums at computed indices: `x[index]`, `take`, `numpy.add.at`.
 
-Owns the compiled loops over real arrays: reads on all threads, sums in their order on one. Where an
-index is out of bounds nothing is written, and NumPy raises its error. What NumPy has a loop for at
-the speed of memory stays with it: sums of elements of one dtype. Writes are in `scatter.py`.
+Owns the compiled loops over NumPy arrays: reads on all threads, sums in their order on one. If an
+index is out of bounds nothing is written, and NumPy raises its error. Sums of elements of one dtype
+stay with NumPy, whose loop runs at the speed of memory. Writes are in `scatter.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _FEWEST = 1 << 15  # indices for which a routine is launched
 _WORTH = 1 << 18  # indices of NumPy's own dtype for which threads beat its loop
 _BLOCK = 1 << 14  # indices per chunk
-_TABLE = 256  # entries that an index of one byte can mean
+_TABLE = 256  # entries that a one-byte index can address
 _INDICES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
 
 
@@ -45,20 +45,21 @@ wrong = wrong | int64(outside)
 at = 0 if outside else at
 """,
 }
-"""Text, by NumPy's `mode`: the entry that an index `at` means, and whether NumPy has to see it.
+"""Kernel text by NumPy's `mode`: the entry of an index `at`, and whether NumPy must take over.
 
-That is where it is out of bounds, or wraps more than once: divisions cost more than the reads.
+NumPy does so if the index is out of bounds, or wraps more than once: a division costs more than
+the read.
 """
 
 
 def _index(mode: str, depth: int) -> str:
-    """The text for `mode`, indented."""
+    """The kernel text for `mode`, indented."""
     return textwrap.indent(_POSITIONS[mode].strip(), "    " * depth).strip()
 
 
 @cached(why=DTYPES)
 def _read_routine(size: int, index: str, mode: str = "raise") -> routine.Routine:
-    """Rows of `width` elements of `size` bytes, at `count` indices into `entries` rows."""
+    """Reads rows of `width` elements of `size` bytes, at `count` indices into `entries` rows."""
     body = f"""
     wrong = 0
     if width == 1:
@@ -96,14 +97,14 @@ _BYTES = routine.Routine(
     found[0] = wrong
     """,
 )
-"""Bytes at `count` indices of a byte each, into a table of 256 of which `entries` are real."""
+"""Reads bytes at `count` one-byte indices into a table of 256, of which `entries` are valid."""
 
 
 @cached(why=DTYPES)
 def _along_routine(size: int, index: str, mode: str = "raise") -> routine.Routine:
-    """Elements of `rows` rows of `entries` elements: `count` of each, at indices.
+    """Reads `count` elements at indices from each of `rows` rows of `entries` elements.
 
-    Each row has indices of its own (`step` is `count`), or all have the same (it is 0).
+    Each row has its own indices (`step` is `count`), or all rows share them (`step` is 0).
     """
     body = f"""
     wrong = 0
@@ -122,7 +123,7 @@ def _along_routine(size: int, index: str, mode: str = "raise") -> routine.Routin
 
 @cached(why=DTYPES)
 def _flat_routine(first: str, second: str) -> routine.Routine:
-    """The indices of elements of a matrix of `rows` by `columns`, by two indices each."""
+    """Flat indices into a matrix of `rows` by `columns`, from two indices each."""
     body = """
     wrong = 0
     for k in range(count):
@@ -141,7 +142,7 @@ def _flat_routine(first: str, second: str) -> routine.Routine:
 
 
 def is_index(key: Any, fewest: int = _FEWEST) -> bool:
-    """Whether an array holds indices as compiled text reads them."""
+    """Whether an array holds indices that compiled loops can read."""
     return (
         type(key) is np.ndarray
         and key.size >= fewest
@@ -152,16 +153,16 @@ def is_index(key: Any, fewest: int = _FEWEST) -> bool:
 
 
 def is_plain(real: Array) -> bool:
-    """Whether compiled text reads and writes the elements of an array, one after the other."""
+    """Whether compiled loops can read and write an array: C order, native, a numeric dtype."""
     if not real.ndim or not real.size or not real.flags.c_contiguous:
         return False
     return real.dtype.kind in "biufc" and real.dtype.isnative and real.itemsize <= 16
 
 
 def flat_key(real: Array, key: Any) -> tuple[Array, Array] | None:
-    """A matrix and two arrays of indices, as the row of its elements and one array of indices.
+    """A matrix and two arrays of indices, as its flat elements and one array of indices.
 
-    None where NumPy has to look at the key, or to raise.
+    None if NumPy must read the key, or raise.
     """
     if type(key) is not tuple or len(key) != 2 or real.ndim != 2 or not is_plain(real):
         return None
@@ -181,13 +182,13 @@ def flat_key(real: Array, key: Any) -> tuple[Array, Array] | None:
 
 
 def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
-    """`real[key]` for an array of indices; None where NumPy has to do it, or to raise."""
+    """`real[key]` for an array of indices; None if NumPy must do it, or raise."""
     if type(key) is tuple:
         flat = flat_key(real, key)
         return None if flat is None else read(*flat)
     if not is_index(key) or not is_plain(real):
         return None
-    plain = key.dtype == np.intp  # else NumPy converts the indices first
+    plain = key.dtype == np.intp  # NumPy converts other indices first
     size = min(real.itemsize, 8)
     width = math.prod(real.shape[1:]) * (real.itemsize // size)
     if key.size < (_WORTH if plain else 2 * _FEWEST) or (plain and routine.threads() < 2):
@@ -209,7 +210,7 @@ def read(real: Array, key: Any, mode: str = "raise") -> Array | None:
 
 
 def _read_bytes(real: Array, key: Array) -> Array | None:
-    """The same for bytes in a table that is as small as indices of one byte are."""
+    """As `read`, for bytes in a table of at most 256 entries with one-byte indices."""
     launch = _BYTES.launcher()
     if launch is None:
         return None
@@ -226,9 +227,9 @@ def _read_bytes(real: Array, key: Array) -> Array | None:
 
 
 def along(real: Array, key: Any, mode: str = "raise") -> Array | None:
-    """Elements along the last axis: by indices for each row, or (1-D) the same for all rows.
+    """Elements along the last axis, at indices per row, or at the same ones (1-D) for all rows.
 
-    None where NumPy has to do it, or to raise.
+    None if NumPy must do it, or raise.
     """
     own = key.ndim == real.ndim and key.shape[:-1] == real.shape[:-1]
     if not is_index(key, 1) or not is_plain(real) or real.itemsize > 8:
@@ -238,7 +239,7 @@ def along(real: Array, key: Any, mode: str = "raise") -> Array | None:
     count, entries = key.shape[-1], real.shape[-1]
     rows = real.size // entries
     launch = _along_routine(real.itemsize, key.dtype.str[1:], mode).launcher()
-    fewest = _FEWEST if own else _WORTH  # NumPy makes an index for every axis of its own
+    fewest = _FEWEST if own else _WORTH  # for indices per row NumPy makes more index arrays
     if launch is None or rows * count < fewest or rows < 2 or (not own and routine.threads() < 2):
         return None
     results = routine.empty((*real.shape[:-1], count), real.dtype)
@@ -254,7 +255,7 @@ def along(real: Array, key: Any, mode: str = "raise") -> Array | None:
 
 
 def at(real: Array, key: Any) -> Any:
-    """`real[key]`, by compiled text where it can be."""
+    """`real[key]`, by a compiled loop if possible."""
     kind = type(key)
     if kind is np.ndarray or (kind is tuple and key and type(key[0]) is np.ndarray):
         found = routine.attempt(read, real, key)
@@ -268,7 +269,7 @@ def at(real: Array, key: Any) -> Any:
 
 @cached(why=DTYPES)
 def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routine.Routine:
-    """Elements at `count` indices combined with values, one after the other."""
+    """Combines elements at `count` indices with values, one after the other."""
     kind = NAMES[code]
     text = TABLE[step].expression("numba", (code, code), code)
     assert text is not None  # see `_combines`
@@ -288,7 +289,7 @@ def _combine_routine(step: str, code: str, index: str, scalar: bool) -> routine.
 
 
 def _combined(step: str, real: Array, key: Any, value: Any) -> int | None:
-    """`real[key]` combined with values; the IEEE flags, or None where NumPy has to do it."""
+    """Combine `real[key]` with values; returns the IEEE flags, or None if NumPy must do it."""
     if not is_index(key) or real.ndim != 1 or not real.size or not real.flags.c_contiguous:
         return None
     plain = real.flags.writeable and real.flags.aligned and real.dtype.isnative
@@ -302,7 +303,7 @@ def _combined(step: str, real: Array, key: Any, value: Any) -> int | None:
         values = np.full(1, value, real.dtype)
     elif type(value) is np.ndarray and value.shape == key.shape and value.dtype == real.dtype:
         if key.dtype == np.intp:
-            return None  # NumPy has a loop for it
+            return None  # NumPy has a fast loop for it
         values = value
     else:
         return None
@@ -318,14 +319,14 @@ def _combined(step: str, real: Array, key: Any, value: Any) -> int | None:
 
 
 def _takes(dtype: np.dtype[Any], value: int | float) -> bool:
-    """Whether NumPy computes with a number in the dtype of the elements, and hears of nothing."""
+    """Whether NumPy converts a number to the dtype of the elements without error or warning."""
     if dtype == np.dtype(np.intp):
         return type(value) is int and abs(value) < 1 << 62
     return dtype == np.dtype(np.float64) and abs(value) < 1e300
 
 
 def _combines(row: Op, dtype: np.dtype[Any]) -> bool:
-    """Whether `combine` knows a step: sums, and those of integers that accumulators can take."""
+    """Whether `combine` supports an operation: sums, and those with an integer accumulator."""
     if not row.is_exact(dtype):
         return False
     integers = dtype.kind in "iu" and bool(row.start)
@@ -333,7 +334,7 @@ def _combines(row: Op, dtype: np.dtype[Any]) -> bool:
 
 
 def combine(row: Op, real: Array, key: Any, value: Any) -> bool:
-    """As `at` of the row's ufunc; False where NumPy has to do it."""
+    """As the `at` method of the row's ufunc; False if NumPy must do it."""
     if not _combines(row, real.dtype):
         return False
     flags = routine.attempt(_combined, row.name, real, key, value)
@@ -345,7 +346,7 @@ def combine(row: Op, real: Array, key: Any, value: Any) -> bool:
 
 
 def _raise_in_numpy(ufunc: Any, flags: int, dtype: np.dtype[Any]) -> None:
-    """Let NumPy meet the conditions that the sums have met: the user hears of them as usual."""
+    """Make NumPy raise the floating-point exceptions of the sums, so that NumPy reports them."""
     huge = np.array([np.finfo(dtype).max], dtype)
     if flags & fp_flags.OVER:
         ufunc.at(huge.copy(), [0], huge[0] if ufunc is np.add else -huge[0])

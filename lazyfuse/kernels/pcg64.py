@@ -1,8 +1,8 @@
 """Uniform random numbers of PCG64 by a compiled loop, on all threads: NumPy's stream, bit for bit.
 
-The generator's state is a linear congruence of 128 bits, so the state after any number of steps is
-known at once: chunks start where their numbers do, and within a chunk a few dozen states advance
-side by side, in vectors. Owns the loop and the arithmetic of jumps; random.py decides when.
+The generator is a linear congruence of 128 bits, so the state after any number of steps is known
+at once. Each chunk starts at the state of its first number; within a chunk `LANES` states advance
+in parallel, in vectors. Owns the loop and the arithmetic of jumps; random.py decides when to draw.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lazyfuse.runtime.execution.routine import Routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-LANES = 64  # states side by side: enough vectors that none waits for its own product
+LANES = 64  # parallel states: enough vectors to hide the latency of a product
 CHUNK = 1 << 16  # numbers
-FEWEST = 1 << 14  # NumPy draws fewer numbers before a loop would have been launched
+FEWEST = 1 << 14  # NumPy draws fewer numbers in less time than a launch takes
 
 _MULTIPLIER = (2549297995355413924 << 64) + 4865540595714422341
 _WORD, _STATE = (1 << 64) - 1, (1 << 128) - 1
 _GENERATORS: list[type] = [np.random.PCG64]
-# NumPy's compiler may contract `low + range * x` elsewhere
+# on other machines NumPy's compiler may contract `low + range * x`
 _UNCONTRACTED = platform.machine().lower() in ("x86_64", "amd64")
 
 _HELPERS = """
@@ -53,11 +53,11 @@ high += low >> half
 
 
 def _steps(by: str, plus: str, depth: int) -> str:
-    """The text that advances `high, low, below`, indented."""
+    """The kernel text that advances `high, low, below`, indented."""
     return textwrap.indent(_ADVANCED.format(by=by, plus=plus), 4 * depth * " ").strip()
 
 
-# A state is a high word and two halves of the low one: products of halves are what vectors have.
+# A state is a high word and two halves of the low one, since vectors can multiply halves.
 _UNIFORM = Routine(
     "uniform_pcg64",
     ("count", "first_high", "first_low"),
@@ -96,26 +96,26 @@ _UNIFORM = Routine(
 
 
 def is_known(bit_generator: Any) -> bool:
-    """Whether a bit generator is one whose stream this module draws."""
+    """Whether this module can draw the stream of a bit generator."""
     return type(bit_generator) in _GENERATORS
 
 
 def register(kind: type) -> None:
-    """`kind` draws as NumPy's PCG64: a subclass that changes nothing."""
+    """Accept `kind`, a subclass that draws as NumPy's PCG64 does."""
     _GENERATORS.append(kind)
 
 
 def random(
     bit_generator: Any, size: Any = None, dtype: Any = np.float64, out: Any = None
 ) -> Array | None:
-    """As `Generator.random`; None where NumPy has to draw."""
+    """As `Generator.random`; None if NumPy must draw."""
     if out is not None or dtype is not np.float64:
         return None
     return _drawn(bit_generator, size, 0.0, 1.0)
 
 
 def uniform(bit_generator: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Array | None:
-    """As `Generator.uniform` between two numbers; None where NumPy has to draw."""
+    """As `Generator.uniform` between two numbers; None if NumPy must draw."""
     if type(low) not in (int, float) or type(high) not in (int, float) or not _UNCONTRACTED:
         return None
     try:
@@ -123,7 +123,7 @@ def uniform(bit_generator: Any, low: Any = 0.0, high: Any = 1.0, size: Any = Non
     except OverflowError:
         return None
     if not math.isfinite(width) or width < 0.0:
-        return None  # NumPy's words
+        return None  # NumPy raises its error
     return _drawn(bit_generator, size, start, width)
 
 
@@ -149,7 +149,7 @@ def _filled(
         state, odd = known["state"]["state"], known["state"]["inc"]
         sizes, places = [], list(range(0, count, CHUNK))
         by, plus = _jump(CHUNK)
-        at = _stepped(state, odd, 1)  # a number is drawn from the state after the step
+        at = _stepped(state, odd, 1)  # each number comes from the state after a step
         for place in places:
             sizes.append((min(CHUNK, count - place), _signed(at >> 64), _signed(at & _WORD)))
             at = (at * by + odd * plus) & _STATE
@@ -177,7 +177,7 @@ def _stepped(state: int, odd: int, steps: int) -> int:
 
 @cached(64)
 def _jump(steps: int) -> tuple[int, int]:
-    """After so many steps `state` is `state * a + increment * b`: a and b."""
+    """The `a` and `b` for which the state after `steps` is `state * a + increment * b`."""
     by, plus = 1, 0
     factor, term = _MULTIPLIER, 1
     while steps:

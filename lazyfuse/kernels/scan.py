@@ -1,9 +1,9 @@
 """Running sums and products: `cumsum` and `cumprod`, by compiled loops.
 
-Owns the loops. Every sum is taken in NumPy's order. Along rows, four rows run side by side, since
-each addition waits for the one before it; along other axes whole rows are added. Rows, or blocks of
-columns, are shared out over the threads. A row that raised a floating-point condition goes to NumPy
-with all the others, so that NumPy tells it.
+Owns the loops. Every sum is taken in NumPy's order. Along rows, four rows run in parallel, since
+each addition waits for the previous one; along other axes whole rows are added. Threads share the
+rows, or blocks of columns. If any row raises a floating-point exception NumPy computes all rows
+again and reports it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lazyfuse.runtime.numerics import fp_flags
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_SIDE = 4  # rows side by side
+_SIDE = 4  # rows summed in parallel by one thread
 _BLOCK = 1 << 15  # elements per chunk
-_COLUMNS = 1 << 9  # per block: two rows of it stay in the first cache
+_COLUMNS = 1 << 9  # per block: two rows of a block stay in the L1 cache
 _TELLING = fp_flags.OVER | fp_flags.INVALID | fp_flags.DIVIDE
 
 NAMES = {
@@ -34,12 +34,12 @@ NAMES = {
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
     "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128",
 }  # fmt: skip
-"""Names of dtypes in the text."""
+"""Names of dtypes in kernel text."""
 
 
 @cached(why=DTYPES)
 def _rows_routine(sign: str, code: str, total: str, bare: bool = False) -> routine.Routine:
-    """`rows` rows of `length` elements, each of them summed along."""
+    """Running sums along each of `rows` rows of `length` elements."""
     kind = NAMES[total]
     sides = range(_SIDE)
     starts = "".join(f"    from{s} = (row + {s}) * length\n" for s in sides)
@@ -70,7 +70,7 @@ return test_flags()
 
 @cached(why=DTYPES)
 def _columns_routine(sign: str, code: str, total: str) -> routine.Routine:
-    """`length` rows of `columns` elements, `width` apart, each added to what came before."""
+    """Running sums over `length` rows of `columns` elements, with a row stride of `width`."""
     kind = NAMES[total]
     body = f"""
     clear_flags()
@@ -93,7 +93,7 @@ _WORDS = {"+": "add", "*": "multiply"}
 
 
 def _scanned(sign: str, a: Array, axis: int | None, dtype: Any) -> Array | None:
-    """The running sums or products; None where NumPy has to find them."""
+    """The running sums or products; None if NumPy must compute them."""
     asked = np.dtype(dtype) if dtype is not None else _total(a.dtype)
     code, total = a.dtype.str[1:], asked.str[1:]
     if a.dtype.byteorder == ">" or asked.byteorder == ">" or a.size < routine.FEWEST:
@@ -101,7 +101,7 @@ def _scanned(sign: str, a: Array, axis: int | None, dtype: Any) -> Array | None:
     if total not in NAMES or code not in (*NAMES, "b1") or not _is_plain(sign, a.dtype, asked):
         return None
     if asked.kind in "iu" and asked == a.dtype:
-        return None  # NumPy adds them as fast as memory gives them
+        return None  # NumPy adds them at the speed of memory
     shape = (a.size,) if axis is None or not a.shape else a.shape
     axis = 0 if axis is None else axis % len(shape)
     outer, length = math.prod(shape[:axis]), shape[axis]
@@ -125,30 +125,30 @@ def _scanned(sign: str, a: Array, axis: int | None, dtype: Any) -> Array | None:
 
 
 def _total(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of NumPy's sums: small integers are summed as large ones."""
+    """The dtype of NumPy's sums: narrow integers are summed as the default integer."""
     if dtype.kind not in "biu" or dtype.itemsize >= np.dtype(int).itemsize:
         return dtype
     return np.dtype(np.uint if dtype.kind == "u" else int)
 
 
 def _is_plain(sign: str, given: np.dtype[Any], total: np.dtype[Any]) -> bool:
-    """Whether casts and steps mean the same in the text and in NumPy, and are told alike."""
+    """Whether casts and steps give the same values and warnings in compiled loops as in NumPy."""
     if given != total and not np.can_cast(given, total, "safe"):
         return False
-    if sign == "*":  # products of complex numbers have rules of their own
+    if sign == "*":  # compiled complex products can differ from NumPy's
         return total.kind != "c" and not fp_flags.is_wanted(fp_flags.UNDER)
     return True
 
 
 @routine.serves(np.cumsum)
 def cumsum(a: Array, axis: int | None = None, dtype: Any = None) -> Array | None:
-    """As `numpy.cumsum`, by compiled text; None where NumPy has to do it."""
+    """As `numpy.cumsum`, by a compiled loop; None if NumPy must do it."""
     return _scanned("+", a, axis, dtype)
 
 
 @routine.serves(np.cumprod)
 def cumprod(a: Array, axis: int | None = None, dtype: Any = None) -> Array | None:
-    """As `numpy.cumprod`, by compiled text; None where NumPy has to do it."""
+    """As `numpy.cumprod`, by a compiled loop; None if NumPy must do it."""
     return _scanned("*", a, axis, dtype)
 
 
@@ -156,13 +156,13 @@ def cumprod(a: Array, axis: int | None = None, dtype: Any = None) -> Array | Non
 
 
 def _tiled(sources: tuple[Shape, ...], result: Shape, places: tuple[int | None, ...]) -> int | None:
-    """Sums along rows work on groups of rows."""
+    """The axis to cut into tiles: 0, for running sums along rows; None for others."""
     rows = len(result) > 1 and sources[0] == result and places[0] == 0
     return 0 if rows else None
 
 
 def _tile(call: HostCall, sources: Sequence[TileOperand], result: TileOperand) -> TileCall | None:
-    """The sums of the rows of one tile, along the last axis; None for others."""
+    """A call that sums the rows of one tile along the last axis; None for other calls."""
     function: Any = call.function
     scan, source = getattr(function, "func", None), sources[0]
     sign = "+" if scan is np.cumsum else "*"

@@ -1,8 +1,8 @@
-"""Guides: where a search in a sorted table begins. Those of large tables are kept for the next one.
+"""Bucket indexes: they give a search in a sorted table its start. Large tables keep theirs.
 
-Owns `Guide`, and the few that are kept. A kept guide serves a table with the same bits only: that
-is looked at each time, which costs a twentieth of building a guide, so nobody need know who wrote
-to the table in between. `LIMIT` bytes may be kept.
+Owns `BucketIndex` and the cache of a few, at most `LIMIT` bytes. A cached index serves only a table
+with the same bits. Each search compares them, at a twentieth of the cost of building an index, so
+writes to the table need no tracking.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from lazyfuse.devices.caches import register
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-LIMIT = 64 << 20  # bytes of sorted tables kept, with their guides
-_CELLS = 1 << 20  # of a guide, at most
-_WORTH = 1 << 12  # entries below which a guide is built faster than it is found
+LIMIT = 64 << 20  # bytes of cached tables with their indexes
+_CELLS = 1 << 20  # most cells of an index
+_WORTH = 1 << 12  # entries below which building an index is faster than finding one
 
 
 class BucketIndex:
-    """A sorted table with the place where a search in it begins, by equal cells of its range.
+    """A sorted table whose range is cut into equal cells; each cell has the start of its searches.
 
-    The cell of a number grows with it, however its computation rounds: what stands in lower cells
-    is smaller, what stands in higher ones is larger, so at most `window` entries are compared.
+    The cell of a number never decreases as the number grows, however its computation rounds.
+    Entries in lower cells are smaller and entries in higher cells larger, so a search compares at
+    most `window` entries.
     """
 
     __slots__ = ("absent", "entries", "scalars", "starts", "table", "window")
@@ -33,7 +34,7 @@ class BucketIndex:
         size = len(table)
         numbers = size - int(np.isnan(table).sum()) if table.dtype.kind == "f" else size
         self.entries = numbers
-        self.absent = {"left": numbers, "right": size}  # where NaN belongs
+        self.absent = {"left": numbers, "right": size}  # the positions of NaN
         ends = (float(table[0]), float(table[numbers - 1])) if numbers else (0.0, 0.0)
         cells = min(_CELLS, 1 << (8 * numbers if numbers < 1024 else 2 * numbers).bit_length())
         with np.errstate(all="ignore"):
@@ -53,7 +54,7 @@ class BucketIndex:
         self.scalars = (origin, float(scale), float(cells - 1))
 
     def is_of(self, table: Array) -> bool:
-        """Whether the guide was built from a table of these bits (those of NaN aside)."""
+        """Whether the index was built from a table with these bits; any NaN equals any other."""
         known, size = self.table, len(table)
         if known.dtype != table.dtype or self.absent["right"] != size:
             return False
@@ -70,7 +71,7 @@ class BucketIndex:
 
 
 def is_sorted(table: Array) -> bool:
-    """Whether a table ascends, NaN last."""
+    """Whether a table is in ascending order, NaN last."""
     first, second = table[:-1], table[1:]
     if table.dtype.kind != "f":
         return bool((first <= second).all())
@@ -79,17 +80,17 @@ def is_sorted(table: Array) -> bool:
 
 
 class BucketIndexes:
-    """The guides searched with last, the latest first, as many as fit into `LIMIT`."""
+    """The most recently used indexes, the latest first, as many as fit into `LIMIT`."""
 
     def __init__(self) -> None:
         self.guides: list[BucketIndex] = []
         self.hits = self.misses = 0
 
     def of(self, table: Array) -> BucketIndex | None:
-        """The guide of a packed table; None if it is not sorted (NaN last)."""
+        """The index of a packed table; None if it is not sorted (NaN last)."""
         if len(table) < _WORTH:
             return BucketIndex(table) if is_sorted(table) else None
-        guides = self.guides  # never changed, only replaced: threads may search at once
+        guides = self.guides  # replaced, never changed: other threads may read it
         found = next((each for each in guides if each.is_of(table)), None)
         if found is None:
             if not is_sorted(table):
@@ -105,7 +106,7 @@ class BucketIndexes:
         return found
 
     def info(self) -> dict[str, int]:
-        """Entries, bytes, limit and counters."""
+        """Entries, bytes, limit and counters of the cache."""
         guides = self.guides
         return {
             "entries": len(guides),
@@ -116,7 +117,7 @@ class BucketIndexes:
         }
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all cached indexes."""
         self.guides = []
 
 

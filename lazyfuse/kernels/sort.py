@@ -1,9 +1,9 @@
 """Sorting on all threads: `sort` and `argsort` as the CPU runs them.
 
-Rows of a matrix are shared out, NumPy sorts each. One long row is split at its median, and NumPy
-sorts the parts in place; for `argsort` what is sorted are words of key and index. The order of
-equal elements must be NumPy's: where it is not stable and two elements are equal, NumPy sorts the
-whole row. Owns these decisions and the texts.
+Threads share the rows of a matrix, and NumPy sorts each row. One long row is split at its median,
+and NumPy sorts the parts in place; `argsort` sorts words that hold key and index. The order of
+equal elements must be NumPy's: if the sort is not stable and two elements are equal, NumPy sorts
+the whole row. Owns these decisions and the kernel texts.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from lazyfuse.runtime.execution import routine
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _INTP = np.dtype(np.intp)
-_LONG = 1 << 15  # elements of one row from which it is sorted in ways of our own
-_SHORTEST = 1 << 16  # elements of a part
-_MANY = 1 << 15  # elements of all rows from which they are shared out
-_PARTS = 8  # of one row, at most
+_LONG = 1 << 15  # elements from which this module sorts one row itself
+_SHORTEST = 1 << 16  # fewest elements of a part
+_MANY = 1 << 15  # elements of all rows from which threads share them
+_PARTS = 8  # most parts of one row
 _BLOCK = 1 << 15  # elements of a chunk
-_RUN = 32  # equal elements whose places are put into order one by one
-_SAMPLE = 1024  # elements looked at for equal ones
+_RUN = 32  # most equal words whose indices are sorted by insertion
+_SAMPLE = 1024  # elements that are sampled for equal ones
 CODES = ("i4", "i8", "u4", "u8", "f4", "f8")
 """The dtypes of elements that have ranks."""
 
 
 _TALLIED = ("i1", "i2", "i4", "i8", "u1", "u2", "u4")
-_BINS = 1 << 16  # different integers that are counted
-_FEW = 1 << 11  # of which so many have four tables that take turns
+_BINS = 1 << 16  # widest range of integers that is counted
+_FEW = 1 << 11  # bins up to which four tables alternate
 
 # -------------------------------------------------------------------------------- packed keys
 
-# Signed integers in the order of the numbers whose bits `v` holds: NaN is one above infinity,
-# both zeros are one.
+# Ranks: signed integers in the order of the numbers whose bits `v` holds. NaN is infinity's rank
+# plus one, and both zeros have the same rank.
 _RANKS = {
     "f8": """
     v = int64(0) if v == -0x8000000000000000 else v
@@ -60,14 +60,14 @@ _RANKS = {
 
 
 def rank_text(code: str, load: str, depth: int) -> str:
-    """Text: `rank`, of the element whose bits are `load`."""
+    """Kernel text that sets `rank` to the rank of the element with the bits `load`."""
     lines = [f"v = int64({load})", *_RANKS[code].strip().splitlines()]
     return "\n".join("    " * depth + line.strip() for line in lines)
 
 
 @cached(why=DTYPES)
 def _range_routine(code: str) -> routine.Routine:
-    """The lowest and the highest rank of `count` elements."""
+    """Finds the lowest and the highest rank of `count` elements."""
     body = f"""
 {rank_text(code, "values[0]", 0)}
 low = rank
@@ -85,7 +85,7 @@ found[1] = high
 
 @cached(why=DTYPES)
 def _pack_routine(code: str) -> routine.Routine:
-    """Words of rank and index: the upper bits of the rank, as many as there is room for."""
+    """Packs words of rank and index, with as many upper bits of the rank as fit."""
     body = f"""
     for k in range(count):
         independent()
@@ -100,9 +100,9 @@ def _pack_routine(code: str) -> routine.Routine:
 
 @cached(why=DTYPES)
 def _unpack_routine(code: str) -> routine.Routine:
-    """The indices in `count` sorted words, in their place; those of equal words by whole ranks.
+    """Replaces `count` sorted words by their indices, those of equal words ordered by whole ranks.
 
-    `found` is set to 1 where elements are equal, to 2 where too many words are.
+    Sets `found` to 1 if elements are equal, to 2 if too many words are equal.
     """
     body = f"""
     mask = (uint64(1) << uint64(bits)) - uint64(1)
@@ -147,13 +147,13 @@ def _unpack_routine(code: str) -> routine.Routine:
 
 
 def _parts(size: int) -> int:
-    """Into how many parts a row is cut: a power of two, by the threads there are."""
+    """The number of parts of a row: a power of two that depends on the number of threads."""
     wanted = min(routine.threads(), _PARTS, max(1, size // _SHORTEST))
     return int(1 << (wanted - 1).bit_length())
 
 
 def _sort_in_parts(row: Array) -> None:
-    """`row.sort()`: smaller elements to one half, larger to the other; then all parts at once."""
+    """`row.sort()`: partition into halves of smaller and larger elements, then sort in parallel."""
     pieces = [row]
     for _ in range(_parts(len(row)).bit_length() - 1):
         middles = [len(piece) // 2 for piece in pieces]
@@ -165,12 +165,12 @@ def _sort_in_parts(row: Array) -> None:
 
 
 def _looks_unique(row: Array) -> bool:
-    """Whether equal elements are unlikely, by a sample and by how many values there can be."""
+    """Whether equal elements are unlikely, by a sample and by the number of possible values."""
     size = len(row)
     if row.dtype.kind in "iu":
         span = int(row.max()) - int(row.min())
         if 4 * size < span < size * size // 4:
-            return False  # as far as these are chosen at random
+            return False  # random elements would probably contain equal ones
     elif row.dtype.itemsize < 8:
         return False
     sample = np.sort(row[:: max(1, size // _SAMPLE)])
@@ -178,9 +178,9 @@ def _looks_unique(row: Array) -> bool:
 
 
 def _cut_argsort(row: Array, stable: bool) -> Array | None:
-    """The order of one long row; None where NumPy has to find it.
+    """The order of one long row; None if NumPy must find it.
 
-    The indices are sorted with the numbers: in one word with as many bits of the rank as fit.
+    Sorts words that hold each index below as many bits of its element's rank as fit.
     """
     code, size = row.dtype.str[1:], len(row)
     steps = (_range_routine, _pack_routine, _unpack_routine)
@@ -218,19 +218,19 @@ def _range(row: Array, find: Any) -> tuple[int, int]:
 
 
 def rank_range(row: Array) -> tuple[int, int] | None:
-    """The lowest and the highest rank of a packed row; None: not compiled yet."""
+    """The lowest and the highest rank of a packed row; None if not compiled yet."""
     find = _range_routine(row.dtype.str[1:]).launcher()
     return None if find is None else _range(row, find)
 
 
 def _run_start(words: Array, at: int, bits: int) -> int:
-    """Where the words begin whose upper bits are those at `at`."""
+    """The position of the first word with the upper bits of the word at `at`."""
     upper = int(words[at]) >> bits
     return int(np.searchsorted(words[: at + 1], np.uint64(upper << bits)))
 
 
 def _cut_sort(row: Array) -> Array | None:
-    """One long row, sorted; None where NumPy has to do it."""
+    """One long row, sorted; None if NumPy must sort it."""
     keys = routine.empty(row.shape, row.dtype)
     keys[...] = row
     _sort_in_parts(keys)
@@ -238,7 +238,7 @@ def _cut_sort(row: Array) -> Array | None:
 
 
 def _is_plain(row: Array) -> bool:
-    """Whether elements of a sorted row that compare equal are the same bits: zeros and NaN."""
+    """Whether equal elements of a sorted row have equal bits, zeros and NaN included."""
     low, high = np.searchsorted(row, 0.0), np.searchsorted(row, 0.0, "right")
     signs = np.signbit(row[low:high])
     tail = row[np.searchsorted(row, np.nan) :].view(f"u{row.itemsize}")
@@ -250,7 +250,7 @@ def _is_plain(row: Array) -> bool:
 
 @cached(why=DTYPES)
 def _tally_routine(code: str) -> routine.Routine:
-    """How often each of `bins` integers from `low` on occurs; equal neighbours do not wait."""
+    """Counts each of `bins` integers from `low` on; tables alternate for equal neighbours."""
     body = """
     for k in range(count):
         counts[(k & lanes) * bins + int64(values[k]) - low] += 1
@@ -261,7 +261,7 @@ def _tally_routine(code: str) -> routine.Routine:
 
 @cached(why=DTYPES)
 def _spell_routine(code: str) -> routine.Routine:
-    """`bins` integers from `low` on, each as often as it occurs."""
+    """Writes `bins` integers from `low` on, each as often as it was counted."""
     kind = f"{'uint' if code[0] == 'u' else 'int'}{8 * int(code[1])}"
     body = f"""
     at = 0
@@ -278,7 +278,7 @@ def _spell_routine(code: str) -> routine.Routine:
 
 
 def _tallied(row: Array) -> Array | None:
-    """Integers of a small range, sorted by counting them; None where they are others."""
+    """Integers of a small range, sorted by counting them; None for other elements."""
     code, size = row.dtype.str[1:], row.size
     if size < _LONG or code not in _TALLIED or not row.dtype.isnative:
         return None
@@ -311,7 +311,7 @@ def _tallied(row: Array) -> Array | None:
 
 
 def _shared_out(function: Any, a: Array, axis: int, dtype: Any, **named: Any) -> Array | None:
-    """`function` along one axis of an array of many rows, groups of rows at a time."""
+    """`function` along one axis of an array of many rows, in groups of rows on all threads."""
     lanes = a.size // a.shape[axis]
     if not config.options.routines:
         return None
@@ -340,7 +340,7 @@ _STABLE = ("stable", "mergesort")
 
 @routine.serves(np.sort)
 def sort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Array | None:
-    """As `numpy.sort`, on all threads; None where NumPy has to do it."""
+    """As `numpy.sort`, on all threads; None if NumPy must do it."""
     if not config.options.routines or a.dtype.kind not in "biufc":
         return None
     named = {"kind": kind} if stable is None else {"stable": stable}
@@ -351,14 +351,14 @@ def sort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Arra
         if not _is_long(a) or kind == "heapsort":
             return None
         if ((stable or kind in _STABLE) and a.dtype.kind == "f") or _parts(a.size) < 2:
-            return None  # zeros stay in their order
+            return None  # a stable sort keeps the order of -0.0 and 0.0
         found = _cut_sort(a.reshape(-1))
     return found if found is None or axis is None or a.ndim == 1 else found.reshape(a.shape)
 
 
 @routine.serves(np.argsort)
 def argsort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Array | None:
-    """As `numpy.argsort`, on all threads; None where NumPy has to do it."""
+    """As `numpy.argsort`, on all threads; None if NumPy must do it."""
     if not config.options.routines or a.dtype.kind not in "biufc":
         return None
     named = {"kind": kind} if stable is None else {"stable": stable}
@@ -373,7 +373,7 @@ def argsort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> A
 
 @routine.serves(np.lexsort)
 def lexsort(keys: Any, axis: Any = -1) -> Array | None:
-    """As `numpy.lexsort` of rows: sorted by each in turn, the last one counts most."""
+    """As `numpy.lexsort` of rows: a stable sort by each row, the last row is the primary key."""
     order: Array | None = None
     for key in keys:
         row = key if order is None else routine.attempt(gather.read, key, order)
@@ -392,11 +392,11 @@ def _split(theirs: Any, dtype: Any, a: Array, kth: Any, axis: Any) -> Array | No
 
 @routine.serves(np.partition)
 def partition(a: Array, kth: Any, axis: Any = -1) -> Array | None:
-    """As `numpy.partition`, rows on all threads; None where NumPy has to do it."""
+    """As `numpy.partition`, rows on all threads; None if NumPy must do it."""
     return _split(np.partition, a.dtype, a, kth, axis)
 
 
 @routine.serves(np.argpartition)
 def argpartition(a: Array, kth: Any, axis: Any = -1) -> Array | None:
-    """As `numpy.argpartition`, rows on all threads; None where NumPy has to do it."""
+    """As `numpy.argpartition`, rows on all threads; None if NumPy must do it."""
     return _split(np.argpartition, _INTP, a, kth, axis)

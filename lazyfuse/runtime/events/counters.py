@@ -1,8 +1,8 @@
 """What ran, where, and why not faster: counters per source line, and the events of tracing.py.
 
-Owns the counters. Called by evaluate.py, executor.py and devices.py; per-line counting is on only
-with the option `report`, events are made only while somebody listens, the totals always. Knows
-steps and nodes, never arrays.
+Owns the counters. Called by evaluate.py, executor.py and devices.py. Totals are always counted,
+source lines only with the option `report`; events are made only for listeners. Knows steps and
+nodes, never arrays.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Found = tuple[str, str, str]  # language, where it was found, why it had to be b
 
 @dataclass(slots=True)
 class LineCounts:
-    """What the kernels whose last operation was recorded at one source line did."""
+    """Counters of the kernels whose last operation was recorded at one source line."""
 
     kernels: int = 0
     operations: int = 0
@@ -55,19 +55,19 @@ class Totals:
     """Counters of one process."""
 
     kernels: int = 0
-    fused: int = 0  # operations inside those kernels
+    fused: int = 0  # operations in those kernels
     singles: int = 0  # operations that ran alone, in NumPy
     flushes: Counter[Rule] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
-    fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that took another tier
+    fallbacks: Counter[str] = field(default_factory=Counter)  # kernels that ran on another tier
     launches: Counter[str] = field(default_factory=Counter)  # by device
-    selections: Counter[str] = field(default_factory=Counter)  # x[mask]: why it was not deferred
-    decisions: Counter[Rule] = field(default_factory=Counter)  # besides what asked for them
-    narrowed: Counter[str] = field(default_factory=Counter)  # those that say float64, in float32
+    selections: Counter[str] = field(default_factory=Counter)  # x[mask]: why it ran at once
+    decisions: Counter[Rule] = field(default_factory=Counter)  # not those in `flushes`
+    narrowed: Counter[str] = field(default_factory=Counter)  # float64 kernels run in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
-    programs: Counter[Found] = field(default_factory=Counter)  # asked for, and where they were
-    compiling: float = 0.0  # seconds that this took
+    programs: Counter[Found] = field(default_factory=Counter)  # requests, by origin
+    compiling: float = 0.0  # seconds that the requests took
     lines: dict[Line, LineCounts] = field(default_factory=dict)
     single_lines: Counter[tuple[str, int, str]] = field(default_factory=Counter)
 
@@ -76,7 +76,7 @@ totals = Totals()
 
 
 def reset() -> None:
-    """Start counting anew."""
+    """Set all counters to zero."""
     global totals
     totals = Totals()
 
@@ -87,7 +87,7 @@ def _debug(level: int, text: str) -> None:
 
 
 def planned(plan: Plan, hit: bool) -> None:
-    """A plan is at hand."""
+    """Report a plan that was found or made."""
     if tracing.listeners:
         passes = () if hit else tuple(plan.times.items())
         seconds = sum((each for _, each in passes), 0.0)
@@ -96,7 +96,7 @@ def planned(plan: Plan, hit: bool) -> None:
 
 
 def flushed(rule: Rule, plan: Plan, recording: Recording, replay: Rule | None = None) -> None:
-    """An evaluation begins; or has happened, as `replay` decided."""
+    """Count an evaluation that begins; with `replay`, one that a replay has done."""
     totals.flushes[rule] += 1
     if replay is not None:
         totals.decisions[replay] += 1
@@ -111,7 +111,7 @@ def flushed(rule: Rule, plan: Plan, recording: Recording, replay: Rule | None = 
 
 
 def compiled(device: Device, source: Source) -> Program:
-    """The program of a source from the device, with where it was found."""
+    """Compile a source on the device, and count where the program was found."""
     pool = device.programs
     before = (pool.built, pool.loaded) if pool else (0, 0)
     start = time.perf_counter()
@@ -139,7 +139,7 @@ def compiled(device: Device, source: Source) -> Program:
 
 
 def awaited(device: Device, source: Source) -> bool:
-    """Whether a program is being compiled by the device's worker, so that others must do."""
+    """Whether the device's worker still compiles a program, so that another tier must run."""
     pool = device.programs
     assert pool is not None, "a device that compiles ahead keeps programs"
     before, was_awaited = pool.loaded, pool.awaits(source)
@@ -158,7 +158,7 @@ def _first_line(what: object) -> str:
 
 
 def kernel_begins(step: KernelStep, run: Run, source: Source) -> None:
-    """A kernel is about to be launched."""
+    """Report a kernel that is about to be launched."""
     if tracing.listeners:
         if tracing.stages:
             _time_stages(step, run, source)
@@ -168,14 +168,14 @@ def kernel_begins(step: KernelStep, run: Run, source: Source) -> None:
 def _described(
     step: KernelStep, run: Run, source: Source
 ) -> tuple[str, str, str, tuple[Operation, ...], int, float]:
-    """The fields that the events of a kernel share."""
+    """The fields that all events of a kernel share."""
     operations = tuple([operation_of(node) for node in run.nodes_of(step)])
     elements = size_of(run.shape(step.domain_of))
     return source.name, source.language, run.device.traits.name, operations, elements, step.cost
 
 
 def _time_stages(step: KernelStep, run: Run, source: Source) -> None:
-    """Run each operation of a kernel alone, before the kernel may overwrite its operands."""
+    """Time each operation of a kernel alone, before the kernel can overwrite its operands."""
     seconds: list[float] = []
     with fp_flags.collecting():
         run.members(step, seconds)
@@ -192,7 +192,7 @@ def ran_kernel(
     start: float,
     under_way: bool = False,
 ) -> None:
-    """A kernel has run, or was launched and is `under_way`."""
+    """Count a kernel that has run, or that was launched and is `under_way`."""
     totals.kernels += 1
     count = len(step.members) + len(step.reductions)
     totals.fused += count
@@ -215,7 +215,7 @@ def ran_kernel(
 
 
 def ran_again(device: Device, language: str, operations: int) -> None:
-    """A kernel whose launch was prepared has run."""
+    """Count a kernel that ran by a captured launch."""
     totals.kernels += 1
     totals.fused += operations
     totals.languages[language] += 1
@@ -225,7 +225,7 @@ def ran_again(device: Device, language: str, operations: int) -> None:
 def ran_replay(
     device: Device, launched: tuple[int, Sequence[tuple[str, int]]], numbers: int
 ) -> None:
-    """Kernels (operations, then how many in each language) and single numbers, done again in C."""
+    """Count a replay in C: `launched` (operations; kernels by language), and single `numbers`."""
     operations, languages = launched
     for language, count in languages:
         totals.kernels += count
@@ -238,7 +238,7 @@ def ran_replay(
 def copied(
     direction: str, nbytes: int, device: str, purpose: str = "", seconds: float = 0.0
 ) -> None:
-    """Bytes went to a device ("upload"), came back ("gather"), or moved on it ("copy")."""
+    """Count bytes copied to a device ("upload"), back ("gather"), or on the device ("copy")."""
     totals.copies[direction, device, purpose] += 1
     totals.copied[direction, device, purpose] += nbytes
     if tracing.listeners:
@@ -265,7 +265,7 @@ def _count_line(
 
 
 def unfused_bytes(run: Run, step: KernelStep) -> int:
-    """Bytes that the kernel's operations would read and write one by one."""
+    """Bytes that the kernel's operations would read and write if each ran alone."""
     values = run.plan.graph.values
     total = 0
     for index in (*step.members, *step.reductions):
@@ -278,7 +278,7 @@ def unfused_bytes(run: Run, step: KernelStep) -> int:
 
 
 def ran_single(node: Node, device: str = "") -> None:
-    """An operation has run alone: in NumPy, or by a library of a device."""
+    """Count an operation that ran alone: in NumPy, or by a library of a device."""
     if device:
         totals.launches[device] += 1
         totals.languages["library"] += 1
@@ -297,7 +297,7 @@ def ran_single(node: Node, device: str = "") -> None:
 def fell_back(
     step: KernelStep | None, nodes: list[Node], why: str, origin: str = "", to: str = "NumPy"
 ) -> None:
-    """A kernel could not run on the tier `origin`, where it should have; `to` takes over."""
+    """Count a kernel that should have run on the tier `origin`, could not, and runs on `to`."""
     names = " -> ".join(node.op.name for node in nodes)
     reason = _first_line(why)
     totals.fallbacks[f"{names}: {reason}" if names else reason] += 1
@@ -311,7 +311,7 @@ def text(
     fallback_counts: dict[Any, int] | None = None,
     plans: dict[str, int] | None = None,
     resident: Sequence[Resident] = (),
-    trouble: str = "",  # with the folder of programs
+    trouble: str = "",  # problems with the folder of programs
 ) -> str:
     """The report of `lazyfuse --report`."""
     lines = [
@@ -350,12 +350,12 @@ def text(
     return "\n".join(lines)
 
 
-# Lines shown per part of the report: the heaviest ones.
+# Lines shown per part of the report, the costliest first.
 _ROWS = 20
 
 
 def _cache_lines(plans: dict[str, int]) -> list[str]:
-    """Where plans and programs were found, and why programs had to be built."""
+    """Report lines: where plans and programs were found, and why programs had to be built."""
     lines = []
     if plans.get("plan hits", 0) + plans.get("plan misses", 0):
         found = f"{plans['plan hits']} found, {plans['plan misses']} made"
@@ -375,7 +375,7 @@ def _copied_line(key: Copied) -> str:
 
 
 def _resident_lines(resident: Sequence[Resident]) -> list[str]:
-    """How much lies in the memory of which device."""
+    """Report lines: how many values and bytes each device holds."""
     arrays = Counter(each.device.traits.name for each in resident)
     return [
         f"{'resident':<17} {count} arrays on {name}, "

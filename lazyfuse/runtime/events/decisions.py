@@ -1,9 +1,9 @@
 """Every decision that lazyfuse takes by itself, as one list of named rules: `RULES`.
 
-When recorded work runs and with what, what is computed again or not stored, what is written in
-place, what NumPy does at once. Each rule has one module that owns it: that module decides, and
-passes the rule on. `explain` prints the rules that hold for an array, the report counts evaluations
-by rule, docs/decisions.md is the list. Owns names and reasons; imports nothing, so that every layer
+The rules say when recorded work runs and with what, what is recomputed or not stored, what is
+written in place, and what NumPy does at once. Each rule has one owner: the module that decides and
+passes the rule on. `explain` prints the rules that apply to an array, the report counts evaluations
+by rule, docs/decisions.md lists them. Owns names and reasons; imports nothing, so that every layer
 can name its rules.
 """
 
@@ -28,11 +28,11 @@ DECISIONS = {
     REPLAY: "What an evaluation launched before is launched again, without a plan.",
     EAGER: "NumPy does an operation when it is called; all others are recorded.",
 }
-"""What a rule can decide, and what that means."""
+"""The kinds of decisions, each with its meaning."""
 
 
 class Rule:
-    """One rule. As the answer to a question it is true, and says why; `None` says no."""
+    """One rule. A function that decides returns the rule that applies, or `None` for no."""
 
     __slots__ = ("decides", "name", "option", "owner", "reason")
 
@@ -41,7 +41,7 @@ class Rule:
         self.name = name
         self.reason = reason  # why, and when
         self.owner = owner  # the module of lazyfuse that decides
-        self.option = option  # that turns it off
+        self.option = option  # the option that turns it off
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}"
@@ -54,7 +54,7 @@ _listed: list[Rule] = []
 
 
 def _rule(decides: str, name: str, reason: str, owner: str, option: str = "") -> Rule:
-    """A rule of the list, in the order of this file."""
+    """Make a rule and add it to the list, in the order of this file."""
     _listed.append(Rule(decides, name, reason, owner, option))
     return _listed[-1]
 
@@ -102,7 +102,7 @@ ACCELERATED = _rule(
 )
 BIND = _rule(NOW, "bind", "a frozen program takes arguments as values", "tools.freeze")
 
-# ------------------------------------------------------------- evaluate now: no value was asked for
+# ------------------------------------------------------------- evaluate now: without a sink
 
 LOOP = _rule(NOW, "loop", "a line of a loop repeats", "runtime.scheduling.flush")
 NODES = _rule(

@@ -10,11 +10,11 @@ from lazyfuse.codegen.graph.node import source_line
 _HOME = str(HERE)
 
 table: dict[tuple[str, CodeType, int], int] = {}
-"""Calls by function, and by the instruction of the first frame outside lazyfuse."""
+"""Calls by function, code object and instruction offset of the first frame outside lazyfuse."""
 
 
 def count(name: str, frame: FrameType | None) -> None:
-    """Note that NumPy ran `name` on behalf of the first frame outside lazyfuse."""
+    """Count a call of `name` that NumPy ran for the first frame outside lazyfuse."""
     while frame is not None and frame.f_code.co_filename.startswith(_HOME):
         frame = frame.f_back
     if frame is not None:
@@ -32,5 +32,5 @@ def counts() -> dict[tuple[str, str, int], int]:
 
 
 def clear_counts() -> None:
-    """Forget what `counts` would tell."""
+    """Set all counts to zero."""
     table.clear()

@@ -1,4 +1,4 @@
-"""One callback for everything that happens: the events, who listens, two ready-made listeners.
+"""One callback for everything that happens: the events, the listeners, and two made for users.
 
     with lazyfuse.tracing(print):                 # every event
         ...
@@ -8,12 +8,11 @@
     with lazyfuse.tracing.chrome("trace.json"):   # a timeline for a browser (Perfetto)
         ...
 
-The events of one evaluation are handed over in order, with their times, when it is over and its
-lock is open again; a `Record` at once. So a callback cannot disturb what it watches, and may
-compute with arrays itself: what it does makes no events. It runs in the thread that computed,
-perhaps in several at a time. One that raises is dropped with a warning. Nothing is built or called
-for an event while nobody listens. Owns the events and the list of listeners; counters.py makes most
-of the events.
+Listeners get the events of an evaluation in order, with their times, after it has released its
+lock; they get a `Record` at once. So a callback cannot disturb what it watches. It may compute with
+arrays itself: its own work makes no events. It runs in the thread that computed, so several threads
+may call it at the same time. A callback that raises is removed with a warning. Without listeners no
+event is made. Owns the events and the list of listeners; counters.py makes most of the events.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def operation_of(node: Node) -> Operation:
 class Event:
     """Something that happened at `time` (of `time.perf_counter()`) in `thread`.
 
-    What took `seconds` ended at `time`.
+    An event with `seconds` ended at `time`.
     """
 
     time: float = field(default_factory=time.perf_counter, repr=False)
@@ -70,28 +69,28 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Record(Event):
-    """An array or lazy number was recorded; steps inside of one call of the user's make none."""
+    """An array or lazy number was recorded. Steps inside one call by the user make no events."""
 
     operation: Operation
 
 
 @dataclass(frozen=True, slots=True)
 class Plan(Event):
-    """A plan was found in the cache (`hit`), or made in so many `seconds` per pass."""
+    """A plan was found in the cache (`hit`), or made; `passes` has the seconds of each pass."""
 
     hit: bool
     kernels: int
     recorded: int  # operations before planning
-    planned: int  # values after it
+    planned: int  # values after planning
     passes: tuple[tuple[str, float], ...]
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Flush(Event):
-    """A plan begins to run. `reason`: the sink or the rule that asked for it.
+    """A plan begins to run. `reason`: the sink or the rule that caused it.
 
-    A few operations that NumPy does at once have no plan: they are only told as `Single`.
+    The few operations that NumPy runs at once have no plan: they only make `Single` events.
     """
 
     reason: str
@@ -100,15 +99,15 @@ class Flush(Event):
 
     @property
     def code(self) -> str:
-        """The reason in one word: "loop", "nodes", "bytes", or the name of the sink."""
+        """The reason as one word: "loop", "nodes", "bytes", or the name of the sink."""
         return self.reason.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Compile(Event):
-    """A program was asked for, and `found` in "memory", on "disk", or "built": `why` it had to be.
+    """A program was requested. `found`: in "memory", on "disk", "built" or "failed".
 
-    `found` is "failed" where no program came of it; `why` is then the error.
+    `why`: the reason for building it, or the error if it failed.
     """
 
     program: str
@@ -121,9 +120,9 @@ class Compile(Event):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Event):
-    """One launch of a kernel, with the original operations that it holds.
+    """One launch of a kernel, with the original operations in it.
 
-    `cost` is the estimate that decides how it runs, per element, relative to an addition.
+    `cost` is the estimate per element, relative to an addition, that decides how the kernel runs.
     """
 
     program: str
@@ -135,7 +134,7 @@ class Kernel(Event):
 
     @property
     def stages(self) -> int:
-        """How many original operations run as one."""
+        """The number of original operations in the kernel."""
         return len(self.operations)
 
 
@@ -146,7 +145,7 @@ class KernelBegin(Kernel):
 
 @dataclass(frozen=True, slots=True)
 class KernelEnd(Kernel):
-    """A kernel has run; `under_way`: it was launched, and `seconds` is what launching took."""
+    """A kernel has run. With `under_way` it was only launched, and `seconds` is the launch time."""
 
     bytes_read: int
     bytes_written: int
@@ -156,10 +155,10 @@ class KernelEnd(Kernel):
 
 @dataclass(frozen=True, slots=True)
 class StageTimes(Event):
-    """What each operation of a kernel costs alone, by NumPy, on the same operands.
+    """The time of each operation of a kernel alone, in NumPy, on the same operands.
 
-    Made only for listeners with `stages=True`: each kernel's operations are run one by one before
-    it, the results thrown away. A fused kernel has no times of its stages: they run interleaved.
+    Made only for listeners with `stages=True`: before each kernel its operations run one by one,
+    and their results are dropped. In a fused kernel they are interleaved and have no times.
     """
 
     program: str
@@ -177,7 +176,7 @@ class Single(Event):
 
 @dataclass(frozen=True, slots=True)
 class Copy(Event):
-    """Bytes were copied. `direction`: "upload", "gather" or "copy"; `purpose`: what for."""
+    """Bytes were copied. `direction`: "upload", "gather" or "copy"; `purpose`: the reason."""
 
     direction: str
     bytes: int
@@ -188,7 +187,7 @@ class Copy(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fallback(Event):
-    """A kernel could not run where it should have: the tier `origin` gave way to `to`."""
+    """A kernel could not run on the tier `origin` and ran on `to` instead."""
 
     operations: tuple[Operation, ...]
     origin: str
@@ -202,7 +201,7 @@ Callback = Callable[[Any], object]
 
 
 class Listener:
-    """A callback that listens until `remove()`, or until the end of its `with` block."""
+    """A callback that gets events until `remove()`, or until the end of its `with` block."""
 
     __slots__ = ("callback", "kinds", "stages")
 
@@ -212,7 +211,7 @@ class Listener:
         self.stages = stages
 
     def remove(self) -> None:
-        """Stop listening; done twice, nothing happens."""
+        """Stop listening; a second call does nothing."""
         with _changing:
             _set(tuple(each for each in listeners if each is not self))
 
@@ -224,11 +223,11 @@ class Listener:
 
 
 listeners: tuple[Listener, ...] = ()
-"""Who listens. Empty: no event may be made, so ask before making one."""
+"""The current listeners. If empty, no event may be made: check before making one."""
 stages = False
-"""Whether somebody wants to know what each operation of a kernel costs."""
+"""Whether a listener wants the time of each operation of a kernel."""
 records = False
-"""Whether somebody wants to hear of every recorded operation."""
+"""Whether a listener wants an event for every recorded operation."""
 
 _changing = threading.Lock()
 _observers: list[Callable[[], None]] = []
@@ -246,7 +245,7 @@ def add(callback: Callback, *kinds: type[Event], stages: bool = False) -> Listen
 
 
 def on_change(callback: Callable[[], None]) -> None:
-    """Call `callback()` whenever somebody begins or ceases to listen."""
+    """Call `callback()` whenever a listener is added or removed."""
     _observers.append(callback)
 
 
@@ -261,8 +260,8 @@ def _set(found: tuple[Listener, ...]) -> None:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.depth = 0  # evaluations that this thread is inside of
-        self.telling = False  # while it runs a callback
+        self.depth = 0  # nested evaluations in this thread
+        self.telling = False  # whether this thread runs a callback
         self.waiting: list[Event] = []
 
 
@@ -270,8 +269,8 @@ _thread = _Thread()
 
 
 def emit(event: Event) -> None:
-    """Tell the listeners; inside of an evaluation, once that is over."""
-    if _thread.telling:  # what a callback does is not told
+    """Notify the listeners: now, or at the end of the current evaluation."""
+    if _thread.telling:  # work of a callback makes no events
         return
     if _thread.depth:
         _thread.waiting.append(event)
@@ -280,13 +279,13 @@ def emit(event: Event) -> None:
 
 
 def recorded(node: Node) -> None:
-    """A node was recorded. Memory that is there already is no operation."""
+    """Emit a `Record` for a new node; a node that already has a value is no operation."""
     if node.value is None:
         emit(Record(operation_of(node)))
 
 
 class Watched:
-    """The lock of evaluations while somebody listens: on leaving it, tells what happened inside."""
+    """The evaluation lock while there are listeners: its release notifies them of the events."""
 
     __slots__ = ("lock",)
 
@@ -344,7 +343,7 @@ def collect(*kinds: type[Event], stages: bool = False) -> Iterator[list[Any]]:
 def chrome(path: str | os.PathLike[str], stages: bool = False) -> Iterator[None]:
     """Write what happens in a `with` block as a timeline: Chrome's trace event format, in JSON."""
     rows: list[dict[str, Any]] = []
-    with open(path, "w", encoding="utf-8") as file:  # a bad path is an error now, not at the end
+    with open(path, "w", encoding="utf-8") as file:  # a bad path fails now, not at the end
         listener = add(lambda event: rows.append(_row(event)), stages=stages)
         try:
             yield
@@ -354,7 +353,7 @@ def chrome(path: str | os.PathLike[str], stages: bool = False) -> Iterator[None]
 
 
 def _row(event: Event) -> dict[str, Any]:
-    """One entry of the timeline; what took no time, or only announces, is an instant."""
+    """One entry of the timeline; an event without duration, or a begin event, is an instant."""
     names = [each.name for each in fields(event) if each.name not in ("time", "thread", "seconds")]
     arguments = {name: _plain(getattr(event, name)) for name in names}
     row: dict[str, Any] = {"name": _title(event), "cat": type(event).__name__, "args": arguments}
@@ -374,7 +373,7 @@ def _plain(value: Any) -> Any:
 
 
 def _title(event: Event) -> str:
-    """What the timeline shows on the bar."""
+    """The text on an event's bar in the timeline."""
     operations = getattr(event, "operations", None)
     if operations is None:
         one = getattr(event, "operation", None)

@@ -1,7 +1,7 @@
-"""Parts of a run's blocks, and copies from one to another without an array in between.
+"""Parts of a run's blocks, and copies between them without making arrays.
 
-Owns `BlockPart`, by which a replay finds arrays again (replay.py), and `Copy`. Knows addresses and
-numpy arrays.
+Owns `BlockPart`, from which a replay (replay.py) makes its arrays, and `Copy`. Knows addresses and
+NumPy arrays.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from lazyfuse.codegen.plan.lifetimes import safe_source
 from lazyfuse.runtime.layout.meta_arrays import Array, address
 
 native: Any = None
-"""The module in C whose `copy` is used (native/launch.c); None: NumPy copies."""
+"""The C module whose `copy` is used (native/launch.c); None: NumPy copies."""
 
 
 def use(module: Any) -> None:
-    """Copy by this C module from now on; None: by the text here."""
+    """Copy with this C module from now on; None: with NumPy."""
     global native
     native = module
 
 
 RANK = 8
-"""Axes that the C module knows at most."""
+"""The most axes that the C module supports."""
 
 DISJOINT = 1 << 40
-"""Says to the C module, beside the item, that two parts of one block have no element in common."""
+"""Flag for the C module, added to the item size: the two parts of one block are disjoint."""
 
-_WORK = 1000  # for the question whether they have: it may be hard
+_WORK = 1000  # limit for `numpy.shares_memory`, whose exact answer may take very long
 
 _BASE = 16
 _everything: Any = (ctypes.c_char * (1 << 62)).from_address(_BASE)
@@ -51,18 +51,18 @@ class BlockPart:
     dtype: np.dtype[Any]
 
     def at(self, addresses: Sequence[int]) -> Array:
-        """The array, for use while its block is held."""
+        """The array, for use while the caller keeps its block alive."""
         start = addresses[self.root] + self.offset - _BASE
         return np.ndarray(self.shape, self.dtype, _everything, start, self.strides)
 
     def held(self, roots: Sequence[Array], addresses: Sequence[int]) -> Array:
-        """The array, keeping its block: a function may keep what it is given."""
+        """The array, keeping its block alive: a function that gets the array may keep it."""
         root = roots[self.root]
         start = addresses[self.root] + self.offset - address(root)
         return np.ndarray(self.shape, self.dtype, root, start, self.strides)
 
     def of(self, root: Array) -> Array:
-        """The array, keeping its block."""
+        """The array as a view of its block, which it keeps alive."""
         same = not self.offset and root.shape == self.shape and root.strides == self.strides
         if same and root.dtype == self.dtype:
             return root
@@ -71,14 +71,14 @@ class BlockPart:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Elements that go from one part to another."""
+    """A copy of the elements of one part to another."""
 
     target: BlockPart
     source: BlockPart
     how: bytes  # for the C module; empty: for NumPy
 
     def play(self, addresses: Sequence[int]) -> None:
-        """Copy them. Where the two meet, NumPy makes a copy first."""
+        """Copy the elements. If the parts overlap, NumPy copies the source first."""
         target, source = self.target, self.source
         if self.how and native is not None:
             start = addresses[target.root] + target.offset
@@ -89,7 +89,7 @@ class Copy:
 
 
 def copy_of(target: BlockPart, source: BlockPart) -> Copy:
-    """A copy, as numbers where it needs neither a conversion nor an order of writing."""
+    """The copy; for the C module if it needs no conversion and the order of writes is free."""
     shape, dtype = target.shape, target.dtype
     same = source.shape == shape and source.dtype == dtype and dtype.kind in "biufc"
     plain = same and dtype.isnative and len(shape) <= RANK and 0 not in shape
@@ -101,11 +101,11 @@ def copy_of(target: BlockPart, source: BlockPart) -> Copy:
 
 
 def _are_disjoint(target: BlockPart, source: BlockPart) -> bool:
-    """Whether two parts of one block have no element in common."""
+    """Whether two parts of one block are known to have no element in common."""
     if target.root != source.root:
-        return False  # where one block lies to another is not known
+        return False  # the distance between two blocks is unknown
     addresses = {target.root: 1 << 40}
-    meets: Any = np.shares_memory  # its annotations know two values of `max_work`
+    meets: Any = np.shares_memory  # its annotations allow only two values of `max_work`
     parts = [part.at(addresses) for part in (target, source)]  # type: ignore[arg-type]
     try:
         return not meets(*parts, max_work=_WORK)

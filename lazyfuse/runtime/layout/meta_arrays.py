@@ -1,9 +1,9 @@
-"""Geometry of arrays whose memory is not there: meta arrays, layouts, memory orders.
+"""Geometry of arrays without memory: meta arrays, layouts, memory orders.
 
-A meta array is a numpy array with the right shape, strides and dtype whose values mean nothing:
-NumPy itself decides on it what every slice, transpose or reshape gives. Those of `meta_array` lie
-at `ORIGIN`, and touching an element of them may crash; those of `one_element` NumPy may touch when
-it raises its errors. Devices with memory of their own make theirs (`base.DeviceMemory`).
+A meta array is a NumPy array with the right shape, strides and dtype whose values mean nothing.
+NumPy itself then decides the geometry of every slice, transpose or reshape. Arrays of `meta_array`
+start at `ORIGIN`; access to their elements may crash. NumPy may access those of `one_element` when
+it raises its errors. Devices with memory of their own make their own (`base.DeviceMemory`).
 
 Owns no state. Must not import arrays or nodes' evaluation.
 """
@@ -24,11 +24,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]
 Perm = tuple[int, ...] | None
 
-# One real page, so that a meta array's pointer is a valid and aligned one; the length is a fiction
-# that satisfies NumPy's bounds check, for no meta array is ever read.
+# One real page, so that a meta array's pointer is valid and aligned. The buffer claims a greater
+# length to satisfy NumPy's bounds check; no meta array is ever read.
 _PAGE = np.zeros(8192, np.uint8)
 _POINTER = ctypes.c_void_p.from_address
-_DATA_FIELD = object.__basicsize__  # PyArrayObject: the data pointer follows the object's head
+_DATA_FIELD = object.__basicsize__  # PyArrayObject: the data pointer follows the object header
 
 
 def _slow_address(array: Array) -> int:
@@ -37,11 +37,11 @@ def _slow_address(array: Array) -> int:
 
 
 def _fast_address(array: Array) -> int:
-    # 100 ns against 800 for __array_interface__
+    # 100 ns; __array_interface__ takes 800 ns
     return _POINTER(id(array) + _DATA_FIELD).value or 0
 
 
-SILENT = -1  # stands for the stride of an axis that has no say in a memory order
+SILENT = -1  # the stride of an axis that does not influence a memory order
 
 _agrees = all(_fast_address(each) == _slow_address(each) for each in (_PAGE, _PAGE[5:9], _PAGE[:0]))
 address = _fast_address if _agrees else _slow_address
@@ -58,22 +58,22 @@ def meta_array(shape: Shape, dtype: DType, perm: Perm) -> Array:
 
 
 def meta_view(view: Array, origin: int) -> Array:
-    """`view`, whose buffer starts at address `origin`, moved to where meta arrays lie."""
+    """`view`, whose buffer starts at address `origin`, moved to the addresses of meta arrays."""
     return over_buffer(view, _BUFFER, address(view) - origin)
 
 
 def one_element(shape: Shape, dtype: DType) -> Array:
-    """A meta array of ones, all of them one element, for NumPy to raise its errors on.
+    """A meta array of a single repeated element, one, on which NumPy raises its errors.
 
-    It checks shapes, dtypes and flags first; operations that it does not refuse touch elements.
+    NumPy checks shapes, dtypes and flags first; operations that it accepts access elements.
     """
     return np.lib.stride_tricks.as_strided(np.ones(1, dtype), shape, (0,) * len(shape))
 
 
 def over_buffer(view: Array, buffer: Any, offset: int) -> Array:
-    """An array as `view` is, over another buffer at byte `offset`."""
+    """An array with the geometry of `view`, over another buffer at byte `offset`."""
     if view.size == 0:
-        offset = 0  # NumPy checks bounds even where nothing is addressed
+        offset = 0  # NumPy checks bounds even of empty arrays
         moved: Array = np.ndarray(view.shape, view.dtype, buffer)
         if moved.strides != view.strides:
             moved = np.lib.stride_tricks.as_strided(moved, view.shape, view.strides)
@@ -97,19 +97,19 @@ def packed_layout(shape: Shape, perm: Perm) -> Layout:
 
 
 def layout_of(view: Array, origin: int, itemsize: int) -> Layout:
-    """Where `view` lies in a flat buffer of elements of that size that starts at `origin`."""
+    """The layout of `view` in a flat buffer of elements of `itemsize` that starts at `origin`."""
     strides = tuple([stride // itemsize for stride in view.strides])
     return Layout((address(view) - origin) // itemsize if view.size else 0, view.shape, strides)
 
 
 def affine(view: Array) -> bool:
-    """Whether every stride is a whole number of elements."""
+    """Whether every stride is a multiple of the element size."""
     size = view.itemsize
     return size > 0 and not any(stride % size for stride in view.strides)
 
 
 def packed_order(array: Array) -> tuple[bool, Perm]:
-    """Whether the elements fill one block without gaps, forwards, and in which order."""
+    """Whether the elements fill one block without gaps and with no negative stride; their order."""
     flags = array.flags
     if flags.c_contiguous:
         return True, None
@@ -120,7 +120,7 @@ def packed_order(array: Array) -> tuple[bool, Perm]:
 
 
 def same_strides(array: Array, strides: Sequence[int]) -> bool:
-    """Whether an array has these strides, as far as they say anything."""
+    """Whether an array has these strides, apart from axes of length 1."""
     if array.strides == strides:
         return True
     sides = zip(array.shape, array.strides, strides, strict=True)
@@ -128,7 +128,7 @@ def same_strides(array: Array, strides: Sequence[int]) -> bool:
 
 
 def keep_order(array: Array) -> Perm:
-    """The memory order of a copy with order "K": axes by falling stride, ties in C order."""
+    """The memory order of a copy with order "K": axes by decreasing stride, ties in C order."""
     strides = array.strides
     if falls(strides):
         return None
@@ -143,7 +143,7 @@ def keep_order(array: Array) -> Perm:
 
 
 def falls(strides: Sequence[int]) -> bool:
-    """Whether strides are positive and fall from axis to axis: C order, whatever the gaps."""
+    """Whether strides are positive and decrease from axis to axis: C order, gaps allowed."""
     last = strides[0] if strides else 0
     for stride in strides:
         if stride > last or stride < 0:
@@ -155,8 +155,8 @@ def falls(strides: Sequence[int]) -> bool:
 def result_order(shape: Shape, operands: Sequence[Array]) -> Perm:
     """The memory order that NumPy gives to the result of an elementwise operation (order "K").
 
-    As NumPy's iterator sorts its axes: by insertion, each pair decided by the operands' strides,
-    C order where they disagree.
+    It sorts axes as NumPy's iterator does: by insertion. The operands' strides decide each pair;
+    where they disagree, C order does.
     """
     rank = len(shape)
     if rank < 2:
@@ -169,7 +169,7 @@ def result_order(shape: Shape, operands: Sequence[Array]) -> Perm:
 
 @cached(1024)
 def _falls_where_long(strides: tuple[int, ...], shape: Shape) -> bool:
-    """As `falls`, for the axes that have a say: neither of length one nor repeated."""
+    """As `falls`, for the axes that matter: not those of length one, not repeated ones."""
     sides = zip(strides, shape, strict=True)
     return falls([stride for stride, length in sides if length != 1 and stride])
 
@@ -192,7 +192,7 @@ def _sorted_order(shape: Shape, operands: Sequence[Array]) -> Perm:
 
 
 def joined_order(operands: Sequence[Array]) -> Perm:
-    """The memory order that NumPy gives to what `concatenate` joins: repeated axes count, too."""
+    """The memory order that NumPy gives to the result of `concatenate`: repeated axes count too."""
     columns = [
         tuple(abs(step) if n != 1 else SILENT for step, n in zip(x.strides, x.shape, strict=True))
         for x in operands
@@ -212,7 +212,7 @@ def sorted_axes(columns: tuple[tuple[int, ...], ...], rank: int) -> Perm:
 
 
 def _insert(order: list[int], swaps: Callable[[int, int], bool | None]) -> None:
-    """NumPy's insertion sort of axes; what `swaps` says None about decides nothing."""
+    """NumPy's insertion sort of axes; pairs for which `swaps` returns None are skipped."""
     for position in range(1, len(order)):
         axis = order[position]
         target = position
@@ -227,7 +227,7 @@ def _insert(order: list[int], swaps: Callable[[int, int], bool | None]) -> None:
 
 
 def _prefers(columns: Sequence[Sequence[int]], slow: int, fast: int) -> bool | None:
-    """Whether `slow` should run faster than `fast`; None where no operand says anything."""
+    """Whether `slow` should be the faster axis of the two; None if no operand decides."""
     swap = None
     for strides in columns:
         if strides[slow] != SILENT and strides[fast] != SILENT:
@@ -239,7 +239,7 @@ def _prefers(columns: Sequence[Sequence[int]], slow: int, fast: int) -> bool | N
 
 
 def terminal(array: Array) -> Array:
-    """The last numpy array along the chain of bases: the one that holds the memory."""
+    """The last NumPy array along the chain of bases: the one that holds the memory."""
     base = array.base
     while type(base) is np.ndarray:
         array = base
@@ -248,25 +248,25 @@ def terminal(array: Array) -> Array:
 
 
 def is_exported(array: Array) -> bool:
-    """Whether a holder lends the memory of an array."""
+    """Whether the base of an array is a `Holder`, which exports its memory."""
     return isinstance(array.base, Holder)
 
 
 class Holder:
-    """Lends memory to numpy arrays whose `base` then stops here: a buffer of just their bytes.
+    """Exports memory to NumPy arrays and ends their chain of bases: a buffer of just their bytes.
 
-    NumPy takes the length of a base for what strides may reach. A view of a buffer costs a fifth of
-    what its array interface does.
+    NumPy takes the length of a base as the range that strides may reach. A view of a buffer costs a
+    fifth of a view by array interface.
     """
 
     keep: Any
-    """What must live as long as the memory is lent."""
+    """The object to keep alive as long as the memory is exported."""
 
     owner: Any = None
-    """A weak reference to the storage whose memory was lent to people outside; None: our own."""
+    """A weak reference to the storage whose memory other code has; None: lazyfuse's own use."""
 
 
-# by length: what makes a holder at an address
+# by length: the function that makes a holder at an address
 _HOLDERS = memo("runtime.layout.meta_arrays.holders", 1024)
 
 
@@ -277,7 +277,7 @@ def _holder_of(length: int) -> Any:
 
 
 def held(flat: Array, keep: Any) -> Array:
-    """An array over the packed memory of `flat` that keeps `keep` alive through its own base."""
+    """An array over the packed memory of `flat` whose base keeps `keep` alive."""
     length = flat.nbytes
     holder = (_HOLDERS.get(length) or _holder_of(length))(address(flat))
     holder.keep = keep
@@ -288,9 +288,9 @@ def held(flat: Array, keep: Any) -> Array:
 
 
 def held_twice(flat: Array, keep: Any, owner: Any) -> tuple[Array, Array, int]:
-    """`held(flat, keep)`, `held` of that on behalf of `owner`, for others, and their address.
+    """`held(flat, keep)`; an array over it that `owner` exports; and their address.
 
-    `flat` is writeable.
+    `flat` must be writeable.
     """
     length = flat.nbytes
     make = _HOLDERS.get(length) or _holder_of(length)
@@ -306,7 +306,7 @@ def held_twice(flat: Array, keep: Any, owner: Any) -> tuple[Array, Array, int]:
 
 
 def window(array: Array) -> tuple[Array, int] | None:
-    """The stretch of memory that `array` lies in, flat, and where it starts; None if not affine."""
+    """The flat segment of memory around `array`, and its address; None if not affine."""
     if not affine(array):
         return None
     if array.size == 0:

@@ -1,4 +1,4 @@
-"""Numpy arrays as kernels and updates see them: strides over a domain, parts of flat memory."""
+"""NumPy arrays as kernels and updates see them: strides over a domain, parts of flat memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def strides_kept(array: Array, reduced: tuple[bool, ...], rank: int) -> tuple[in
 
 
 def picked(source: Array, picks: tuple[int, ...]) -> Array:
-    """A view of one place along some axes; -1: of all."""
+    """A view at one index along some axes; -1: the whole axis."""
     if not picks:
         return source
     index: Any = tuple([slice(None) if place < 0 else place for place in picks])
@@ -51,16 +51,16 @@ def picked(source: Array, picks: tuple[int, ...]) -> Array:
 
 
 def arrange(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """A view that permutes, adds and repeats axes."""
+    """A view with permuted, added and repeated axes."""
     strides = tuple([source.strides[axis] if axis >= 0 else 0 for axis in axes])
     return np.lib.stride_tricks.as_strided(source, shape, strides)
 
 
 def arrange_stand_in(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """As `arrange`, by views alone, so that the result still leads to the memory of the source."""
+    """As `arrange`, for meta arrays: plain views, whose bases lead to the memory of the source."""
     kept = [axis for axis in axes if axis >= 0]
     index: Any = tuple([slice(None) if axis in kept else 0 for axis in range(source.ndim)])
-    view = source[(*index, ...)]  # with `...` nothing is read even where no axis is left
+    view = source[(*index, ...)]  # `...` gives a view even if no axis is left
     ranks = sorted(kept)
     view = view.transpose([ranks.index(axis) for axis in kept])
     added: Any = tuple([None if axis < 0 else slice(None) for axis in axes])
@@ -74,7 +74,7 @@ def is_dense(array: Array, perm: tuple[int, ...] | None) -> bool:
 
 
 def flat_memory(array: Array, perm: tuple[int, ...] | None) -> Array:
-    """A dense array as its flat memory: a view wherever it is dense indeed."""
+    """The flat memory of an array: a view if the array is dense in that order, else a copy."""
     return array.ravel() if perm is None else array.transpose(perm).ravel()
 
 
@@ -93,11 +93,14 @@ def window(flat: Array, layout: Layout) -> Array:
 
 
 def is_alone(array: Array) -> bool:
-    """Whether an array that nobody else holds is all there is to its memory, and may be written."""
+    """Whether an array is the only owner of its memory and may be written.
+
+    The caller must know that it holds the only reference to the array itself.
+    """
     if not array.flags.writeable:
         return False
     while isinstance(array.base, np.ndarray):
-        if references.of(array.base) > 1:  # 1: the array above it
+        if references.of(array.base) > 1:  # 1: the view of it
             return False
         array = array.base
     return True
@@ -105,7 +108,7 @@ def is_alone(array: Array) -> bool:
 
 @cached(1024)
 def around(dense_shape: tuple[int, ...], layout: Layout) -> tuple[Any, ...] | None:
-    """The parts of a block that a window leaves out; None where it is no box or covers little.
+    """The parts of a block outside a window; None if it is no box or covers less than half.
 
     `dense_shape` is the block's shape in its memory order.
     """
@@ -130,7 +133,7 @@ def around(dense_shape: tuple[int, ...], layout: Layout) -> tuple[Any, ...] | No
 
 
 def _box(dense_shape: tuple[int, ...], layout: Layout) -> list[tuple[int, int]] | None:
-    """Start and stop along each axis of a block, if a window is a box of neighbouring elements."""
+    """Start and stop along each axis of a block, if a window is a box of adjacent elements."""
     if 0 in layout.shape:
         return None
     lengths = dict[int, int]()

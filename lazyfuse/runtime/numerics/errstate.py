@@ -1,9 +1,9 @@
 """NumPy's floating-point error state, and what it means for recording.
 
-Owns the wrappers of `seterr` and `errstate`, and how an operation that is recorded while a
-condition is ignored says so: its place in the source (`Node.location`) is a `Place`. Recording is
-allowed while every condition is "warn" or "ignore"; with "raise", "call", "print" or "log" an
-operation has to run where it stands.
+Owns the wrappers of `seterr` and `errstate`, and `SourceLocation`: the `Node.location` of an
+operation that is recorded while a floating-point exception is ignored. Recording is allowed while
+every exception is set to "warn" or "ignore"; with "raise", "call", "print" or "log" an operation
+must run at its own line.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ DEFAULT = Context().run(
     STATE.get
 )  # what NumPy starts with, even if this is imported in an errstate
 
-_equal: object = DEFAULT  # the last other one that says the same
+_equal: object = DEFAULT  # the last other state that equals it
 
 plain = True
 """Whether the state that was set through lazyfuse is NumPy's default."""
 
-_entered: list[Any] = []  # of all threads: only without any is everybody's state the default
+_entered: list[Any] = []  # of all threads: if it is empty, every thread has the default state
 _listeners: list[Callable[[bool], None]] = []
 _finishers: list[Callable[[], None]] = []
 
 
 class SourceLocation(tuple[CodeType, int]):
-    """A place in the source, and what to know there when a condition is told later.
+    """A source location, with what a later report of a floating-point exception must know.
 
-    `ignored`: the bits of the conditions that were ignored there: never warn of them. `filters`:
-    Python's filters of warnings, if others than usual were in force. `name`: NumPy's name for what
-    was recorded there as several operations, which tell each condition (`told`) once.
+    `ignored`: the flags that were ignored there; they never warn. `filters`: Python's warning
+    filters, if they were not the default ones. `name`: NumPy's name for a function that was
+    recorded as several operations; together they report each exception once (`reported`).
     """
 
     ignored = 0
@@ -59,7 +59,7 @@ class SourceLocation(tuple[CodeType, int]):
         return place
 
     def is_silent(self, words: str, module: str, line: int) -> bool:
-        """Whether the filters here ignore a RuntimeWarning with these words."""
+        """Whether the filters of this location ignore a RuntimeWarning with these words."""
         for action, message, category, source, number in self.filters:
             if (
                 _fits(message, words)
@@ -72,21 +72,21 @@ class SourceLocation(tuple[CodeType, int]):
 
 
 def _fits(pattern: Any, text: str) -> bool:
-    """Whether a part of a filter (None, a text or a pattern) allows `text`."""
+    """Whether a part of a filter (None, a text or a pattern) matches `text`."""
     if pattern is None or type(pattern) is str:
         return pattern is None or pattern == text
     return pattern.match(text) is not None
 
 
 def ignored_bits() -> int:
-    """The conditions that this thread ignores now (underflow, ignored by default, not counted)."""
+    """The flags that this thread ignores now, without underflow, which it ignores by default."""
     state: Mapping[str, Any] = np.geterr()
     ignored = [bit for name, bit in BITS.items() if state[name] == "ignore" != PLAIN[name]]
     return sum(ignored)
 
 
 def must_run_at_once() -> bool:
-    """Whether a condition would have to be handled at the very line that raises it."""
+    """Whether a floating-point exception would have to be handled at the line that raises it."""
     is_plain()
     state = np.geterr()
     return any(
@@ -96,19 +96,19 @@ def must_run_at_once() -> bool:
 
 
 def is_plain() -> bool:
-    """Whether the state is NumPy's default: asked again, since `numpy.errstate` ends unheard."""
+    """Whether the state is NumPy's default. Checks again: `numpy.errstate` ends without notice."""
     if not plain and not _entered and np.geterr() == PLAIN:
         changed()
     return plain
 
 
 def is_untouched() -> bool:
-    """Whether this thread's state is the one that NumPy starts with: of `numpy.errstate`, too."""
+    """Whether this thread's state is the object NumPy starts with; sees `numpy.errstate` too."""
     return STATE.get() is DEFAULT
 
 
 def is_default() -> bool:
-    """Whether the state is the one NumPy starts with, NumPy's own `errstate` included."""
+    """Whether the state equals the one NumPy starts with; sees `numpy.errstate` too."""
     if not plain:
         return False
     state = STATE.get()
@@ -116,7 +116,7 @@ def is_default() -> bool:
 
 
 def _is_equal(state: object) -> bool:
-    """Whether a state says what NumPy starts with, as after `seterr(**before)`; kept if it does."""
+    """Whether a state equals NumPy's first one, as after `seterr(**before)`; remembers it if so."""
     global _equal
     if np.geterr() != PLAIN or np.geterrcall() is not None:
         return False
@@ -130,12 +130,12 @@ def on_change(listener: Callable[[bool], None]) -> None:
 
 
 def on_handling(finisher: Callable[[], None]) -> None:
-    """Call `finisher()` before conditions are handled in another way than by warning of them."""
+    """Call `finisher()` before floating-point exceptions do more than warn."""
     _finishers.append(finisher)
 
 
 def _finish_before(state: Mapping[str, Any]) -> None:
-    """What was recorded in another `state` is told of as there, not by an exception here."""
+    """Report what was recorded under another `state` by that state, before the new one acts."""
     if must_run_at_once():
         with np.errstate(**state):
             for finisher in _finishers:
@@ -143,7 +143,7 @@ def _finish_before(state: Mapping[str, Any]) -> None:
 
 
 def changed() -> None:
-    """Tell the listeners whether the state of this and every other thread is NumPy's default."""
+    """Notify the listeners whether the state of every thread is NumPy's default."""
     global plain
     plain = not _entered and np.geterr() == PLAIN
     for listener in _listeners:
@@ -167,7 +167,7 @@ class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
         super().__enter__()
         try:
             _finish_before(before)
-        except BaseException:  # a warning that the user has made an error
+        except BaseException:  # the user's filters turned a warning into an error
             super().__exit__(None, None, None)
             raise
         _entered.append(self)

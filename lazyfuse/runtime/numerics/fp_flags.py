@@ -1,6 +1,6 @@
-"""Floating-point conditions of fused kernels, told as NumPy tells them.
+"""Floating-point exceptions of fused kernels, reported as NumPy reports them.
 
-A kernel reports which IEEE conditions arose; the warning names the operation that can raise them
+A kernel returns the IEEE flags that it raised; the warning names the operation that can raise them
 and the user's line that recorded it. Imports nothing of arrays or devices.
 """
 
@@ -20,7 +20,7 @@ from lazyfuse.codegen.table.promotion import Loop
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.numerics.errstate import SourceLocation
 
-# NumPy's bits, which the devices use too, with the name of the errstate key and NumPy's wording.
+# NumPy's flags, which the devices use too, each with its errstate key and NumPy's wording.
 CONDITIONS = (
     (1, "divide", "divide by zero"),
     (2, "over", "overflow"),
@@ -34,7 +34,7 @@ _registries: dict[str, dict[Any, Any]] = {}
 
 
 class Flags:
-    """The conditions seen so far."""
+    """The floating-point exceptions seen so far."""
 
     __slots__ = ("bits",)
 
@@ -46,7 +46,7 @@ class Flags:
 
 
 class collecting(Flags):  # noqa: N801  # a context manager
-    """Run NumPy without warnings and collect the conditions that it would have warned of."""
+    """Run NumPy without warnings and collect the exceptions that it would have warned of."""
 
     __slots__ = ("_state",)
 
@@ -60,15 +60,15 @@ class collecting(Flags):  # noqa: N801  # a context manager
 
 
 def is_wanted(bits: int) -> bool:
-    """Whether any condition in `bits` may have to be told in the present context."""
+    """Whether any exception in `bits` may have to be reported in the present context."""
     state: dict[str, Any] = dict(np.geterr())
     return any(bits & bit and not _is_ignored(bit, state[name], ()) for bit, name, _ in CONDITIONS)
 
 
 def _is_ignored(bit: int, state: str, where: Any) -> bool:
-    """Whether a condition was ignored where it was recorded, or is now by others' error states.
+    """Whether an exception is ignored: at its source location, or now by NumPy's own `errstate`.
 
-    What was recorded before an `errstate` of ours began is told as if NumPy had computed it there.
+    Operations recorded before a lazyfuse `errstate` began report as if NumPy had run them there.
     """
     if getattr(where, "ignored", 0) & bit:
         return True
@@ -89,9 +89,9 @@ def is_ambiguous(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
 def attributed(
     bits: int, operations: list[tuple[Op, Any]], known: Sequence[int]
 ) -> list[tuple[int, list[tuple[Op, Any]]]]:
-    """A kernel's conditions, each with the operations that are `known` to raise it (if none: all).
+    """A kernel's exceptions, each with the operations `known` to raise it (all, if none is known).
 
-    What one operation raises is told after what the operations before it raise, as in NumPy.
+    The exceptions of one operation come after those of the operations before it, as in NumPy.
     """
     pairs = list(zip(operations, known, strict=True))
     found = [(bits & seen, [each]) for each, seen in pairs if bits & seen]
@@ -103,15 +103,16 @@ def attributed(
 def by_operation(
     bits: int, operations: list[tuple[Op, Any]], slots: Sequence[int]
 ) -> list[tuple[int, list[tuple[Op, Any]]]]:
-    """The conditions that a program has told, which says in `slots` whose they are."""
+    """The exceptions that a program has reported, with the operations that its `slots` name."""
     known = [of_slot(bits, slot) for slot in slots]
     return attributed(bits & ALL, operations, known)
 
 
 def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
-    """The conditions that results bear out, of those that the operations can raise.
+    """The exceptions that the operations can raise and that the results confirm.
 
-    After a comparison a NaN says nothing. Integers bear out all: they raise no more than NumPy's.
+    After a comparison a NaN confirms nothing. Integer results confirm all flags: integer operations
+    raise only those that NumPy's raise.
     """
     names = {name for op, node in operations for name in raises(op, node.arg)}
     possible = sum(bit for bit, name, _ in CONDITIONS if name in names)
@@ -127,10 +128,10 @@ def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
 
 
 def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False) -> None:
-    """Warn of each condition in `bits` as the error state of the present context asks.
+    """Warn of each exception in `bits` as the error state of the present context asks.
 
-    What was recorded before NumPy's own `errstate` began, of which nobody is told, is told of as
-    there, unless it is a function that is called `now`.
+    NumPy's own `errstate` notifies no listener. So operations recorded in the default state are
+    reported by that state, unless the function is called `now`.
     """
     state: dict[str, Any] = dict(np.geterr())
     for bit, name, text in CONDITIONS:
@@ -139,7 +140,7 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False
         op, node = _raising_op(name, operations)
         way = state[name]
         if type(node.location) is tuple and errstate.plain and not now and way != "ignore":
-            way = errstate.PLAIN[name]  # in force where it was recorded
+            way = errstate.PLAIN[name]  # the state at its source location
         if _is_ignored(bit, way, node.location):
             continue
         file, line, _ = source_line(node.location)
@@ -156,7 +157,7 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False
 
 
 def _is_handled(state: str, bit: int, text: str, words: str) -> bool:
-    """Do as NumPy does in an error state that asks for more than a warning."""
+    """Act as NumPy does in an error state that asks for more than a warning; False for others."""
     if state == "raise":
         raise FloatingPointError(words)
     handler: Any = np.geterrcall()
@@ -170,32 +171,32 @@ def _is_handled(state: str, bit: int, text: str, words: str) -> bool:
 
 
 def _spelled(op: Op, node: Node) -> str:
-    """NumPy's name for an operation."""
+    """The name that NumPy's warnings give to an operation."""
     if isinstance(node.location, SourceLocation) and node.location.name:
         return node.location.name
     if op.kind == "host":
         name: str = node.arg.name
         return name
-    # a pass may have written a reduction out
+    # a pass may have replaced a reduction by its steps
     return "reduce" if "reduce" in (op.kind, getattr(node, "op", op).kind) else op.name
 
 
 def _module(file: str) -> str:
-    """The module that `warnings.warn_explicit` takes a file for."""
+    """The module name that `warnings.warn_explicit` derives from a file."""
     return file.removesuffix(".py") or "<unknown>"
 
 
 def raises(op: Op, arg: Any) -> tuple[str, ...]:
-    """The conditions that an operation can raise, on integers other ones than on floats."""
-    # a pass may have put another operation in the place of the one that was recorded
-    if isinstance(arg, Reduction):  # written out or not
+    """The exceptions that an operation can raise; they differ between integers and floats."""
+    # a pass may have replaced the recorded operation
+    if isinstance(arg, Reduction):  # replaced by its steps or not
         return op.raises(arg.accumulator)
     loop = arg if op.kind == "map" and isinstance(arg, Loop) else None
     return op.raises(loop.ins[0]) if loop is not None and loop.ins else op.flags
 
 
 def _raising_op(name: str, operations: Sequence[tuple[Op, Node]]) -> tuple[Op, Node]:
-    """The first operation that can raise the condition by itself; the last one if none says so."""
+    """The first operation whose own flags include the exception; else the last operation."""
     for op, node in operations:
         if name in raises(op, node.arg):
             return op, node

@@ -1,8 +1,8 @@
-"""What a device that lacks double precision does with the kernels of a plan.
+"""How a device that lacks double precision runs the kernels of a plan.
 
-Owns `fitted`: the kernel that a device runs in the place of one of the plan. With the option
+Owns `fitted`: the kernel that a device runs instead of a kernel of the plan. With the option
 `single_precision` such a device computes float64 in float32 (`Traits.narrows`); otherwise it
-refuses, and the CPU takes over. Knows kernels and traits, no device and no values.
+refuses, and the CPU runs the kernel. Knows kernels and traits, no devices and no values.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ NARROWED = "float64 in float32: the device lacks float64 and single_precision is
 
 
 def why_not(kernel: Kernel, traits: Traits) -> str:
-    """Why a device cannot run a kernel for want of double precision; empty if it can."""
+    """Why a device without double precision cannot run a kernel; empty if it can."""
     lacks = not traits.fp64 and not traits.narrows and uses_doubles(kernel)
     return LACKS if lacks else ""
 
 
 def lacks(dtype: np.dtype[Any], traits: Traits) -> bool:
-    """Whether no program of a device can touch values of a dtype."""
+    """Whether a device has no programs for values of a dtype."""
     return not traits.fp64 and not traits.narrows and dtype.str[1:] in ("f8", "c16")
 
 
 def is_narrowed(kernel: Kernel, traits: Traits) -> bool:
-    """Whether a device computes a kernel in float32 that says float64."""
+    """Whether a device computes a float64 kernel in float32."""
     return traits.narrows and uses_doubles(kernel)
 
 
 def fitted(kernel: Kernel, traits: Traits) -> Kernel:
-    """The kernel as a device runs it. `DeviceError` if it cannot."""
+    """The kernel as a device runs it; raises `DeviceError` if it cannot."""
     if traits.fp64:
         return kernel
     why = why_not(kernel, traits)
@@ -48,7 +48,7 @@ def fitted(kernel: Kernel, traits: Traits) -> Kernel:
 
 
 def kept(array: Array, traits: Traits) -> Array:
-    """Values as they come back from a device's memory."""
+    """Values as a device's memory would return them: rounded to float32 where it narrows."""
     dtype = array.dtype
     if not traits.narrows or dtype.str[1:] not in ("f8", "c16"):
         return array

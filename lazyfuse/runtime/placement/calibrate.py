@@ -1,7 +1,7 @@
 """`lazyfuse.calibrate()`: what work costs on every usable device of this machine.
 
-Owns the kernels that are timed and the figures in use. devices/cost.py takes the times and knows
-the file; offload.py decides with them.
+Owns the kernels that are timed and the figures in use. devices/cost.py takes the times and reads
+and writes the file; offload.py decides with the figures.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from lazyfuse.devices.cost import FILE_LIMIT, CostFile, Costs, Probe, measure
 from lazyfuse.devices.pools.disk_cache import DiskCache
 from lazyfuse.runtime.placement import calibrate_cpu
 
-# Operands in the L2 cache, in the L3 cache, in memory; what blocked NumPy gets is small.
+# Operands in the L2 cache, in the L3 cache, in memory. Blocked NumPy only gets small kernels.
 SIZES = {"numpy": (1 << 15, 1 << 17)}
 CPU_SIZES = (1 << 17, 1 << 19, 1 << 22)
-GPU_SIZES = (1 << 17, 1 << 20, 1 << 24)  # less does not fill a GPU
-LINKS = 24  # multiplications and additions in a row: far more than memory can keep waiting
+GPU_SIZES = (1 << 17, 1 << 20, 1 << 24)  # fewer elements do not fill a GPU
+LINKS = 24  # dependent multiplications and additions: arithmetic takes longer than memory
 _F8 = ("f8", "f8")
 
-_in_use: dict[str, Costs] | None = None  # None: the file has not been looked at
+_in_use: dict[str, Costs] | None = None  # None: the file was not read yet
 
 
 def calibrate(verbose: bool = False) -> dict[str, Costs]:
-    """Measure every usable device and keep the figures; costs by device.
+    """Measure every usable device and keep the figures; returns costs by device.
 
-    Takes a few seconds per device. Plans choose between the devices from then on, in this process
-    and later ones, unless a device is named.
+    Takes a few seconds per device. From then on, plans in this process and later ones choose
+    between the devices, unless the user names one.
     """
     known = figures()
     found: dict[str, Costs] = {}
@@ -58,7 +58,7 @@ def calibrate(verbose: bool = False) -> dict[str, Costs]:
 
 
 def tune() -> cpu_figures.Tuning:
-    """Measure what schedules on the CPU need to know, and keep it; less than a second."""
+    """Measure what schedules on the CPU need to know, and keep it. Takes less than a second."""
     device = registry.device("cpu")
     if "numba" in device.traits.languages:
         times = calibrate_cpu.measure(device, calibrate_cpu.FULL, full=True)
@@ -69,16 +69,16 @@ def tune() -> cpu_figures.Tuning:
 
 
 def tuned(device: Device, kernels: Callable[[], int]) -> cpu_figures.Tuning:
-    """The figures kept for this machine, looked for once; measured at the end if there are few.
+    """The figures kept for this machine, read once; measured at exit if few were kept.
 
-    `kernels()` tells how many kernels have run.
+    `kernels()` returns how many kernels have run.
     """
     global _tuned
     if not _tuned:
         _tuned = True
         file = _tuning_file()
         cpu_figures.use(calibrate_cpu.figures(file.read()))
-        # who compiles at once, and not ahead, wants the same in each run
+        # a user who turns off compiling ahead wants each run to do the same: do not measure
         ahead = config.options.compile_ahead and "numba" in device.traits.languages
         if ahead and file.disk.enabled:
             calibrate_cpu.at_exit(device, _tuning_file, kernels)
@@ -93,7 +93,7 @@ def _tuning_file() -> calibrate_cpu.File:
 
 
 def figures() -> dict[str, Costs]:
-    """The costs of this machine's devices, from the file where they were not measured just now."""
+    """The costs of this machine's devices: just measured, or else read from the file."""
     global _in_use
     if _in_use is None:
         _in_use = _file().read()
@@ -101,21 +101,21 @@ def figures() -> dict[str, Costs]:
 
 
 def use(costs: dict[str, Costs]) -> None:
-    """Take these figures for those of this machine, in this process."""
+    """Use these figures for this machine, in this process."""
     global _in_use
     _in_use = costs
     _notify()
 
 
 def forget(_: Any = None) -> None:
-    """Look at the file again when figures are next needed."""
+    """Read the file again when figures are next needed."""
     global _in_use
     _in_use = None
     _notify()
 
 
 def on_change(callback: Callable[[], None]) -> None:
-    """Call `callback()` whenever there may be other figures."""
+    """Call `callback()` whenever the figures may have changed."""
     _observers.append(callback)
 
 
@@ -132,7 +132,7 @@ for _name in ("cache", "cache_dir"):
 
 
 def _file() -> CostFile:
-    """The file beside the folder of compiled programs."""
+    """The file next to the folder of compiled programs."""
     options = config.options
     named = os.path.expanduser(options.cache_dir)
     programs = settings.cache_directory()
@@ -142,7 +142,7 @@ def _file() -> CostFile:
 
 
 def _measure(name: str, known: dict[str, Costs]) -> Costs | None:
-    """Costs of a device, or None if it computes nothing or cannot be used after all."""
+    """Costs of a device, or None if it computes nothing or turns out to be unusable."""
     start = time.perf_counter()
     try:
         device = registry.device(name)
@@ -161,10 +161,10 @@ def _measure(name: str, known: dict[str, Costs]) -> Costs | None:
 
 
 def probes(device: Device, sizes: Sequence[int] = ()) -> list[Probe]:
-    """The programs that are timed on a device: in the CPU's languages, or in the first of others.
+    """The programs that are timed: in all languages of the CPU, in the first of another device.
 
     They compute in float64, or in float32 where the device lacks it.
-    What another device cannot say in its first language is rare, and estimated as if it could.
+    The few kernels that another device cannot run in its first language are estimated in it too.
     """
     sizes = sizes or (GPU_SIZES if device.traits.kind == "gpu" else CPU_SIZES)
     arrays = _Arrays(device)
@@ -177,13 +177,13 @@ def probes(device: Device, sizes: Sequence[int] = ()) -> list[Probe]:
         size = SIZES.get(language, sizes)[1]
         found.append(_probe(device, arrays, "arithmetic", _CHAIN, language, size))
         found.append(_probe(device, arrays, "functions", _FUNCTIONS, language, size))
-        # last: it is the addition's program by now, and the overhead is not that of building it
+        # last: the addition's program is built by now, so building is no part of the overhead
         found.append(_probe(device, arrays, "empty", _ADD, language, 16))
     return found
 
 
 class _Arrays:
-    """Arrays for the probes, each shared by all that can use it."""
+    """Arrays for the probes, each shared by all probes that can use it."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -220,7 +220,7 @@ def _probe(
 
 
 def _map(count: int, *body: Instruction) -> Kernel:
-    """A kernel that stores the last of its values."""
+    """A kernel that stores its last value."""
     return Kernel(1, ("f8",) * count, (), body, (Store(count + len(body) - 1, "f8"),))
 
 

@@ -1,8 +1,8 @@
-"""What schedules need to know of this processor: measured once, kept, merged when it was noisy.
+"""What schedules need to know about this processor: measured a few times, kept, merged.
 
-Owns the timing behind `devices.tuning` and its file. Measures when asked (`--calibrate`), and for a
-few milliseconds at the end of a program that has computed a lot, as long as figures are few. Never
-on import, never in a small program. Nothing here may change a bit of any result.
+Owns the timing behind `devices.tuning` and its file. Measures when the user asks (`--calibrate`),
+and for a few milliseconds at the end of a program that computed a lot, while few measurements
+exist. It never measures on import or in a small program. Nothing here may change a bit of a result.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from lazyfuse.devices.cpu_figures import Tuning
 from lazyfuse.devices.pools import object_code
 from lazyfuse.devices.pools.disk_cache import DiskCache
 
-SIZES = tuple(1 << power for power in range(13, 20))  # additions shared between threads, or not
+SIZES = tuple(1 << power for power in range(13, 20))  # additions, on one thread and on several
 PARTS = 8  # chunks of each of them
-PAYS = 0.85  # of the time on one thread: from here on threads are worth waking
+PAYS = 0.85  # of the time on one thread: several threads must be at least this fast to pay
 QUICK = 0.008  # seconds at the end of a program
 FULL = 0.4
-ROUNDS = 5  # measurements at ends of programs, of which the best of each figure counts
+ROUNDS = 5  # measurements at exit; the best of each figure counts
 WORTH = 100  # kernels that a program must have run
-LASTED = 1.0  # seconds of processor time that it must have taken
+LASTED = 1.0  # seconds of processor time that the program must have taken
 COPIED = 32 << 20  # bytes of the array that is copied: beyond any cache but the largest
 VERSION = 2
 
@@ -70,7 +70,7 @@ done:
 
 
 WORK = "lazyfuse_measured_work"
-# The same with a dear body: what it takes longer is arithmetic.
+# The same with a costly body: the additional time is arithmetic.
 ROOTS = ADDITION.replace(ENTRY, WORK).replace(
     "  %z = fadd <8 x double> %x, %y\n",
     """  %square = fmul <8 x double> %x, %y
@@ -84,14 +84,14 @@ ROOTS_COST = 10.0  # of the body, by `Op.cost`, above that of an addition
 
 
 class File:
-    """The figures of this machine on disk; whatever is wrong with them, there are none."""
+    """The figures of this machine on disk; a file that cannot be read counts as empty."""
 
     def __init__(self, disk: DiskCache) -> None:
         self.disk = disk
         self.name = f"tuning-{cost.machine()}"
 
     def read(self) -> dict[str, Any]:
-        """The raw times: {"rounds", "alone", "shared", "launch", "rates", "copy"}; or nothing."""
+        """The raw times: {"rounds", "alone", "shared", "launch", "rates", "copy"}, or empty."""
         data = self.disk.get(self.name)
         if data is None:
             return {}
@@ -110,7 +110,7 @@ class File:
         return dict(found)
 
     def write(self, times: dict[str, Any]) -> None:
-        """Replace the entry, if that can be done."""
+        """Replace this machine's entry, if the file can be written."""
         self.disk.put(self.name, json.dumps({"version": VERSION, **times}).encode())
 
     def remove(self) -> None:
@@ -126,7 +126,7 @@ def _positive(value: Any) -> float:
 
 
 def figures(times: dict[str, Any]) -> Tuning:
-    """What follows from the times; the defaults where there are none."""
+    """The figures that follow from the times; the defaults where there are no times."""
     base = cpu_figures.defaults()
     if not times:
         return base
@@ -149,7 +149,8 @@ def figures(times: dict[str, Any]) -> Tuning:
 def threads_above(alone: dict[int, float], shared: dict[int, float], default: int) -> int:
     """The least work from which on several threads were faster at every size measured.
 
-    `default` if they never were: the other cores were busy, which tells nothing of this machine.
+    `default` if they never were: the other cores were busy, so the times say nothing about this
+    machine.
     """
     found = 0
     for size in sorted(set(alone) & set(shared), reverse=True):
@@ -163,7 +164,7 @@ def threads_above(alone: dict[int, float], shared: dict[int, float], default: in
 
 
 def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
-    """Times on the CPU device; `full`: also bandwidths, which take longer."""
+    """Times on the CPU device; `full` adds bandwidths, which take longer to measure."""
     program = _program(device, ENTRY, ADDITION)
     arrays = [np.full(SIZES[-1], 0.5) for _ in range(3)]
     launches = {size: _launch(arrays, size, PARTS) for size in SIZES}
@@ -201,7 +202,7 @@ def _program(device: Any, entry: str, text: str) -> NumbaProgram:
 
 
 def _work(device: Any, addition: Any, arrays: Sequence[Array]) -> float:
-    """Seconds of an addition's worth of arithmetic, operands in the first or second cache."""
+    """Seconds of one addition's worth of arithmetic, operands in the L1 or L2 cache."""
     roots = _program(device, WORK, ROOTS)
     size = SIZES[0]
     launch = _launch(arrays, size, 1)
@@ -211,7 +212,7 @@ def _work(device: Any, addition: Any, arrays: Sequence[Array]) -> float:
 
 
 def _launch(arrays: Sequence[Array], size: int, parts: int) -> Launch:
-    """The addition of so many elements in equal parts."""
+    """A launch that adds `size` elements in `parts` equal parts."""
     each = size // parts
     sizes = np.full((parts, 1), each, dtype=np.int64)
     offsets = np.repeat(np.arange(parts, dtype=np.int64)[:, None] * each, len(arrays), axis=1)
@@ -226,7 +227,7 @@ def _time(program: Any, launch: Launch) -> float:
 
 
 def _rates(program: Any, arrays: Sequence[Array], empty: float) -> list[float]:
-    """Bytes per second on one thread, operands in the first, second and third cache, in memory."""
+    """Bytes per second on one thread: operands in the L1, L2 and L3 cache, and in memory."""
     base = cpu_figures.defaults()
     sizes = [bytes_ // 2 // 24 for bytes_ in (base.l1_bytes, base.l2_bytes, base.l3_bytes)]
     sizes.append(max(2 * base.l3_bytes // 24, 1 << 21))
@@ -253,7 +254,7 @@ def _copy() -> float:
 
 
 def merged(known: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The best of both: what disturbs a measurement makes times longer."""
+    """The best of both: disturbances only make times longer."""
     if not known or not new:
         return new or known
     times: dict[str, Any] = {"rounds": known["rounds"] + new["rounds"]}
@@ -272,12 +273,12 @@ def merged(known: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_exit(device: Any, file: Callable[[], File], kernels: Callable[[], int]) -> None:
-    """Measure when this program ends, if it has computed a lot and figures are few."""
+    """Measure when this program ends, if it computed a lot and few measurements exist."""
     parent = os.getpid()
 
     def look() -> None:
         if os.getpid() != parent:
-            return  # a forked child leaves it to its parent
+            return  # a forked child leaves measuring to its parent
         if kernels() < WORTH or time.process_time() < LASTED or device.threads.threads < 2:
             return
         try:
@@ -285,13 +286,13 @@ def at_exit(device: Any, file: Callable[[], File], kernels: Callable[[], int]) -
             if known.get("rounds", 0) < ROUNDS:
                 file().write(merged(known, measure(device, QUICK, full=False)))
         except (DeviceError, OSError, MemoryError):
-            pass  # a program that has ended well has nothing to hear of it
+            pass  # the program ended well: its user need not see this error
 
     atexit.register(look)
 
 
 def described(found: Tuning) -> str:
-    """A line for people."""
+    """The figures as a line of text for the user."""
     sizes = ", ".join(
         f"{name} {_bytes(size)}"
         for name, size in (("L1", found.l1_bytes), ("L2", found.l2_bytes), ("L3", found.l3_bytes))

@@ -1,7 +1,7 @@
-"""The device in use, with the options of the face applied to it.
+"""The device in use, with the user's options applied to it.
 
-Owns the choice of device and what happens when the one asked for cannot be had, or is lost.
-Together with evaluate.py and what runs plans the only module that sees the devices.
+Owns the choice of device, and what happens when the chosen device is unavailable or lost. Only
+this module, evaluate.py and the modules that run plans see the devices.
 """
 
 from __future__ import annotations
@@ -30,43 +30,41 @@ if TYPE_CHECKING:
     from lazyfuse.devices.cpu.device import CPU
 
 tuning = tunings.tuning
-"""The figures of this processor for schedules: caches, tiles, threads, launches (no bits)."""
+"""This processor's figures for schedules: caches, tiles, threads, launches (never result bits)."""
 
 CHOOSE = ("", "auto")
-"""Names that leave the choice of the device to us."""
+"""Names that leave the choice of the device to lazyfuse."""
 
-_within: ContextVar[str] = ContextVar("device", default="")  # of the innermost block that names one
-_found: dict[str, Device] = {}  # by the name that was asked for
-_lost: dict[Device, str] = {}  # devices that do nothing any more, with the reason
+_within: ContextVar[str] = ContextVar("device", default="")  # of the innermost `with` block
+_found: dict[str, Device] = {}  # by requested name
+_lost: dict[Device, str] = {}  # devices that no longer work, with the reason
 
 
 def current() -> Device:
-    """The device that kernels run on where nothing else decides."""
+    """The device that kernels run on unless something else decides."""
     return user_selected() or cpu()
 
 
 def user_selected() -> Device | None:
-    """The device that the user named, by a block or an option; None if the choice is ours."""
+    """The device that the user named, by a block or an option; None if lazyfuse chooses."""
     name = _within.get() or config.options.device
     return None if name in CHOOSE else named(name)
 
 
 def is_default_cpu() -> bool:
-    """Whether plans run on the CPU without being asked about: nobody named a device, and there is
-    nothing to choose from.
-    """
+    """Whether all plans run on the CPU: the user named no device, and there is no other one."""
     return not (_within.get() or config.options.device) and offload.always_cpu()
 
 
 def cpu() -> CPU:
     """The device that everything falls back to."""
-    found: Any = named("cpu")  # `typing.cast` would be a call more
+    found: Any = named("cpu")  # `typing.cast` would cost a call
     device: CPU = found
     return device
 
 
 def copied(value: Array) -> Array:
-    """A copy in the same memory order, in pooled memory if it is large: new pages cost more."""
+    """A copy in the same memory order; pooled memory for large ones, since new pages are slow."""
     if not value.flags.c_contiguous:
         return value.copy(order="K")
     found = cpu().empty(value.shape, value.dtype)
@@ -75,17 +73,17 @@ def copied(value: Array) -> Array:
 
 
 def for_plan(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Device:
-    """The device for a plan: the one that the user named, or what is expected to be fastest."""
+    """The device for a plan: the one that the user named, or the one expected to be fastest."""
     device = user_selected()
     if device is not None:
         return device
     choice = offload.choose(plan, recording, wanted)
-    # without figures work goes where its operands lie
+    # without figures, work goes to the device that holds its operands
     return (None if choice.estimates else _sole_holder(plan, recording)) or named(choice.device)
 
 
 def _sole_holder(plan: Plan, recording: Recording) -> Device | None:
-    """The one device on which operands lie that the host does not have."""
+    """The only usable device that holds operands which the host lacks; None if there is no such."""
     found = None
     for index in plan.bound:
         node = recording.nodes[plan.graph.values[index].origin]
@@ -97,7 +95,7 @@ def _sole_holder(plan: Plan, recording: Recording) -> Device | None:
 
 
 def named(name: str) -> Device:
-    """The device of that name, or the CPU with the reason in the report if it is refused."""
+    """The device of that name; if it is refused, the CPU, with the reason in the report."""
     device = _found.get(name) or _find(name)
     return cpu() if device in _lost else device
 
@@ -116,7 +114,7 @@ def _find(name: str) -> Device:
 
 
 def is_known(name: object) -> bool:
-    """Whether a device, usable or not, may have that name."""
+    """Whether this may be the name of a device, usable or not."""
     if not isinstance(name, str):
         return False
     families = {entry.name.partition(":")[0] for entry in registry.devices()}
@@ -125,7 +123,7 @@ def is_known(name: object) -> bool:
 
 @contextmanager
 def within(name: str) -> Iterator[Device]:
-    """Name the device for a block, in this thread and task."""
+    """Use the named device inside a `with` block, in this thread and task."""
     token = _within.set(name)
     try:
         yield current()
@@ -134,8 +132,8 @@ def within(name: str) -> Iterator[Device]:
 
 
 def lose(device: Device, why: str) -> None:
-    """From now on the CPU takes the place of a device that does nothing any more."""
-    if device not in _lost and device is not cpu():  # nobody could take the CPU's place
+    """Use the CPU from now on instead of a device that no longer works."""
+    if device not in _lost and device is not cpu():  # nothing replaces the CPU
         _lost[device] = why
         name = device.traits.name
         offload.refuse(name, why)
@@ -143,12 +141,12 @@ def lose(device: Device, why: str) -> None:
 
 
 def is_lost(device: Device) -> bool:
-    """Whether a device does nothing any more."""
+    """Whether a device no longer works."""
     return device in _lost
 
 
 def with_memory() -> list[str]:
-    """The names of the devices whose memory is not ours, as far as that shows unopened."""
+    """The names of devices with memory of their own, as far as known without opening them."""
     lost = {device.traits.name for device in _lost}
     return [
         entry.name
@@ -161,12 +159,12 @@ def with_memory() -> list[str]:
 
 
 def _apply(device: Device) -> None:
-    """Hand the options to a device."""
+    """Apply the options to a device."""
     options = config.options
     above = options.threads_above
     if device.traits.name == "cpu":
         figures = calibrate.tuned(device, lambda: counters.totals.kernels)
-        if above == tunings.THREADS_ABOVE:  # the user asked for no other one
+        if above == tunings.THREADS_ABOVE:  # the user set no other value
             above = figures.threads_above
         chosen = options.stream_above
         stream_above(figures.l3_bytes if chosen == STREAM_ABOVE else chosen)
@@ -191,14 +189,14 @@ def _forget(_: Any) -> None:
 
 
 def reopen() -> None:
-    """Open OpenCL devices anew when they are next asked for, lost ones too."""
+    """Open OpenCL devices again when they are next requested, lost ones too."""
     registry.reopen()
     offload.readmit()
     _found.clear()
 
 
 def _reopen(name: str) -> None:
-    """Open OpenCL devices anew whenever a switch changes that they are opened with."""
+    """Open OpenCL devices again when an option that they are opened with changes."""
     row = next(row for row in config.rows() if row.name == name)
 
     def change(value: bool) -> None:
@@ -223,7 +221,7 @@ def _check_folder(name: str) -> None:
 
 
 config.on_change("cache_dir", _check_folder)
-# The device is asked for again, and gets the options anew, when one of these changes.
+# When one of these changes, the device is looked up again and gets the options again.
 for _name in (
     "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",
     "program_limit", "compile_ahead", "compile_after_exit", "stream_above",

@@ -1,12 +1,12 @@
-"""Which calls of NumPy's run on a device, by the libraries that it has.
+"""Which NumPy calls run on a device, through the device's libraries.
 
-Owns the table: a host call or a product with what it means there. Exact work gives NumPy's bits;
-matrix products and transforms differ by rounding, as those of any two libraries do. Float sums in
-order of their elements stay on the host (parallel ones round differently), and so does `argsort`
-unless it is stable: else the order of equal elements would be another one.
+Owns the table from a host call or product to the device's library call. Exact work gives NumPy's
+bits; matrix products and transforms differ by rounding, as between any two libraries. Float sums in
+order of their elements stay on the host, because parallel sums round differently. So does an
+unstable `argsort`, because equal elements would come in a different order.
 
-There are three ways in: `run` for a step of a recorded graph, `perform` for a call whose result
-has a size that only its values tell (arrays/library_indexing.py), `work_of` for who only asks.
+Three entry points: `run` for a step of a recorded graph; `perform` for a call whose result size
+depends on its values (arrays/library_indexing.py); `work_of` for a caller that only needs to know.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Work = Callable[[Any, list[Array]], Array]
-"""A library of a device and operands in C order to a result in C order, of any shape."""
+"""Takes a device's library and operands in C order; returns a result in C order, of any shape."""
 
 Named = dict[str, Any]
 
@@ -42,16 +42,16 @@ _MATMUL = TABLE["matmul"]
 
 
 def is_wanted(device: Device) -> bool:
-    """Whether calls should run by the libraries of a device."""
+    """Whether calls should run through a device's libraries."""
     choice = config.options.opencl_library
     if choice == "off" or device.library is None or devices.is_lost(device):
         return False
-    # on the host's own cores NumPy is as fast, and it needs no copy
+    # on the host's own cores NumPy is as fast and needs no copy
     return choice == "on" or device.traits.kind == "gpu"
 
 
 def work_of(node: Node) -> Work | None:
-    """What an operation is on a device; None if it runs in NumPy anywhere."""
+    """The library call for an operation; None if every device leaves it to NumPy."""
     if any(source.perm is not None for source in node.src):
         return None
     function: Any = node.arg.function if node.op is ops.HOST else None
@@ -65,7 +65,7 @@ def work_of(node: Node) -> Work | None:
 
 
 def run(run: Run, index: int) -> Array | None:
-    """The result of a step by a library of the run's device; None if NumPy has to do it."""
+    """The result of a step by a library of the run's device; None if NumPy must compute it."""
     if not is_wanted(run.assigned_device) or run.device is not run.assigned_device:
         return None
     value = run.plan.graph.values[index]
@@ -74,7 +74,7 @@ def run(run: Run, index: int) -> Array | None:
     if work is None or not all(_is_near(run, source) for source in value.src):
         return None
     if run.assigned_device.memory is None:
-        run.wait()  # what is under way may fail, and be done again elsewhere
+        run.wait()  # pending launches may fail and be repeated on another device
     found = perform(
         node, run.assigned_device, work, (run.operand(source) for source in value.src), run.abandon
     )
@@ -91,9 +91,9 @@ def perform(
     operands: Iterator[Array],
     lose: Callable[[DeviceLost], Any],
 ) -> Array | None:
-    """The result of an operation by a device's library; None, with the reason told, if it cannot.
+    """The result of an operation by a device's library; None, with the reason reported, on failure.
 
-    `lose` is told that the device is lost.
+    Calls `lose` if the device is lost.
     """
     try:
         arrays = list(operands)
@@ -108,7 +108,7 @@ def perform(
 
 
 def _is_near(run: Run, index: int) -> bool:
-    """Whether the device has an operand; a copy there would cost what the device may save."""
+    """Whether the device holds an operand; copying one there could cost what the device saves."""
     memory = run.assigned_device.memory
     if memory is None or config.options.opencl_library == "on" or memory.holds(run.array(index)):
         return True
@@ -169,9 +169,9 @@ _CALLS: dict[int, tuple[Callable[[Node, Named], bool], Callable[..., Array]]] = 
     id(operator.getitem): (_always, lambda lib, node, *both: _with_length(lib, lib.compact(*both))),
     **{id(theirs): (_always, _transform) for theirs in (*_FORWARD, *_INVERSE)},
 }
-"""NumPy's function: when a library does it for a node with these keywords, and what it does.
+"""By NumPy function: whether a library computes it for a node with these keywords, and how.
 
-By identity: not every function that is recorded can be hashed.
+By identity: some recorded functions cannot be hashed.
 """
 
 

@@ -1,8 +1,9 @@
 """Which device a plan should run on, by costs measured on this machine.
 
-Owns the estimate and the choice. A device that the user names is obeyed. Otherwise plans run on the
-CPU, unless figures kept by `lazyfuse.calibrate()` say that another device is clearly faster: that
-asks no driver and imports nothing. Knows figures (calibrate.py) and plans, runs neither.
+Owns the estimate and the choice. Plans run on the device that the user names. Otherwise they run on
+the CPU, unless the figures kept by `lazyfuse.calibrate()` say that another device is clearly
+faster; reading them opens no driver and imports nothing. Knows figures (calibrate.py) and plans;
+measures and runs neither.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from lazyfuse.runtime.placement import calibrate
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
 CPU = "cpu"
-# How much faster another device has to be expected: figures are good to a tenth or two.
+# How much faster another device must be: the figures are accurate to 10 or 20 %.
 MARGIN = 1.2
-# Additions' worth of work in a plan below which no estimate is made: the CPU is done with it in the
-# time that starting any other device takes.
+# Work of a plan, in additions, below which no estimate is made: the CPU finishes it in the time
+# that starting any other device takes.
 LEAST_WORK = 100_000
-CHOICES_LIMIT = 64  # per plan: classes of sizes, and of operands' places
+CHOICES_LIMIT = 64  # per plan: classes of sizes and of operands' devices
 
 SWITCHED_OFF = "offload is switched off"
 SMALL = f"less work than {LEAST_WORK:,} additions"
@@ -42,7 +43,7 @@ ALONE = "no other usable device was found when costs were measured"
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
-    """What one kernel is expected to take. `seconds` is without launch and copies."""
+    """The expected time of one kernel. `seconds` excludes launch and copies."""
 
     elements: int
     bytes_in: int
@@ -54,13 +55,13 @@ class StepEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a plan is expected to take on one device, in seconds."""
+    """The expected time of a plan on one device, in seconds."""
 
     device: str
     steps: tuple[StepEstimate, ...]
     launches: float
     copies: float
-    building: float  # once: programs that are not there yet
+    building: float  # once: programs that are not built yet
     measured: bool
 
     @property
@@ -70,7 +71,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """One run, with its launches and copies, once its programs are there."""
+        """Time of one run with its launches and copies, once its programs are built."""
         return self.kernels + self.launches + self.copies
 
     def __str__(self) -> str:
@@ -82,19 +83,19 @@ class Estimate:
 
 @dataclass(slots=True)
 class Choice:
-    """A device, why it was chosen, and what was expected of it and of the others."""
+    """A device, why it was chosen, and the estimates for it and for the others."""
 
     device: str
     reason: str
     estimates: tuple[Estimate, ...] = ()
-    # A device that is faster once it is open and has its programs. Running at home costs `gain`
-    # each time; when that adds up to `need`, what the other one asks for once, we move.
+    # A device that is faster once it is open and its programs are built. Each run on the CPU loses
+    # `gain` seconds. When that sums to `need`, the other device's cost of starting, the plan moves.
     better: str = ""
     opening: bool = False  # whether `need` is for opening it; otherwise for its programs
     gain: float = 0.0
     need: float = 0.0
     missed: float = 0.0
-    made_for: object = None  # the state of the figures; another one asks for another choice
+    made_for: object = None  # the state of the figures; a new state needs a new choice
 
     def __str__(self) -> str:
         figures = "; ".join(map(str, self.estimates))
@@ -114,7 +115,7 @@ def _time(seconds: float) -> str:
 def estimate(
     plan: Plan, recording: Recording, device: Device, wanted: Collection[Node] | None = None
 ) -> Estimate:
-    """What the plan is expected to take on `device`.
+    """The expected time of the plan on `device`.
 
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
@@ -132,7 +133,7 @@ def estimate(
 def _estimate(
     geometry: SizedPlan, costs: Costs, wanted: Collection[Node] | None, link: Costs
 ) -> Estimate:
-    """Without building. `link` has the costs of copying from where resident operands are."""
+    """The estimate without building. `link`: costs of copies from where resident operands are."""
     tier = next(iter(costs.tiers.values()))
     steps = tuple(
         _step(geometry, step, tier) for step in geometry.plan.steps if isinstance(step, KernelStep)
@@ -159,7 +160,7 @@ def _step(geometry: SizedPlan, step: KernelStep, tier: Tier) -> StepEstimate:
 
 
 def work(kernel: Kernel) -> tuple[float, float]:
-    """Additions per element of the domain: of exact operations, and of mathematical functions."""
+    """Work per element of the domain, in additions: exact operations, mathematical functions."""
     exact = functions = 0.0
     for each in kernel.body:
         row = ops.TABLE[each.op]
@@ -172,11 +173,11 @@ def work(kernel: Kernel) -> tuple[float, float]:
 
 
 def _building(geometry: SizedPlan, device: Device, costs: Costs) -> float:
-    """Seconds until the programs of a plan are there: loaded from disk or built."""
+    """Seconds to load the programs of a plan from disk or build them."""
     language, tier = next(iter(costs.tiers.items()))
     total = 0.0
     for step in geometry.plan.kernels:
-        with suppress(KernelError, DeviceError):  # it runs on the CPU, whatever the device
+        with suppress(KernelError, DeviceError):  # this kernel runs on the CPU with any device
             source = geometry.source(step, language, device.traits)
             total += tier.load if device.cached(source) else tier.compile
     return total
@@ -186,7 +187,7 @@ def _building(geometry: SizedPlan, device: Device, costs: Costs) -> float:
 
 
 def _gathers(geometry: SizedPlan, link: Costs) -> float:
-    """Fetching operands that only another device has."""
+    """Seconds to fetch operands that only another device holds."""
     total = 0.0
     for index in geometry.plan.bound:
         node = geometry.nodes[geometry.values[index].origin]
@@ -196,12 +197,12 @@ def _gathers(geometry: SizedPlan, link: Costs) -> float:
 
 
 class _Copies:
-    """Follows a plan and adds up what has to be copied to a device and back."""
+    """Goes through a plan and adds up the copies to a device and back."""
 
     def __init__(self, geometry: SizedPlan, costs: Costs) -> None:
         self.geometry = geometry
         self.costs = costs
-        self.here: set[int] = set()  # values that the host has
+        self.here: set[int] = set()  # values that the host holds
         self.there: set[int] = set()
         self.seconds = 0.0
         for index in geometry.plan.bound:
@@ -212,7 +213,7 @@ class _Copies:
                 self.there.add(index)
 
     def total(self, wanted: Collection[Node] | None) -> float:
-        """Seconds of all copies, with those of the wanted results to the host."""
+        """Seconds of all copies, including those of the wanted results to the host."""
         for step in self.geometry.plan.steps:
             if isinstance(step, KernelStep):
                 for index in step.inputs:
@@ -227,7 +228,7 @@ class _Copies:
         return self.seconds
 
     def follow_single(self, step: SingleStep) -> None:
-        """A view is where its memory is; everything else runs on the host."""
+        """A view stays on the device of its memory; every other single step runs on the host."""
         sources = self.geometry.values[step.index].src
         if self.geometry.values[step.index].op is ops.VIEW:
             for place in (self.here, self.there):
@@ -239,7 +240,7 @@ class _Copies:
         self.here.add(step.index)
 
     def bring(self, index: int, place: set[int], link: cost.Link) -> None:
-        """A value to where it is needed, unless it is there already."""
+        """Copy a value to where it is needed, unless it is there already."""
         if index in place:
             return
         place.add(index)
@@ -251,16 +252,16 @@ class _Copies:
 
 @dataclass(slots=True)
 class _State:
-    """What choices follow from besides the plan. A new one is made whenever it changes."""
+    """What a choice depends on apart from the plan. Each change makes a new state."""
 
     fixed: Choice | None  # the same device for every plan
-    may_measure: bool = False  # device "auto": figures are worth a few seconds now
-    costs: dict[str, Costs] = field(default_factory=dict)  # empty: not looked at the file yet
+    may_measure: bool = False  # device "auto": spend a few seconds on measuring now
+    costs: dict[str, Costs] = field(default_factory=dict)  # empty: the file was not read yet
     copies: bool = False  # whether some device has memory of its own
 
 
 def choose(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
-    """The device for this run of a plan, decided once per plan and class of sizes.
+    """The device for this run of a plan; decided once per plan and class of sizes.
 
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
@@ -288,7 +289,7 @@ def always_cpu() -> bool:
 
 
 def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
-    """What `choose` would say, without counting as a run."""
+    """What `choose` would return, without counting as a run."""
     state = _state or _begin()
     if state.fixed is not None:
         return state.fixed
@@ -306,7 +307,7 @@ def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = 
 def _key(
     plan: Plan, recording: Recording, wanted: Collection[Node] | None, state: _State
 ) -> tuple[Any, ...]:
-    """Sizes by powers of two; where copies count, also the operands' places and who waits."""
+    """Sizes by powers of two; where copies count, also the operands' devices and wanted results."""
     classes = tuple([size.bit_length() for size in recording.sizes])
     if not state.copies:
         return classes
@@ -320,12 +321,12 @@ def _residence(node: Node) -> int:
 
 
 def _work_of(geometry: SizedPlan) -> float:
-    """Additions' worth of work in the kernels of a plan."""
+    """Work in the kernels of a plan, in additions."""
     return sum(geometry.size(s.domain_of) * max(s.cost, 1.0) for s in geometry.plan.kernels)
 
 
 def _compare(geometry: SizedPlan, wanted: Collection[Node] | None, state: _State) -> Choice:
-    """The fastest device, where it is so by the margin."""
+    """The fastest device, if it is faster than the CPU by the margin; else the CPU."""
     costs = state.costs
     others = [each for each in costs.values() if each.device != CPU]
     link = next((each for each in others if not each.shares_memory), costs[CPU])
@@ -352,7 +353,7 @@ def _compare(geometry: SizedPlan, wanted: Collection[Node] | None, state: _State
 
 
 def _move(plan: Plan, recording: Recording, waiting: Choice, state: _State) -> Choice:
-    """Runs at home have cost as much as `better` asks for once."""
+    """The choice once runs on the CPU have lost as much time as starting `better` costs."""
     if not waiting.opening:
         return _decided(waiting)
     if waiting.better not in _opened:
@@ -365,7 +366,7 @@ def _move(plan: Plan, recording: Recording, waiting: Choice, state: _State) -> C
 
 
 def _when_built(geometry: SizedPlan, waiting: Choice, state: _State) -> Choice:
-    """The better device once its programs are paid for."""
+    """The better device once enough runs have paid for building its programs."""
     costs = state.costs[waiting.better]
     waiting.need = _building(geometry, _opened[waiting.better], costs)
     waiting.reason = f"{_promise(waiting)}, but its programs are not built yet"
@@ -373,7 +374,7 @@ def _when_built(geometry: SizedPlan, waiting: Choice, state: _State) -> Choice:
 
 
 def _decided(waiting: Choice) -> Choice:
-    """The better device from here on."""
+    """The better device from now on."""
     reason = f"expected to be {_ratio(waiting):.3g} times faster than {CPU}"
     return Choice(waiting.better, reason, waiting.estimates, made_for=waiting.made_for)
 
@@ -394,25 +395,25 @@ def _needs_fp64(plan: Plan) -> bool:
 
 # State
 
-_opened: dict[str, Device] = {}  # devices that the figures were found to hold for
+_opened: dict[str, Device] = {}  # devices found to be the ones that were measured
 _refused: dict[str, str] = {}
 
 
 def refuse(device: str, reason: str) -> None:
-    """Choose this device no more: it was lost, or gives wrong values."""
+    """Stop choosing this device: it was lost, or gives wrong values."""
     _refused[device] = reason
     _opened.pop(device, None)
     renew()
 
 
 def readmit() -> None:
-    """Choose every device again: those that were refused have been opened anew."""
+    """Allow every device again: the refused ones have been opened again."""
     _refused.clear()
     renew()
 
 
 def _open(name: str, state: _State) -> None:
-    """Make a device ready, if it is still the one that was measured."""
+    """Open a device, if it is still the one that was measured."""
     try:
         device = _opener(name)
     except DeviceError as error:
@@ -425,7 +426,7 @@ def _open(name: str, state: _State) -> None:
 
 
 def open_with(opener: Callable[[str], Device]) -> None:
-    """How a device of that name is made: with the options applied, where somebody does that."""
+    """Set the function that opens a device by name (devices.py: with the options applied)."""
     global _opener
     _opener = opener
 
@@ -434,19 +435,19 @@ _opener: Callable[[str], Device] = registry.device
 
 
 def renew(_: Any = None) -> None:
-    """Choose anew from here on: options, figures or devices have changed."""
+    """Start choosing again: options, figures or devices have changed."""
     global _state
     _state = None
 
 
 def _close(_: Any) -> None:
-    """Devices are made anew, perhaps as other ones than those that were measured."""
+    """Forget the opened devices: those opened next may differ from the measured ones."""
     _opened.clear()
     renew()
 
 
 def _begin() -> _State:
-    """What the options say."""
+    """The state that follows from the options."""
     global _state
     options = config.options
     name = options.device
@@ -460,7 +461,7 @@ def _begin() -> _State:
 
 
 def selected_by(option: str) -> str:
-    """Who named a device: the option of that value, or a block if it is empty."""
+    """How the user named a device: by the option of that value, or by a block if it is empty."""
     if not option:
         return "pinned by lazyfuse.device(...)"
     if os.environ.get("LAZYFUSE_DEVICE", "") == option:
@@ -469,7 +470,7 @@ def selected_by(option: str) -> str:
 
 
 def _read_figures(state: _State) -> _State:
-    """Look at the kept figures, once; without any device to choose, the CPU is fixed."""
+    """Read the kept figures once; if no other device is usable, the CPU is fixed."""
     figures = calibrate.figures()
     if not figures and state.may_measure:
         figures = calibrate.calibrate()
@@ -484,7 +485,7 @@ def _read_figures(state: _State) -> _State:
 
 
 def _why_alone(usable: dict[str, Costs]) -> str:
-    """Why there is nothing to choose from; empty if there is."""
+    """Why only the CPU can be chosen; empty if there is a choice."""
     if CPU not in usable:
         return NOT_MEASURED
     if len(usable) == 1:
@@ -495,7 +496,7 @@ def _why_alone(usable: dict[str, Costs]) -> str:
 
 
 def refused() -> dict[str, str]:
-    """Devices that are not chosen any more in this process, and why."""
+    """Devices that this process no longer chooses, and why."""
     return dict(_refused)
 
 

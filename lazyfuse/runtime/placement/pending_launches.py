@@ -1,7 +1,7 @@
-"""Launches that nobody has waited for: their conditions are told at the next gather.
+"""Launches without a wait yet: their floating-point exceptions are reported at the next gather.
 
-Owns the list of them per device, for devices with memory of their own. Holds marks of operations,
-not nodes: a node held here would look as if somebody read it.
+Owns the list of them per device, for devices with memory of their own. Holds descriptions of
+operations, not nodes: a node held here would look as if the program could still read it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lazyfuse.devices.base import Device, DeviceError, Later
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 
-# Launches remembered: the oldest ones are over by then.
+# Launches remembered; when there are more, the oldest have finished.
 LIMIT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAt:
-    """What a warning says of a recorded operation."""
+    """What a warning needs to know about a recorded operation."""
 
     location: Any
     arg: Any
@@ -38,7 +38,7 @@ _early: dict[Device, list[Reported]] = {}
 def add(
     device: Device, later: Later, operations: Sequence[tuple[Op, Node]], slots: Sequence[int]
 ) -> None:
-    """Remember a launch, whose program tells the conditions of its operations in `slots`."""
+    """Remember a launch; its program reports the IEEE flags of its operations in `slots`."""
     telling = [
         (op, RecordedAt(node.location, node.arg), slot)
         for (op, node), slot in zip(operations, slots, strict=True)
@@ -52,7 +52,7 @@ def add(
 
 
 def wait(device: Device) -> list[Reported]:
-    """Wait for every launch of a device; the conditions that arose and were not told yet."""
+    """Wait for every launch of a device; returns floating-point exceptions not reported yet."""
     waiting = _waiting.get(device)
     if waiting:
         _finish(device, len(waiting))
@@ -60,7 +60,7 @@ def wait(device: Device) -> list[Reported]:
 
 
 def devices() -> list[Device]:
-    """The devices with launches that nobody has waited for."""
+    """The devices with pending launches."""
     return [*{**_waiting, **_early}]
 
 
@@ -71,7 +71,7 @@ def _finish(device: Device, count: int) -> None:
         try:
             bits = later.flags()
         except DeviceError as error:
-            # nobody knows what the launches after it have read
+            # later launches may have read its missing results
             hardware.lose(device, str(error))
             waiting.clear()
             return

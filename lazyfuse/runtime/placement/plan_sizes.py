@@ -1,7 +1,7 @@
-"""Kernels of a plan at the sizes of a recording, as they are where results lie densely in memory.
+"""Kernels of a plan at the sizes of a recording, assuming that results are dense in memory.
 
-Owns what explain.py and offload.py have to know about a plan before it runs: shapes, bytes, and the
-lowered kernel. Runs nothing and knows a device by its traits only.
+Owns what explain.py and offload.py need to know about a plan before it runs: shapes, bytes, and
+the lowered kernel. Runs nothing, and knows only the traits of a device.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class SizedPlan:
         return tuple([self.resized[size] for size in self.values[index].shape])
 
     def size(self, index: int) -> int:
-        """The number of its elements."""
+        """The number of elements of a value."""
         return size_of(self.shape(index))
 
     def nbytes(self, index: int) -> int:
-        """The bytes of its elements."""
+        """The bytes of a value's elements."""
         return self.size(index) * self.values[index].dtype.itemsize
 
     def source(self, step: KernelStep, language: str, traits: Traits | None = None) -> Source:
-        """The text of a kernel in a language of any device; see `lowered`."""
+        """The source of a kernel in a language of any device; see `lowered`."""
         return self.lowered(step, language, traits).source(language)
 
     def lowered(
         self, step: KernelStep, language: str = "numba", traits: Traits | None = None
     ) -> Lowered:
-        """The kernel at these sizes; operands that exist have their own strides.
+        """The kernel at these sizes; evaluated operands have their own strides.
 
-        With traits, the kernel as that device runs it: a `DeviceError` if it cannot.
+        With traits, the kernel as that device runs it; raises `DeviceError` if it cannot.
         """
         kernel = step.kernel if traits is None else narrow_precision.fitted(step.kernel, traits)
         domain = self.shape(step.domain_of)

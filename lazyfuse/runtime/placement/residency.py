@@ -1,10 +1,10 @@
-"""What lies in the memory of devices: uploads that are kept, results that stay, copies back.
+"""Values in the memory of devices: kept uploads, results that stay, copies back.
 
 Owns `Resident`, the counters of copies, and the lineage from which a value can be computed again
 when its device is lost. Knows nodes and devices, neither plans nor the array type.
 
-A node's upload is its host values as long as nobody writes to them: every writer of host memory
-calls `forget` first (`Storage.writable`, `array.writable`, `indexing._live`, the end of a loan, and
+A node's upload equals its host values until those are written. Every writer of host memory calls
+`forget` first (`Storage.writable`, `array.writable`, `indexing._live`, the end of an export, and
 the executor where it writes in place).
 """
 
@@ -27,15 +27,15 @@ from lazyfuse.runtime.placement import devices
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# A value that took more operations since it left the host cannot be computed again: remembering
-# them all would let a long loop grow without end.
+# Operations since the value left the host, above which it cannot be computed again: a lineage
+# without a limit would grow with every iteration of a long loop.
 LINEAGE_OPERATIONS = 1000
-# Bytes of operands that are kept for that.
+# Bytes of operands kept for lineages.
 LINEAGE_BYTES = 64 << 20
 
 
 class Seal:
-    """Says whether host values are what they were when they were copied to a device."""
+    """Tells whether host values are unchanged since they were copied to a device."""
 
     __slots__ = ("intact",)
 
@@ -47,7 +47,7 @@ class Lineage(NamedTuple):
     """A copy of the operations that made a value, so that it can be computed again."""
 
     node: Node
-    operations: int  # on the longest way to the host
+    operations: int  # on the longest path to the host
     held: int  # bytes of host memory that it keeps alive
 
 
@@ -73,7 +73,7 @@ class Resident:
         before: Resident | None = node.resident
         self.seal: Seal = Seal() if before is None else before.seal
         self.lineage: Lineage | None = None
-        self.made = False  # on the device, or moved there; else it is a copy of the host's
+        self.made = False  # computed on the device or moved there; False: an upload of host values
         self.spoiled = False  # a kernel may have written over it
         self.uses = 0  # operations that read it on the device
 
@@ -82,11 +82,11 @@ _lives: weakref.WeakSet[Resident] = weakref.WeakSet()
 
 
 def residents() -> list[Resident]:
-    """What lies in the memory of devices now."""
+    """The values in the memory of devices now."""
     return [each for each in _lives if (node := each.node()) is not None and node.resident is each]
 
 
-# ------------------------------------------------------------------------------ there and back
+# -------------------------------------------------------------------- uploads and copies back
 
 
 def _memory(device: Device) -> DeviceMemory:
@@ -116,7 +116,7 @@ def copied_back(array: Array, device: Device, purpose: str) -> Array:
 
 
 def stretch(array: Array) -> tuple[Array, int]:
-    """The bytes that a meta array's elements lie among, as one, and where the first one is."""
+    """The segment of bytes around a meta array's elements, and the offset of the first element."""
     low = high = 0
     for length, stride in zip(array.shape, array.strides, strict=True):
         reach = (length - 1) * stride
@@ -156,21 +156,21 @@ def upload(node: Node, device: Device, purpose: str) -> Array:
 
 
 def keep(node: Node, array: Array, device: Device) -> Resident:
-    """Note that the value of a node lies in a device's memory."""
+    """Record that the value of a node is in a device's memory."""
     node.resident = resident = Resident(node, array, device)
     _lives.add(resident)
     return resident
 
 
 def forget(node: Node | None) -> None:
-    """Host code is about to write to the node's values: what was uploaded is out of date."""
+    """Drop the upload: host code is about to write to the node's values."""
     if node is not None and (resident := node.resident) is not None:
         resident.seal.intact = False
         node.resident = None
 
 
 def move(source: Node, node: Node, device: Device) -> None:
-    """Give a node the values of another one, in memory of its own on a device."""
+    """Give a node the values of another node, in its own memory on a device."""
     memory = _memory(device)
     array = upload(source, device, "to_device")
     ordered = array if source.perm is None else array.transpose(source.perm)
@@ -184,7 +184,7 @@ def move(source: Node, node: Node, device: Device) -> None:
 
 
 def hand_over(node: Node, heir: Node) -> None:
-    """Let another node, which takes the place of the first, have its value on the device."""
+    """Give the value on the device to `heir`, the node that replaces `node`."""
     resident: Resident = node.resident
     node.resident = None
     heir.resident = resident
@@ -192,7 +192,7 @@ def hand_over(node: Node, heir: Node) -> None:
 
 
 def drop(node: Node) -> None:
-    """The device is about to write to an upload: the host values alone are the node's from now."""
+    """The device is about to write to an upload: from now on the node has only its host values."""
     if node.value is not None:
         node.resident = None
     else:
@@ -219,7 +219,7 @@ def gather(node: Node, purpose: str) -> Array:
 
 
 def _check(node: Node, resident: Resident) -> None:
-    """With `validate`: an upload that is used again must equal the host values."""
+    """With `validate`: check that an upload used again equals the host values."""
     found = _memory(resident.device).gather(resident.array)
     expected = narrow_precision.kept(np.asarray(node.value), resident.device.traits)
     if found.tobytes() != expected.tobytes():
@@ -232,30 +232,30 @@ def _check(node: Node, resident: Resident) -> None:
 
 
 class _Origin:
-    """In a lineage: host values that somebody else owns, and the sign that they are unchanged."""
+    """In a lineage: host values that another node owns, and a seal to check them against."""
 
     __slots__ = ("kept", "node", "seal")
 
     def __init__(self, node: Node, seal: Seal, kept: Node | None) -> None:
         self.node = weakref.ref(node)
         self.seal = seal
-        self.kept = kept  # the node itself, where nobody else can write to its memory
+        self.kept = kept  # the node itself, if no other code can write to its memory
 
 
 class Lineages:
     """Makes the lineages of one run's results before their sources are dropped.
 
-    `alone`: the ids of leaves that nobody else holds.
+    `alone`: the ids of leaves that only this run holds.
     """
 
     def __init__(self, alone: set[int]) -> None:
         self.alone = alone
         self.room = LINEAGE_BYTES
         self.copies: dict[int, Lineage | None] = {}
-        self.twins: list[Node] = []  # so that their ids stay theirs
+        self.twins: list[Node] = []  # copied leaves, kept alive so that their ids stay unique
 
     def of(self, root: Node) -> Lineage | None:
-        """The lineage of a node that has just been run; None if it is too long or not known."""
+        """The lineage of a node that has just run; None if it is too long or unknown."""
         stack = [root]
         while stack:
             node = stack[-1]
@@ -286,7 +286,7 @@ class Lineages:
         return Lineage(copy, operations, held)
 
     def _end(self, node: Node) -> Lineage | None:
-        """Where a lineage begins: a number, an earlier result, or host values."""
+        """The start of a lineage: a number, an earlier result, or host values."""
         if node.op is ops.SCALAR:
             return Lineage(node, 0, 0)
         resident: Resident | None = node.resident
@@ -297,12 +297,12 @@ class Lineages:
             return None
         if resident is not None:
             return self._host(node, resident.seal, value.nbytes)
-        # a step on the host read it: nothing would say that it is written to
+        # a step on the host read it: a later write to it would go unnoticed
         own = node if id(node) in self.alone else self._device_copy(node)
         return self._host(own, Seal(), value.nbytes)
 
     def _device_copy(self, node: Node) -> Node:
-        """A leaf of our own with a copy of host values, if there is room for one."""
+        """A new leaf; it holds a host copy of the node's values if there is room for copies."""
         value = node.value
         assert value is not None
         twin = Node(ops.LEAF, (), None, node.shape, node.dtype, node.perm, node.location)
@@ -325,7 +325,7 @@ def _is_pending(node: Node) -> bool:
 
 
 def recover(node: Node) -> Array:
-    """The value of a node whose device is lost, computed again from host values by the oracle."""
+    """The value of a node whose device is lost: the reference interpreter recomputes it."""
     resident: Resident = node.resident
     lineage = resident.lineage
     ends = _ends(lineage.node) if lineage is not None else None
@@ -348,7 +348,7 @@ def recover(node: Node) -> Array:
 
 
 def _ends(root: Node) -> list[Node] | None:
-    """The ends of a lineage with their values filled in; None if one was written to or is gone."""
+    """The starts of a lineage with their values; None if one was written to or no longer exists."""
     found: list[Node] = []
     seen: set[int] = set()
     stack = [root]
@@ -370,5 +370,5 @@ def _ends(root: Node) -> list[Node] | None:
 
 
 def name_of(node: Node) -> str:
-    """The operation that made a value, in words."""
+    """The operation that made a value, as text."""
     return node.arg.name if isinstance(node.arg, HostCall) else node.op.name
