@@ -1,6 +1,6 @@
 """What an assignment stores: values as nodes of the dtype they are written to, or NumPy's errors.
 
-Owns the rules for values that arrays take; which places are written is decided in indexing.py.
+Owns the rules for values that arrays take; indexing.py decides which elements are written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lazyfuse.runtime.layout.meta_arrays import Array, one_element
 
 
 def store_foreign(error: ValueError, real: Array, key: Any, value: Any) -> None:
-    """Write `value` after all, if NumPy refused it only since its `__array__` gives ours."""
+    """Write `value` if NumPy refused it only because its `__array__` gives an array of ours."""
     if not refuses_ours(error):
         raise error
     assign_foreign(real, key, value)
@@ -38,13 +38,13 @@ def _no_foreign(real: Array, key: Any, value: Any) -> None:
     raise NotImplementedError("lazyfuse.interop.fallback was not imported")
 
 
-assign_foreign = _no_foreign  # for objects whose `__array__` gives one of our arrays: fallback.py
+assign_foreign = _no_foreign  # set by fallback.py, for objects whose `__array__` gives ours
 
 
 def converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
-    """A list, a text or anything else as an array of the dtype that it is written to."""
+    """A list, a string or any other object as an array of `dtype`, which it is written to."""
     try:
-        own = np.shape(value)  # of a list NumPy takes no more dimensions than the part has
+        own = np.shape(value)  # NumPy takes no more dimensions of a list than the part has
     except ValueError:
         own = shape
     found = np.empty(own if len(own) <= len(shape) and fits(own, shape) else shape, dtype)
@@ -57,14 +57,14 @@ def converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
 
 
 def may_not_hold(dtype: Any, value: Any) -> bool:
-    """Whether NumPy looks at a lazy scalar, to refuse numbers that integers cannot hold."""
+    """Whether NumPy must see a lazy scalar: it refuses numbers that integers cannot hold."""
     if type(value) not in OURS or type(value) is ndarray or dtype.kind not in "iu":
         return False
     return not np.can_cast(dtype_of(value), dtype)
 
 
 def needs_numpys_cast(value: Any, dtype: Any) -> bool:
-    """Whether an element does not take `value` by a plain cast."""
+    """Whether storing `value` in an element takes more than a plain cast."""
     if type(value) in PLAIN:
         return False
     if type(value) not in OURS and type(value) is not np.ndarray:
@@ -74,9 +74,9 @@ def needs_numpys_cast(value: Any, dtype: Any) -> bool:
 
 
 def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -> Node | None:
-    """What is assigned, as a node of that dtype that broadcasts to `shape`; None: not recordable.
+    """The assigned value as a node of `dtype` that broadcasts to `shape`; None: not recordable.
 
-    Raises NumPy's errors for values that do not fit (an element, key (), has rules of its own).
+    Raises NumPy's errors for values that do not fit (an element, key (), has its own rules).
     """
     kind = type(value)
     if kind in PLAIN:

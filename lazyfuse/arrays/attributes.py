@@ -44,7 +44,7 @@ from lazyfuse.versions import ASSIGNS_PARTS
 
 
 def materialise_view(self: ndarray) -> Array:
-    """The real memory, on which everything runs at once from now on."""
+    """The NumPy array of `self`, on which everything runs at once from now on."""
     small = materialise(self)
     if small is not None:
         return small
@@ -57,7 +57,7 @@ def materialise_view(self: ndarray) -> Array:
 
 
 def become(self: ndarray, other: ndarray) -> None:
-    """Let `self` be what `other`, which nobody else holds, was."""
+    """Move the state of `other` to `self`; only the caller refers to `other`."""
     self._deferred = None
     self._eager = other._eager
     self._node = other._node
@@ -75,7 +75,7 @@ def own_view(self: ndarray) -> Array:
     small = self._eager
     if small is not None:
         return small
-    self._reals = None  # the real array has the flags of now
+    self._reals = None  # the kept NumPy array has the old flags
     return self._view
 
 
@@ -83,7 +83,7 @@ def check_base(self: ndarray) -> None:
     """Refuse, as NumPy does, to make an array writeable whose memory is not."""
     storage = self._storage
     if storage is None:
-        return  # NumPy sees to it
+        return  # NumPy checks it itself
     flat = storage.memory()
     base = self._base
     if (flat is not None and not flat.flags.writeable) or (
@@ -93,7 +93,7 @@ def check_base(self: ndarray) -> None:
 
 
 class Flags:
-    """As `numpy.ndarray.flags`, for an array that is not direct."""
+    """As `numpy.ndarray.flags`, for an array that is not eager."""
 
     __slots__ = ("_array",)
 
@@ -180,7 +180,7 @@ class flatiter:  # noqa: N801  # NumPy's spelling
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with changing(self._array):
-            # first, so that a value in this memory stays there
+            # before `real_operand`: a value that views this memory must view the written block
             real = writable(self._array)
             real.flat[real_operand(key)] = real_operand(value)
 
@@ -220,7 +220,7 @@ class flatiter:  # noqa: N801  # NumPy's spelling
 
 
 def document(ours: type, theirs: type) -> None:
-    """Give the attributes and methods of a class of ours the documentation of NumPy's class."""
+    """Give the attributes and methods of our class the documentation of NumPy's class."""
     for name, found in list(vars(ours).items()):
         if name.startswith("_") or not hasattr(theirs, name):
             continue
@@ -242,7 +242,7 @@ def _set_shape(self: ndarray, shape: Any) -> None:
 
 
 def reform(self: ndarray, change: Callable[[Any], object]) -> None:
-    """Give an array the shape that `change` gives to a numpy array, in the memory that it has."""
+    """Give an array the shape that `change` gives to a numpy array, in the same memory."""
     base_view(self)
     if self._eager is not None and references.of(self._eager) == 1:
         change(self._eager)
@@ -254,13 +254,13 @@ def reform(self: ndarray, change: Callable[[Any], object]) -> None:
 
 
 def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
-    """NumPy's own way past the warning that setting a shape is deprecated."""
+    """Set the shape without the deprecation warning, as NumPy's own code does."""
     shape = real_operand(shape)
     reform(self, lambda view: view._set_shape(shape))
 
 
 def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:
-    """The same for the dtype."""
+    """Set the dtype without the deprecation warning."""
     view: Any = materialise_view(self)[...]
     view._set_dtype(dtype)
     _set_view(self, view)
@@ -312,7 +312,7 @@ def _part(self: ndarray, name: str) -> Any:
     if self._eager is not None:
         part = getattr(view, name)
         return direct(part, root_of(self)) if part.base is not None else wrap(part)
-    if view.dtype.kind != "c":  # no imaginary parts: zeros that cannot be written
+    if view.dtype.kind != "c":  # real numbers: zeros that cannot be written
         zeros = np.zeros(view.shape, view.dtype, "F" if view.flags.fnc else "C")
         zeros.flags.writeable = False
         return wrap_shared(zeros)
@@ -333,7 +333,7 @@ def _set_imag(self: ndarray, value: Any) -> None:
 
 
 def _as_array(value: Any) -> Any:
-    """Numbers and lists as arrays, which convert where a Python number would be refused."""
+    """Numbers and lists as arrays, which NumPy converts where it refuses a Python number."""
     if ASSIGNS_PARTS:
         return value
     return value if isinstance(value, ndarray) else np.asarray(real_operand(value))
@@ -348,7 +348,7 @@ def _get_base(self: ndarray) -> Any:
     if small is not None:
         base = small.base
     elif storage is not None and storage.shared() and storage.exports is not None:
-        # memory that is somebody's for good: a buffer, a file
+        # memory that other code owns for good: a buffer, a file
         base = next((root.array.base for root in storage.exports if root.own < 0), None)
     return wrap_shared(base) if type(base) is np.ndarray else base
 
@@ -361,7 +361,7 @@ def _set_flat(self: ndarray, value: Any) -> None:
 
 
 def transposed(self: ndarray) -> Any:
-    """The transpose of an array that is not direct."""
+    """The transpose of an array that is not eager."""
     return derive(self, base_view(self).T)
 
 
@@ -370,7 +370,7 @@ def _matrix_transposed(self: ndarray) -> Any:
 
 
 class _Pointed(np.ndarray[Any, Any]):
-    """What `ctypes` pointers hold on to: the real memory, and the array of ours."""
+    """The object that `ctypes` pointers keep alive: the NumPy array, and the array of ours."""
 
     owner: Any = None
 
@@ -427,7 +427,7 @@ def _documented(name: str, found: property) -> property:
 for _name, _property in PROPERTIES.items():
     setattr(ndarray, _name, _documented(_name, _property))
 for _name in ("itemset", "newbyteorder", "ptp"):
-    if hasattr(np.ndarray, _name):  # until 2.3: asked for, they say what to use instead
+    if hasattr(np.ndarray, _name):  # until 2.3: they raise and name what to use instead
         setattr(ndarray, _name, property(functools.partial(_removed, _name)))
 for _name, _setter in (("_set_shape", _set_shape_unwarned), ("_set_dtype", _set_dtype_unwarned)):
     if hasattr(np.ndarray, _name):  # from 2.5 on

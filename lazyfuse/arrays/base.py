@@ -1,11 +1,11 @@
-"""The array's base: its slots, how arrays are made, and what the modules above give.
+"""The array's base: its slots, how arrays are made, and the hooks that the modules above fill.
 
-Where lazyfuse was installed with a C compiler (setup.py), native/array.c stands for what is here
-and has the operators and indexing of direct arrays as well, which are Python's in
-eager_operators.py and indexing.py elsewhere: one behaviour. Functions in C have no frames and hold
-other references, so none of them asks `isinstance(x, ndarray)`, whose answer depends on the frame
-that asks, or counts references. Owns also the shapes, dtypes and transposes that the properties of
-attributes.py and the methods of methods.py give.
+Where lazyfuse was installed with a C compiler (setup.py), native/array.c replaces what is here. It
+has the operators and indexing of eager arrays as well, which eager_operators.py and indexing.py
+have in Python; both behave the same. Functions in C have no frames and hold other references. So
+none of them counts references or asks `isinstance(x, ndarray)`, whose answer depends on the frame
+that asks. Owns also the shapes, dtypes and transposes that the properties of attributes.py and the
+methods of methods.py give.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ NATIVE: Final[Any] = bootstrap.machine_code()
 """The module lazyfuse._native, or None."""
 
 COMPILED: Final = NATIVE is not None
-"""Whether machine code stands for the classes and functions here."""
+"""Whether the native extension replaces the classes and functions here."""
 
 
 class Hooks:
-    """What the modules above give: the array type, and what is not quick.
+    """Late-bound functions of the modules above: the array type, and the general paths.
 
-    scalars.py fills it, once and as a whole.
+    scalars.py fills it, once and completely.
     """
 
     array: Any  # `ndarray`
@@ -59,8 +59,8 @@ class Hooks:
     shape: Any
     geometry: Any
     transposed: Any
-    value_node: Any  # what is assigned, as a node
-    resolve: Any  # this and those below: of selections whose size is not known yet
+    value_node: Any  # the assigned value as a node
+    resolve: Any  # this and the four below: of dynamic-size selections
     deferred_binary: Any
     deferred_inplace: Any
     deferred_shape: Any
@@ -79,7 +79,7 @@ class Hooks:
             NATIVE.bind("plain", plain)
 
     def fill(self, **parts: Any) -> None:
-        """Take all parts; machine code takes those that it calls."""
+        """Set all hooks; the native extension gets those that it calls."""
         if {*parts, "plain"} != set(self.__slots__):
             raise TypeError(f"[arrays] bindings: {sorted({*parts} ^ set(self.__slots__))}")
         for name, value in parts.items():
@@ -114,20 +114,18 @@ class Core:
     )
 
     _base: Any  # the array that a view was made from
-    _deferred: (
-        Any  # of a selection whose size nobody has asked for, else not set: mask_selection.py
-    )
-    _layout: Any  # of a view on a storage: its graph.Layout, once asked for
+    _deferred: Any  # of a dynamic-size selection, else not set: mask_selection.py
+    _layout: Any  # of an aliased array: its graph.Layout, once computed
     _node: Any
-    _picks: Any  # of an array that is alone: how often an element was read while it was pending
+    _picks: Any  # of an owned array: how often an element was read while it was pending
     _reals: Any
     _eager: Any
     _storage: Any
     _ticket: Any
-    _may_grow: bool  # direct, but not for the quick ways: may broadcast to something big
+    _may_grow: bool  # eager, but not for the eager path: may broadcast to a large result
     _view: Any
 
-    if TYPE_CHECKING:  # put on `ndarray` by the modules above, or in C
+    if TYPE_CHECKING:  # the modules above, or C, put these on `ndarray`
 
         def __getitem__(self, key: Any) -> Any: ...
         def __setitem__(self, key: Any, value: Any) -> None: ...
@@ -138,7 +136,7 @@ class Core:
 
 
 def direct(value: Any, base: Any = None) -> Any:
-    """An array that runs everything at once on `value`, whoever else holds it."""
+    """An eager array on `value`, which other code may hold, too."""
     x = new(HOOKS.array)
     x._eager = value
     x._may_grow = may_grow(value)
@@ -149,7 +147,7 @@ def direct(value: Any, base: Any = None) -> Any:
 
 
 def may_grow(value: Any) -> bool:
-    """Whether an operation on a direct array might give, or already has, many elements."""
+    """Whether an eager array has many elements, or an operation on it may give many."""
     size = value.size
     if size >= OPTIONS.eager_below:
         return True
@@ -157,7 +155,7 @@ def may_grow(value: Any) -> bool:
 
 
 def alone(node: Any) -> Any:
-    """An array whose values are those of `node`, in memory of its own."""
+    """An owned array: the values of `node`, in memory of its own."""
     x = new(HOOKS.array)
     x._eager = None
     x._node = node
@@ -167,14 +165,14 @@ def alone(node: Any) -> Any:
 
 
 LOOPS: Final[dict[Any, Any]] = memo("arrays.base.loops", 1 << 14)
-"""Loops met before, by row and what stands for the operands (recording.py); None: there is none."""
+"""Loops found so far, by row and operand keys (recording.py); None: there is none."""
 
 PIECES: Final[dict[Any, tuple[Any, Any]]] = memo("arrays.base.pieces", 64)
-"""Row and loop that give the real (imaginary: True) parts, by dtype and side, met before."""
+"""Rows and loops that give real (True: imaginary) parts, by dtype and side, found so far."""
 
 REDUCED: Final[dict[Any, tuple[Any, Any, Any]]] = memo("arrays.base.reduced", 1024)
-"""What reductions met before have: arguments, shape and dtype, by row, requested dtype, what they
-were of (dtype and shape), axis and keepdims (reductions.py)."""
+"""Argument, shape and dtype of the reductions so far, by row, requested dtype, dtype and shape of
+the source, axis and keepdims (reductions.py)."""
 
 REDUCTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "all": (ops.TABLE["reduce:logical_and"], np.bool_),
@@ -186,15 +184,15 @@ REDUCTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "prod": (ops.TABLE["reduce:multiply"], None),
     "sum": (ops.TABLE["reduce:add"], None),
 }
-"""The row that a method of one step records, and the dtype that it asks for."""
+"""The row that a one-step reduction method records, and the dtype that it requests."""
 
 _DTYPES = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
 """The plain dtypes by their numbers, which have no gaps."""
 
 
 def loop_types(ufunc: Any) -> bytes | None:
-    """How native/loops.c may call NumPy's loop of operands of each plain dtype: 0 not at all, 1 on
-    all elements at once, as NumPy does, 2 on any part of them. None: no ufunc of the op table.
+    """How native/loops.c may call NumPy's loop for operands of each plain dtype: 0: never; 1: on
+    all elements at once, as NumPy does; 2: on any part of them. None: no map of the op table.
     """
     op = ops.BY_UFUNC.get(ufunc)
     if op is None or op.kind != "map":
@@ -244,11 +242,11 @@ if COMPILED:
 errstate.on_change(HOOKS.set_plain)
 
 
-# ------------------------------------------------------------------------ geometry of small arrays
+# ------------------------------------------------------------------------ geometry of eager arrays
 
 
 def reshaped(self: Core, shape: tuple[Any, ...]) -> Any:
-    """A direct array with another shape, a view if NumPy makes one; None for what is not quick."""
+    """An eager array with another shape, a view if NumPy makes one; None: take the general path."""
     small = self._eager
     if small is None:
         return None
@@ -279,7 +277,7 @@ def get_transposed(self: Core) -> Any:
 
 
 def get_shape(self: Core) -> Any:
-    """The shape of an array; like those below, for its property."""
+    """The shape of an array; the properties call this and the functions below."""
     small = self._eager
     if small is not None:
         return small.shape
@@ -288,7 +286,7 @@ def get_shape(self: Core) -> Any:
 
 
 def get_ndim(self: Core) -> Any:
-    """How many axes an array has."""
+    """The number of axes of an array."""
     small = self._eager
     return small.ndim if small is not None else len(get_shape(self))
 
@@ -303,7 +301,7 @@ def get_dtype(self: Core) -> Any:
 
 
 def get_size(self: Core) -> Any:
-    """How many elements an array has."""
+    """The number of elements of an array."""
     small = self._eager
     return small.size if small is not None else HOOKS.geometry(self).size
 

@@ -1,7 +1,7 @@
 """Values on their way into NumPy and back: ours become NumPy's, NumPy's become ours, also nested.
 
-Owns `to_numpy` and `from_numpy`, each with a policy for arrays, and the views that are made of what
-NumPy says (`base_view`, `derive`). Must not import the modules of operators, indexing and methods.
+Owns `to_numpy` and `from_numpy`, each with a policy for arrays, and the views that get the geometry
+of NumPy's (`base_view`, `derive`). Must not import the modules of operators, indexing and methods.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, meta_vie
 # -------------------------------------------------------------------------------- ours to NumPy's
 
 Kept = tuple[list[Any], list[Any]]
-"""Real arrays that NumPy gets in one call, and what each stands for: an array of ours; None for
+"""The arrays that NumPy gets in one call, and the source of each: an array of ours; None for
 NumPy's own; `FOREIGN`."""
 
 EXPORT: Final[Any] = ()
-"""In the place of `Kept`: code that is not NumPy's gets arrays, and may keep and write them."""
+"""Instead of `Kept`: code that is not NumPy's gets arrays, and may keep them and write to them."""
 
 FOREIGN: Final = object()
-"""Stands in `Kept` for an object with an `__array_function__` of its own."""
+"""The source, in `Kept`, of an object with its own `__array_function__`."""
 
 _Seen = dict[int, Any]
 _Convert = Callable[[Any, Any, "_Seen | None", int], Any]
 
 _NO_MEMORY = np.empty(0)
 _DEEPEST = 64  # NumPy's arrays have no more axes
-_CLASSES = 1000  # programs that make more classes than this may look each of them up
+_CLASSES = 1000  # of the classes beyond these, each value is classified anew
 
 
 def to_numpy(value: Any, kept: Any = None, seen: _Seen | None = None, depth: int = 0) -> Any:
-    """`value` with NumPy's arrays, numbers and functions in the place of ours, however nested.
+    """`value` with NumPy's arrays, numbers and functions instead of ours, at any depth.
 
-    Arrays are read: NumPy gets their real memory for one call, and is told of in `kept` if that is
-    given. With `EXPORT` they are exported.
+    NumPy reads the memory of our arrays during one call; `kept`, if given, lists them. With
+    `EXPORT` they are exported.
     """
     kind = type(value)
     if kind is ndarray:
@@ -82,13 +82,13 @@ def to_numpy(value: Any, kept: Any = None, seen: _Seen | None = None, depth: int
         if (kind is list or kind is tuple) and _ORDINARY.issuperset(map(type, value)):
             return value
         convert = _CONVERT.get(kind) or _classify(kind)
-    except Exception:  # a metaclass forbids to look its class up
+    except Exception:  # the metaclass raises when its class is looked up
         convert = _container if kind is tuple or kind is list else _unchanged
     return convert(value, kept, seen, depth)
 
 
 def real_operand(x: Any) -> Any:
-    """What NumPy gets in the place of one operand: containers are left as they are."""
+    """The value that NumPy gets for one operand; containers stay as they are."""
     if type(x) in OURS:
         value = gather(x)
         return value if type(x) is ndarray else value[()]
@@ -100,7 +100,7 @@ def _unchanged(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
 
 
 def _container(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
-    """A container; one that was met before, even around this one, is known."""
+    """A container with its items converted; `seen` has those met before, also around this one."""
     if seen is None:
         seen = {}
     elif id(value) in seen:
@@ -139,7 +139,7 @@ def _foreign(value: Any, kept: Any, seen: _Seen | None, depth: int) -> Any:
 
 
 def _classify(kind: type) -> _Convert:
-    """What is to be done with values of a class that was not met before."""
+    """The conversion for values of a new class."""
     default = np.ndarray.__array_function__
     if kind in OURS:
         return _CONVERT.setdefault(kind, _scalar)
@@ -165,7 +165,7 @@ _CONVERT: dict[type, _Convert] = {
 
 
 def register_paired(kind: type, convert: Callable[[Any], Any] | None = None) -> None:
-    """Say that objects of type `kind` may stand for NumPy's, by the registry or by `convert`."""
+    """Convert objects of type `kind` to NumPy's, by the registry or by `convert`."""
     if convert is None:
         _CONVERT[kind] = _paired
     else:
@@ -173,7 +173,7 @@ def register_paired(kind: type, convert: Callable[[Any], Any] | None = None) -> 
 
 
 def suspect_types() -> frozenset[type]:
-    """The types of what `to_numpy` may change."""
+    """The types whose values `to_numpy` may change."""
     return frozenset((*OURS, *(kind for kind, done in _CONVERT.items() if done is not _foreign)))
 
 
@@ -186,11 +186,12 @@ def from_numpy(
     ours: Sequence[Any] = (),
     made: Callable[[Any], Any] = wrap,
 ) -> Any:
-    """`value` with our arrays in the place of NumPy's, however nested.
+    """`value` with our arrays instead of NumPy's, at any depth.
 
-    `reals` went into NumPy for `ours`: what is one of them, or a view of it, comes back as such.
-    Others are new arrays, by `made`: `wrap` for those that NumPy has made, `wrap_maybe_shared`
-    where it may have got them elsewhere, `direct` for memory that is written through at once.
+    `reals` went into NumPy for `ours`: one of them becomes its array of ours again, a view of one
+    becomes a view of ours. `made` makes all other arrays: `wrap` where NumPy has made them,
+    `wrap_maybe_shared` where they may come from other code, `direct` for memory that is written
+    through at once.
     """
     kind = type(value)
     if kind is REAL:
@@ -204,7 +205,7 @@ def from_numpy(
                 near = at
         if near >= 0:
             own, real = ours[near], reals[near]
-            # what is direct may be a view itself: NumPy keeps the first base alone
+            # an eager array may be a view itself: the base of NumPy's views is the memory's owner
             if real is base or (type(own) is ndarray and own._eager is real):
                 return _part_of(own, real, value)
         if base is not None:
@@ -236,13 +237,13 @@ _SEARCHED: set[type] = {np.ndarray, list, tuple, dict}
 
 
 def register_result(kind: type, convert: Callable[[Any], Any]) -> None:
-    """Say how results of type `kind` become ours."""
+    """Register how results of type `kind` become ours."""
     _RESULTS[kind] = convert
     _SEARCHED.add(kind)
 
 
 def wrap_maybe_shared(value: Array) -> Any:
-    """An array of ours for one that may look at memory of others."""
+    """An array of ours for a numpy array that may be a view of other code's memory."""
     return wrap(value) if value.base is None else wrap_shared(value)
 
 
@@ -255,7 +256,7 @@ def _part_of(ours: Any, real: Any, value: Array) -> Any:
         return direct(value, ours if base is None else base)
     storage = ours._storage
     origin = address(real) if storage is None else storage.origin
-    base_view(ours)  # from now on it is on a storage
+    base_view(ours)  # from now on it is aliased
     try:
         return derive(ours, meta_view(value, origin) if ours._origin == ORIGIN else value)
     except TypeError:  # its memory in another dtype
@@ -265,7 +266,7 @@ def _part_of(ours: Any, real: Any, value: Array) -> Any:
 def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
     """A view of `self` with the geometry of `view`, which was made from `base_view(self)`."""
     storage = self._storage
-    if storage is None:  # direct
+    if storage is None:  # eager
         return direct(view, base if base is not None else root_of(self))
     if view.dtype != storage.node.dtype and not is_part(view, storage.node.dtype):
         raise TypeError("[view] dtype: a recorded view keeps the dtype of its memory")
@@ -273,7 +274,7 @@ def derive(self: ndarray, view: Array, base: ndarray | None = None) -> ndarray:
 
 
 def base_view(self: ndarray) -> Array:
-    """The numpy array to make views from: real memory if direct, else geometry."""
+    """The numpy array to make views from: the values of an eager array, else geometry."""
     small = materialise(self)
     if small is not None:
         return small

@@ -1,7 +1,7 @@
-"""Calls of NumPy's functions that are quick: on direct arrays, plain values, and lists of both.
+"""The eager path of NumPy's functions: on eager arrays, plain values, and lists of both.
 
-Owns the check that comes before everything else, and how results become ours. `eager_table.py` says
-which functions are called so. In C: native/functions.c, for what gives no views.
+Owns the check that comes before everything else, and how results become ours. `eager_table.py`
+lists the functions. In C: native/functions.c, for functions whose results are never views.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lazyfuse.arrays.nodes import PLAIN
 SIMPLE: Final[Any] = frozenset(
     (int, float, complex, bool, type(None), str, type, type(np.dtype("f8")))
 ) | {type(np.dtype(char)) for char in "?bhilqBHILQefdgFDG"}
-"""What a call may hold besides arrays: nothing that could lead to an array of ours."""
+"""Types that a call may hold besides arrays: none can contain an array of ours."""
 
 LONGEST: Final = 64
-"""Items of a list that are looked at one by one."""
+"""The longest list whose items are looked at one by one."""
 
 
 def is_simple(value: Any) -> bool:
@@ -39,7 +39,7 @@ def is_simple(value: Any) -> bool:
 
 
 def came_from_inside(error: BaseException) -> bool:
-    """Whether a call was refused not for its arguments, but by code that it had begun to run."""
+    """Whether code that the call ran raised the error, not NumPy's check of its arguments."""
     trace = error.__traceback__
     while trace is not None:
         if not trace.tb_frame.f_code.co_filename.endswith("eager_functions.py"):
@@ -49,7 +49,7 @@ def came_from_inside(error: BaseException) -> bool:
 
 
 def several(results: Any) -> Any:
-    """A tuple of results of NumPy's that share no memory with what went in."""
+    """A tuple of NumPy's results as ours; they share no memory with the operands."""
     found = []
     for result in results:
         if type(result) is not REAL:
@@ -62,7 +62,7 @@ def several(results: Any) -> Any:
 
 
 def method(theirs: Any, ours: Any) -> Any:
-    """A method: NumPy's on direct arrays, ours on the others."""
+    """A method: NumPy's on eager arrays, ours on the others."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         core: Core = self
@@ -79,7 +79,7 @@ def method(theirs: Any, ours: Any) -> Any:
                     return ours(self, *args, **kwargs)
         try:
             result = theirs(small, *args, **kwargs) if kwargs else theirs(small, *args)
-        except TypeError as error:  # in NumPy's words for whoever called
+        except TypeError as error:  # ours raises it with the method's text
             if came_from_inside(error):
                 raise
             return ours(self, *args, **kwargs)
@@ -94,9 +94,9 @@ def method(theirs: Any, ours: Any) -> Any:
 
 
 def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
-    """A function of one array and plain values: `theirs` is as the method of that name.
+    """A function of one array and plain values; `theirs` is the method of that name.
 
-    `most`: positional arguments that mean the same to both; `keywords`: those that do.
+    `most`: how many positional arguments, and `keywords`: which keywords mean the same to both.
     """
     array = HOOKS.array
 
@@ -121,7 +121,7 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
                             result = theirs(small, *args[1:], **kwargs)
                         else:
                             result = theirs(small)
-                    except TypeError as error:  # in NumPy's words for the function
+                    except TypeError as error:  # ours raises it with the function's text
                         if came_from_inside(error):
                             raise
                         return ours(*args, **kwargs)
@@ -139,10 +139,10 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
 
 
 def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) -> Any:
-    """A function of any number of arrays, and of lists of them; of `most` arguments by position.
+    """A function of arrays and of lists of arrays, with at most `most` positional arguments.
 
-    `spreads`: its operands are broadcast, so thin ones (a row and a column) may give much.
-    `views`: its result may be an operand, or look at the memory of one.
+    `spreads`: it broadcasts its operands, so that a row and a column may give a large result.
+    `views`: its result may be an operand, or a view of one.
     """
     if COMPILED and not views:
         return NATIVE.any_arrays(theirs, ours, spreads, most)
@@ -179,13 +179,13 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
             return ours(*args, **kwargs)
         if kwargs:
             for key, value in kwargs.items():
-                if key == "device" or not is_simple(value):  # ours may lie where NumPy knows none
+                if key == "device" or not is_simple(value):  # NumPy knows the host alone
                     return ours(*args, **kwargs)
         try:
             count = len(given)
             if kwargs:
                 result = theirs(*given, **kwargs)
-            elif count == 1:  # written out: calls with a list are slow where this is compiled
+            elif count == 1:  # written out: a call with a list is slower
                 result = theirs(given[0])
             elif count == 2:
                 result = theirs(given[0], given[1])
@@ -193,7 +193,7 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
                 result = theirs(given[0], given[1], given[2])
             else:
                 result = theirs(*given)
-        except TypeError as error:  # in NumPy's words for the function
+        except TypeError as error:  # ours raises it with the function's text
             if came_from_inside(error):
                 raise
             return ours(*args, **kwargs)
@@ -212,7 +212,7 @@ def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) ->
 
 
 def _items(values: Any, spreads: bool, reals: list[Any], arrays: list[Any]) -> Any:
-    """A list with real arrays in the place of ours; None if it holds anything special."""
+    """A list with NumPy arrays instead of ours; None if it holds anything else but plain values."""
     if len(values) > LONGEST:
         return None
     found: list[Any] = []
@@ -234,7 +234,7 @@ def _items(values: Any, spreads: bool, reals: list[Any], arrays: list[Any]) -> A
 
 
 def created(theirs: Any, ours: Any) -> Any:
-    """An array of a shape, and perhaps a number and a dtype: a small one at once."""
+    """A function of a shape, and perhaps a number and a dtype: NumPy makes small arrays at once."""
     if COMPILED:
         return NATIVE.created(theirs, ours)
 
@@ -253,7 +253,7 @@ def created(theirs: Any, ours: Any) -> Any:
                 result = theirs(*args, **kwargs)
             else:
                 result = theirs(args[0])
-        except TypeError as error:  # in NumPy's words, for our array
+        except TypeError as error:  # ours raises it with NumPy's text
             if came_from_inside(error):
                 raise
             return ours(*args, **kwargs)
@@ -263,7 +263,7 @@ def created(theirs: Any, ours: Any) -> Any:
 
 
 def listed(theirs: Any, ours: Any) -> Any:
-    """`array` of a short list of plain numbers, or of a direct array."""
+    """`array` of a short list of plain numbers, or of an eager array."""
     array = HOOKS.array
     if COMPILED:
         return NATIVE.listed(theirs, ours)

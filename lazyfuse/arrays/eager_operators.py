@@ -1,8 +1,8 @@
-"""The operators' fast paths for Python, printed as text with all names bound, put on `ndarray`.
+"""The operators' eager path in Python, printed as text with all names bound, put on `ndarray`.
 
-Two cases are worth it: direct operands run in NumPy and the result is wrapped; plain recorded
-operands become a node. All else goes to operators.py. Importing this module installs them; where
-base.py has machine code, its operators do the same and are told here what they need.
+It covers two cases: eager operands run in NumPy and the result is wrapped; plain recorded operands
+become a node. All else goes to operators.py. Importing this module installs the operators. Those of
+the native extension do the same, and get what they need here.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ _BLOCKS = {
 
 
 def _filled(template: str, **words: Any) -> str:
-    """The text of an operator; blocks (in capitals) take the indentation of their place."""
+    """The text of an operator; a block (in capitals) takes the indentation of its line."""
     lines = []
     for line in template.splitlines():
         block = _BLOCKS.get(line.strip())
@@ -202,7 +202,7 @@ def _filled(template: str, **words: Any) -> str:
 
 
 def _compiled(name: str, text: str, **bound: Any) -> Callable[..., Any]:
-    """The function of that name in `text`; the bound objects are globals of its own."""
+    """The function `name` of `text`; the bound objects are its own globals."""
     scope = {**SCOPE, **bound}
     exec(compile(text, f"<lazyfuse {name}>", "exec"), scope)
     function: Callable[..., Any] = scope[name]
@@ -222,7 +222,7 @@ def _listen(plain: bool) -> None:
 
 
 def _bound(spec: Spec) -> dict[str, Any]:
-    """What the text of an operator of two operands speaks of."""
+    """The globals that the text of an operator of two operands names."""
     return {"spec": spec, "op": spec.op, "loops": spec.loops, "call": spec.op.ufunc}
 
 
@@ -271,7 +271,7 @@ def _later(name: str, make: Callable[..., Any], *arguments: Any) -> None:
 
 
 def _register_in_c(spec: Spec) -> bool:
-    """Whether `Core` has the operator as machine code; it is told what it needs for that."""
+    """Give the native extension an operator's parts; whether `Core` has that operator in C."""
     if not base.COMPILED:
         return False
     op = spec.op
@@ -282,7 +282,7 @@ def _register_in_c(spec: Spec) -> bool:
 
 def _install() -> None:
     for spec in SPECS.values():
-        if _register_in_c(spec) or spec.op.name == "power":  # which has methods of its own, below
+        if _register_in_c(spec) or spec.op.name == "power":  # it has its own methods, below
             continue
         names = spec.names
         if spec.op.nin == 1:
@@ -308,7 +308,7 @@ def __rpow__(self: ndarray, other: Any, modulo: Any = None) -> Any:
 
 
 def power(self: ndarray, other: Any, modulo: Any, swapped: bool) -> Any:
-    """`pow(self, other, modulo)` or the reverse, for what is not quick."""
+    """`pow(self, other, modulo)` or the reverse, where C has no eager path."""
     return (__rpow__ if swapped else __pow__)(self, other, modulo)
 
 

@@ -1,12 +1,12 @@
 """Which operations on arrays NumPy does at once, and which are recorded.
 
 Owns the questions, one function each. The answer is the rule by which NumPy does the work at once
-(runtime/events/decisions.py), or None: it is recorded. Whoever asks does the work. Sizes alone are
-judged in runtime/scheduling/eager_rules.py; the ways for small arrays (eager_*.py, and C beside
-them) compare sizes themselves, and ask here where that is not enough.
+(runtime/events/decisions.py), or None: it is recorded. The caller does the work.
+runtime/scheduling/eager_rules.py judges sizes alone. The eager paths (eager_*.py, and the same in
+C) compare sizes themselves, and ask here where that is not enough.
 
-Blocks of middling size: where all values are there and recorded work does not want the old ones,
-one NumPy operation takes less than recording it, and needs no second block. Memory that other code
+Blocks of middling size: where all values exist and recorded work does not read the old ones, one
+NumPy operation takes less time than recording it, and needs no second block. Memory that other code
 may change: recorded work reads a copy of it, which takes as long as one operation.
 """
 
@@ -57,12 +57,12 @@ from lazyfuse.runtime.layout.meta_arrays import Array
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 
-# Small parts that are written to a pending array one after the other, before it is evaluated.
+# How many small parts in a row are written to a pending array before it is evaluated.
 WRITE_LIMIT = 16
 
 
 def evaluated(x: ndarray) -> Rule | None:
-    """An array on which all operations are NumPy's; None: they are recorded, or judged singly."""
+    """An array: all operations on it are NumPy's; None: recorded, or judged one by one."""
     if materialise(x) is None:
         storage = x._storage
         return EXPORTED if storage is not None and storage.shared() else None
@@ -75,7 +75,7 @@ def evaluated(x: ndarray) -> Rule | None:
 
 
 def operation(op: Op, *operands: Any) -> Rule | None:
-    """An operator: for the error state, or to spare a copy."""
+    """An operator: at once for the error state, or to avoid a copy."""
     if not errstate.is_default() and errstate.must_run_at_once():
         return ERROR_STATE
     if not spares_copy(op, operands):
@@ -85,8 +85,9 @@ def operation(op: Op, *operands: Any) -> Rule | None:
 
 
 def direct_operation(op: Op, self: ndarray, small: Array, other: Any) -> Rule | None:
-    """An operator on a direct array (`small` is its real one) that broadcasts, or is large: if the
-    other operand is a number or direct, and the result is small, too; None: look more closely.
+    """An operator on an eager array (`small` is its NumPy array) that may broadcast, or is large:
+    at once if the other operand is a number or eager, and the result is small, too; None: the
+    caller looks more closely.
 
     An array without axes of length one gives its shape to the result.
     """
@@ -109,7 +110,7 @@ def direct_operation(op: Op, self: ndarray, small: Array, other: Any) -> Rule | 
 
 
 def operation_on_values(left: Any, right: Any) -> Rule | None:
-    """An operator on real operands: unless the result is large."""
+    """An operator on NumPy's arrays and numbers: at once unless the result is large."""
     if type(left) is not np.ndarray or type(right) is not np.ndarray:
         return SMALL
     first, second = left.shape, right.shape
@@ -120,14 +121,14 @@ def operation_on_values(left: Any, right: Any) -> Rule | None:
         try:
             size = size_of(broadcast(first, second))
         except ValueError:
-            return FAILS  # NumPy says what is wrong first
+            return FAILS  # NumPy raises the error
         if size < options.eager_below:
             return SMALL
     return None if left.dtype in CANONICAL and right.dtype in CANONICAL else UNRECORDED_DTYPE
 
 
 def elementwise(operands: Sequence[Any]) -> Rule | None:
-    """A function of several operands: unless one is pending or large, or the result is large."""
+    """A function of several operands: at once unless one is pending, or one or the result large."""
     ours = False
     shapes = []
     for x in operands:
@@ -148,8 +149,8 @@ def elementwise(operands: Sequence[Any]) -> Rule | None:
 
 
 def has_bits_of_its_own(op: Op, operands: Sequence[Any]) -> bool:
-    """Whether an inexact operation on many single bytes is recorded all the same: the bits of a
-    result follow from its size.
+    """Whether an inexact operation on many single bytes is recorded although its operands are
+    eager: the bits of a result depend on its size alone.
     """
     if not op.ulps or "f" in op.exact:
         return False
@@ -161,9 +162,9 @@ def has_bits_of_its_own(op: Op, operands: Sequence[Any]) -> bool:
 
 
 def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
-    """A call with so many elements as its result: if its operands are there.
+    """A call whose result has `size` elements: at once if that is small and the operands exist.
 
-    Small arrays are never recorded, and what follows them would be because of this one.
+    Small arrays are never recorded, but operations on this one would be if it was recorded.
     """
     if size >= options.eager_below:
         return None
@@ -171,7 +172,7 @@ def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
 
 
 def is_there(x: ndarray) -> bool:
-    """Whether the values of an array are in the host's memory."""
+    """Whether the values of an array exist in the host's memory."""
     if concrete_value(x) is not None:
         return True
     storage, node = x._storage, x._node
@@ -181,7 +182,7 @@ def is_there(x: ndarray) -> bool:
 
 
 def creation(model: Any) -> Rule | None:
-    """A new array (`model` has its geometry) that is full of one number."""
+    """A new array full of one number; `model` has its geometry."""
     if type(model) is not np.ndarray or model.ndim == 0 or not model.size:
         return SMALL
     if model.dtype not in CANONICAL:
@@ -193,8 +194,8 @@ def creation(model: Any) -> Rule | None:
 
 
 def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
-    """An exact elementwise operation that, done at once, spares copying an operand of some size:
-    if all values are there, and the result is of middling size.
+    """An exact elementwise operation that, done at once, avoids the copy of a large operand: if all
+    values exist, and the result is of middling size.
     """
     if not may_be_visible(operands):
         return None
@@ -231,7 +232,7 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
 
 
 def write_to(outs: tuple[Any, ...]) -> Rule | None:
-    """A call with these results to write to: where other code sees one of them."""
+    """A call that writes to `outs`: at once where one of them is exported."""
     for x in outs:
         storage = x._storage if type(x) is ndarray else None
         if storage is not None and storage.exports is not None and storage.shared():
@@ -243,7 +244,7 @@ def write_to(outs: tuple[Any, ...]) -> Rule | None:
 
 
 def update(op: Op, self: ndarray, other: Any) -> Rule | None:
-    """An operation in place on an array that is not direct."""
+    """An in-place operation on an array that is not eager."""
     storage = self._storage
     if storage is not None:
         if is_part_of_number(self):
@@ -260,11 +261,11 @@ def update(op: Op, self: ndarray, other: Any) -> Rule | None:
 
 
 def middling_update(op: Op, self: ndarray, operands: Sequence[Any]) -> Rule | None:
-    """An update of a middling block: if all values are there, and the old ones not wanted."""
+    """An update of a middling block: at once if all values exist, the old ones without readers."""
     storage = self._storage
     if storage is None or middling(storage) is None or storage.has_readers():
         return None
-    if not op.is_exact(self._view.dtype):  # bits must not depend on what is there already
+    if not op.is_exact(self._view.dtype):  # bits must not depend on what is evaluated already
         return None
     for x in operands:
         if type(x) is not ndarray:
@@ -279,7 +280,7 @@ def middling_update(op: Op, self: ndarray, operands: Sequence[Any]) -> Rule | No
 
 
 def middling(storage: Storage) -> Array | None:
-    """The values of a block, if one NumPy operation on them takes less than recording it."""
+    """The values of a block, if one NumPy operation on them takes less time than recording it."""
     flat = storage.memory()
     return flat if flat is not None and flat.size <= MIDDLING * options.eager_below else None
 
@@ -298,9 +299,9 @@ def middling_operand(op: Op, storage: Storage, view: Array, other: Any) -> Array
 
 
 def is_for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) -> bool:
-    """Whether a row and a column of one middling block are taken for an update of that block.
+    """Whether a row and a column of one middling block probably go into an update of that block.
 
-    Recorded, they would want its present values, and the update had to make another block.
+    A recorded operation would read its present values, and the update would need another block.
     """
     storage = self._storage
     if storage is None or type(other) is not ndarray or other._storage is not storage:
@@ -315,8 +316,8 @@ def is_for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) 
 
 
 def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
-    """A write to a part of an array that is not direct: if it is small, and recorded work does not
-    want the old values. A pending array is evaluated where such writes are many.
+    """A write to a part of an array that is not eager: at once if the part is small, and recorded
+    work does not read the old values. A pending array is evaluated where such writes are many.
     """
     storage = self._storage
     if storage is not None:
@@ -332,7 +333,7 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
     assert node is not None
     if node.value is None:
         if node.op is ops.FULL and node.resident is None:
-            del node  # no name for what `has_readers` counts
+            del node  # `has_readers` would count the local name
             _fill_now(self)
         elif not _is_write_loop(node):
             return None
@@ -345,14 +346,14 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
 
 
 def private_write(region: Array, value: Any) -> Rule | None:
-    """A write to a part of real memory that has no other reader: if it is small."""
+    """A write to a part of memory that has no other reader: at once if the part is small."""
     if type(value) not in PLAIN and (type(value) not in OURS or concrete_value(value) is None):
         return None
     return SMALL_WRITE if region.size < options.eager_below else None
 
 
 def _fill_now(self: ndarray) -> None:
-    """Give a constant array that is going to be written in small parts its memory."""
+    """Give a constant array its memory, before it is written in small parts."""
     storage = self._storage
     node = storage.node if storage is not None else self._node
     assert node is not None
@@ -378,6 +379,6 @@ def _is_write_loop(node: Node) -> bool:
         if node.op is not ops.UPDATE or size_of(node.arg.shape) >= options.eager_below:
             return False
         if is_evaluated(node):
-            return True  # between two such writes: by a rule for loops
+            return True  # a rule for loops evaluated it between two such writes
         node = node.src[0]
     return True

@@ -1,6 +1,6 @@
-"""Calls of ufuncs that are quick: on direct arrays and numbers, and as met before on recorded ones.
+"""The eager path of ufunc calls: eager arrays and numbers, and recorded arrays with a known loop.
 
-Owns `UfuncCore`, the base of `ufunc` (ufunc.py), which has all the rest. In C: native/ufunc.c.
+Owns `UfuncCore`, the base of `ufunc` (ufunc.py), which has the general path. In C: native/ufunc.c.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ABSENT: Final[Any] = Absent()
 
 
 class UfuncCore:
-    """A ufunc: what it calls, and the calls that are quick."""
+    """A ufunc: NumPy's ufunc that it calls, and its eager path."""
 
     __slots__ = ("_call", "_compute", "_loops", "_reduction", "_rows", "_takes_weak", "nin", "nout")
 
-    _takes_weak: bool  # whether Python's numbers may be exchanged: Op.takes_weak_scalars
+    _takes_weak: bool  # whether kept arrays may replace Python's numbers: Op.takes_weak_scalars
     _call: Any
-    _compute: Any  # `_call`, or what completes it: see complex_cases.py
+    _compute: Any  # `_call`, or a function around it: see complex_cases.py
     _loops: Any
     _reduction: Any
     _rows: Any
@@ -130,7 +130,7 @@ class UfuncCore:
         return self._general(args, kwargs)
 
     def _into(self, first: Any, second: Any, out: Any) -> bool:
-        """Whether the call was written to `out`: for direct arrays and numbers."""
+        """Call into `out` if all operands are eager arrays and numbers; whether it was done."""
         if (second is ABSENT) != (self.nin == 1) or self.nin > 2:
             return False
         target: Core = out
@@ -144,15 +144,15 @@ class UfuncCore:
         right = _quick_operand(second)
         if right is None:
             return False
-        self._call(left, right, out=memory)  # by name: `maximum` warns of a third operand
+        self._call(left, right, out=memory)  # by keyword: `maximum` warns of a third operand
         return True
 
     def _general(self, args: Any, kwargs: Any) -> Any:
-        """Everything that the quick way leaves: ufunc.py has it."""
+        """The general path: ufunc.py has it."""
         raise NotImplementedError
 
     def _quick(self, x: Core, other: Any) -> Any:
-        """A call as one met before, on plain recorded arrays; None for everything else."""
+        """A call on plain recorded arrays whose loop is known; None for every other call."""
         node = x._node
         if node is None or node.perm is not None or not node.shape:
             return None
@@ -193,7 +193,7 @@ class UfuncCore:
 
 
 def _quick_operand(x: Any) -> Any:
-    """The numpy array of a direct one, or a number; None for all else."""
+    """The numpy array of an eager array, or a number; None for all else."""
     kind = type(x)
     if kind is HOOKS.array:
         ours: Core = x
@@ -202,14 +202,14 @@ def _quick_operand(x: Any) -> Any:
 
 
 def _parts(result: Any) -> Any:
-    """What a ufunc with several results gave, or one that is no array."""
+    """The results of a ufunc that gave several, or one that is no array, as ours."""
     if type(result) is tuple:
         return tuple([direct(each) if type(each) is REAL else each for each in result])
     return result
 
 
 def adopt(kind: Any) -> Any:
-    """Decorator of `ufunc`: where machine code calls its objects, Python is told so."""
+    """Decorator of `ufunc`: has the native extension, where it is built, call its objects."""
     if COMPILED:
         NATIVE.adopt_ufunc(kind)
     return kind

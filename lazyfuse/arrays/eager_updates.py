@@ -1,11 +1,11 @@
 """Updates of a private block at once: in NumPy, or by one kernel.
 
-eager_policy.py says which these are. Owns how they are done, and updates by what a row and a column
-give. `a[k + 1:, k + 1:] -= a[k + 1:, k, None] *
-a[None, k, k + 1:]` is two passes over a temporary in NumPy, and too small for a plan whose sizes
-are other ones at every turn. The product is recorded on copies of the row and the column, so that
-it captures nothing; the update then runs both as one compiled kernel on the block, for which only
-addresses and sizes are filled in. Exact operations alone, so that the bits are NumPy's.
+eager_policy.py decides which updates these are. Owns how they are done, and updates by an operation
+on a row and a column. In NumPy, `a[k + 1:, k + 1:] -= a[k + 1:, k, None] * a[None, k, k + 1:]` is
+two passes over a temporary. It is too small for a plan, as its sizes differ in each loop iteration.
+The product is recorded on copies of the row and the column, so that it does not read the block. The
+update then runs both as one compiled kernel on the block, with new addresses and sizes. Only exact
+operations take this path, so that the bits are NumPy's.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from lazyfuse.runtime.scheduling.evaluate import held
 
 
 def write_at_once(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
-    """Do `op(*operands, out=out)` at once, if one operand is `out` and the other one waits for what
-    a row and a column of a middling block give.
+    """Do `op(*operands, out=out)` at once, if one operand is `out`, in a middling block, and the
+    other a pending operation on a row and a column; whether it was done.
     """
     storage = out._storage
     if storage is None or len(operands) != 2 or middling(storage) is None:
@@ -63,7 +63,7 @@ def write_at_once(op: Op, out: ndarray, operands: Sequence[Any]) -> bool:
 
 
 def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[..., Any]:
-    """`function(spec, self, other)`, which changes `self`, held by one thread at a time."""
+    """`function(spec, self, other)`, which changes `self`, run by one thread at a time."""
 
     def change(spec: Any, self: ndarray, other: Any) -> Any:
         if self._eager is not None:
@@ -75,10 +75,10 @@ def one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[...,
 
 
 def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, other: Any) -> bool:
-    """Do `self op= other` in NumPy, if that is sure to be right at once: a part of a private block
-    whose values are there and wanted by nobody else, and operands that are there.
+    """Do `self op= other` in NumPy in the clear cases: a part of a private block whose values exist
+    and have no readers, and operands whose values exist; whether it was done.
 
-    What is not so plain is for `eager_policy.update` to judge.
+    `eager_policy.update` judges the other cases.
     """
     storage = self._storage
     if (
@@ -91,7 +91,7 @@ def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, o
     view = self._view
     if storage.value is None or storage.node.value is not storage.value:
         return False
-    # two more: the node, the holder of the flat memory
+    # 2: the references of the node and of the holder of the flat memory
     if count(storage.value) > IN_SLOT + 2 or count(storage.node) > IN_SLOT:
         return False
     if storage.node.resident is not None:
@@ -121,17 +121,17 @@ def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, o
 
 # --------------------------------------------------------------------------------- rows by columns
 
-# Operations below an update: what is longer is worth a plan.
+# The most operations below an update: more are worth a plan.
 LONGEST = 8
-# Programs are made for loops of at least so many turns; shorter ones are arranged otherwise.
+# Programs are made for loops of at least this many iterations; shorter ones get another variant.
 SHORTEST = 32
-# A program that is not there yet is asked for at first and then once in so many uses.
+# Uses between two requests for a program that is not compiled yet; the first two uses ask, too.
 SPACING = 16
 _HARMLESS = {"ignore", "warn"}
 
 
 class RankOneProgram:
-    """One structure with its classes of strides: the step, and its program once that is there."""
+    """One structure with its classes of strides: the step, and its program once it is compiled."""
 
     __slots__ = ("program", "step", "uses")
 
@@ -145,7 +145,7 @@ _known: dict[Any, RankOneProgram] = memo("arrays.eager_updates.known", 256)
 
 
 def outer(op: Op, left: Array, right: Array) -> ndarray | None:
-    """What a row and a column of a block give, recorded on copies of them; None: NumPy is as good.
+    """The operation on a row and a column, recorded on copies of them; None: NumPy is as good.
 
     The operands come in the order of the operation.
     """
@@ -161,14 +161,14 @@ def outer(op: Op, left: Array, right: Array) -> ndarray | None:
         return None
     if not (errstate.is_default() and options.fusion):
         return None
-    # of a row and a column NumPy makes an array in C order, however these lie
+    # NumPy's result is in C order, whatever the strides of the row and the column
     nodes = leaf(left.copy(), None), leaf(right.copy(), None)
     found: ndarray = from_node(Node(op, nodes, loop, (rows, columns), loop.out, None, caller()))
     return found
 
 
 def _is_on() -> bool:
-    """Whether nothing is to be heard, chosen or left apart."""
+    """Whether the error state, the options, the listeners and the device allow such updates."""
     plain = errstate.is_default() and options.fusion and may_bind()
     return plain and devices.current() is devices.cpu()
 
@@ -195,8 +195,8 @@ def _loop(op: Op, first: DType, second: DType) -> promotion.Loop | None:
 
 
 def fuse_at_once(op: Op, self: ndarray, other: Any, swapped: bool) -> bool:
-    """Do `self = self op other` (or the reverse) together with the operations that `other` waits
-    for, in one launch on the middling block of `self`; False if that is for others to do.
+    """Do `self = self op other` (or the reverse) together with the pending operations of `other`,
+    in one launch on the middling block of `self`; whether it was done.
     """
     node = other._node if type(other) is ndarray else None
     if node is None or node.value is not None or node.resident is not None:
@@ -234,7 +234,7 @@ def _was_fused(
     fused = _known.get(key)
     if fused is None:
         fused = _known[key] = RankOneProgram(_step(op, loop, swapped, real, tree))
-    # an error state that stops the program must stop it before anything is written
+    # an error state that raises must raise before anything is written
     stops = not _HARMLESS.issuperset(np.geterr().values())
     program = None if stops else fused.program or _look_for(fused, real, tree.arrays)
     if program is None:
@@ -246,7 +246,7 @@ def _was_fused(
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The operations that an update waits for, in order, and the arrays and numbers below."""
+    """The pending operations of an update, in order, and the arrays and numbers that they read."""
 
     inner: list[Node]
     leaves: list[Node]
@@ -254,12 +254,12 @@ class Tree:
     scalars: list[Node]
 
     def numbered(self) -> dict[int, int]:
-        """The nodes (by id) as a kernel numbers them, whose first array is the block."""
+        """The numbers of the nodes, by id, in a kernel; 0 is the block."""
         nodes = (*self.leaves, *self.scalars, *self.inner)
         return {id(each): at for at, each in enumerate(nodes, 1)}
 
     def key(self) -> tuple[Any, ...]:
-        """What a kernel is made of but for strides."""
+        """The structure of the kernel, without strides."""
         number = self.numbered()
         found: list[Any] = [each.dtype.char for each in self.leaves]
         found += [each.dtype.char for each in self.scalars]
@@ -270,7 +270,7 @@ class Tree:
 
 
 def _strides(value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """As `strides_over` for two axes; a packed row or column needs no look at its strides."""
+    """`strides_over` for two axes, without a look at the strides of a packed row or column."""
     own = value.shape
     if len(own) == 2 and 1 in own and value.flags.c_contiguous:
         return (1, 0) if own[1] == 1 else (0, 1)
@@ -305,7 +305,7 @@ def _tree(root: Node) -> Tree | None:
         else:
             leaves.append(node)
             arrays.append(value)
-    # loops of a block and a row or column cannot become one, so a program serves all sizes
+    # the two axes of a block and a row or column never merge, so a program serves all sizes
     if not any(1 in each.shape for each in leaves):
         return None
     return Tree(_in_order(inner), leaves, arrays, scalars)
@@ -320,7 +320,7 @@ def _is_exact(node: Node) -> bool:
 
 
 def _in_order(inner: list[Node]) -> list[Node]:
-    """Operations after those that they read."""
+    """The operations, each after those that it reads."""
     if len(inner) == 1:
         return inner
     waiting, done, found = list(inner), set[int](), list[Node]()
@@ -334,7 +334,7 @@ def _in_order(inner: list[Node]) -> list[Node]:
 
 
 def _class(strides: tuple[int, ...]) -> tuple[bool, str]:
-    """What a program knows of an array's strides."""
+    """The class of an array's strides: a program is compiled for it."""
     slow, fast = strides
     return slow == 0, {0: "0", 1: "1", -1: "-"}.get(fast, "s")
 
@@ -381,7 +381,7 @@ def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> RowPro
     source = program.source
     if source.language != "numba" or not isinstance(program, RowProgram):
         return None
-    # two loops over just these arrays: else rows are not what `_launch` makes of them
+    # `_launch` makes rows for two loops over exactly these arrays
     arrays = [*inputs, real]
     expected = tuple([strides_over(each, real.shape, 2) for each in arrays])
     plain = lowered.slots == tuple(range(len(arrays))) and not lowered.temporaries
@@ -392,7 +392,7 @@ def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> RowPro
 
 
 def _refused(step: KernelStep, why: str) -> None:
-    """NumPy goes on doing the update."""
+    """Do nothing: NumPy goes on doing the update."""
 
 
 def _launch(
@@ -403,7 +403,7 @@ def _launch(
     strides: list[tuple[int, ...]],
     tree: Tree,
 ) -> None:
-    """Run the update; conditions are told as NumPy tells them."""
+    """Run the update; floating-point exceptions are reported as by NumPy."""
     arrays = [real, *tree.arrays]
     places = [
         (address(each), each.itemsize, *steps) for each, steps in zip(arrays, strides, strict=True)
@@ -426,7 +426,7 @@ def _launch(
 
 
 def _warn(bits: int, op: Op, loop: promotion.Loop, real: Array, inner: list[Node]) -> None:
-    """Warn of what the operations raised: those below the update are done again to find out."""
+    """Warn of what the operations raised; those below the update run again to find out."""
     for node in inner:
         with fp_flags.collecting() as found:
             node.value = node.op.ufunc(*[source.value for source in node.src])

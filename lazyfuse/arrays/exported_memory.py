@@ -1,14 +1,14 @@
 """Operations on memory that other code may change at any time, done without a copy of it.
 
-Recorded work has to read a copy of such memory, made where it is recorded. One operation takes no
-longer than that copy: eager_policy.py says which are NumPy's. What is larger, or inexact, is
-recorded on the memory itself and evaluated at once: owns how.
+Recorded work must read a copy of such memory, made when it is recorded. One operation takes no
+longer than that copy: eager_policy.py decides which of them NumPy does. Larger or inexact ones are
+recorded on the memory itself and evaluated at once: this module owns how.
 
 Owns also how arrays export that memory on Python 3.11, which has no `__buffer__` for Python
-classes: a function in the type's slot hands the request on to the exported numpy array. The place
-of the slot is part of CPython's stable layout; it is checked on a class of its own before the array
-gets it, and left alone wherever the check fails (`memoryview(x)` is then refused). Where the record
-path is machine code, native/exported.c has that function.
+classes: a function in the type's slot passes the request on to the exported numpy array. The offset
+of the slot is part of CPython's stable layout. A trial class checks it before the array gets the
+function; where the check fails, the array gets none and `memoryview(x)` is refused. With the native
+extension, native/exported.c has that function.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 
 LARGEST = 16
-"""Times `eager_below`: elements of a result up to which NumPy is as fast as a launch."""
+"""Elements of a result up to which NumPy is as fast as a launch, in units of `eager_below`."""
 
 _FLOATS = (np.dtype("f4"), np.dtype("f8"))
-"""Dtypes whose large results lie in memory that was used before."""
+"""Dtypes whose large results go into reused memory."""
 
 
 def may_be_visible(operands: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether an operand lies in memory that was lent at some time; most have none."""
+    """Whether an operand lies in memory that was exported at some time; most do not."""
     for x in operands:
         if type(x) is np.ndarray:
             return True
@@ -56,13 +56,13 @@ def may_be_visible(operands: tuple[Any, ...] | list[Any]) -> bool:
 
 
 def eager_limit(op: Op) -> int:
-    """Times `eager_below`: for how many elements NumPy does an operation."""
+    """Up to how many elements NumPy does an operation, in units of `eager_below`."""
     return LARGEST // op.numpy_weight
 
 
 def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)`, which records an operation; evaluated now, on the memory itself, if it
-    would have to copy an array among its arguments.
+    """`function(*args)`, which records an operation. If it would have to copy an argument, the
+    result is evaluated now, on the memory itself.
     """
     if not may_be_visible(args):
         return function(*args)
@@ -73,11 +73,11 @@ def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
-    """Arguments of an operation with private arrays over the same memory in the place of those that
-    it would have to copy, for use with `finished`; None if it is to be recorded on copies.
+    """Arguments of an operation, with private arrays over the same memory instead of those that it
+    would have to copy, for use with `finished`; None: record it on copies.
 
-    All values are there, so nothing is left pending; and the result has no more elements than what
-    would have been copied, since recorded work might never write more of them.
+    All values exist, so nothing stays pending. The result has no more elements than the copies
+    would have: a larger one, if it was recorded, might never be written.
     """
     if options.eager_below <= 1 or not (options.exported_at_once and errstate.is_default()):
         return None
@@ -119,8 +119,9 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
 
 
 def _private(value: Any) -> Any:
-    """An array of ours that takes `value` for its own memory: it must be held as long as it is
-    used, or the memory would be given to a result. None if there is no such array.
+    """An array of ours that treats `value` as its own memory; None if there is no such array.
+
+    The caller holds the array until its use is over, else the memory would be donated to a result.
     """
     if not value.flags.aligned:
         return None
@@ -135,7 +136,7 @@ def _private(value: Any) -> Any:
 
 
 def finished(result: Any, private: list[Any]) -> Any:
-    """What was recorded on `private` memory, evaluated; meanwhile the caller holds that memory."""
+    """The result recorded on `private` memory, evaluated; the caller holds `private` meanwhile."""
     if type(result) in OURS and private:
         storage = result._storage
         node = result._node if storage is None else storage.node
@@ -145,8 +146,8 @@ def finished(result: Any, private: list[Any]) -> Any:
 
 
 def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
-    """An operator (see `operators.Spec`) in NumPy; large results of the commonest kinds lie in
-    memory that was used before: new pages cost more than the arithmetic.
+    """An operator (see `operators.Spec`) in NumPy. Large results of the commonest kinds go into
+    reused memory: new pages cost more than the arithmetic.
     """
     first, second = (other, self) if swapped else (self, other)
     op: Op = spec.op
@@ -164,7 +165,7 @@ def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
 
 
 def _is_pooled(op: Op, dtype: np.dtype[Any]) -> bool:
-    """Whether an operator on floats gives that dtype, beside a number or one of the same."""
+    """Whether an operator on floats of `dtype`, one perhaps a weak scalar, gives `dtype`."""
     return dtype in _FLOATS and op.is_exact(dtype) and op.takes_weak_scalars and op.keeps(dtype)
 
 
@@ -173,7 +174,7 @@ def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
     if dtype not in CANONICAL:
         return False
     if op.name == "where" and not first:
-        return True  # only chosen
+        return True  # `where` only chooses its values
     return op.is_exact_in_numpy(dtype)
 
 
@@ -182,12 +183,12 @@ def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def _exact_types(op: Op) -> bytes:
-    """For the numbers of NumPy's plain dtypes: `eager_limit` where `runs_exactly`, else 0."""
+    """For each plain dtype, by its number: `eager_limit` where `runs_exactly`, else 0."""
     dtypes = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
     return bytes([eager_limit(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
 
 
-if base.COMPILED:  # native/exported.c does the same for operands that were met before
+if base.COMPILED:  # native/exported.c does the same for operands with a known loop
     for _name, _value in {
         "exact_types": _exact_types,
         "leaf": leaf,
@@ -208,10 +209,10 @@ _kept: list[Any] = []  # callbacks that slots point at
 
 
 class Lost:
-    """What the last request for a buffer raised, and whose it was.
+    """The exception of the last request for a buffer, and the array that got the request.
 
-    NumPy drops it and asks for something else, which has to raise it then (an interrupt, a warning
-    that is an error).
+    NumPy drops the exception (an interrupt, or a warning that is an error) and asks for something
+    else, which then raises it.
     """
 
     found: tuple[Any, BaseException] | None = None
@@ -221,10 +222,10 @@ lost = Lost()
 
 
 def install(kind: type, memory_of: Callable[[Any], Any]) -> bool:
-    """Let instances of `kind` (a Python class) export the buffer of `memory_of(instance)`."""
+    """Make instances of `kind` (a Python class) export the buffer of `memory_of(instance)`."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 12):
         return False
-    if COMPILED and NATIVE.buffer(memory_of):  # which can pass exceptions on
+    if COMPILED and NATIVE.buffer(memory_of):  # C can pass exceptions on
         return True
 
     class Trial:
@@ -250,12 +251,12 @@ def _put(kind: type, memory_of: Callable[[Any], Any]) -> None:
         try:
             real = memory_of(instance)
             return ask(real, view, flags)  # type: ignore[no-any-return]
-        except (BufferError, ValueError) as error:  # a dtype that no format tells, as a rule
-            # ctypes cannot pass it on: whoever asked hears of a SystemError
+        except (BufferError, ValueError) as error:  # mostly a dtype without a buffer format
+            # ctypes cannot pass it on: the caller gets a SystemError
             if real is None and error.__class__ is not BufferError:
                 lost.found = instance, error
             return -1
-        except BaseException as error:  # no call here: a handler may raise behind each
+        except BaseException as error:  # no call here: a signal handler may raise after each
             lost.found = instance, error
             return -1
 

@@ -1,8 +1,8 @@
 """Keys of indexing: which give a view, which name one element, and what NumPy gets of them.
 
-Owns also keys with a list of places that is a progression, as `x[:, [0, -1]]`: they are recorded as
-slices where the array is not evaluated, for NumPy would have to see the whole block. What is wrong
-with such keys is said here.
+Owns also keys with a list of indices that is a progression, as `x[:, [0, -1]]`. They are recorded
+as slices where the array is not evaluated, as NumPy would have to see the whole block. Wrong keys
+are left to NumPy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BOUNDS = frozenset((int, type(None), np.int64))
 def is_basic(key: Any) -> bool:
     """Whether a key gives a view: integers, slices, `...`, None, and tuples of them.
 
-    And whether looking at it runs no code of the user's: bounds of slices are whole numbers.
+    Such a key runs no code of the user's: the bounds of its slices are whole numbers.
     """
     kind = type(key)
     if kind is int:
@@ -61,7 +61,7 @@ def _is_plain(part: slice[Any, Any, Any]) -> bool:
 
 
 def real_key(key: Any) -> Any:
-    """A key as NumPy may have it: our arrays evaluated, NumPy's integers as Python's."""
+    """A key for NumPy: our arrays evaluated, NumPy's integers as Python's."""
     if issubclass(type(key), tuple):
         return tuple([_real_part(part) for part in key])
     return _real_part(key)
@@ -88,7 +88,7 @@ def _real_part(part: Any) -> Any:
 
 
 def _real_bound(bound: Any) -> Any:
-    """A bound of a slice as a whole number; what is none is left for NumPy to refuse."""
+    """A bound of a slice as a whole number; NumPy refuses what is none."""
     if not hasattr(type(bound), "__index__"):
         return bound
     try:
@@ -98,7 +98,7 @@ def _real_bound(bound: Any) -> Any:
 
 
 class _Failing:
-    """A bound that raises when NumPy asks for it, which may find another mistake before."""
+    """A bound that raises when NumPy asks for it; NumPy may find another mistake first."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -129,14 +129,14 @@ def has_ellipsis(key: Any) -> bool:
 # --------------------------------------------------------------------------- lists that are ranges
 
 LONGEST = 16
-"""Places in a list that is looked at."""
+"""The longest list of indices that is looked at."""
 
 
 def region(self: ndarray, key: Any) -> tuple[Array, int] | None:
-    """Where the places that a key with a list names lie in a recorded block that is pending.
+    """The part of a pending block that a key with a list names.
 
-    A meta array, its axes as NumPy has them, and the axis that stands for the list; None for keys
-    and arrays that are not of this kind.
+    It is a meta array, its axes in NumPy's order, with the axis of the list; None for other keys
+    and arrays.
     """
     storage = self._storage
     node = self._node if storage is None else storage.node
@@ -161,14 +161,14 @@ def region(self: ndarray, key: Any) -> tuple[Array, int] | None:
 
 
 def read(self: ndarray, key: Any) -> Any:
-    """What such a key picks: a recorded copy; None where NumPy has to look."""
+    """`self[key]` for a key with a list, as a recorded copy; None: NumPy has to do it."""
     found = region(self, key)
     storage = storage_of(self) if found is not None else None
     if found is None or storage is None:
         return None
     view, first = found
     part = node_of(on_storage(storage, view, ORIGIN, None))
-    # the list's axis is the slowest in memory, as NumPy makes it
+    # the list's axis is the slowest in memory, as in NumPy
     perm = (first, *[axis for axis in range(view.ndim) if axis != first]) if first else None
     op = ops.TABLE["copy"]
     keys = (part.dtype,)
@@ -177,7 +177,7 @@ def read(self: ndarray, key: Any) -> Any:
 
 
 def target(self: ndarray, key: Any, value: Any) -> Array | None:
-    """Where `self[key] = value` writes, a meta array; None where NumPy has to do or refuse it."""
+    """The part that `self[key] = value` writes, a meta array; None: NumPy does or refuses it."""
     found = region(self, key)
     if found is None:
         return None
@@ -192,7 +192,7 @@ def target(self: ndarray, key: Any, value: Any) -> Array | None:
 
 
 def write(self: ndarray, part: Array, value: Any) -> None:
-    """Record that what `target` has found becomes `value`."""
+    """Record that `part`, which `target` has found, becomes `value`."""
     storage, node = self._storage, self._node
     holder = storage.node if storage is not None else node
     assert holder is not None
@@ -204,10 +204,10 @@ def write(self: ndarray, part: Array, value: Any) -> None:
 
 
 def as_slices(key: Any, shape: tuple[int, ...]) -> tuple[Any, int, int] | None:
-    """An integer key with one list, where that list is a progression: the same as a basic key.
+    """A basic key equal to `key`, which has one list, a progression; None for all other keys.
 
-    Also the axis of that key's result that the list stands for, and the one that NumPy gives it:
-    the first where integers elsewhere in the key are indices, too. None for all other keys.
+    Also the axis of the list in the result of the basic key, and the axis that NumPy gives it: the
+    first where integers elsewhere in the key are indices, too.
     """
     parts = key if type(key) is tuple else (key,)
     at = -1
@@ -242,7 +242,7 @@ def as_slices(key: Any, shape: tuple[int, ...]) -> tuple[Any, int, int] | None:
 
 
 def _progression(places: list[Any], length: int) -> slice | None:
-    """The slice that names these places of an axis, in their order."""
+    """The slice that gives these indices of an axis, in their order."""
     for place in places:
         if type(place) is not int or not -length <= place < length:
             return None

@@ -1,7 +1,7 @@
 """Indexing: reads and writes of every kind, on arrays in every state.
 
-Basic keys are decided by NumPy on the geometry of the array; a write of a mask is recorded as a
-selection; integer arrays run in NumPy on evaluated arrays. Importing this module installs
+NumPy applies basic keys to the geometry of the array. A write through a mask is recorded as a
+selection. Integer arrays run in NumPy on evaluated arrays. Importing this module installs
 `__getitem__` and `__setitem__`.
 """
 
@@ -83,7 +83,7 @@ def get_item(self: ndarray, key: Any) -> Any:
         if storage is not None and not storage.always_eager and is_basic(key):
             return _read_storage(self, key)
         node = self._node
-        # no name for the value: `_read` counts its holders, and one more would make a copy
+        # no local name for the value: `_read` counts its references, one more would make a copy
         if node is not None and node.value is not None and is_pick(key, len(node.shape)):
             return node.value[key]
         return _read(self, key)
@@ -103,7 +103,7 @@ def get_item(self: ndarray, key: Any) -> Any:
         return x
     if kind is ndarray and small.dtype in NUMBERS:
         where = key._eager
-        if where is not None and where.ndim and where.size < options.eager_below:  # a copy, then
+        if where is not None and where.ndim and where.size < options.eager_below:  # gives a copy
             value = small[where]
             return array.direct(value) if value.size < options.eager_below else wrap(value)
     value = gathers.at(small, real_key(key))
@@ -180,7 +180,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
 
 
 def _holds(small: Array, key: Any, value: Any) -> bool:
-    """Whether a write keeps the very object: an array as an element of an array of objects."""
+    """Whether a write stores the object itself: an array as an element of an array of objects."""
     return type(value) is ndarray and small.dtype.kind == "O" and is_pick(key, small.ndim)
 
 
@@ -193,7 +193,7 @@ def _pick(self: ndarray, key: Any, layout: Layout) -> Any:
         node = storage.node
     else:
         picks = self._picks = getattr(self, "_picks", 0) + 1
-        node = self._node  # type: ignore[assignment]  # None: another thread has moved it on
+        node = self._node  # type: ignore[assignment]  # None: another thread has changed its state
     if picks > PICK_LIMIT or node is None:
         return gather(self)[key]
     return from_node(Node(ops.VIEW, (node,), layout, (), node.dtype, None, None))
@@ -222,7 +222,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                 last = storage.part
                 if (
                     last is not None
-                    and last[0] is key  # as the interpreter hands it over twice
+                    and last[0] is key  # the interpreter passes one object twice
                     and last[1] is view
                     and last[2] is value._view
                     and view.flags.writeable
@@ -236,7 +236,7 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
             real = _live(self)
             if real is not None and is_pick(key, real.ndim):
                 node = self._node
-                # no other thread comes in between this question and the write, which calls nothing
+                # this check and the write call nothing, so no other thread runs between them
                 if node.value is real if node else storage and storage.reals is reals:
                     real[key] = value
                     return
@@ -292,7 +292,7 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
 
 
 def _live(self: ndarray) -> Array | None:
-    """The real memory of `self`, if a write to it concerns nobody else."""
+    """The values of `self` as a numpy array, if nothing else reads or exports that memory."""
     if self._node is not None:
         if self._node.value is None or count(self._node) > IN_SLOT:
             return None
@@ -302,11 +302,11 @@ def _live(self: ndarray) -> Array | None:
             residency.forget(self._node)
         return self._node.value
     storage = self._storage
-    if storage is None:  # deferred
+    if storage is None:  # dynamic-size
         return None
     if storage.value is None or storage.node.value is not storage.value:
         return None
-    # two more: the storage, the holder of the flat memory
+    # 2: the references of the storage and of the holder of the flat memory
     if count(storage.node) > IN_SLOT or count(storage.value) > IN_SLOT + 2:
         return None
     if storage.exports is not None or not self._view.flags.writeable:
@@ -328,7 +328,7 @@ def write_now(self: ndarray, key: Any, value: Any) -> None:
 
 
 def _check_writable(view: Array) -> None:
-    """Raise as NumPy does, which looks at the index only then."""
+    """Raise as NumPy does, which looks at the index only afterwards."""
     if not view.flags.writeable:
         number = np.empty((), view.dtype)
         number.flags.writeable = False
@@ -342,7 +342,7 @@ def _write_region(self: ndarray, key: Any, value: Any) -> None:
     dtype = dtype_of(self)
     if may_not_hold(dtype, value):
         value = real_operand(value)
-    # an element takes what a sequence holds by rules of its dtype: NumPy knows them
+    # how an element takes a sequence depends on its dtype: NumPy knows the rules
     element = not region.ndim and not has_ellipsis(key)
     if element and needs_numpys_cast(value, dtype):
         write_now(self, key, value)
@@ -395,7 +395,7 @@ def _is_mask(part: Any) -> bool:
 
 
 def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
-    """Record `self[mask] = value` as a selection, if that is what it is."""
+    """Record `self[mask] = value` as a selection if possible; whether it was recorded."""
     shape, covered = shape_of(self), shape_of(mask)
     whole = mask_selection.assigned(mask, value, dtype_of(self)) if array.DEFERRED else None
     if whole is not None and covered == shape and may_write(self):

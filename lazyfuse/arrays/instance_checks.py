@@ -1,13 +1,13 @@
-"""What `ndarray` is to others: NumPy's arrays are instances of it.
+"""What `isinstance` says of arrays: NumPy's are instances of `ndarray`.
 
-Its arrays pass for NumPy's in NumPy's own Python code alone, which asks and then uses nothing but
+Our arrays pass for NumPy's only in NumPy's own Python code, which asks and then uses nothing but
 what every array has (`numpy.testing`, `numpy.ctypeslib`, `numpy.ma`, `numpy.matrix`). Elsewhere
-they do not: pandas, for one, hands whatever passes to compiled code that reaches for memory that
-is not there. Such code gets real arrays from `__array__`.
+they do not: pandas, for example, gives arrays that pass to compiled code, which would read memory
+that ours do not have. Such code gets numpy arrays from `__array__`.
 
 A class that a user derives from our `ndarray` is made a subclass of NumPy's: NumPy alone knows
 `__array_finalize__`, `__array_wrap__`, views and pickles of subclasses, and such arrays run at
-once anyhow. Owns the metaclass `Kind` and `Bridge`, the base that those classes get. Imports
+once anyway. Owns the metaclass `Kind` and `Bridge`, the base that those classes get. Imports
 nothing of lazyfuse that imports arrays.
 """
 
@@ -26,12 +26,12 @@ from lazyfuse.registry import THEIRS
 
 
 def _asked_by_us() -> bool:
-    """Whether the question comes from lazyfuse itself, where `ndarray` means ours and no other."""
+    """Whether lazyfuse itself asks: there `ndarray` means our class alone."""
     return sys._getframe(2).f_globals.get("__package__") in PACKAGES
 
 
 def kind_for_others(self: Any) -> type:
-    """What `isinstance` hears of an array where its type alone says no."""
+    """The `__class__` of an array: `isinstance` reads it where the type does not match."""
     asking = str(sys._getframe(1).f_globals.get("__name__"))
     return np.ndarray if asking.startswith("numpy.") else type(self)
 
@@ -42,7 +42,7 @@ class Kind(type):
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
     ) -> Any:
-        """Our own classes as they are; a user's as a subclass of NumPy's array."""
+        """A class of ours unchanged; a user's class as a subclass of NumPy's array."""
         ours = [base for base in bases if type(base) is mcls]
         if not ours or str(namespace.get("__module__", "")).partition(".")[0] == "lazyfuse":
             return super().__new__(mcls, name, bases, namespace)
@@ -71,14 +71,14 @@ _owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 
 
 def own(real: Any, ours: Any) -> Any:
-    """`real`, of which our array `ours` is to be the owner in the eyes of its subclass views."""
+    """`real`, after noting that its views of subclasses have our array `ours` as their owner."""
     key = id(real)
     _owners[key] = weakref.ref(real, lambda _: _owners.pop(key, None)), weakref.ref(ours)
     return real
 
 
 def _owner(real: Any) -> Any:
-    """The array of ours that `real` stands for; a new one if it is gone."""
+    """The array of ours that `own` noted for `real`; a new one if it no longer exists."""
     entry = _owners.get(id(real))
     ours = entry[1]() if entry is not None and entry[0]() is real else None
     if ours is None:
@@ -92,7 +92,7 @@ def _real(x: Any) -> Any:
 
 
 class Bridge(np.ndarray):
-    """The base of classes that users derive from `ndarray`: NumPy's array, used to ours."""
+    """The base of classes that users derive from `ndarray`: NumPy's array, which accepts ours."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray(shape, dtype, buffer, ...)`; the buffer may be an array of ours."""
@@ -118,7 +118,7 @@ class Bridge(np.ndarray):
 
 
 class UfuncBridge(Bridge):
-    """The same for classes with an `__array_ufunc__` of their own, which calls this one."""
+    """`Bridge` for classes with an `__array_ufunc__` of their own, which calls this one."""
 
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray.__array_ufunc__`, for our ufuncs and operands as well."""

@@ -1,8 +1,8 @@
-"""What NumPy does at once, and a device by its libraries, for arrays that are or will be there.
+"""Calls that NumPy does at once on the host, and a device by its libraries for arrays on it.
 
-Owns `computed`, the way to such a result, and `x[mask]`; library_calls.py says which call is what
-there. Where the device cannot, NumPy does it: what lies on the device is copied back then, and
-counted.
+Owns `computed`, which gets such a result, and `x[mask]`; library_calls.py maps calls to the
+library's. Where the device cannot do a call, NumPy does it: its operands are copied back from the
+device, and the copies are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lazyfuse.runtime.scheduling import evaluate
 
 
 def device_for(*operands: Any) -> Any:
-    """The device whose libraries should do something with these arrays; None if it is the host."""
+    """The device whose libraries should work on these arrays; None: NumPy on the host."""
     if config.options.opencl_library == "off" or any(type(x) is not ndarray for x in operands):
         return None
     device = devices.user_selected()
@@ -38,7 +38,7 @@ def device_for(*operands: Any) -> Any:
 
 
 def _home(x: ndarray) -> Any:
-    """The device that alone has the values of an array."""
+    """The device that has the only values of an array, or None."""
     storage = x._storage
     node = storage.node if storage is not None else x._node
     resident = node.resident if node is not None and node.value is None else None
@@ -46,9 +46,9 @@ def _home(x: ndarray) -> Any:
 
 
 def computed(device: Device, call: HostCall, *nodes: Node) -> Any:
-    """The result of a call by a device's library; None, with the reason told, if it cannot.
+    """The result of a call by a device's library; None, with the reason reported, if it cannot.
 
-    `call` is what the host would do: with it the value can be computed again if the device is lost.
+    `call` is the host's version, which computes the value again if the device is lost.
     """
     shared = device.memory is None
     with evaluate.held():
@@ -73,7 +73,7 @@ def computed(device: Device, call: HostCall, *nodes: Node) -> Any:
         if shared:
             return wrap(array)
         lineage = residency.Lineages(set()).of(node)
-        resident = residency.keep(node, array, device)  # it has its value there
+        resident = residency.keep(node, array, device)  # the node's value is on the device
         resident.lineage, resident.made = lineage, True
         node.src = ()
     return alone(node)

@@ -1,14 +1,14 @@
-"""Selections whose size is not known yet: `x[mask]` keeps its predicate until somebody asks.
+"""Dynamic-size selections: `x[mask]` keeps its mask until the program needs its size or values.
 
-Owns `MaskSelection`, the fourth state of an array, and what goes on with it as one masked pass over
-the whole of `x`: elementwise work with numbers and with selections of the same mask, reductions,
-masks of masks, and assignments back through the mask. Everything else makes the values
-(compact.py) and goes on with them. Importing this module puts its functions where ndarray.py,
-operators.py, ufunc.py, reductions.py and indexing.py look for them.
+Owns `MaskSelection`, the fourth state of an array, and what continues with it as one masked pass
+over the whole of `x`: elementwise operations with numbers and with selections of the same mask,
+reductions, masks of masks, and assignments back through the mask. Every other operation extracts
+the values (compact.py) and continues with them. ndarray.py and operators.py call this module
+through the hooks that scalars.py fills.
 
-No element that the mask drops is ever seen: what could raise a floating-point condition works on
-1 in its place, and what is reduced on the identity of the reduction. Sums of floats follow NumPy's
-pairwise tree over the values that are kept.
+No operation sees an element that the mask drops: one that could raise a floating-point exception
+gets 1 instead, a reduction its identity. Sums of floats follow NumPy's pairwise tree over the
+values that are kept.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ _ADD = TABLE["reduce:add"]
 _INTP = np.dtype(np.intp)
 _BOOL = np.dtype(bool)
 
-# Work on all elements instead of those that are kept must not cost more than taking these out.
+# Highest cost of an operation: on all elements it must not cost more than extracting the kept ones.
 COSTLY = 5.0
-# Selections that are kept unmade at the same time: each keeps all of what it was made from.
+# Most selections without values at the same time: each keeps the whole of its source alive.
 LIMIT = 16
-# Of fewer elements the values are taken out before a plan would have been looked up; truth values,
-# which are counted or choose again, and what is written back are worth waiting for nevertheless.
+# Fewer elements are extracted in less time than a plan is looked up. Booleans, which are counted or
+# select again, and values that are written back wait nevertheless.
 WORTH = 1 << 18
-# Divisors from here on cannot make 1 overflow.
+# 1 divided by more than this cannot overflow.
 _TINY = {"f": 1e-30, "d": 1e-300}
 
 
 class MaskedOperation(NamedTuple):
     """An elementwise operation on selections of one mask and on numbers.
 
-    `careful`: it can raise conditions, so what the mask drops is 1 while it runs on everything.
+    `careful`: it can raise floating-point exceptions, so it gets 1 where the mask drops an element.
     """
 
     op: Op
@@ -85,10 +85,10 @@ class MaskedOperation(NamedTuple):
 
 
 class MaskSelection:
-    """A selection that has no size yet: the values of a node, or of work on other selections.
+    """A selection without a size yet: from a node, or from an operation on other selections.
 
-    `mask` is true where an element is kept; `value` has its shape and memory order. `made` are the
-    values that were taken out, once somebody wanted them. Never changes otherwise.
+    `mask` is true where an element is kept; `value` has its shape and memory order. `made` is the
+    node of the kept values, once the program needed them. Nothing else changes.
     """
 
     __slots__ = ("counted", "dtype", "made", "mask", "operation", "value", "where")
@@ -109,12 +109,12 @@ class MaskSelection:
         self.where = caller()
 
     def known(self) -> CountedMask | None:
-        """What the mask keeps, if it has been counted."""
+        """The counts of the mask, if they are known."""
         kept = self.counted.counts
         return kept if kept is not None and kept.whole is self.mask.value else None
 
     def count(self) -> CountedMask:
-        """What the mask keeps: evaluates it."""
+        """The counts of the mask, which is evaluated for them."""
         found = self.known()
         if found is None:
             with evaluate.held():
@@ -124,9 +124,10 @@ class MaskSelection:
         return found
 
     def everything(self, built: dict[int, Node] | None = None) -> Node:
-        """The values for all elements, as a node; where the mask drops them they mean nothing.
+        """A node of the values for all elements, meaningless where the mask drops them.
 
-        Made anew each time: what somebody holds would be stored. `built`: by record, those of now.
+        A new node each time: one that this object held would be stored. `built`: the nodes of this
+        call, by id of the selection.
         """
         if self.operation is None:
             assert self.value is not None
@@ -148,12 +149,12 @@ class MaskSelection:
         return node
 
     def chosen(self, other: Any, value: Node | None = None) -> Node:
-        """The values for all elements, with a number where the mask drops them."""
+        """The values for all elements, with the number `other` where the mask drops them."""
         value = self.everything() if value is None else value
         return step(_WHERE, self.mask, value, constant(other, value.dtype))
 
     def values(self) -> Node:
-        """The values that are kept, as a node; the lock is held."""
+        """The kept values as a node; the caller holds the lock."""
         if self.made is None:
             if self.operation is None:
                 assert self.value is not None
@@ -173,7 +174,7 @@ class MaskSelection:
 
 
 class MaskCount:
-    """What a mask keeps, for all selections by it, once one of them has been looked at."""
+    """The counts of a mask, shared by its selections, once one of them needed them."""
 
     __slots__ = ("__weakref__", "counts")
 
@@ -182,14 +183,14 @@ class MaskCount:
 
 
 def of(x: Any) -> MaskSelection | None:
-    """The selection that an array still is."""
+    """The selection of an array that still has a dynamic size; else None."""
     if type(x) is not ndarray or x._eager is not None or x._node is not None:
         return None
     return getattr(x, "_deferred", None) if x._storage is None else None
 
 
 def _made(record: MaskSelection) -> Any:
-    """An array for a selection. Those that were made long before it, or hold much, get values."""
+    """An array for a selection. The oldest get values if there are too many, or they hold much."""
     x: Any = new(ndarray)
     x._eager = x._node = x._storage = x._base = None
     x._deferred = record
@@ -212,12 +213,12 @@ def _make_room(more: int) -> None:
 
 
 def _bytes(record: MaskSelection) -> int:
-    """About what a selection keeps alive."""
+    """About how many bytes a selection keeps alive."""
     return size_of(record.mask.shape) * (record.dtype.itemsize + 1)
 
 
 def resolve(x: ndarray) -> Any:
-    """Give a selection its values; the real array, if it is a direct one from now on."""
+    """Give a selection its values; the numpy array, if it is an eager array from now on."""
     found = getattr(x, "_deferred", None)
     if found is not None:
         with evaluate.held():
@@ -225,7 +226,7 @@ def resolve(x: ndarray) -> Any:
             if found is not None:
                 node = found.values()
                 number = node.shape[0]
-                # whoever looks meanwhile finds the one or the other
+                # `_deferred` last: another thread always finds one of them
                 if number and not small(number):
                     x._node = node
                 else:
@@ -239,7 +240,7 @@ def resolve(x: ndarray) -> Any:
 
 
 def shape(x: ndarray) -> tuple[int, ...]:
-    """The shape of an array: of a selection the size is counted, and nothing else is done."""
+    """The shape of an array; for a selection, only its size is counted."""
     found = of(x)
     if found is not None:
         return (found.count().number,)
@@ -279,7 +280,7 @@ def narrowed(x: ndarray, key: Any) -> Any:
 
 
 def selection(x: ndarray, mask: Any) -> Any:
-    """`x[mask]` for a mask of the shape of `x`: put off, or made at once."""
+    """`x[mask]` for a mask of the shape of `x`: a dynamic-size selection, or made at once."""
     if shape_of(mask) != shape_of(x) or not size_of(shape_of(x)):
         return None
     if concrete_value(x) is not None or dtype_of(x) not in CANONICAL:
@@ -318,17 +319,17 @@ def is_same(first: Node, second: Node, depth: int = 4) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------ elementwise work
+# ------------------------------------------------------------------------------ elementwise maps
 
 
 def mapped(op: Op, operands: Sequence[Any]) -> ndarray | None:
-    """An elementwise operation on selections of one mask and numbers; None: on their values."""
+    """An elementwise operation on selections of one mask and numbers; None: it needs the values."""
     found = _mapped(op, operands)
     return None if found is None else _made(found)
 
 
 def _mapped(op: Op, operands: Sequence[Any], written: bool = False) -> MaskSelection | None:
-    """As `mapped`; `written`: it is likely to be written back through the mask (`x[mask] += 1`)."""
+    """The selection of `mapped`; `written`: `x[mask] += 1` probably writes it back."""
     selections = [of(x) for x in operands]
     first = next((each for each in selections if each is not None), None)
     if first is None or not errstate.is_default() or op.kind != "map":
@@ -367,7 +368,7 @@ def _is_cheap(op: Op, loop: promotion.Loop) -> bool:
 
 
 def _is_safe(op: Op, operands: Sequence[Any], loop: promotion.Loop) -> bool:
-    """Whether an operation that can raise conditions raises none where its selections are 1."""
+    """Whether an operation raises no floating-point exception where its selections are 1."""
     if op.safe_at_one:
         return True
     if op.name == "divide":
@@ -385,7 +386,7 @@ def binary(spec: operators.Spec, self: Any, other: Any, swapped: bool) -> Any:
 
 
 def unary(op: Op, self: Any) -> Any:
-    """The same for operators of one operand."""
+    """For operators.py: an operator of one operand on a selection; None if it needs the values."""
     return mapped(op, (self,))
 
 
@@ -406,7 +407,7 @@ _NUMBERS = {"zero": 0, "one": 1}
 
 
 def _identity(row: Op, dtype: np.dtype[Any]) -> Any:
-    """What a reduction, whose order does not matter, does not notice; None if there is none."""
+    """The identity of a reduction whose order does not matter; None if there is none."""
     kind, start = dtype.kind, row.start
     if start in _NUMBERS:
         return _NUMBERS[start]
@@ -421,7 +422,7 @@ def _identity(row: Op, dtype: np.dtype[Any]) -> Any:
 
 
 def _is_extreme(row: Op) -> bool:
-    """Whether a reduction gives the least or greatest element, and any NaN."""
+    """Whether a reduction gives the least or greatest element, and NaN if there is one."""
     return row.start in ("least", "greatest") and not row.skips_nan and row.ufunc is not None
 
 
@@ -457,7 +458,7 @@ def _is_plain(axis: Any, keepdims: Any, unusual: Sequence[Any]) -> bool:
 
 
 def _extreme(row: Op, found: MaskSelection, node: Node) -> Any:
-    """The least or greatest value: whether there is one has to be known now."""
+    """The least or greatest value; evaluated now if it is not known whether there is one."""
     known = found.known()
     if known is None:
         axes = tuple(range(len(found.mask.shape)))
@@ -483,12 +484,12 @@ def _total(found: MaskSelection) -> Node:
 
 
 def _is_summed(found: MaskSelection) -> bool:
-    """Whether floats are summed without taking them out: work on them is better done afterwards."""
+    """Whether floats are summed unextracted: results of operations are better extracted first."""
     return found.operation is None and size_of(found.mask.shape) >= WORTH
 
 
 def _sum(held: ref[MaskCount], values: Any, mask: Any) -> Any:
-    """The sum of what a mask keeps; how many these are is told to whoever wants to know."""
+    """The sum of what a mask keeps; `held` gets the counts, if any selection still has it."""
     counted = held()
     kept = None if counted is None else counted.counts
     if kept is None or kept.whole is not mask:
@@ -525,7 +526,7 @@ def count_nonzero(x: Any, axis: Any, keepdims: Any) -> Any:
 
 
 def assigned(mask: Any, value: Any, dtype: np.dtype[Any]) -> Node | None:
-    """All of what is assigned through a mask, of which `value` is a selection; None: it is not."""
+    """The values of `value` for all elements, if it is a selection by this mask; else None."""
     found = of(value)
     if found is None or found.made is not None or found.dtype != dtype:
         return None

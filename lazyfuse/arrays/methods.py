@@ -1,7 +1,7 @@
 """The methods of arrays: views, copies, conversions, and the sinks that Python itself calls.
 
 Owns every method of `numpy.ndarray`. Computations (`sum`, `sort`, ...) run in NumPy until the
-modules that record them say what to call instead (`install`). Importing this module installs them.
+modules that record them install theirs (`install`). Importing this module installs the methods.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def squeeze(self: ndarray, /, axis: Any = None) -> Any:
     """As `numpy.ndarray.squeeze`."""
     view = base_view(self)
     found = view.squeeze(axis)
-    return self if found is view else derive(self, found)  # NumPy hands the array back, too
+    return self if found is view else derive(self, found)  # NumPy returns the array itself, too
 
 
 def diagonal(self: ndarray, /, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
@@ -110,14 +110,14 @@ def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -
 
 
 def _viewed(self: ndarray, /, small: Array, result: Array) -> Any:
-    """What NumPy made of a direct array: a view of it, or something new."""
+    """NumPy's result for an eager array, as ours: a view of it, or a new array."""
     if result.base is not None and (result.base is small or result.base is small.base):
         return direct(result, root_of(self))
     return wrap(result)
 
 
 def _copied(self: ndarray, /, perm: Perm) -> Node:
-    """The values of `self` as a node in memory order `perm` that may be written over."""
+    """The values of `self` as a node in memory order `perm` whose memory may be overwritten."""
     node = node_of(self)
     if node.perm == perm and not lies_in_numpys_memory(node):
         return node
@@ -142,7 +142,7 @@ def ravel(self: ndarray, /, order: Any = "C") -> Any:
     fresh = alone(_copied(self, perm))
     flat = base_view(fresh) if perm is None else base_view(fresh).transpose(perm)
     result = derive(fresh, flat.reshape(-1))
-    result._base = None  # nobody else knows the copy
+    result._base = None  # no other array refers to the copy
     return result
 
 
@@ -179,7 +179,7 @@ def _view_dtype(self: ndarray, /, dtype: Any) -> Any:
         return view(self)
     real = materialise(self)
     if real is None:
-        # refused by NumPy before the memory is pinned
+        # NumPy refuses it before the storage becomes always eager
         base_view(self).view(dtype)
         real = materialise_view(self)
     return direct(real.view(dtype), root_of(self))
@@ -212,7 +212,7 @@ def _noted(node: Node) -> Node:
 
 
 def _ordered(self: ndarray, order: Any) -> Perm:
-    """The memory order of a copy of `self` made with NumPy's letter for it."""
+    """The memory order of a copy of `self`, by NumPy's letter for it."""
     letter = "K" if order is None else order if order in ("C", "F", "A", "K") else _letter(order)
     rank = len(shape_of(self))
     if rank < 2 or letter == "C":
@@ -248,8 +248,8 @@ def astype(
     target = np.dtype(dtype)
     source = dtype_of(self)
     if isinstance(copy, np._CopyMode):
-        np.empty(0).astype(target, copy=copy)  # refused
-    if target not in CANONICAL or casting == "same_value":  # which depends on the values
+        np.empty(0).astype(target, copy=copy)  # raises
+    if target not in CANONICAL or casting == "same_value":  # the latter depends on the values
         return wrap(gather(self).astype(dtype, order, casting, subok, copy))
     if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):
         some = np.ones((1,) * min(1, len(shape_of(self))), source)
@@ -269,7 +269,7 @@ def astype(
 
 
 def _is_in_order(self: ndarray, /, order: Any) -> bool:
-    """Whether NumPy would hand the array back when it is asked for this memory order."""
+    """Whether NumPy would return the array itself for this memory order."""
     letter = str(order).upper()[:1] if order is not None else "K"
     flags = geometry(self).flags
     known = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}
@@ -293,7 +293,7 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     shape = conversion.to_numpy(shape)
 
     def refit(value: Any) -> None:
-        value[...].resize(*shape)  # which owns no memory: as many elements as before, or it raises
+        value[...].resize(*shape)  # a view: as many elements as before, or it raises
         value.resize(*shape)
 
     try:
@@ -303,7 +303,7 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
             raise
     else:
         return
-    value = gather(self).copy("K")  # held and watched as `self` is, for NumPy to judge
+    value = gather(self).copy("K")  # referred to as `self` is, for NumPy to judge
     others = [value] * 3 if held else []
     watcher = ref(value) if watched else None
     value.resize(*shape, refcheck=bool(refcheck and others))
@@ -312,7 +312,7 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
 
 
 def _is_exported(self: ndarray) -> bool:
-    """Whether a numpy array or a buffer looks at the memory."""
+    """Whether a numpy array or a buffer is a view of the memory."""
     if self._eager is not None:
         return references.of(self._eager) > 1
     return self._storage is not None and self._storage.shared()
@@ -390,7 +390,7 @@ def __iter__(self: ndarray, /) -> Iterator[Any]:
 def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
     storage = self._storage
     node = self._node if storage is None else storage.node
-    if node is None or not is_evaluated(node):  # else rows are parts, which find the memory
+    if node is None or not is_evaluated(node):  # else rows are views of the memory
         gather(self)
     del node, storage
     for index in range(count):
@@ -404,7 +404,7 @@ def _elements(self: ndarray, /) -> Iterator[Any]:
     if node is None or node.value is None:
         yield from _rows(self, count)
         return
-    # the memory is read as the loop goes on; a write that is recorded ends that
+    # the loop reads the memory, until the program records a write
     for index, value in enumerate(node.value):
         if self._node is not node:
             for later in range(index, count):
@@ -442,7 +442,7 @@ def __sizeof__(self: ndarray, /) -> int:
 
 
 def __delitem__(self: ndarray, /, key: Any) -> None:
-    real: Any = np.empty(1, float)  # without a dtype NumPy forgets to give a reference back
+    real: Any = np.empty(1, float)  # without a dtype NumPy leaks a reference
     del real[key]  # raises
 
 
@@ -496,11 +496,11 @@ _PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __del
 
 
 _OF_CORE = ("__len__", "__delitem__", "to_numpy")
-"""Methods that `Core` has in C; it calls ours for what is not quick."""
+"""Methods that `Core` has in C; it calls ours where its eager path does not apply."""
 
 
 def install(functions: Mapping[str, Method]) -> None:
-    """Make functions whose first parameter is the array its methods of these names."""
+    """Make functions, whose first parameter is the array, its methods under these names."""
     for name, function in functions.items():
         theirs = getattr(np.ndarray, name, None)
         with contextlib.suppress(AttributeError):  # builtins keep their own

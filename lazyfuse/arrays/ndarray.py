@@ -4,13 +4,14 @@ Owns `ndarray` and its states, and the functions that all build on; operators.py
 attributes.py and methods.py install theirs. Imports nothing above storage.py and evaluate.py.
 
 An array is in one of four states:
-- direct: `_eager` is a real numpy array. Everything on it runs at once, in NumPy; its views are
-  real views. Arrays below `eager_below` elements and dtypes that are never recorded are direct.
-- alone: `_node` stands for its values, pending or not; no other array shares its memory.
-- on a storage: `_storage` holds the values of a block, `_view` is a meta array, the geometry of
-  this array in it. `_reals` and `_ticket` find the real array in the storage (see `real_view`).
-- deferred: none of the three is set, `_deferred` knows the values and the mask of a selection
-  whose size nobody has asked for (mask_selection.py). `settle` ends this state.
+- eager (made by `direct`): `_eager` is a numpy array. Everything on it runs at once, in NumPy; its
+  views are NumPy's. Arrays below `eager_below` elements and dtypes never recorded are eager.
+- owned (made by `alone`): `_node` has its values, pending or not; no other array shares its memory.
+- aliased (made by `on_storage`): `_storage` holds the values of a block, `_view` is a meta array,
+  the geometry of this array in it. `_reals` and `_ticket` find the numpy array of this array in the
+  storage (see `real_view`).
+- dynamic-size: none of the three is set, `_deferred` has the values and the mask of a selection
+  whose size the program has not needed yet (mask_selection.py). `materialise` ends this state.
 """
 
 from __future__ import annotations
@@ -77,29 +78,29 @@ from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.eager_rules import small_array
 
 ERRSTATE_PLAIN = True
-"""Whether NumPy's floating-point error state is its default: only then is recording plain."""
+"""Whether NumPy's floating-point error state is its default: only then shortcuts apply."""
 
 options = config.options
 new: Any = core.new
 
 
 class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
-    """As `numpy.ndarray`, recorded and evaluated when somebody looks."""
+    """As `numpy.ndarray`, but recorded, and evaluated when the program looks at a value."""
 
     __module__ = "lazyfuse"
     __slots__ = ARRAY_SLOTS
 
-    if TYPE_CHECKING:  # the slots are in base.py, where nothing is known of what they hold
+    if TYPE_CHECKING:  # base.py has the slots, without the types of their values
         _base: ndarray | None  # the array that a view was made from
-        _deferred: Any  # of a selection: its deferred.Deferred, until it has values; else not set
-        _layout: Any  # of a view on a storage: its graph.Layout, once asked for
+        _deferred: Any  # of a dynamic-size selection: its MaskSelection; else not set
+        _layout: Any  # of an aliased array: its graph.Layout, once computed
         _node: Node | None
-        _picks: int  # of an array that is alone: how often an element was read while pending
+        _picks: int  # of an owned array: how often an element was read while pending
         _reals: dict[int, Array] | None
         _eager: Array | None
         _storage: Storage | None
         _ticket: int
-        _may_grow: bool  # direct, but not for the quick ways: may broadcast to something big
+        _may_grow: bool  # eager, but not for the eager path: may broadcast to a large result
         _view: Array
 
     _origin = ORIGIN  # where every `_view` starts
@@ -118,14 +119,14 @@ OURS: set[type] = {ndarray}
 
 
 DEFERRED: list[weakref.ref[ndarray]] = []
-"""Selections that may still be deferred: empty in programs that make none."""
+"""Selections that may still have a dynamic size: empty in programs that make none."""
 
 
 # ------------------------------------------------------------------------------------- making
 
 
 def on_storage(storage: Storage, view: Array, origin: int, base: ndarray | None) -> ndarray:
-    """An array that looks at a part of a storage."""
+    """An aliased array: a view of a part of a storage."""
     x: ndarray = new(ndarray)
     x._eager = None
     x._node = None
@@ -148,13 +149,13 @@ def is_recordable(dtype: DType) -> bool:
 
 
 def wrap(value: Any) -> Any:
-    """An array of ours around a numpy array that nobody else holds; anything else unchanged."""
+    """An array of ours for a numpy array that only the caller holds; anything else unchanged."""
     if type(value) is not np.ndarray:
         return wrap_shared(value) if isinstance(value, np.memmap) else value
     if small_array(value) or not value.size or value.dtype not in CANONICAL:
         return direct(value)
     if value.base is not None and not is_countable(terminal(value)):
-        return wrap_shared(value)  # a buffer or a file: somebody's memory after all
+        return wrap_shared(value)  # a buffer or a file: memory of other code after all
     packed, perm = packed_order(value)
     if packed and value.flags.writeable and value.flags.aligned:
         return alone(leaf(value, perm))
@@ -166,7 +167,7 @@ def wrap(value: Any) -> Any:
 
 
 def wrap_shared(value: Any) -> Any:
-    """An array of ours over memory that somebody outside may see and change at any time."""
+    """An array of ours over memory that other code may read and change at any time."""
     if not isinstance(value, np.ndarray):
         return value
     if type(value) is not np.ndarray:
@@ -194,7 +195,7 @@ def _known(value: Array, owner: Any) -> ndarray | None:
             return None
         if (owner := storage_of(owner)) is None:
             return None
-        # as it is: the caller's reference must not make it look as if two nodes shared it
+        # not by `memory`: with the caller's reference it would look as if two nodes shared it
         assert owner.node.value is not None
         flat = owner.adopt_value(owner.node.value)
     else:
@@ -214,7 +215,7 @@ def _known(value: Array, owner: Any) -> ndarray | None:
 
 
 def is_part(view: Array, dtype: DType) -> bool:
-    """Whether `view` looks at the real or imaginary parts of numbers of a complex dtype."""
+    """Whether `view` has the real or imaginary parts of numbers of a complex dtype."""
     if dtype.kind != "c" or view.dtype.kind != "f" or view.dtype.itemsize * 2 != dtype.itemsize:
         return False
     sides = zip(view.shape, view.strides, strict=True)
@@ -223,7 +224,7 @@ def is_part(view: Array, dtype: DType) -> bool:
 
 def from_node(node: Node) -> Any:
     """What a user gets for a recorded node: an array, or a lazy scalar if it has no axes."""
-    if node.op is ops.VIEW:  # evaluated, it would look at the memory of its source
+    if node.op is ops.VIEW:  # its value would be a view of its source's memory
         node = copy_of(node)
     evaluate.note_recorded(node)
     if node.shape == ():
@@ -235,7 +236,7 @@ def from_node(node: Node) -> Any:
 
 
 def materialise(x: ndarray) -> Array | None:
-    """The real array, if `x` is direct or has become so; see `ready`."""
+    """The numpy array of `x`, if `x` is eager or becomes so now; see `concrete_value`."""
     small = x._eager
     if small is not None:
         return small
@@ -249,16 +250,16 @@ def materialise(x: ndarray) -> Array | None:
         x._storage = None
         return value
     node = x._node
-    if node is None:  # deferred, or another thread has moved the array on since we looked
+    if node is None:  # dynamic-size, or another thread has just changed the state
         return x._eager if x._eager is not None or x._storage is not None else HOOKS.resolve(x)
     found = node.value
     if found is None or type(x) is not ndarray or not small_array(found):
         return None
     del found
     with evaluate.quiet:
-        if x._node is not node:  # another thread was quicker
+        if x._node is not node:  # another thread has done it
             return materialise(x)
-        del node  # no name for what is counted
+        del node  # a local name would be counted
         taken = own_value(x._node)
         x._may_grow = may_grow(taken)
         x._eager = taken.copy(order="K") if count(x._node) > IN_SLOT else taken
@@ -267,7 +268,7 @@ def materialise(x: ndarray) -> Array | None:
 
 
 def concrete_value(x: ndarray) -> Array | None:
-    """A real array with the values of `x`, if an operation on it should run at once."""
+    """A numpy array with the values of `x`, if an operation on it should run at once."""
     small = x._eager
     if small is not None:
         return small
@@ -282,7 +283,7 @@ def concrete_value(x: ndarray) -> Array | None:
             found = reals.get(x._ticket)  # the table is emptied when the values are replaced
             if found is not None:
                 return found
-        del value  # `memory` counts who holds it
+        del value  # `memory` counts its references
         return real_view(x)
     if (small := materialise(x)) is not None:
         return small
@@ -306,7 +307,7 @@ def node_of(x: ndarray) -> Node:
     if small is not None:
         return snapshot(small)
     storage = x._storage
-    if storage is None:  # it was deferred
+    if storage is None:  # it was dynamic-size
         return node_of(x)
     if not x._view.size:
         return snapshot(np.empty(x._view.shape, x._view.dtype))
@@ -320,20 +321,20 @@ def node_of(x: ndarray) -> Node:
             return node
     else:
         view = x._view
-        # where an axis is repeated, NumPy's reductions do not walk as its copies are laid out
+        # NumPy's reductions walk a repeated axis in another order than its copies lie in memory
         perm = result_order(view.shape, (view,)) if 0 in view.strides else keep_order(view)
         node = Node(ops.VIEW, (node,), layout, layout.shape, node.dtype, perm, None)
     return part_of(x, node) if is_part_of_number(x) else node
 
 
 def is_part_of_number(x: ndarray) -> bool:
-    """Whether `x` looks at the real or imaginary parts of a storage of complex numbers."""
+    """Whether `x` is a view of the real or imaginary parts of a storage of complex numbers."""
     storage = x._storage
     return storage is not None and x._view.dtype != storage.node.dtype
 
 
 def part_of(x: ndarray, node: Node) -> Node:
-    """The parts that `x` looks at of complex numbers."""
+    """The real or imaginary parts, as `x` views them, of the complex numbers of `node`."""
     second = bool(address(x._view) - ORIGIN & x._view.itemsize)
     found = core.PIECES.get((node.dtype, second))
     if found is None:
@@ -344,7 +345,7 @@ def part_of(x: ndarray, node: Node) -> Node:
 
 
 def layout_in_storage(x: ndarray) -> Layout:
-    """The layout of an array in its storage (one object for all that cover the whole of it)."""
+    """The layout of an array in its storage (one object for all arrays that cover all of it)."""
     storage = x._storage
     assert storage is not None
     x._layout = layout = layout_in(storage.node, x._view)
@@ -352,7 +353,7 @@ def layout_in_storage(x: ndarray) -> Layout:
 
 
 def layout_in(node: Node, view: Array) -> Layout:
-    """Where a meta array lies in the memory of `node`; `whole` where it is all of it, in order."""
+    """The layout of a meta array in the memory of `node`; if it is all of it, `packed_layout`'s."""
     layout = layout_of(view, ORIGIN, node.dtype.itemsize)
     full = packed_layout(node.shape, node.perm)
     if layout == full:
@@ -364,7 +365,7 @@ def layout_in(node: Node, view: Array) -> Layout:
 
 
 def gather(x: ndarray) -> Array:
-    """The values of `x`, evaluated: for internal use, at once, read-only."""
+    """The values of `x`, evaluated: for internal, immediate, read-only use."""
     small = x._eager
     if small is not None:
         return small
@@ -377,11 +378,11 @@ def gather(x: ndarray) -> Array:
             return small
         value = node.value
         assert value is not None, "evaluation left a node without a value"
-        if type(x) is ndarray:  # a scalar's memory is nobody's
+        if type(x) is ndarray:  # no view of ours shares a scalar's memory
             EXPORTED[id(terminal(value))] = x
         return value
     storage = x._storage
-    if storage is None:  # deferred, or another thread has moved the array on since we looked
+    if storage is None:  # dynamic-size, or another thread has just changed the state
         materialise(x)
         return gather(x)
     flat = storage.force(decisions.GATHER)
@@ -390,14 +391,14 @@ def gather(x: ndarray) -> Array:
 
 
 def real_view(x: ndarray) -> Array:
-    """The real memory of an array on a storage: its values were there when we looked."""
+    """The numpy array of an aliased array, whose values existed when the caller looked."""
     return real_in(x)[0]
 
 
 def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
-    """As `real_view`, and the table in which views of the same memory are kept."""
+    """The `real_view` of an array, and the table that keeps the views of the same memory."""
     storage = x._storage
-    if storage is None:  # another thread has pinned it
+    if storage is None:  # another thread has made it eager
         assert x._eager is not None
         return x._eager, {}
     reals = x._reals
@@ -422,41 +423,41 @@ def geometry(x: ndarray) -> Array:
     if node is not None:
         return meta_array(node.shape, node.dtype, node.perm)
     if x._storage is None:
-        materialise(x)  # it was deferred
+        materialise(x)  # it was dynamic-size
         return geometry(x)
     return x._view
 
 
 def storage_of(x: ndarray) -> Storage | None:
-    """The storage of an array, from now on; None if it is direct: another thread was quicker."""
+    """The storage of an array, from now on; None if another thread has just made it eager."""
     storage = x._storage
     if storage is not None:
         return storage
     with evaluate.quiet:
         node = x._node
         if node is None and x._storage is None:
-            materialise(x)  # it was deferred
+            materialise(x)  # it was dynamic-size
             node = x._node
         if node is not None:
             x._view = meta_array(node.shape, node.dtype, node.perm)
             x._layout = x._reals = None
-            # whoever looks meanwhile finds the one or the other
+            # `_node` last: another thread always finds one of them
             x._storage = Storage(node)
             x._node = None
         return x._storage
 
 
 def pin(storage: Storage) -> None:
-    """From now on everything on this storage runs at once (it is looked at in some strange way)."""
+    """Make a storage always eager: the program has a view of it that cannot be recorded."""
     storage.writable(decisions.UNRECORDED_VIEW)
     storage.always_eager = True
 
 
 def export(x: ndarray) -> Array:
-    """The memory of `x` as a numpy array that anybody may keep and write to."""
+    """The memory of `x` as a numpy array that other code may keep and write to."""
     small = x._eager
     if small is None and x._node is None and x._storage is None:
-        small = materialise(x)  # it was deferred
+        small = materialise(x)  # it was dynamic-size
     if small is not None:
         return small.view()
     if type(x) is not ndarray:  # a scalar: immutable
@@ -464,7 +465,7 @@ def export(x: ndarray) -> Array:
     if concurrency.busy or concurrency.share:
         evaluate.ahead([x._node or x._storage.node], decisions.EXPORT)  # type: ignore[union-attr]
     with evaluate.held():
-        alone = x._node is not None  # no name for the node: `lend` counts who holds it
+        alone = x._node is not None  # no local name for the node: `lend` counts its references
         storage = storage_of(x)
         if storage is None:
             return export(x)
@@ -485,9 +486,9 @@ _NOTHING = nullcontext()
 
 
 def changing(x: Any) -> AbstractContextManager[Any]:
-    """To be held by who writes to `x` (or a tuple) at once, from asking for the memory on.
+    """The lock for a write to `x` (or a tuple) at once: held from the request for the memory on.
 
-    Threads may write to parts of one block; an evaluation between the question and the write might
+    Threads may write to parts of one block; an evaluation between the request and the write might
     move the block, and the write would be lost.
     """
     for each in x if type(x) is tuple else (x,):
@@ -497,7 +498,7 @@ def changing(x: Any) -> AbstractContextManager[Any]:
 
 
 def writable(x: ndarray) -> Array:
-    """The real memory of `x`, evaluated, for NumPy to write to at once."""
+    """The memory of `x` as a numpy array, evaluated, for NumPy to write to at once."""
     small = materialise(x)
     if small is not None:
         return small
@@ -512,7 +513,7 @@ def writable(x: ndarray) -> Array:
         if materialise(x) is not None:
             return writable(x)
     value, perm = own_value(node), node.perm
-    del node  # no name for what is counted
+    del node  # a local name would be counted
     if has_readers(x):
         value = value.copy(order="K")
         x._node = leaf(value, perm)
@@ -522,7 +523,7 @@ def writable(x: ndarray) -> Array:
 
 
 def has_readers(x: ndarray) -> bool:
-    """Whether recorded work wants the present values of `x` (which is not direct)."""
+    """Whether recorded work reads the present values of `x` (which is not eager)."""
     storage = x._storage
     if storage is not None:
         return storage.has_readers()
@@ -530,7 +531,7 @@ def has_readers(x: ndarray) -> bool:
 
 
 def write_node(x: ndarray, value: Node) -> None:
-    """Record that all of `x` (not direct) becomes `value`: of its dtype, broadcastable to it."""
+    """Record that all of `x` (not eager) becomes `value`: of its dtype, broadcastable to it."""
     if x._storage is None:
         node = x._node
         assert node is not None

@@ -1,7 +1,7 @@
-"""Making nodes: from real memory, numbers and other nodes, each with the user's source line.
+"""Making nodes: from numpy arrays, numbers and other nodes, each with the user's source line.
 
-Owns `caller`, the types of plain numbers, and how NumPy takes numbers beside arrays: as arrays
-without axes, or as nodes. Knows nodes and numpy arrays, not the array type.
+Owns `caller`, the types of plain numbers, and what weak scalars become: arrays without axes for
+NumPy, or nodes. Knows nodes and numpy arrays, not the array type.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
 
 FOLLOWED = "lazyfuse.followed"
-"""The package that NumPy's own code believes to be in where it runs over our arrays."""
+"""The `__package__` of NumPy's own Python code where it is traced on our arrays."""
 
 INSIDE = frozenset((*PACKAGES, FOLLOWED))
 """Packages whose frames are never a user's source line."""
 
-_POOLED = 1 << 17  # bytes from which new memory may be given back to the system each time
+_POOLED = 1 << 17  # bytes from which freed memory may go back to the system each time
 
 _getframe = sys._getframe
 _plain = True  # whether NumPy's floating-point error state is its default
@@ -56,10 +56,10 @@ def caller() -> Where:
 
 
 def snapshot(value: Array) -> Node:
-    """A node for the present values of real memory that may change later."""
+    """A node for the present values of a numpy array that may change later."""
     if not value.ndim:
         return scalar_node(value, CANONICAL[value.dtype])
-    if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk along it
+    if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk it
         copy = np.empty_like(
             meta_array(value.shape, value.dtype, result_order(value.shape, (value,)))
         )
@@ -87,12 +87,12 @@ def copy_of(node: Node) -> Node:
 
 
 def lies_in_numpys_memory(node: Node) -> bool:
-    """Whether what a node stands for lies in the memory of others, in NumPy: sums follow it."""
+    """Whether the values of a node are a view in NumPy: sums follow the memory of its source."""
     return node.op is ops.VIEW or node.op.name in PIECES
 
 
 def is_read_only(node: Node) -> bool:
-    """Whether a node's values are there in memory that may not be written."""
+    """Whether a node has its values in memory that must not be written."""
     return node.value is not None and not node.value.flags.writeable
 
 
@@ -127,7 +127,7 @@ def updated(old: Node, layout: Layout, value: Node, where: Where) -> Node:
     return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)
 
 
-# ------------------------------------------------------------------ Python's numbers beside arrays
+# ------------------------------------------------------------------------------------ weak scalars
 
 WEAK: Final = frozenset((int, float, complex))
 STRONG: Final[dict[Any, Any]] = {
@@ -141,10 +141,10 @@ NUMBERS_LIMIT: Final = 1024
 
 
 class Numbers:
-    """Python's numbers as NumPy takes them beside arrays of one dtype: as arrays without axes.
+    """Weak scalars for operations with arrays of one dtype, as the arrays without axes of NumPy.
 
-    NumPy makes such an array each time, for more than the operation itself takes. Kept are only
-    those that are the same number in the dtype, so that no condition arises and nothing overflows.
+    NumPy makes such an array each time, which takes longer than the operation itself. Only numbers
+    that convert to the dtype without overflow or underflow are kept: they raise no exception.
     """
 
     __slots__ = ("dtype", "float_dtype", "floats", "highest", "ints", "largest", "lowest")
@@ -169,10 +169,10 @@ class Numbers:
         self.largest = float(np.finfo(np.float32).max) if narrow else float("inf")
 
     def make(self, value: Any, kind: Any) -> Any:
-        """The array for a number met for the first time; the number itself if none is kept."""
+        """The array for a new number; the number itself if its array is not kept."""
         if kind is float:
             if not value:
-                return value  # zeros with either sign are equal keys
+                return value  # 0.0 and -0.0 are equal keys
             if self.largest < float("inf") and not (1e-30 < abs(value) < self.largest):
                 return value
             known, dtype = self.floats, self.float_dtype
@@ -194,7 +194,7 @@ tables("arrays.nodes.numbers", _KNOWN, NUMBERS_LIMIT * len(_KNOWN))
 
 
 def number(small: Any, value: Any, kind: Any) -> Any:
-    """A float or int (`kind`) as NumPy would take it beside the array `small`."""
+    """A float or int (`kind`) as the array that NumPy makes of it in operations with `small`."""
     dtype = small.dtype
     numbers = NUMBERS.get(dtype)
     if numbers is None or numbers.dtype is not dtype:
@@ -204,11 +204,11 @@ def number(small: Any, value: Any, kind: Any) -> Any:
 
 
 CONSTANTS: Final[dict[Any, Node]] = memo("arrays.nodes.constants", 1024)
-"""Nodes of numbers met before, by number and dtype."""
+"""Nodes of the numbers so far, by number and dtype."""
 
 
 def constant(value: Any, dtype: Any) -> Node:
-    """A node for a Python number, shared by equal ones (a sign of zero makes numbers unequal)."""
+    """A node for a Python number, shared by equal ones (not by zeros, whose signs may differ)."""
     if not value or type(value) is complex:
         return scalar_node(value, dtype)
     node = CONSTANTS.get((value, dtype))

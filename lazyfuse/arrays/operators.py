@@ -1,7 +1,7 @@
 """Python's operators on arrays: one `Spec` per operator, made from the op table.
 
-Owns what an operator does in every case that the fast paths of eager_operators.py leave to it, and
-the rules for recording: loops, scalar operands, memory order, in-place writes.
+Owns what an operator does in every case that the eager path (eager_operators.py) does not cover,
+and the rules for recording: loops, scalar operands, memory order, in-place writes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SEQUENCES = (str, bytes, bytearray, list, tuple)
 
 
 class Spec:
-    """One operator: its row, Python's function for it, and the loops met so far."""
+    """One operator: its row, Python's function for it, and the loops found so far."""
 
     __slots__ = ("compares", "function", "inplace", "loops", "names", "op")
 
@@ -78,7 +78,7 @@ class Spec:
         return f"<operator {self.names[0]}>"
 
 
-# -------------------------------------------------------------------------------- the slow path
+# ----------------------------------------------------------------------------- the general path
 
 
 def dtype_of(x: ndarray) -> DType:
@@ -87,7 +87,7 @@ def dtype_of(x: ndarray) -> DType:
     if node is not None:
         return node.dtype
     small = x._eager
-    if small is None and x._storage is None:  # deferred; or it has just got its values
+    if small is None and x._storage is None:  # dynamic-size; or it has just got its values
         found = getattr(x, "_deferred", None)
         return dtype_of(x) if found is None else found.dtype
     dtype = small.dtype if small is not None else x._view.dtype
@@ -95,7 +95,7 @@ def dtype_of(x: ndarray) -> DType:
 
 
 def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
-    """`self op other` (or the reverse), whatever `other` is."""
+    """`self op other` (or the reverse), for any `other`."""
     small = self._eager
     if small is not None and direct_operation(spec.op, self, small, other):
         value = other if type(other) in PLAIN else other._eager
@@ -150,16 +150,16 @@ def _with_unsupported(spec: Spec, self: ndarray, other: Any, swapped: bool) -> A
     except ValueError as error:
         if not refuses_ours(error):
             raise
-    # our ufunc knows objects that give arrays of ours
+    # our ufunc accepts objects whose `__array__` gives ours
     function = registry.ufunc_of(spec.op.ufunc)
     return function(other, self) if swapped else function(self, other)
 
 
 def _defers(other: Any, reflected: str, swapped: bool) -> bool:
-    """Whether Python shall ask `other`, which has the method `reflected` ("": it compares).
+    """Whether Python should ask `other`, by its method `reflected` ("" for comparisons).
 
-    NumPy leaves the work to whoever wants nothing to do with ufuncs; and Python asks a subclass of
-    NumPy's array before the array on its left.
+    NumPy leaves the operation to objects whose `__array_ufunc__` is None; and Python asks a
+    subclass of NumPy's array before the array on its left.
     """
     kind = type(other)
     if getattr(kind, "__array_ufunc__", True) is None:
@@ -170,7 +170,7 @@ def _defers(other: Any, reflected: str, swapped: bool) -> bool:
 
 
 def override(other: Any, ufunc: Any) -> Any:
-    """Our ufunc, where `other` has an `__array_ufunc__` that wants a say in what it does."""
+    """Our ufunc, where `other` has its own `__array_ufunc__`, which the ufunc calls; else None."""
     method = getattr(type(other), "__array_ufunc__", None)
     if method is None or method is np.ndarray.__array_ufunc__:
         return None
@@ -178,7 +178,7 @@ def override(other: Any, ufunc: Any) -> Any:
 
 
 def operand_key(x: Any) -> Any:
-    """How an operand enters the choice of a loop: a dtype, or a type for weak numbers."""
+    """The key of an operand in the choice of a loop: a dtype, or the type of a weak scalar."""
     kind = type(x)
     if kind in WEAK:
         return kind
@@ -206,7 +206,7 @@ def loop_for(spec: Spec, first: Any, second: Any) -> promotion.Loop | None:
 
 
 def operand_node(x: Any, dtype: DType) -> Node:
-    """An operand as a node; weak numbers take the dtype of the loop."""
+    """An operand as a node; weak scalars take the dtype of the loop."""
     kind = type(x)
     if kind in WEAK:
         return constant(x, dtype)
@@ -242,13 +242,13 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
 
 
 def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) -> None:
-    """Let NumPy refuse the operation before anything is evaluated."""
+    """Raise NumPy's error, if it refuses the operation, before anything is evaluated."""
     if all(key in CANONICAL or key in WEAK for key in keys):
         spec.function(_meta_operand(first, ()), _meta_operand(second, ()))
 
 
 def _meta_operand(x: Any, shape: tuple[int, ...]) -> Any:
-    """What NumPy refuses exactly as it would refuse `x` in that shape."""
+    """An operand that NumPy refuses exactly as it would refuse `x` in that shape."""
     if type(x) not in OURS and type(x) is not np.ndarray:
         return x
     meta = one_element(shape, operand_key(x))
@@ -296,7 +296,7 @@ _POWER_NONNEGATIVE = TABLE["power_nonnegative"]
 
 
 def _checked_power(first: Any, second: Any, loop: promotion.Loop) -> Op | None:
-    """The row for an integer power; None if the exponents must be looked at first."""
+    """The row for a power; None if NumPy must look at integer exponents first."""
     if loop.out.kind not in "iu":
         return _POWER
     if type(second) in PLAIN:
@@ -310,7 +310,7 @@ def _checked_power(first: Any, second: Any, loop: promotion.Loop) -> Op | None:
 
 
 def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
-    """`self op= other`, whatever the two are."""
+    """`self op= other`, for any two."""
     assert spec.inplace is not None
     if update_at_once(spec.op, spec.inplace, self, other):
         return self
@@ -331,7 +331,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
 
 
 def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
-    """Record an in-place operation on an array that is not direct."""
+    """Record an in-place operation on an array that is not eager."""
     assert spec.inplace is not None
     dtype = dtype_of(self)
     loop = loop_for(spec, dtype, operand_key(other))
@@ -367,7 +367,7 @@ def _fits(self: ndarray, other: Any, loop: promotion.Loop, shape: tuple[int, ...
 
 
 def unary(spec: Spec, self: ndarray) -> Any:
-    """`op self` for anything the fast path leaves."""
+    """`op self` where the eager path does not apply."""
     if DEFERRED and (found := HOOKS.deferred_unary(spec.op, self)) is not None:
         return found
     if (value := concrete_value(self)) is not None and type(self) is ndarray:
@@ -394,7 +394,7 @@ def record_unary(op: Op, self: ndarray) -> Any:
 
 
 def power_row(self: ndarray, exponent: Any) -> Op | None:
-    """NumPy's shortcuts for scalar exponents (`fast_scalar_power`): the row that takes over."""
+    """The row that replaces a power with a scalar exponent, as in NumPy's `fast_scalar_power`."""
     kind = type(exponent)
     if kind is int:
         if exponent == 2:
@@ -471,7 +471,7 @@ _ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
 
 
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:
-    """`self @ other`; the functions of linear algebra put theirs here (see `set_matmul`)."""
+    """`self @ other`; the functions of linear algebra set what it calls (see `set_matmul`)."""
     known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
     asks = not known and override(other, np.matmul) is None
     if asks and _defers(other, "__rmatmul__", swapped):
@@ -517,7 +517,7 @@ _matmul: Callable[[Any, Any], Any] = _numpy_matmul
 
 
 def set_matmul(function: Callable[[Any, Any], Any]) -> None:
-    """Say what `@` calls."""
+    """Set the function that `@` calls."""
     global _matmul
     _matmul = function
 

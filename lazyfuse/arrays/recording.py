@@ -1,7 +1,7 @@
 """Nodes from operands: what functions of several arrays record, beyond Python's operators.
 
 Owns the choice of loops for any number of operands, reduce nodes and host nodes. Every function
-here answers None where an operation cannot be recorded; the caller then runs NumPy at once.
+here returns None where an operation cannot be recorded; the caller then runs NumPy at once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def may_record() -> bool:
 
 
 def may_write(x: ndarray) -> bool:
-    """Whether a write to all of `x` can be recorded: nobody else sees its memory, it is ours."""
+    """Whether a write to all of `x` can be recorded: its memory is writable and not exported."""
     if materialise(x) is not None:
         return False
     storage = x._storage
@@ -58,11 +58,11 @@ def may_write(x: ndarray) -> bool:
 
 
 def steps_over(x: ndarray, value: Any, region: Array | None = None) -> bool:
-    """Whether a value lies in the memory of `x` where it goes to, at other steps.
+    """Whether `value` overlaps the part of `x` that it is written to, with another stride.
 
-    `region`: the part of `x` that it goes to; None: all of it.
+    `region`: that part; None: all of `x`.
 
-    NumPy then reads some of what it has just written, in an order that only it knows.
+    NumPy then reads some of what it has just written, in an order that only NumPy knows.
     """
     if type(value) is not ndarray or x._storage is None or value._storage is not x._storage:
         return False
@@ -73,7 +73,7 @@ def steps_over(x: ndarray, value: Any, region: Array | None = None) -> bool:
 
 
 def is_operand(x: Any) -> bool:
-    """Whether `x` can stand in a node: an array of ours or NumPy's, or a number."""
+    """Whether `x` can be the operand of a node: an array of ours or NumPy's, or a number."""
     return isinstance(x, ndarray) or type(x) is np.ndarray or type(x) in PLAIN
 
 
@@ -97,7 +97,7 @@ def find_loop(
     signature: tuple[Any, ...] | None = None,
     casting: str = "same_kind",
 ) -> promotion.Loop | None:
-    """The loop for these operands, or None if it is one that cannot be recorded."""
+    """The loop for these operands; None if it cannot be recorded."""
     keys = tuple([operand_key(x) for x in operands])
     cached = signature is None and casting == "same_kind"
     if cached:
@@ -196,10 +196,10 @@ def reduce_node(
     if source.dtype.kind == "c" and result.kind in "iuf" and requested is not None:
         return None  # NumPy warns of it
     shape = reduced_shape(source.shape, axes, keepdims)
-    # what has no ufunc (argmin, argmax) comes in C order
+    # results without a ufunc (argmin, argmax) are in C order
     perm = _reduced_order(source.perm, axes, keepdims) if op.ufunc is not None else None
     number = source.shape[axes[0]] if len(axes) == 1 else 0
-    short = number if 1 < number <= LONGEST else 0  # plans may write so few out
+    short = number if 1 < number <= LONGEST else 0  # plans may unroll it
     arg = Reduction(axes, keepdims, CANONICAL[accumulator], short)
     return Node(op, (source,), arg, shape, CANONICAL[result], perm, caller())
 
@@ -223,7 +223,7 @@ def host_node(
     dtype: Any,
     perm: Perm = None,
 ) -> Node:
-    """A call of NumPy's that is run later, on the evaluated `sources`; one array comes back."""
+    """A NumPy call that runs later, on the evaluated `sources`, and returns one array."""
     nodes = tuple([as_node(x) for x in sources])
     return Node(ops.HOST, nodes, HostCall(name, function), shape, CANONICAL[dtype], perm, caller())
 
@@ -236,19 +236,19 @@ def host(
     dtype: Any,
     perm: Perm = None,
 ) -> Any:
-    """As `host_node`, for the user."""
+    """The array, or lazy scalar, of a `host_node`."""
     return from_node(host_node(name, function, sources, shape, dtype, perm))
 
 
 def as_node(x: Any) -> Node:
-    """Any operand as a node, numbers by their own dtype."""
+    """Any operand as a node, numbers with their own dtype."""
     if isinstance(x, ndarray):
         return node_of(x)
     return operand_node(x, np.dtype(type(x))) if type(x) in WEAK else operand_node(x, x.dtype)
 
 
 def is_packed(x: ndarray) -> bool:
-    """Whether `x` is an array in C order: the results of most functions are, too, then."""
+    """Whether `x` is in C order: then the results of most functions are, too."""
     node = x._node
     if node is not None:
         return node.perm is None

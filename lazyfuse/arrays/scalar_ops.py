@@ -1,6 +1,6 @@
-"""Operations that NumPy's warnings call by other names than the rows that record them.
+"""Operations whose names in NumPy's warnings differ from the rows that record them.
 
-Owns the nodes of operations on two scalars, and the one name of what is recorded in several steps.
+Owns the nodes of operations on two scalars, and the name of an operation recorded in several steps.
 Knows nodes and the array type, not its operators.
 """
 
@@ -26,7 +26,7 @@ def are_scalars(*operands: Any) -> bool:
 
 
 def overflows_alone(op: Op, x: Any) -> bool:
-    """Whether a recorded number may overflow in an operator, which NumPy's integers tell."""
+    """Whether an operator on a lazy scalar may overflow, which NumPy reports for its integers."""
     if type(x) is ndarray or not op.scalar_overflow:
         return False
     return bool(x.dtype.kind in "iu")
@@ -37,7 +37,7 @@ def scalar_node(
 ) -> Node:
     """The operation `op` (Python's `function`) on two scalars.
 
-    NumPy's integers tell of overflow where its arrays do not: they are asked when it is run.
+    NumPy reports overflow of integer scalars but not of arrays, so its scalars do the work.
     """
     name = f"scalar {op.name.removesuffix('_nonnegative')}"
     if loop.out.kind in "iu" and op.scalar_overflow:
@@ -52,7 +52,7 @@ def _on_scalars(function: Callable[..., Any], *values: Array) -> Any:
 
 
 def name_steps(name: str, nodes: Sequence[Node | None]) -> None:
-    """Let nodes that are one operation of NumPy's, of that name, tell each condition once."""
+    """Name nodes that are one NumPy operation: each floating-point exception is reported once."""
     first = nodes[0]
     if first is None or first.location is None:
         return

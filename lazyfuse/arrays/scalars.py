@@ -1,4 +1,4 @@
-"""Lazy scalars: what a reduction or a pick of a recorded array gives until somebody looks.
+"""Lazy scalars: reductions and picks of recorded arrays, until the program looks at the value.
 
 A `scalar` takes part in recorded operations like an array without axes; to everything else it is
 the NumPy scalar of its dtype: `isinstance(x, np.float64)` holds, it hashes, formats and indexes.
@@ -43,7 +43,7 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
         return scalar if node is None else node.dtype.type
 
     def __new__(cls, value: Any = 0.0) -> Any:
-        """A NumPy scalar: there is nothing to wait for. Of other numbers (fractions) a float64."""
+        """A NumPy scalar, as the value is known; of other numbers (fractions) a float64."""
         found: Any = np.asarray(value)[()]
         return found if isinstance(found, np.generic) else np.float64(value)
 
@@ -57,7 +57,7 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
 
 
 def value_of(x: ndarray) -> Any:
-    """The NumPy scalar, evaluated if need be."""
+    """The NumPy scalar, evaluated if needed."""
     return gather(x)[()]
 
 
@@ -84,7 +84,7 @@ _SINKS: dict[str, Callable[..., Any]] = {
     "__repr__": repr,
     "__str__": str,
     "__format__": format,
-    "__len__": len,  # a `Sized` to whoever asks, but refused in NumPy's words
+    "__len__": len,  # an instance of `Sized`; a call raises NumPy's error
     "__contains__": operator.contains,
     "__getitem__": operator.getitem,
     "__setitem__": operator.setitem,
@@ -153,7 +153,7 @@ def _reduce(self: scalar, protocol: Any = 2) -> Any:
 
 def _rmatmul(self: scalar, other: Any) -> Any:
     if isinstance(other, (int, float, complex, np.generic)):
-        # NumPy's number on the left has asked us first: Python's own refusal, in its words
+        # NumPy's number on the left has called this first: raise Python's own error
         raise TypeError(
             f"unsupported operand type(s) for @: {_spelled(type(other))!r} and "
             f"{_spelled(self.dtype.type)!r}"
@@ -173,7 +173,7 @@ _OWN: dict[str, Any] = {
     "__deepcopy__": _itself,
     "__reduce__": _reduce,
     "__reduce_ex__": _reduce,
-    # None is how Python says that there is none: a number is not `Iterable`
+    # None marks a missing method in Python: a number is not `Iterable`
     "__iter__": None,
     "astype": astype,
     "base": property(lambda self: None),
@@ -204,8 +204,8 @@ def _install() -> None:
 
 
 _install()
-# Modules of an array call each other in circles: what an operator makes is an array, and an array
-# has operators. Lower ones call higher ones, and machine code does, by what is given here.
+# The modules of arrays call each other in cycles: an operator makes an array, and an array has
+# operators. Lower modules, and the native extension, call higher ones through these hooks.
 base.HOOKS.fill(
     array=ndarray,
     scalar=scalar,

@@ -1,7 +1,7 @@
-"""Memory identity: which node holds a block's present values, and who may look at the block.
+"""Memory identity: which node holds a block's present values, and which exports the block has.
 
-Owns `Storage` (the only mutable thing besides arrays), `Block` and the register of blocks that
-numpy arrays elsewhere were made from. Knows nodes and numpy arrays, not the array type.
+Owns `Storage` (the only mutable thing besides arrays), `Block` and the registry of blocks from
+which numpy arrays were made. Knows nodes and numpy arrays, not the array type.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Block(Memory):
         self.leaf = weakref.ref(leaf)
 
     def has_readers(self, edges: dict[int, int] | None = None) -> bool:
-        """As `Memory.has_readers`: whether anything beyond `edges` reads the leaf."""
+        """Whether anything beyond `edges` reads the leaf (see `Memory.has_readers`)."""
         if self.leaf() is None:
             return False
-        holders = references.of(self.leaf())  # held weakly: whoever holds it is another
+        holders = references.of(self.leaf())  # this holds it weakly
         return holders > (edges.get(id(self.leaf()), 0) if edges else 0)
 
 
@@ -59,7 +59,7 @@ CANONICAL: dict[DType, DType] = {
 
 
 def leaf(value: Array, perm: Perm) -> Node:
-    """A node for memory that is there: `value` is packed in memory order `perm`."""
+    """A node for existing memory: `value` is packed in memory order `perm`."""
     node = Node(ops.LEAF, (), None, value.shape, CANONICAL[value.dtype], perm, None)
     node.arg = Block(node)
     node.value = value
@@ -72,7 +72,7 @@ def is_evaluated(node: Node) -> bool:
 
 
 def fresh_leaf(node: Node) -> Node:
-    """A leaf in the place of an evaluated node that nobody else holds: updates may reuse it."""
+    """A leaf instead of an evaluated node without other readers: updates may reuse its memory."""
     resident = node.resident
     if resident is None or node.value is not None:
         assert node.value is not None
@@ -87,7 +87,7 @@ def fresh_leaf(node: Node) -> Node:
 
 def own_value(node: Node) -> Array:
     """The value of an evaluated node that has one owner, in memory that no other node refers to."""
-    shared = references.of(node.value) > 1  # 1: the node; more: two nodes were given one array
+    shared = references.of(node.value) > 1  # 1: the node; more: two nodes have one array
     value = node.value
     assert value is not None
     if shared:
@@ -96,9 +96,9 @@ def own_value(node: Node) -> Array:
 
 
 class Export:
-    """A numpy array through which people outside may look at a block.
+    """A numpy array through which other code may read and write a block.
 
-    `own` is the number of references to it that are our own; -1 if they cannot be counted.
+    `own` is how many references to it lazyfuse holds; -1 if references cannot be counted.
     """
 
     __slots__ = ("array", "own")
@@ -108,11 +108,11 @@ class Export:
         self.own = own
 
     def is_held(self) -> bool:
-        """Whether somebody outside still holds the array, or a view or buffer of it."""
+        """Whether other code still holds the array, or a view or buffer of it."""
         return self.own < 0 or references.of(self.array) > self.own
 
 
-# Views of one block that are in use at the same time; a view is some 100 bytes.
+# The most numpy views of one block that are kept; a view is some 100 bytes.
 REALS_LIMIT = 256
 
 TICKETS = itertools.count()
@@ -120,13 +120,13 @@ TICKETS = itertools.count()
 
 
 class Storage:
-    """One block of memory with its views. `node` stands for its present values, packed.
+    """One block of memory with its views. `node` has its present values, packed.
 
-    `flat` is the block as a flat numpy array once the values are there (see `memory`), `origin`
-    its address. `reals` are the numpy arrays over it that arrays of ours stand for: they go when
-    the values are replaced, for nothing may keep old memory alive or make it look shared.
-    `part` is what was read last: key, the view it was taken of, and the part's own view.
-    A pinned storage is never pending again: everything on it runs at once.
+    `flat` is the block as a flat numpy array once the values exist (see `memory`), `origin` its
+    address. `reals` are the numpy arrays of our arrays over it. They are dropped when the values
+    are replaced, so that they neither keep old memory alive nor make it look shared. `part` is the
+    last read: its key, the view that was indexed, and the view of the part. An always-eager storage
+    is never pending again: everything on it runs at once.
     """
 
     __slots__ = (
@@ -154,18 +154,18 @@ class Storage:
         self.reals: dict[int, Array] = {}
 
     def memory(self) -> Array | None:
-        """The flat memory, if the values are there."""
+        """The flat memory, if the host has the values."""
         node = self.node
         if node.value is None:
             return None
-        if node.value is not self.value:  # no name for the value here: own_value counts them
+        if node.value is not self.value:  # no local name for it: own_value counts them
             with evaluate.quiet:
                 if node.value is not self.value:
                     self.adopt_value(own_value(node))
         return self.flat
 
     def adopt_value(self, value: Array) -> Array:
-        """Take the value of the present node as the memory; the flat memory."""
+        """Take the value of the present node as the memory, and return it flat."""
         perm = self.node.perm
         flat = value.reshape(-1) if perm is None else value.transpose(perm).reshape(-1)
         if not is_exported(flat):
@@ -175,34 +175,34 @@ class Storage:
         self.flat = flat
         self.origin = address(flat)
         self.picks = 0
-        self.value = value  # last: other threads take it as the sign that all is there
+        self.value = value  # last: for other threads it means that all is set
         return flat
 
     def forget_reals(self) -> None:
-        """Drop the numpy arrays over the memory; whoever holds the old table finds it empty."""
+        """Drop the numpy arrays over the memory; arrays with the old table find it empty."""
         reals = self.reals
         self.reals = {}
         reals.clear()
 
     @staticmethod
     def add_real(reals: dict[int, Array], view: Array) -> int:
-        """Keep a numpy array over the memory of the table `reals`; where to find it there.
+        """Keep a numpy array in `reals`, the table of its memory, and return its number there.
 
-        While the values last this is the storage's own table, and only then may it be read.
+        Until the values are replaced this is the storage's own table; it may be read only then.
         """
-        if len(reals) >= REALS_LIMIT:  # a loop over parts that are long gone
+        if len(reals) >= REALS_LIMIT:  # a loop over parts that no longer exist
             reals.clear()
         ticket = next(TICKETS)
         reals[ticket] = view
         return ticket
 
     def force(self, rule: Rule) -> Array:
-        """The flat memory, evaluated if need be."""
+        """The flat memory, evaluated if needed."""
         flat = self.memory()
         if flat is None:
             if concurrency.busy or concurrency.share:
                 evaluate.ahead([self.node], rule)
-            # else another thread, or a signal handler, might record a write in between
+            # without the lock another thread, or a signal handler, might record a write in between
             with evaluate.held():
                 evaluate.evaluate([self.node], rule)
                 flat = self.memory()
@@ -210,11 +210,11 @@ class Storage:
         return flat
 
     def has_readers(self) -> bool:
-        """Whether recorded work, or a copy that was not made yet, wants the present values."""
+        """Whether recorded work, or a copy that was not made yet, reads the present values."""
         return count(self.node) > IN_SLOT
 
     def detach(self) -> None:
-        """Before the block is written at once: whoever wants the old values gets a copy of them."""
+        """Give the readers of the old values a copy, before the block is written at once."""
         wanted = self.has_readers()
         seen = references.of(self.node.value) > 3  # the node, our slot, the holder
         node = self.node
@@ -235,13 +235,13 @@ class Storage:
             node = self.node
             if node.resident is not None:
                 residency.forget(node)
-            del node  # `memory` counts who holds it
+            del node  # `memory` counts its references
             flat = self.memory()
         assert flat is not None
         return flat
 
     def shared(self) -> bool:
-        """Whether somebody outside may look at the block, or write to it, at any time."""
+        """Whether other code may read the block, or write to it, at any time."""
         roots = self.exports
         if roots is None:
             return False
@@ -251,7 +251,7 @@ class Storage:
         return bool(roots)
 
     def lend(self) -> Array:
-        """The flat memory as an array that people outside may keep: from now on it is shared."""
+        """Export the flat memory as an array that other code may keep: from now on it is shared."""
         if self.value is None and self.exports is None:
             found = self._lend_first()
             if found is not None:
@@ -263,14 +263,14 @@ class Storage:
                 if is_exported(root.array) and root.array.shape == flat.shape:
                     return root.array
         array = held(flat, flat)
-        lent = Export(array, 1)  # 1: the root's slot
+        lent = Export(array, 1)  # 1: the slot of the export
         self.exports = [lent] if self.exports is None else [*self.exports, lent]
         base: Any = array.base
         base.owner = weakref.ref(self)
         return array
 
     def _lend_first(self) -> Array | None:
-        """As `lend`, for values that have just been computed and that nobody else wants."""
+        """The array of `lend`, for values that have just been computed and have no readers."""
         if self.node.value is None:
             evaluate.evaluate([self.node], decisions.EXPORT)
         if self.has_readers() or self.node.resident is not None:
@@ -280,26 +280,26 @@ class Storage:
             return None
         self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
         self.picks = 0
-        self.value = value  # last: other threads take it as the sign that all is there
-        self.exports = [Export(array, 1)]  # 1: the root's slot
+        self.value = value  # last: for other threads it means that all is set
+        self.exports = [Export(array, 1)]  # 1: the slot of the export
         return array
 
     def read(self) -> Node:
-        """The present node; a leaf, whose memory updates may reuse, if it is ours alone."""
+        """The present node; a leaf, whose memory updates may reuse, if it has no readers."""
         if self.node.op is not ops.LEAF and is_evaluated(self.node) and not self.has_readers():
             with evaluate.quiet:
                 if (
                     is_evaluated(self.node) and not self.has_readers()
-                ):  # no other thread was quicker
+                ):  # no other thread has done it
                     self.node = fresh_leaf(self.node)
         return self.node
 
     def replace(self, old: Node, node: Node) -> bool:
-        """Let `node` hold the present values in the place of `old`, as which it has shape, dtype
-        and order; false: `old` does not hold them any more, and nothing has been done.
+        """Make `node` the present node instead of `old`, with the same shape, dtype and order;
+        False, and nothing is done, if `old` is not the present node any more.
 
-        With the lock held since `old` was read: else another thread's write would be lost. That of
-        a signal handler or finaliser is seen: the interpreter runs none between these two lines.
+        The caller holds the lock since it read `old`: else another thread's write would be lost. A
+        write of a signal handler or finaliser is seen: none runs between the check and the change.
         """
         if self.node is not old:
             return False
@@ -311,18 +311,18 @@ class Storage:
 
 
 EXPORTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-"""id of the numpy array at the end of a chain of bases -> the storage (or array) it belongs to."""
+"""id of the numpy array at the end of a chain of bases -> the storage (or array) that owns it."""
 
 
 def lender(last: Array) -> Any:
-    """The storage or array of ours whose memory ends in `last` (`views.terminal`), or None."""
+    """The storage or array of ours that owns `last` (see `meta_arrays.terminal`), or None."""
     base: Any = last.base
     owner = base.owner if isinstance(base, Holder) else None
     return EXPORTED.get(id(last)) if owner is None else owner()
 
 
 def foreign(array: Array) -> Storage | None:
-    """A storage over the memory of somebody else's array; None if it must not be recorded."""
+    """A storage over the memory of other code's array; None if it must not be recorded."""
     found = window(array)
     if found is None or not array.flags.aligned:
         return None
@@ -330,7 +330,7 @@ def foreign(array: Array) -> Storage | None:
     flat = held(found[0], owner)
     storage = Storage(leaf(flat, None))
     storage.adopt_value(flat)
-    # the root's slot and the holder's
+    # the export's slot and the holder's
     storage.exports = [Export(owner, 2 if is_countable(owner) else -1)]
     return storage
 
