@@ -1,6 +1,6 @@
-"""The printer of language "numpy": a kernel and a form as NumPy calls on one cache-sized chunk.
+"""The printer of language "numpy": a kernel variant as NumPy calls on one cache-sized chunk.
 
-`def NAME(arrays, scalars, scratch)`: `arrays` are views of exactly the chunk, of one shape (a loop
+`def NAME(arrays, scalars, scratch)`: `arrays` are views of the chunk alone, of one shape (a loop
 per axis; broadcast by strides of 0); `scratch(slot, shape, dtype)` gives working memory. Every
 operation is NumPy's own loop, so the bits are NumPy's. Identifiers: a array, x scalar, v value,
 r reduced value.
@@ -35,13 +35,13 @@ from lazyfuse.codegen.table import ops
 def print_source(
     kernel: Kernel, form: KernelVariant, printing: type[Printer] | None = None
 ) -> Source:
-    """The program text of a kernel in a form."""
+    """The program text of a kernel variant."""
     printer = (printing or Printer)(kernel, form)
     printer.entry()
     body = "\n".join("    " + line for line in printer.lines)
     rank = form.loops + form.ragged
     arrays = printer.arrays + printer.extra
-    # the text is the program's identity, so it must tell programs for other dtypes apart
+    # the text is the program's identity, so programs for other dtypes need another text
     about = f"# {rank} loops over {' '.join(arrays)}; scalars {' '.join(kernel.scalars)}"
     text = f"{_HEADER}def NAME(arrays, scalars, scratch):\n    {about}\n{body}\n"
     name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -107,7 +107,7 @@ class Printer:
     def arguments(self) -> None:
         count = len(self.arrays)
         for k in range(count):
-            # in front of a ragged run's loops stands one over its stretches
+            # a loop over the segments encloses a ragged run's loops
             first = "[0]" if self.variant.ragged and k < self.first_target else ""
             self.line(f"a{k} = arrays[{k}]{first}")
         self.line("shape = a0.shape" if self.first_target else f"shape = {self.any_shape()}")
@@ -186,9 +186,9 @@ class Printer:
     # Outputs
 
     def direct_stores(self) -> dict[int, str]:
-        """Instructions that may write an output at once: nothing after them reads an input.
+        """Instructions that may write an output at once: no later instruction reads an input.
 
-        An output may be the same memory as an input.
+        An output may share its memory with an input.
         """
         if any(value < self.first_store for value in self.output_values()):
             return {}

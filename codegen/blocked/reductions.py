@@ -1,8 +1,8 @@
-"""What texts of language "numpy" call to reduce a chunk. NumPy only; knows nothing of kernels.
+"""The functions that "numpy" texts call to reduce a chunk. NumPy only; knows nothing of kernels.
 
 `value` is packed, one axis per loop, and `target` a view of the same shape whose strides are 0 on
-reduced axes (its elements there are one and the same). `flags` says which axes are reduced. With
-`lows`, the reduced axes are cut: `target` has an axis in front, over stretches of the raveled axes
+reduced axes (they share one element). `flags` says which axes are reduced. With
+`lows`, the reduced axes are cut: the first axis of `target` is over segments of the raveled axes
 that begin at `lows`.
 """
 
@@ -31,7 +31,7 @@ def reduce_runs(
 
 
 def reduce_in_order(ufunc: np.ufunc, value: Array, target: Array, flags: Flags) -> None:
-    """Reduce one element after the other, the axes in the order in which they come."""
+    """Reduce one element after the other, the axes in their order."""
     rows = _rows(value, flags)
     if ufunc is np.add and rows.shape[1] == 1:  # `reduce` would add pairwise
         result = np.add.accumulate(rows[:, 0])[-1:] + value.dtype.type(0)

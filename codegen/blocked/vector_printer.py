@@ -1,9 +1,8 @@
 """Blocked NumPy text whose inexact operations give the bits of compiled text.
 
-What kernels with mathematical functions run as while their program is being compiled: exact
-operations are NumPy's, functions are the device's loops over the SIMD versions that compiled text
-calls too (devices/cpu/vector_loops.py), complex products are spelled out as compiled text spells
-them.
+Kernels with mathematical functions run as this text while their program is being compiled. Exact
+operations are NumPy's. Functions are the device's loops over the SIMD versions that compiled text
+calls too (devices/cpu/vector_loops.py). Complex products are spelled as in compiled text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
 
-# The power, the factor of its log1p, and what is added where both operands are equal.
+# The power, the factor of its log1p, and the summand where both operands are equal.
 _LOGADDEXP = {
     "logaddexp": ("exp", "", "0.693147180559945309417232121458176568"),
     "logaddexp2": ("exp2", "1.442695040888963407359924681001892137", "1.0"),
@@ -34,12 +33,12 @@ _FUNCTION = re.compile(r"vmf?_\w+\((\{\d\}(\.real|\.imag)?(, )?)+\)")
 
 
 def print_source(kernel: Kernel, form: KernelVariant) -> Source:
-    """The program text of a kernel in a form; `KernelError` where an operation has no words."""
+    """The program text of a kernel variant; `KernelError` where an operation has no text."""
     return replace(print_with(kernel, form, _Printer), exact=False)
 
 
 class _Printer(Printer):
-    """As NumPy's, but for what NumPy itself computes with other bits."""
+    """The NumPy printer, except for operations that NumPy computes with other bits."""
 
     def entry(self) -> None:
         self.line("flags = 0")
@@ -85,7 +84,7 @@ class _Printer(Printer):
     def logaddexp(
         self, at: int, a: str, b: str, dtype: str, power: str, factor: str, excess: str
     ) -> None:
-        """The larger one + log1p(power(-|a - b|)), as the compiled helper of that name."""
+        """The larger operand + log1p(power(-|a - b|)), like the compiled helper of that name."""
         prefix = "vm" if dtype == "f8" else "vmf"
         for k in range(5):
             self.line(f"z{k} = scratch('z{k}', shape, {dtype!r})")

@@ -1,4 +1,4 @@
-"""A graph as runnable NumPy code: what any stage of the planner can print.
+"""A graph as runnable NumPy code, which any stage of the planner can print.
 
 The text defines `run(leaves)`, whose argument maps the index of each leaf or scalar to its array
 and whose result maps the index of each output to its value.

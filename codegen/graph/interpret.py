@@ -1,4 +1,6 @@
-"""The graph run node by node with NumPy: the reference of every test, the last fallback of a run.
+"""The reference interpreter: runs a graph node by node with NumPy.
+
+Every test compares with it, and it is the last fallback of a run.
 
 Owns the meaning of each op kind in NumPy's terms. Simple on purpose: nothing here is fused or fast.
 """
@@ -20,7 +22,7 @@ Perm = tuple[int, ...] | None
 
 
 def interpret(nodes: Sequence[Node]) -> list[Array]:
-    """The values of `nodes`. Neither the nodes nor their leaves are written to."""
+    """The values of `nodes`. Writes to neither the nodes nor their leaves."""
     values: dict[int, Array] = {}
     for node in topological(nodes):
         if node.value is not None:
@@ -45,8 +47,8 @@ def run_node(
 ) -> Array:
     """The value of one node: a fresh packed array in memory order `perm`.
 
-    `perms` are the memory orders of the sources, which views and updates need; where they are not
-    given they are read off the values.
+    `perms` are the memory orders of the sources, which views and updates need; the default is to
+    derive them from the values.
     """
     if op.kind in ("view", "update"):
         order = perms[0] if perms is not None else _packed_order(values[0])

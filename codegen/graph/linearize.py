@@ -25,10 +25,9 @@ from lazyfuse.devices.caches import memo
 class Value:
     """One value of a graph. `src` are indices of earlier values.
 
-    `origin` is the index of the recorded node that the value stands for (for bindings, source
-    lines and traces). `output` marks values that must exist after the run. Shapes and layouts are
-    those of one recording; passes may only compare them for equality (and with one), which the key
-    covers.
+    `origin` is the index of the value's recorded node (for bindings, source lines and traces).
+    `output` marks values that must exist after the run. Shapes and layouts are those of one
+    recording; passes may only compare them for equality (and with 1), which the key covers.
     """
 
     op: Op
@@ -40,8 +39,8 @@ class Value:
     origin: int
     output: bool = False
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
-    even: bool = False  # of a view: without gaps but for a constant step, and forwards
-    picks: tuple[int, ...] = ()  # of a view, before: per source axis the one place seen, or -1: all
+    even: bool = False  # of a view: forwards, without gaps other than a constant step
+    picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,8 @@ class Recording:
         return self.graph_cache
 
     def references_to(self, node: Node) -> int:
-        """How many references to a node are ours: the list's, the graph's edges, a plain block's,
-        which keeps its leaves.
+        """How many references to a node this recording holds: the list's, the graph's edges', and
+        those of a plain block, which keeps its leaves.
         """
         return 1 + self.edges.get(id(node), 0) + (type(node.arg) is Memory)
 
@@ -134,7 +133,7 @@ def _view_axes(
 
 
 def is_even(shape: Shape, strides: Shape) -> bool:
-    """Whether sums walk a view as they walk an array without gaps in the same memory order."""
+    """Whether sums walk a view like an array without gaps in the same memory order."""
     expected = 0
     for stride, size in sorted(zip(strides, shape, strict=True)):
         if size != 1:
@@ -145,19 +144,19 @@ def is_even(shape: Shape, strides: Shape) -> bool:
 
 
 Walked = tuple[list[Node], tuple[Any, ...], list[bool], dict[int, int], list[int]]
-"""The fields of a `Recording`, in order."""
+"""The fields of a `Recording`, in their order."""
 
 
 def linearize(roots: Sequence[Node]) -> Recording:
     """Order the pending graph below `roots` and derive its structural key.
 
-    A node is `held` when it is a root or something outside the graph still refers to it.
+    A node is `held` if it is a root or has a reference from outside the graph.
     """
     return Recording(*_walk(roots))
 
 
 def walk(roots: Sequence[Node]) -> Walked:
-    """What a `Recording` of the graph below `roots` holds."""
+    """The fields of the `Recording` of the graph below `roots`."""
     nodes, index, edges = _order(roots)
     sizes: dict[int, int] = {0: -1, 1: 0}
     shapes: dict[Shape, tuple[int, ...]] = {}
@@ -166,7 +165,7 @@ def walk(roots: Sequence[Node]) -> Walked:
     roots_ids = {id(root) for root in roots}
     key: list[Any] = []
     held: list[bool] = []
-    # whatever is beyond the list of nodes and the graph's own edges is a holder outside
+    # references beyond those of the node list and the graph's edges come from outside
     for node, count in zip(nodes, references.of_each(nodes), strict=True):
         identity = id(node)
         shape = node.shape
@@ -183,7 +182,7 @@ def walk(roots: Sequence[Node]) -> Walked:
             held.append(False)
             continue
         op = node.op
-        # a constant array that a name holds is cheaper to make again than to write now
+        # the user holds a constant array: making it again later is cheaper than writing it now
         keep = identity in roots_ids or (count > 1 + edges.get(identity, 0) and op is not ops.FULL)
         held.append(keep)
         src = tuple([index[id(source)] for source in node.src])
@@ -203,11 +202,11 @@ def walk(roots: Sequence[Node]) -> Walked:
 _walk: Callable[[Sequence[Node]], Walked] = walk
 
 _ARRANGED: dict[Any, Any] = memo("codegen.graph.linearize.arranged", 4096)
-"""What `_arrangement` gave, by op, layout, shape and order: the walk in C keeps it here."""
+"""Results of `_arrangement` by op, layout, shape and order: the walk in C keeps them here."""
 
 
 def use(native: Any) -> None:
-    """Let the module in C walk (native/walk.c); None: the text above."""
+    """Walk with the native extension (native/walk.c); None: with the Python above."""
     global _walk
     if native is not None:
         introduce(native)
@@ -215,7 +214,7 @@ def use(native: Any) -> None:
 
 
 def introduce(native: Any) -> None:
-    """Give the module in C what it reads of nodes."""
+    """Pass to the native extension what it reads of nodes."""
     for name, value in {
         "arranged": _ARRANGED,
         "arrangement": _arrangement,
@@ -234,8 +233,8 @@ def introduce(native: Any) -> None:
 def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int, int]]:
     """Nodes below `roots`, sources first; their positions; how often pending ones refer to each.
 
-    As `graph.topological`, with the counts made on the way. A function of its own: names left over
-    from its loops would count as holders of a node.
+    Does the same as `graph.topological`, and counts on the way. It is a function of its own because
+    names that its loops leave would count as references to a node.
     """
     order: list[Node] = []
     index: dict[int, int] = {}
@@ -268,7 +267,7 @@ def _order(roots: Sequence[Node]) -> tuple[list[Node], dict[int, int], dict[int,
 
 
 def _arrangement(node: Node) -> object:
-    """What a plan must know of the layout of a view or an update."""
+    """The part of a view's or an update's layout that a plan depends on."""
     base = node.src[0]
     if node.op is ops.VIEW:
         return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:])
@@ -285,7 +284,7 @@ def _shape_ids(
 
 
 def _covers(layout: Layout, base: Node) -> bool:
-    """Whether an update overwrites the whole of its old value, element for element."""
+    """Whether an update overwrites every element of its old value, in order."""
     return layout == Layout(0, base.shape, memory_strides(base.shape, base.perm))
 
 

@@ -1,4 +1,4 @@
-"""The recorded graph: nodes, the memory that leaves stand for, and how to walk it.
+"""The recorded graph: nodes, the memory of its leaves, and how to walk it.
 
 Owns `Node`, `Memory`, `Layout` and the iterative traversal. Knows nothing of users, kernels or
 devices.
@@ -39,11 +39,11 @@ class Reduction(NamedTuple):
     axes: tuple[int, ...]
     keepdims: bool
     accumulator: np.dtype[Any]  # the dtype that elements are cast to before they are combined
-    short: int = 0  # elements that are combined, if they are so few that they may be written out
+    short: int = 0  # elements that are combined, if few enough to be written out
 
 
 class HostCall(NamedTuple):
-    """Static arguments of a host node: a function of evaluated numpy arrays to one numpy array."""
+    """Static arguments of a host node: a function from NumPy arrays to one NumPy array."""
 
     name: str
     function: Callable[..., Any]
@@ -53,18 +53,18 @@ class Memory:
     """One block of host memory that leaves of pending graphs refer to.
 
     Every `LEAF` node over the same block carries the same `Memory` as its `arg`. `leaves` keeps
-    each of them alive; one without another reference is free. A write that wants to happen in
-    place asks `captured()` first: a leaf that a pending node still reads must keep its old values.
+    each of them alive; a leaf without another reference is free. Before a write in place, the
+    caller asks `has_readers()`: a leaf that a pending node still reads must keep its old values.
     """
 
     __slots__ = ("leaves", "owned")
 
     def __init__(self, owned: bool) -> None:
         self.leaves: list[Node] = []
-        self.owned = owned  # False: other code may read and write the block at any time
+        self.owned = owned  # False: other code may access the block at any time
 
     def has_readers(self, edges: dict[int, int] | None = None) -> bool:
-        """Whether a node beyond those counted in `edges` (id -> references) still reads a leaf."""
+        """Whether a node beyond those counted in `edges` (id -> references) reads a leaf."""
         alive: list[Node] = []
         found = False
         leaves, self.leaves = self.leaves, alive
@@ -78,15 +78,15 @@ class Memory:
 
 
 class Node:
-    """One recorded operation. Never changes, except that evaluation gives it a value and that a
-    mark replaces `op` by its twin (`ops.as_fusion_barrier`).
+    """One recorded operation. It never changes, except that evaluation gives it a value and that a
+    mark replaces `op` by the same op as a fusion barrier (`ops.as_fusion_barrier`).
 
     `perm` is the memory order of the result (axes from slowest to fastest), None for C order.
     `arg` by kind: map -> `dtypes.Loop`, reduce -> `Reduction`, view and update -> `Layout` over
     the flat memory of `src[0]`, host -> `HostCall`, leaf -> `Memory`, everything else None.
-    `value` is the numpy array once evaluated (leaves: always; scalars: the 0-d array), `resident`
-    what knows where the value lies in the memory of a device. A node with either is evaluated; one
-    without `value` looks pending to every reader, and is copied back.
+    `value` is the NumPy array once evaluated (leaves: always; scalars: the 0-d array). `resident`
+    says where the value lies in the memory of a device. A node with either is evaluated; a node
+    without `value` looks pending to every reader, and its value is copied back.
     """
 
     __slots__ = (

@@ -1,14 +1,14 @@
-"""Who holds an object: how many references exist to it.
+"""How many references exist to an object.
 
-Decisions about memory ask this: whether values may be written over, whether a buffer may be taken,
-whether recorded work must store a result. Counted are references that exist on every interpreter:
-those of attributes, containers and names that were assigned to. What an interpreter lends to a
-call, to its arguments and to parameters, differs: Python 3.14 does not count it, older ones do.
+Decisions about memory ask this: whether a run may overwrite values or take a buffer, whether
+recorded work must store a result. References of attributes, containers and assigned names count on
+every interpreter. The references that a call's arguments and parameters borrow differ: Python 3.14
+does not count them, older versions do.
 
-So there is one rule for callers: subtract what attributes and containers of ours hold, never what a
-name does, and let no name hold the object meanwhile. Then whatever else holds it is counted, and a
-reference too many only makes it look held. `of` itself is measured when this module is imported;
-where that does not add up, every object looks held by many: results stay right, and get slower.
+So callers follow one rule: subtract the references of lazyfuse's attributes and containers, never
+those of names, and keep no name for the object meanwhile. Then the count has every other reference,
+and a reference too many only makes the object look held. Importing this module measures `of`
+itself; if the figures do not add up, every object looks held: results stay right, but get slower.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sys import getrefcount
 from typing import Any
 
 MANY = 1 << 40
-"""So many references an object has where they cannot be counted."""
+"""The count of every object where references cannot be counted."""
 IN_SLOT = 1
-"""What `count` finds for a value that one slot holds."""
+"""The `count` of a value that one slot holds."""
 in_method = 0
-"""What `ndarray.resize` finds for a `self` that one name of its caller's holds."""
+"""The count of `self` in `ndarray.resize` where one name of the caller holds it."""
 
 _call = 0  # references that exist only while `_of` counts
 _mapped = 0  # the same of `_of_each`
@@ -43,14 +43,14 @@ class _Holder:
         self.slot: Any = object()
 
     def in_method(self, /, *things: Any, count: Callable[..., int]) -> int:
-        """What a method finds that takes any arguments and asks who holds `self`."""
-        if any(each is self for each in things):  # a name that a closure uses is another reference
+        """The count of `self` in a method that takes any arguments."""
+        if any(each is self for each in things):  # a closure's name is another reference
             return 0
         return count(self)
 
 
 def check(of: Any, of_each: Any) -> str:
-    """What does not add up; empty if everything does."""
+    """What does not add up; empty if all figures do."""
     one, other = _Holder(), _Holder()
     if of(one.slot) != 1:
         return "a slot"
@@ -74,9 +74,9 @@ def check(of: Any, of_each: Any) -> str:
 
 
 def _in_slot() -> int:
-    """What `getrefcount` finds for a value that one slot holds: always the same, or an error."""
+    """The `getrefcount` of a value that one slot holds; an error if it varies."""
     holder = _Holder()
-    found = {getrefcount(holder.slot) for _ in range(1000)}  # interpreters learn by repetition
+    found = {getrefcount(holder.slot) for _ in range(1000)}  # interpreters specialise repeated code
     other = [holder.slot]
     more = {getrefcount(holder.slot) for _ in range(1000)}
     del other
@@ -86,7 +86,7 @@ def _in_slot() -> int:
 
 
 def _measured() -> str:
-    """Find out what this interpreter counts for calls themselves; why that is of no use, if so."""
+    """Measure what this interpreter counts for calls themselves; why it cannot be used, if so."""
     global _call, _mapped, IN_SLOT, in_method
     try:
         holder = _Holder()
@@ -111,9 +111,9 @@ def _unknown_each(things: Iterable[Any]) -> list[int]:
 trouble = _measured()
 """Why references cannot be counted; empty: they can."""
 of: Callable[..., int] = _unknown if trouble else _of
-"""`of(x)`: the references to `x`. Where they cannot be counted: `MANY`."""
+"""`of(x)`: the references to `x`; `MANY` where they cannot be counted."""
 of_each: Callable[[Iterable[Any]], list[int]] = _unknown_each if trouble else _of_each
-"""`of_each(things)`: the same for each of them, with those that `things` itself holds."""
+"""`of_each(things)`: the same for each element, with the references of `things` itself."""
 count: Callable[[Any], int] = _unknown if trouble else getrefcount
-"""`count(x.name) > IN_SLOT`: whether more than a slot holds it. Quicker than `of`, and for values
-of slots alone: what it finds for a name differs."""
+"""`count(x.name) > IN_SLOT`: whether more than a slot holds it. Faster than `of`, but for values of
+slots only: the count differs for a name."""

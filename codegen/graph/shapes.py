@@ -76,7 +76,7 @@ def normalize_axis(axis: Any, ndim: int) -> int:
 
 
 def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes a reduction runs over, sorted: None is all of them, an int one, a tuple several."""
+    """The sorted axes of a reduction: None means all of them, an int one, a tuple several."""
     if axis is None:
         return tuple(range(ndim))
     if not isinstance(axis, tuple):
@@ -116,7 +116,7 @@ def contiguous_strides(shape: Shape, perm: tuple[int, ...] | None = None) -> tup
 
 @cached(_CACHE_SIZE)
 def crosses_itself(shape: Shape, strides: tuple[int, ...]) -> bool:
-    """Whether two places of an array may be one element, as in sliding windows."""
+    """Whether two indices of an array may be one element, as in sliding windows."""
     reach = 0
     for stride, size in sorted(zip(map(abs, strides), shape, strict=True)):
         if size > 1:

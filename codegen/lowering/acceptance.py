@@ -1,6 +1,6 @@
 """Whether a specialised program text gives the results of the general one.
 
-Owns the trial: what both run on, and what counts as equal. Needs a device to run on, handed in;
+Owns the trial: what both run on, and what counts as equal. The caller passes the device to run on;
 imports no compiler.
 """
 
@@ -25,14 +25,14 @@ Shape = tuple[int, ...]
 
 # Sizes along one axis: below, at and between the widths of vectors, blocks and chunks.
 SIZES = (1, 7, 64, 1027, 40_000, 300_001)
-# Underflow is reported by the hardware as it likes.
+# Hardware differs in when it reports underflow.
 REPORTED = 1 | 2 | 8
 
 
 def check(specialisation: Specialisation, device: Device) -> Verdict:
-    """Run both texts on random operands; from now on it is used in the forms that agreed.
+    """Run both texts on random operands; from now on variants that agreed use the specialisation.
 
-    One that differs anywhere is not used at all.
+    A specialisation that differs anywhere is not used at all.
     """
     specialisation.passed.clear()
     if specialisation.language not in device.traits.languages:
@@ -75,7 +75,7 @@ class _Case:
         return tuple(size for size, flag in zip(self.shape, flags, strict=True) if not flag)
 
     def outputs(self) -> list[Array]:
-        """New arrays for the results, filled with what must not be left."""
+        """New arrays for the results, filled with values that a run must overwrite."""
         made = [np.empty(self.shape, store.dtype) for store in self.kernel.stores]
         if self.kernel.reductions:
             made += [np.empty(self.kept(), each.dtype) for each in self.kernel.reductions]
@@ -118,7 +118,7 @@ class _Case:
         return _steps(inputs[0]) == _packed(self.shape)
 
     def run(self, source: Source, device: Device, in_place: bool) -> tuple[list[Array], int]:
-        """The results of one text, and the conditions that it reports."""
+        """The results of one text, and the exceptions that it reports."""
         inputs, outputs = list(self.inputs), self.outputs()
         if in_place:
             inputs[0] = outputs[0]
@@ -148,12 +148,12 @@ def _launched(
 
 
 def _block(array: Array) -> Array:
-    """The whole block that an operand of ours lies in."""
+    """The whole block that a trial operand lies in."""
     return array if array.base is None else array.base
 
 
 def _seen_as(block: Array, array: Array) -> Array:
-    """The part of a meta array that `array` is of its own block."""
+    """The part of the meta array `block` that corresponds to `array` in its own block."""
     own = _block(array)
     start = array.__array_interface__["data"][0] - own.__array_interface__["data"][0]
     return np.ndarray(array.shape, array.dtype, block, start, array.strides)
@@ -202,14 +202,14 @@ def _values(rng: np.random.Generator, shape: Shape, dtype: str, special: bool) -
 
 
 def _mixed(rng: np.random.Generator, values: Array, odd: Array) -> Array:
-    """Every fiftieth value, and one at least, replaced by one of the odd ones."""
+    """The values with every fiftieth (at least one) replaced by a special value."""
     places = rng.integers(0, values.size, max(1, values.size // 50))
     values.reshape(-1)[places] = odd[rng.integers(0, len(odd), len(places))]
     return values
 
 
 def _laid_out(values: Array, layout: str) -> Array:
-    """The same values in memory of another arrangement."""
+    """The same values in another memory layout."""
     if layout == "dense":
         return values
     if layout == "turned":
@@ -239,7 +239,7 @@ def _packed(shape: Shape) -> Shape:
 
 
 def _ulps(kernel: Kernel) -> int:
-    """The error that the operations of a kernel are allowed, all together."""
+    """The error allowed to all operations of a kernel together."""
     return sum(ops.TABLE[each.op].ulps for each in kernel.body)
 
 

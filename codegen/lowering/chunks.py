@@ -1,7 +1,7 @@
-"""Chunk tables: the sizes and offsets that a launch hands to a program, one row per chunk.
+"""Chunk tables: the sizes and offsets that a launch passes to a program, one row per chunk.
 
 Owns the loop-size columns beyond the loops themselves (of language "numba": the length and start
-of a ragged run, the position of argmin and argmax) and the extra arrays that stand for them in
+of a ragged run, the position of argmin and argmax) and the extra arrays that replace them in
 language "numpy", whose chunks are NumPy views and so can only be boxes.
 """
 
@@ -34,7 +34,7 @@ class Table:
     sizes: Array
     offsets: Array
     strides: tuple[Ints, ...]
-    extra: tuple[Array, ...] = ()  # arrays besides the caller's
+    extra: tuple[Array, ...] = ()  # arrays in addition to the caller's
     zones: int = 1  # partial results per result
 
 
@@ -49,8 +49,8 @@ def box_table(
 ) -> Table:
     """Chunks that are boxes of about `target` elements.
 
-    With `step`, reduced loops are cut too: pieces of them (zones) write partial results that lie
-    `step` elements apart in the arrays from `first_target` on.
+    With `step`, reduced loops are cut too. Their pieces (zones) write partial results, spaced
+    `step` elements from each other in the arrays from `first_target` on.
     """
     sizes: list[Array] = []
     offsets: list[Array] = []
@@ -99,7 +99,7 @@ def _volume(sizes: Sequence[int]) -> int:
 
 
 def _ravel(places: dict[int, Array], cuts: list[int]) -> Array | int:
-    """The number of each box among the pieces of reduced loops."""
+    """The index of each box among the pieces of reduced loops."""
     number: Array | int = 0
     for at, count in enumerate(cuts):
         if count > 1:
@@ -116,7 +116,7 @@ def _with_positions(
     zones: int = 1,
     front: int = 0,
 ) -> Table:
-    """Pass the strides of positions (the operand after the arrays), if there is one, and finish.
+    """Pass on the strides of the position (the operand after the arrays), if any, and finish.
 
     `front`: leading loops that the sizes have and `loops` lack.
     """
@@ -140,7 +140,7 @@ def _position_arrays(
 ) -> tuple[tuple[Array, ...], Array]:
     """One array per loop: the contribution of each iteration to the position.
 
-    The array of the first loop holds one stretch per chunk, because each begins at another base.
+    The array of the first loop holds one segment per chunk, because each begins at another base.
     """
     extra: list[Array] = []
     columns = np.zeros((len(sizes), len(steps)), dtype=np.int64)
@@ -173,9 +173,9 @@ def stretch_table(
     arrays: int,
     first_target: int,
 ) -> Table:
-    """Chunks of pairwise sums: boxes of the outer loops by stretches of the run.
+    """Chunks of pairwise sums: boxes of the outer loops by segments of the run.
 
-    Stretch `k` runs from `bounds[k]` to `bounds[k + 1]`. Partial results of a stretch lie together.
+    Segment `k` goes from `bounds[k]` to `bounds[k + 1]`. Partial results of a segment lie together.
     """
     outer, run = nest.loops[: -form.run], nest.loops[-form.run :]
     step = _volume([loop.size for loop in outer]) if partial else 0
@@ -217,7 +217,7 @@ def _outer_boxes(nest: Nest, form: KernelVariant, length: int, target: int) -> t
 
 
 def _ragged_columns(run: tuple[Loop, ...], low: Array, length: int) -> Array:
-    """Sizes of the run's loops, length of the stretch, and the loop counters where it starts."""
+    """Sizes of the run's loops, length of the segment, and the loop counters where it starts."""
     shape = tuple(loop.size for loop in run)
     start = np.stack(np.unravel_index(low[:, 0], shape), axis=1)
     fixed = np.broadcast_to(np.array([*shape, length], dtype=np.int64), (len(low), len(run) + 1))
@@ -233,9 +233,9 @@ def _whole_runs(
     arrays: int,
     first_target: int,
 ) -> Table:
-    """Chunks of whole runs in front of which stands a loop over the stretches.
+    """Chunks of whole runs inside a loop over the segments.
 
-    The bounds of the stretches are an extra array along that loop.
+    The bounds of the segments are an extra array along that loop.
     """
     size, offset = _outer_boxes(nest, form, int(bounds[-1]), target)
     run = np.array([loop.size for loop in nest.loops[-form.run :]], dtype=np.int64)

@@ -1,7 +1,7 @@
 """Combining the partial results of chunks into the results of reductions, with NumPy.
 
-The order is fixed by sizes alone. Owns `Combination`. Sums follow NumPy's pairwise tree above the
-stretches that programs sum, and its order of blocks and rows (see summation.py).
+Sizes alone fix the order. Owns `Combination`. Sums follow NumPy's pairwise tree above the
+segments that programs sum, and its order of blocks and rows (see summation.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lazyfuse.devices.caches import cached
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Up to so many rows are added by a loop, which needs no copy.
+# A loop, which needs no copy, adds up to this many rows.
 FEW_ROWS = 64
 
 
@@ -42,8 +42,8 @@ class Result:
 class Combination:
     """What `Lowered.finish` does, result by result.
 
-    Partial results have shape (stretches, *loops). `lengths` and `blocks` describe the stretches of
-    a pairwise sum; without them every partial result stands for a box, in any order.
+    Partial results have shape (segments, *loops). `lengths` and `blocks` describe the segments of
+    a pairwise sum; without them every partial result is that of a box, in any order.
     """
 
     results: tuple[Result, ...]
@@ -72,7 +72,7 @@ class Combination:
             target[...] = row.ufunc.reduce(self.rows(partial), axis=0, dtype=partial.dtype)
 
     def run_single(self, each: Result, partial: Array, output: Array) -> bool:
-        """Write the one result there is, without NumPy's views and scalars; False: not this way."""
+        """Write a single result without NumPy's views and scalars; False: unsuitable."""
         if is_argument(each.reduction):
             return False
         if not is_ordered(each.reduction):
@@ -93,13 +93,13 @@ class Combination:
         for value in stack[1:]:  # of blocks, one after the other
             total += value
         if not math.isfinite(total):
-            return False  # NumPy's additions say what is raised
+            return False  # NumPy's additions then raise the exceptions
         output[...] = total
         return True
 
     def numbers(self) -> list[tuple[int, int, str, Ints]] | None:
-        """What `run_single` does: output, partial results, operation, how many sums are joined with
-        each partial sum. None: something else.
+        """The work of `run_single`: output, partial results, operation, and how many sums each
+        partial sum is joined with. None: `run_single` is unsuitable.
         """
         if not all(self.reduced) or any(is_argument(each.reduction) for each in self.results):
             return None
@@ -107,7 +107,7 @@ class Combination:
         return [(each.output, each.partial, each.reduction.op, joins) for each in self.results]
 
     def rows(self, partial: Array) -> Array:
-        """Partial results as (how many per result, *results), in NumPy's order of accumulation."""
+        """Partial results as (number per result, *results), in NumPy's order of accumulation."""
         slow = [1 + at for at, flag in enumerate(self.reduced) if flag]
         kept = [1 + at for at, flag in enumerate(self.reduced) if not flag]
         if not slow:
@@ -116,7 +116,7 @@ class Combination:
         return moved.reshape(-1, *moved.shape[len(slow) + 1 :])
 
     def joined(self, partial: Array, complex_values: bool) -> Array:
-        """Stretches of a block joined by NumPy's tree: (blocks, *loops)."""
+        """Segments of a block joined by NumPy's tree: (blocks, *loops)."""
         if not self.blocks or self.blocks[-1] + 1 == len(self.blocks):
             return partial
         joined: list[Array] = []
@@ -143,7 +143,7 @@ def combine_stretches(
     stretches: tuple[list[int], list[int]],
     slots: tuple[Ints, Ints],
 ) -> Combination:
-    """For partial results of stretches: shape (stretches, *outer loops)."""
+    """For partial results of segments: shape (segments, *outer loops)."""
     sizes = tuple(loop.size for loop in outer)
     reduced = tuple(loop.reduced for loop in outer)
     lengths, blocks = stretches
@@ -167,9 +167,9 @@ _DOUBLE = np.dtype(np.float64)
 
 @cached(256)
 def _schedule(lengths: Ints, blocks: Ints) -> Ints:
-    """For each stretch, how many subtrees are complete with it: so often the last two are added.
+    """For each segment, how many subtrees it completes: how often the last two sums are added.
 
-    What is left are the sums of the blocks.
+    The sums of the blocks remain.
     """
     found: list[int] = []
     at = 0
@@ -182,7 +182,7 @@ def _schedule(lengths: Ints, blocks: Ints) -> Ints:
 
 
 def _plan(count: int, stretches: Iterator[int], found: list[int], ahead: int = 0) -> None:
-    """Walk the tree over `count` elements; `ahead`: those of its first stretch, if it is taken."""
+    """Walk the tree over `count` elements; `ahead`: those of its first segment, if taken."""
     first = ahead or next(stretches)
     if first == count:
         found.append(0)
@@ -194,7 +194,7 @@ def _plan(count: int, stretches: Iterator[int], found: list[int], ahead: int = 0
 
 
 def _tree(count: int, stretches: Iterator[tuple[int, Array]], complex_values: bool) -> Array:
-    """The pairwise sum of `count` elements, whose subtrees have been summed."""
+    """The pairwise sum of `count` elements from the sums of its subtrees."""
     length, first = next(stretches)
     return _subtree(count, [(length, first)], stretches, complex_values)
 

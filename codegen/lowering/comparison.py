@@ -1,4 +1,4 @@
-"""Which of two values argmin and argmax prefer, as text that is Python and C alike."""
+"""Which of two values argmin and argmax prefer, as text that is valid in both Python and C."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from lazyfuse.codegen.lowering.kernel import Reduce
 def better(
     reduction: Reduce, value: str, best_value: str, parts: tuple[str, str]
 ) -> tuple[str, str]:
-    """Whether a value beats the best so far, were there no NaN, and the kind of both.
+    """Whether a value beats the best so far if neither is NaN, and the kind of both.
 
-    `parts`: what the real and the imaginary part of a complex number are called.
+    `parts`: the names of the real and the imaginary part of a complex number.
     """
     sign = "<" if reduction.op == "argmin" else ">"
     kind = reduction.accumulator[0]

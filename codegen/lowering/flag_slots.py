@@ -1,9 +1,9 @@
 """Which operation raised which floating-point exception, where a device has no flag register.
 
 A launch reports exceptions in words of bits. The lowest four bits of the first word are the flags
-of all operations together, in NumPy's numbers. The next four are those of slot 0, and so on through
-the words. A kernel's ordered reductions have the first slots, so that the second pass over partial
-results has the same ones; each instruction that can raise an exception has one of the rest.
+of all operations together, in NumPy's numbers. The next four are the flags of slot 0, and so on
+through the words. A kernel's ordered reductions have the first slots, so that the second pass over
+partial results has the same slots. Each instruction that can raise an exception has a later slot.
 raised_words.py has the text.
 """
 
@@ -16,7 +16,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import WORDS
 
 NOBODY = -1
-"""In the place of a slot: the exceptions are reported without their operation."""
+"""Instead of a slot: the exceptions are reported without their operation."""
 WIDTH = 4
 OF_WORD = 32 // WIDTH
 MOST = WORDS * OF_WORD - 1

@@ -1,8 +1,8 @@
-"""How many iterations of a loop are computed side by side, each step for all of them.
+"""How many iterations of a loop are interleaved: each step is computed for all of them.
 
 A long chain of operations waits for its own results, and processors look a few hundred
 instructions ahead: less than two iterations of such a loop. LLVM interleaves short loops by itself
-and never long ones. Owns the estimate from a kernel's body; no bit of a value depends on it.
+but never long ones. Owns the estimate from a kernel's body; no bit of a value depends on it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from lazyfuse.codegen.lowering.kernel import Kernel, value_dtypes
 from lazyfuse.codegen.table import ops
 
-# Additions' worth of work: shorter bodies are LLVM's own matter, and mostly wait for memory.
+# Additions' worth of work: LLVM handles shorter bodies itself, and they mostly wait for memory.
 SHORTEST = 10.0
 # Vectors kept in registers by a processor that has 32 (the device halves the count for others). A
 # few more are allowed, since operands come from memory and not all are needed at once.
@@ -19,7 +19,7 @@ MOST = 4
 
 
 def statement(kernel: Kernel) -> str:
-    """What the text says in the loop that computes a kernel's values."""
+    """The marker statement for the loop that computes a kernel's values."""
     count = interleaved(kernel)
     return "independent()" if count == 1 else f"independent_{count}()"
 
@@ -34,7 +34,7 @@ def interleaved(kernel: Kernel) -> int:
 
 
 def live(kernel: Kernel) -> int:
-    """The most values that are needed again, over the places between two operations."""
+    """The largest number of live values between two operations."""
     dtypes, inputs = value_dtypes(kernel), len(kernel.inputs)
     first = inputs + len(kernel.scalars)
     last: dict[int, int] = {}

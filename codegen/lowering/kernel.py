@@ -1,4 +1,4 @@
-"""The one kernel form: what a fused group computes, before any language or device is chosen.
+"""The kernel: what a fused group computes, before any language or device is chosen.
 
 Owns `Kernel`, its verifier and questions about it. Dtypes are spelled as NumPy's `dtype.str[1:]`
 ("f8", "i4", "b1", "c16").
@@ -54,8 +54,8 @@ class Kernel:
     """A fused group over one iteration domain of `rank` axes.
 
     The outputs are the stores, in order, then the reductions, in order. All reductions of a kernel
-    reduce the same axes (`reduced`, one flag per axis of the domain). `single`: its text must do
-    without double precision, inside operations on smaller numbers too.
+    reduce the same axes (`reduced`, one flag per axis of the domain). `single`: its text must not
+    use double precision, inside operations on smaller numbers too.
     """
 
     rank: int
@@ -69,7 +69,7 @@ class Kernel:
 
 
 class KernelError(ValueError):
-    """A kernel that breaks its own rules: a mistake of the compiler, never of the user."""
+    """A kernel that breaks its rules: a mistake of the compiler, never of the user."""
 
 
 _ARGUMENTS = ("argmin", "argmax")
@@ -102,7 +102,7 @@ def value_dtypes(kernel: Kernel) -> tuple[str, ...]:
 
 
 def memory_of(kernel: Kernel, value: int) -> int:
-    """The value that `value` is a part of in NumPy, whose memory it lies in; most often itself."""
+    """The value in whose memory `value` lies in NumPy; mostly `value` itself."""
     first = len(kernel.inputs) + len(kernel.scalars)
     while value >= first and kernel.body[value - first].op in PIECES:
         value = kernel.body[value - first].args[0]
@@ -110,7 +110,7 @@ def memory_of(kernel: Kernel, value: int) -> int:
 
 
 def uses_doubles(kernel: Kernel) -> bool:
-    """Whether some value of it is of double precision."""
+    """Whether any of its values has double precision."""
     dtypes = (
         *value_dtypes(kernel),
         *(dtype for each in kernel.body for dtype in each.ins),
@@ -130,7 +130,7 @@ def cost(kernel: Kernel) -> float:
 def is_exact(kernel: Kernel) -> bool:
     """Whether every operation gives NumPy's bits on every device.
 
-    Products of complex numbers do not: NumPy contracts some, by where they stand in an array.
+    Products of complex numbers do not: NumPy contracts some, depending on their array position.
     """
     if not all(combines_exactly(each) for each in kernel.reductions):
         return False
@@ -144,7 +144,7 @@ def combines_exactly(reduction: Reduce) -> bool:
 
 
 def raises_flags(kernel: Kernel) -> bool:
-    """Whether some operation can raise an IEEE condition by itself."""
+    """Whether some operation can raise a floating-point exception by itself."""
     for each in kernel.body:
         row = ops.TABLE[each.op]
         floating = any(dtype[0] in "fc" for dtype in (*each.ins, each.out))
@@ -167,7 +167,7 @@ def conflict(reductions: tuple[Reduce, ...], dtypes: tuple[str, ...]) -> str:
     """Why these reductions cannot share one kernel; empty if they can.
 
     `dtypes` are those of the reduced values. NumPy cuts sums of complex numbers, and sums that
-    convert their operands, at other places than plain sums: one loop order cannot serve both.
+    convert their operands, at other positions than plain sums: one loop order cannot serve both.
     """
     kinds = set()
     for each, dtype in zip(reductions, dtypes, strict=True):

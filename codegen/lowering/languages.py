@@ -15,13 +15,13 @@ from lazyfuse.devices.caches import cached
 GRID = "opencl-grid"
 _PRINTERS = {"numba": "numba.printer", "numpy": "blocked.printer", "opencl": "opencl.printer"}
 LANGUAGES = (*_PRINTERS, GRID)
-# Blocked NumPy with the bits of "numba": not a device's language, its texts are "numpy".
+# Blocked NumPy with the bits of "numba". No device has this language: its texts are "numpy".
 VECTOR = "numpy-vector"
 
 
 @cached(why="one for each language")
 def printer(language: str) -> Callable[..., Any]:
-    """The function that prints a kernel and its form (`print_source`)."""
+    """The function that prints a kernel variant (`print_source`)."""
     name = "blocked.vector_printer" if language == VECTOR else _PRINTERS[language]
     printing: Callable[..., Any] = _module(name).print_source
     return printing

@@ -1,7 +1,7 @@
 """Loop nests: ordering, merging, tiling and cutting into chunks; arithmetic on sizes and strides.
 
 Operands are the arrays of a kernel (inputs, then outputs) and, last, the position that argmin and
-argmax report, where there is one. Owns no decision that depends on the kernel's operations.
+argmax report, if any. Owns no decision that depends on the kernel's operations.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# A loop shorter than this is not worth being the innermost if one of LONG iterations can be.
+# A loop shorter than this does not become the innermost if one of LONG iterations can.
 SHORT = 16
 LONG = 64
-# Elements between two turns of a strip loop: what it revisits must still be in the L1 cache.
+# Elements between two iterations of a strip loop: what it revisits must still be in the L1 cache.
 STRIP_ELEMENTS = 2048
 # Tile of a transposition (slower loop, faster loop): the lines of one tile fit the L1 cache.
 TRANSPOSED_TILE = (32, 64)
@@ -28,7 +28,7 @@ CUT_STEP = 64
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop: how often, whether over a reduced axis, and each operand's step in elements."""
+    """One loop: its size, whether its axis is reduced, and each operand's step in elements."""
 
     size: int
     reduced: bool
@@ -39,7 +39,7 @@ class Loop:
 class NestPart:
     """A box of a nest: sizes of its loops, and where each operand starts.
 
-    Parts of different `zone` cover different stretches of the reduced loops.
+    Parts of different `zone` cover different segments of the reduced loops.
     """
 
     sizes: Ints
@@ -70,7 +70,7 @@ def merge(loops: list[Loop]) -> list[Loop]:
 
 
 def flip(loops: list[Loop], operand: int) -> tuple[list[Loop], Ints]:
-    """Turn loops round so that one operand walks forwards; each operand's new first element."""
+    """Reverse loops so that one operand walks forwards; and each operand's new first element."""
     flipped: list[Loop] = []
     offsets = [0] * len(loops[0].strides)
     for loop in loops:
@@ -88,7 +88,7 @@ def whole(loops: list[Loop], offsets: Ints) -> Nest:
 
 
 def divisor_strip(size: int) -> int:
-    """The largest strip that divides a loop, 0 if there is none worth having."""
+    """The largest worthwhile strip that divides a loop, or 0."""
     return next((n for n in range(STRIP_ELEMENTS // 2, LONG - 1, -1) if size % n == 0), 0)
 
 
@@ -105,7 +105,7 @@ def sink(nest: Nest, at: int, strip: int = 0) -> Nest:
 
 
 def tile(nest: Nest, at: int, sizes: tuple[int, int] = TRANSPOSED_TILE) -> Nest:
-    """Block loop `at` and the innermost loop, which some operands walk the other way round."""
+    """Block loop `at` and the innermost loop, which some operands walk in the opposite order."""
     last = len(nest.loops) - 1
     nest = _split(nest, last, sizes[1], at)
     nest = _split(nest, at + 1, sizes[0], at)
@@ -147,7 +147,7 @@ def _split(nest: Nest, at: int, block: int, strip_at: int) -> Nest:
 
 
 def pieces(sizes: Ints, may_cut: tuple[bool, ...], wanted: int, shortest: int = 1) -> list[int]:
-    """Into how many pieces to cut each loop, outermost first, for at least `wanted` in all.
+    """The number of pieces to cut each loop into, outermost first, for at least `wanted` in all.
 
     The last loop is cut into pieces of at least `shortest` iterations.
     """
@@ -167,7 +167,7 @@ def boxes(
 ) -> tuple[Array, Array, dict[int, Array]]:
     """Cut a part `counts` times: sizes (boxes, loops), operand offsets (boxes, operands), places.
 
-    The places of a loop that is cut say which of its pieces each box has.
+    For each loop that is cut, its places hold the index of each box's piece.
     """
     total = 1
     for count in counts:
@@ -192,7 +192,7 @@ def boxes(
 
 
 def _bounds(size: int, count: int, is_last: bool) -> Array:
-    """Where `count` pieces of a loop begin, and its end."""
+    """The starts of `count` pieces of a loop, and its end."""
     bounds = np.arange(count + 1, dtype=np.int64) * size // count
     if is_last and size >= 2 * CUT_STEP * count:
         bounds[1:-1] -= bounds[1:-1] % CUT_STEP

@@ -1,7 +1,7 @@
 """Level 2: how one kernel runs at concrete sizes and strides.
 
-Owns the choice of loop order, core, layout classes, tiles, chunks and partial results. What it
-decides follows from the kernel, sizes and strides alone, so results are the same for any number of
+Owns the choice of loop order, core, layout classes, tiles, chunks and partial results. Its
+decisions follow from the kernel, sizes and strides alone, so results are the same for any number of
 threads. Sums and products of floats keep NumPy's order, and so its bits (see summation.py); other
 reductions are exact in any order. Imports no device and no compiler.
 """
@@ -49,23 +49,23 @@ from lazyfuse.devices.caches import memo
 Array = np.ndarray[Any, np.dtype[Any]]
 Temporary = tuple[Ints, np.dtype[Any]]
 
-# Elements per chunk: enough work to pay for handing it out, little enough for many chunks.
+# Elements per chunk: enough work to pay for its dispatch, few enough for many chunks.
 CHUNK = 1 << 17
 SMALLEST_CHUNK = 1 << 14
-# A map of fewer elements than CHUNK is still work for several threads: so many chunks, and how
-# many elements at least. Its results are the same however it is cut.
+# A map of fewer elements than CHUNK is still cut for several threads: the number of chunks, and
+# the least elements of a chunk. The cut does not affect results.
 SHARES = 4
 SMALLEST_SHARE = 1 << 13
-# Bodies dearer than this many additions per element get proportionally smaller chunks.
+# Bodies that cost more than this many additions per element get proportionally smaller chunks.
 CHEAP = 8.0
 # Blocked NumPy: operands and intermediate results of a chunk stay in the L2 cache.
 NUMPY_CHUNK = 1 << 14
-# Largest stretch of a pairwise tree that one chunk sums. It fixes the shape of partial results.
+# Largest segment of a pairwise tree that one chunk sums. It fixes the shape of partial results.
 STRETCH = 1 << 16
-# With so many independent results, reduced loops need not be cut for parallelism.
+# With this many independent results, reduced loops need not be cut for parallelism.
 ENOUGH_RESULTS = 64
 
-# A streamed loop has rows of at least so many bytes: the ends of a row are written byte by byte.
+# Least bytes in a row of a streamed loop: the ends of a row are written byte by byte.
 STREAMED_ROW = 2048
 STREAM_ABOVE = 32 << 20
 
@@ -78,9 +78,9 @@ _stream_above = STREAM_ABOVE
 
 
 def stream_above(size: int) -> None:
-    """Write results of maps past the caches if a kernel touches so many bytes at least; 0: never.
+    """Write results of maps past the caches if a kernel touches at least `size` bytes; 0: never.
 
-    Decides no bit of any value. Holds for what is lowered from now on.
+    Changes no bit of any value. Applies to later calls of `lower`.
     """
     global _stream_above
     _stream_above = size
@@ -105,7 +105,7 @@ class Lowered:
     _sources: dict[str, Source] = field(default_factory=dict)
 
     def source(self, language: str) -> Source:
-        """The program text for a language; memoised by kernel and form."""
+        """The program text for a language; memoised by kernel and variant."""
         source = self._sources.get(language)
         if source is None:
             source = self._sources[language] = _print(self.kernel, self.variant, language)
@@ -128,7 +128,7 @@ class Lowered:
 
     @property
     def slots(self) -> Ints:
-        """Which of the caller's arrays each array of the program is."""
+        """For each array of the program, the index of the caller's array."""
         return self._slots
 
     @property
@@ -137,7 +137,7 @@ class Lowered:
         return self._combination is not None
 
     def combining(self) -> Any:
-        """What `finish` does, as `Combination.numbers` says it."""
+        """The work of `finish` in the terms of `Combination.numbers`."""
         return None if self._combination is None else self._combination.numbers()
 
     def second(self) -> Any:
@@ -152,7 +152,7 @@ class Lowered:
                 found.run(each, arrays)
 
     def finishers(self) -> list[Callable[[Sequence[Array]], None]]:
-        """What `finish` does, for each reduction."""
+        """The work of `finish` as one function per reduction."""
         found = self._combination
         return [] if found is None else [partial(found.run, each) for each in found.results]
 
@@ -162,7 +162,7 @@ def _print(kernel: Kernel, form: KernelVariant, language: str) -> Source:
     source = _SOURCES.get(key)
     if source is None:
         source = _SOURCES[key] = languages.printer(language)(kernel, form)
-    if language == languages.VECTOR:  # what is registered stands for NumPy's bits
+    if language == languages.VECTOR:  # registered texts promise NumPy's bits
         return source
     return registered_kernels.choose(kernel, form, source)
 
@@ -183,8 +183,8 @@ def lower(
     `order` is the memory order (axes from slowest to fastest, None: C) of the reduced values, which
     fixes NumPy's order of summation. `value_strides`, where given, are their strides in NumPy (a
     view of a computed array is not packed). A reduction directly over an input takes both from
-    that input's own strides, as NumPy does. No axis may have size 0. `decide`: other decisions
-    than those for work in chunks (see grid_maps.py).
+    that input's own strides, as NumPy does. No axis may have size 0. `decide` replaces the
+    decisions for work in chunks (see grid_maps.py).
     """
     job = (decide or Job)(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
@@ -203,7 +203,7 @@ def sums_like(
 ) -> bool:
     """Whether a tile of a kernel sums in the order of the whole. Pairs: of the whole, of the tile.
 
-    `axis` is the tiled one, which is not reduced.
+    `axis` is the tiled axis, which is not reduced.
     """
     found: list[Any] = []
     for shape, strides in zip(shapes, in_strides, strict=True):
@@ -279,7 +279,7 @@ class Job:
         return self.touched(sizes) > _stream_above
 
     def touched(self, sizes: Sequence[int]) -> int:
-        """Bytes that are touched at least: inputs may be windows of one array."""
+        """The least number of bytes touched: inputs may be windows of one array."""
         found = []
         for size, strides in zip(sizes, self.operands, strict=True):
             steps = zip(self.shape, strides, strict=True)
@@ -342,7 +342,7 @@ class Job:
         return summation(self.shape, value_strides, self.kernel.reduced, convert)
 
     def ordered_reduction(self) -> Reduce | None:
-        """The reduction that fixes the order: one over a computed value goes first."""
+        """The reduction that fixes the order: one over a computed value has precedence."""
         ordered = [each for each in self.kernel.reductions if is_ordered(each)]
         ordered.sort(key=lambda each: memory_of(self.kernel, each.value) < len(self.kernel.inputs))
         return ordered[0] if ordered else None
@@ -353,7 +353,7 @@ class Job:
         outer = merge(self.axis_loops(slow, kernel.reduced)) if slow else []
         inner = merge(self.axis_loops(run, kernel.reduced))
         total = _volume([loop.size for loop in inner])
-        # a costly body is worth sharing out in shorter segments: the tree, and its bits, stay
+        # a costly body is shared out in shorter segments: the tree, and its bits, stay
         limit = max(RUN_BLOCK, min(STRETCH, self.chunk // 2))
         lows, blocks = _stretches(total, block, ordered.accumulator[0] == "c", limit)
         is_partial = len(lows) > 1 or any(loop.reduced for loop in outer)
@@ -438,7 +438,7 @@ class Job:
         return sum(is_argument(each) for each in self.kernel.reductions)
 
     def needs_partials(self, loops: list[Loop], core: str, inner: int) -> bool:
-        """Whether the results alone are too few to share the work."""
+        """Whether there are too few results to share the work by them alone."""
         room = 1
         for at, loop in enumerate(loops):
             if not loop.reduced:
@@ -450,10 +450,10 @@ class Job:
     def with_targets(
         self, loops: list[Loop], outer: int, is_partial: bool, shape: Ints, all_outer: bool = False
     ) -> list[Loop]:
-        """Loops with the strides of the targets that the program really writes.
+        """Loops with the strides of the targets that the program writes.
 
-        Those of partial results replace the outputs' own; values of argmin and argmax are added in
-        front of the positions.
+        Strides of partial results replace those of the outputs; values of argmin and argmax are
+        added before the positions.
         """
         dense: list[int] = []
         step = 1
@@ -475,7 +475,7 @@ class Job:
         return changed
 
     def temporaries(self, shape: Ints, is_partial: bool) -> tuple[tuple[Temporary, ...], Ints]:
-        """Arrays for partial results and values; the program's choice among the caller's arrays."""
+        """Arrays for partial results and values; which of the caller's arrays the program takes."""
         reductions = self.kernel.reductions
         found = [each.dtype for each in reductions] if is_partial else []
         slots = list(range(self.caller_arrays))
@@ -490,7 +490,7 @@ class Job:
         return tuple((shape, np.dtype(dtype)) for dtype in found), tuple(slots)
 
     def partial_slots(self) -> tuple[Ints, Ints]:
-        """Which of the caller's arrays are the outputs of reductions, and their partial results."""
+        """Indices, among the caller's arrays, of reduction outputs and their partial results."""
         count = len(self.kernel.reductions)
         outputs = tuple(range(self.first_target, self.first_target + count))
         return outputs, tuple(range(self.caller_arrays, self.caller_arrays + count))
@@ -521,7 +521,7 @@ def _positions(shape: Ints, reduced: tuple[bool, ...]) -> Ints:
 def _stretches(
     total: int, block: int, complex_values: bool, limit: int
 ) -> tuple[list[int], list[int]]:
-    """Where each stretch of a run begins, and which of NumPy's blocks it belongs to."""
+    """The start of each segment of a run, and the NumPy block that it belongs to."""
     lows: list[int] = []
     blocks: list[int] = []
     block = block or total
@@ -538,7 +538,7 @@ def _stretches(
 
 
 def _arrange_map(nest: Nest) -> Nest:
-    """Bring a long loop to the inside, and block a loop that operands walk the other way round."""
+    """Move a long loop inside, and block a loop that operands walk in the opposite order."""
     last = len(nest.loops) - 1
     if nest.loops[last].size < SHORT:
         long = _innermost(nest.loops[:last], lambda loop: loop.size >= LONG)

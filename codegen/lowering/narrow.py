@@ -1,7 +1,7 @@
 """Kernels for devices that lack double precision.
 
-Owns `single`: a kernel as such a device can run it. Its texts do without doubles everywhere, and
-what was float64 or complex128 is float32 or complex64 in it. Whether that may be is not asked here.
+Owns `single`, which converts a kernel for such a device. Its texts use no doubles, and values of
+float64 or complex128 become float32 or complex64. The caller decides whether this is allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NARROW = {"f8": "f4", "c16": "c8"}
 
 
 def single(kernel: Kernel) -> Kernel:
-    """The kernel without double precision; its integers and truth values stay what they are."""
+    """The kernel without double precision; integers and truth values stay as they are."""
     return replace(
         kernel,
         inputs=_all(kernel.inputs),
@@ -27,7 +27,7 @@ def single(kernel: Kernel) -> Kernel:
 
 
 def narrow(dtype: str) -> str:
-    """The dtype in which such a device keeps numbers of this one."""
+    """The dtype in which such a device keeps numbers of `dtype`."""
     return _NARROW.get(dtype, dtype)
 
 

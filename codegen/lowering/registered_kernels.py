@@ -1,8 +1,8 @@
-"""Program texts made for one kernel, in the place of the general printers', with the same ABI.
+"""Program texts made for one kernel, which replace the general printers' with the same ABI.
 
-Owns the register and the texts that come with lazyfuse. The general printer remains the judge: a
-text is used only for forms in which it has given the same results (see acceptance.py). Knows
-kernels, forms and text; runs nothing.
+Owns the register and the texts that come with lazyfuse. The general printer is the reference: a
+text is used only for variants where it has given the same results (see acceptance.py). Knows
+kernels, variants and text; runs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.devices.base import Source
 
 Builder = Callable[[Kernel, KernelVariant], str | None]
-"""Gives the text for a form, with `NAME` for the entry point; None for a form it does not serve."""
+"""Returns the text for a variant, with `NAME` as the entry point; None for an unsupported one."""
 
 LANGUAGES = ("numba", "numpy", "opencl")
 
@@ -25,7 +25,7 @@ UNCHECKED = "it was not checked against the general text"
 
 @dataclass(slots=True, eq=False)
 class Specialisation:
-    """A text for the kernels that compute what `kernel` does, over any number of axes."""
+    """A text for all kernels with the computation of `kernel`, over any number of axes."""
 
     name: str
     language: str
@@ -33,16 +33,16 @@ class Specialisation:
     build: Builder
     passed: set[KernelVariant] = field(
         default_factory=set
-    )  # where it gave the general text's results
+    )  # variants where it gave the general text's results
     failure: str = UNCHECKED  # why it is not used at all; empty once a check has passed
 
     @property
     def ok(self) -> bool:
-        """Whether it passed its check."""
+        """Whether it has passed its check."""
         return not self.failure
 
     def source(self, general: Source, form: KernelVariant) -> Source | None:
-        """The program in the place of `general`, which has the ABI; None where there is no text."""
+        """The program that replaces `general`, which has the ABI; None where there is no text."""
         text = self.build(self.kernel, form)
         if text is None:
             return None
@@ -61,9 +61,9 @@ _REGISTER: dict[tuple[Kernel, str], Specialisation] = {}
 def register(
     kernel: Kernel, build: str | Builder, language: str = "numba", name: str = "special"
 ) -> Specialisation:
-    """Offer a text for a kernel. It takes the place of an earlier one for the same kernel.
+    """Offer a text for a kernel. It replaces an earlier text for the same kernel.
 
-    A plain text serves one loop over dense operands; one for other forms needs a builder.
+    A plain text serves one loop over dense operands; other variants need a builder.
     """
     verify(kernel)
     if language not in LANGUAGES:
@@ -78,7 +78,7 @@ def register(
 
 
 def unregister(specialisation: Specialisation) -> None:
-    """Take a specialisation back; the general text serves again."""
+    """Remove a specialisation; the general text is used again."""
     key = _pattern(specialisation.kernel), specialisation.language
     if _REGISTER.get(key) is specialisation:
         del _REGISTER[key]
@@ -90,7 +90,7 @@ def registered() -> list[Specialisation]:
 
 
 def choose(kernel: Kernel, form: KernelVariant, general: Source) -> Source:
-    """The specialised program for a kernel in a form, if there is one that may be used."""
+    """The specialised program for a kernel variant if one may be used, else `general`."""
     found = _find(kernel, general.language)
     if found is None or form not in found.passed:
         return general
@@ -98,7 +98,7 @@ def choose(kernel: Kernel, form: KernelVariant, general: Source) -> Source:
 
 
 def why_not(kernel: Kernel, form: KernelVariant, language: str) -> str:
-    """Why a specialisation for this kernel is not used in a form; empty if none is left out."""
+    """Why a specialisation for this kernel is not used in a variant; empty if it is, or if none."""
     found = _find(kernel, language)
     if found is None or form in found.passed:
         return ""
@@ -110,7 +110,7 @@ def _find(kernel: Kernel, language: str) -> Specialisation | None:
 
 
 def _pattern(kernel: Kernel) -> Kernel:
-    """A kernel without its axes: what they are is the form's business."""
+    """A kernel without its axes, which belong to the variant."""
     return replace(kernel, rank=0, reduced=())
 
 
@@ -122,9 +122,9 @@ def _is_dense(form: KernelVariant) -> bool:
     return not form.outer and form.run == 1 and set(form.classes) <= {"0", "1"}
 
 
-# ------------------------------------------------------------------------ those of lazyfuse's own
+# -------------------------------------------------------------------- lazyfuse's specialisations
 
-# A dense row, reduced as a whole: what sums and extremes of whole arrays come down to.
+# A dense row, reduced as a whole: the variant of sums and extremes of whole arrays.
 _DENSE_ROW = ("row", (), 1, "10")
 
 
@@ -133,7 +133,7 @@ def _is_dense_row(form: KernelVariant) -> bool:
 
 
 def _count_true(kernel: Kernel, form: KernelVariant) -> str | None:
-    """The number of true elements: bytes are added up as bytes, as long as they cannot overflow.
+    """The number of true elements: bytes are added as bytes while they cannot overflow.
 
     The general text widens each element to eight bytes before it adds: this takes 0.4 of its time.
     """
@@ -170,7 +170,7 @@ def NAME(meta, scalars):
 
 
 def _extreme(kernel: Kernel, form: KernelVariant) -> str | None:
-    """The largest or smallest of floats, in 64 lanes that go along the row.
+    """The largest or smallest float, in 64 lanes along the row.
 
     The general text copies blocks and halves them: this takes 0.65 of its time in the cache.
     """
@@ -231,4 +231,4 @@ OWN: dict[str, tuple[Kernel, Builder]] = {
     "smallest_f4": (_whole("minimum", "f4", "f4"), _extreme),
     "smallest_f8": (_whole("minimum", "f8", "f8"), _extreme),
 }
-"""The texts for numba that come with lazyfuse: they are used once they have been registered."""
+"""The texts for numba that come with lazyfuse; used once registered."""

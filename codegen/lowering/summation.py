@@ -1,6 +1,6 @@
 """NumPy's order of summation, as data: which elements one pairwise sum covers, and its tree.
 
-Sums of floats in kernels repeat NumPy's bits; this module says what there is to repeat. It follows
+Sums of floats in kernels repeat NumPy's bits; this module describes NumPy's order. It follows
 NumPy's iterator (sorting, coalescing and, since NumPy 2.3, buffering) and its pairwise loop. Pure
 arithmetic on sizes and strides; imports nothing of lazyfuse.
 """
@@ -29,8 +29,8 @@ class Summation:
     """How NumPy sums a value over its reduced axes.
 
     `order` holds all axes of size above 1, slowest first. The fastest `run` of them are summed
-    pairwise, `block` elements at a time (0: all at once); the results of blocks, then of the slower
-    reduced axes, are added one after the other, to 0. `run` 0: elements are added one by one.
+    pairwise, `block` elements at a time (0: all at once). The results of blocks, then of the slower
+    reduced axes, are added to 0 one after the other. `run` 0: elements are added one by one.
     """
 
     order: Ints
@@ -39,7 +39,7 @@ class Summation:
 
 
 def sort_axes(strides: list[Ints]) -> list[int]:
-    """Axes from slowest to fastest as NumPy's iterator sorts them; strides come array by array."""
+    """Axes from slowest to fastest as NumPy's iterator sorts them; `strides`: per array."""
     rank = len(strides[0])
     axes = list(reversed(range(rank)))  # fastest first: the iterator's own order
     for at in range(1, rank):
@@ -56,7 +56,7 @@ def sort_axes(strides: list[Ints]) -> list[int]:
 
 
 def _compare(strides: list[Ints], first: int, second: int) -> int:
-    """-1: the first axis is faster than the second; 1: it is not; 0: no array can tell."""
+    """-1: the first axis is faster than the second; 1: it is slower; 0: no array decides."""
     verdict = 0
     for each in strides:
         if each[first] and each[second]:
@@ -99,8 +99,8 @@ def _coalesce(groups: list[Group]) -> list[Group]:
 def _buffering(groups: list[Group], convert: bool) -> tuple[int, int]:
     """How many groups one pairwise sum covers, and at most how many elements (0: no limit).
 
-    After npyiter_find_buffering_setup, for one output (stride 0 on reduced axes) and one input.
-    The fastest group is a reduced one.
+    Follows npyiter_find_buffering_setup, for one output (stride 0 on reduced axes) and one input.
+    The fastest group is reduced.
     """
     cost = 2 if convert else 1
     size = groups[0].size

@@ -1,6 +1,6 @@
-"""What program text depends on besides the kernel, and the names of the printer's pieces.
+"""The kernel variant: what program text depends on besides the kernel, and its piece names.
 
-A `Form` holds no size, stride, offset or scalar value: those are arguments of the program.
+A `KernelVariant` holds no size, stride, offset or scalar value: those are program arguments.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument
 
-# Elements that a run of a reduction evaluates into a buffer before it combines them. NumPy's
-# pairwise tree is walked down to this size in generated code, and below it by a library function.
+# Elements that a run of a reduction evaluates into a buffer before it combines them. Generated
+# code walks NumPy's pairwise tree down to this size; below it a library function does.
 RUN_BLOCK = 1024
 
 
@@ -25,7 +25,7 @@ class KernelVariant:
     `methods`: for each reduction of a row, how a run is combined: "tree" (NumPy's pairwise sum),
     "chain" (one after the other), "scalar" (in any order, one accumulator) or "fold" (in any order,
     halving a buffer). `long`: a tree's runs may exceed RUN_BLOCK elements. `stream`: dense stores
-    of a map go past the caches, as far as a language can say so.
+    of a map go past the caches, where the language supports it.
     """
 
     core: str
@@ -43,7 +43,7 @@ class KernelVariant:
 
     @property
     def suffix(self) -> int:
-        """The first of the loops, all reduced, around a row: its accumulators live so long."""
+        """The first of the loops, all reduced, around a row: its accumulators live through them."""
         at = len(self.outer)
         while at > 0 and self.outer[at - 1]:
             at -= 1
@@ -51,14 +51,14 @@ class KernelVariant:
 
     @property
     def needs_start(self) -> bool:
-        """Whether a target is visited more than once, and so must be given a value first."""
+        """Whether a target is visited more than once, and so needs a start value."""
         if self.core == "map":
             return False
         return self.core == "column" or any(self.outer[: self.suffix])
 
     @property
     def ragged(self) -> bool:
-        """Whether a chunk is a stretch of the run that may begin and end within its loops."""
+        """Whether a chunk is a segment of the run that may begin and end within its loops."""
         return self.run > 1
 
 
@@ -77,6 +77,6 @@ def program_arrays(kernel: Kernel) -> tuple[str, ...]:
 
 
 def value_target(kernel: Kernel, reduction: int) -> int:
-    """The program array that holds the values an argmin or argmax has found so far."""
+    """The index of the program array with the best values so far of an argmin or argmax."""
     first = len(kernel.inputs) + len(kernel.stores) + len(kernel.reductions)
     return first + sum(is_argument(each) for each in kernel.reductions[:reduction])

@@ -34,7 +34,7 @@ _LAST_POSITION = "int64(9223372036854775807)"
 
 
 def typed(text: str, dtype: str) -> str:
-    """An expression whose value has exactly this dtype; numba widens integers on its own."""
+    """An expression whose value has exactly this dtype; numba itself widens integers."""
     return f"{_TYPES[dtype]}({text})"
 
 
@@ -45,7 +45,7 @@ def load(pointer: str, place: str, dtype: str) -> str:
 
 
 def stored(text: str, dtype: str) -> str:
-    """What to assign to an element."""
+    """The text that is assigned to an element."""
     return f"uint8({text})" if dtype == "b1" else text
 
 
@@ -58,7 +58,7 @@ def expression(op: str, ins: tuple[str, ...], out: str, args: tuple[str, ...]) -
 
 
 def _straight(template: str, ins: tuple[str, ...], out: str) -> str:
-    """A choice between operands as `select`: of branches, LLVM moves work into their arms."""
+    """A choice between operands as `select`: LLVM would move work into the arms of branches."""
     choice = _CHOICE.fullmatch(template)
     if choice is None or any(ins[int(choice[k][1])] != out for k in (1, 3) if choice[k][0] == "{"):
         return template
@@ -66,7 +66,7 @@ def _straight(template: str, ins: tuple[str, ...], out: str) -> str:
 
 
 def converted(text: str, source: str, target: str) -> str:
-    """A cast as NumPy's `astype`."""
+    """A cast with the meaning of NumPy's `astype`."""
     return text if source == target else expression("cast", (source,), target, (text,))
 
 
@@ -94,7 +94,7 @@ def best(reduction: Reduce, value: str, place: str, best_value: str, best_place:
 
 
 def better(reduction: Reduce, value: str, best_value: str) -> str:
-    """Whether a real value beats the best so far, wherever they are; the first NaN wins."""
+    """Whether a real value beats the best so far, at any positions; the first NaN wins."""
     found, kind = comparison.better(reduction, value, best_value, _PARTS)
     if kind != "f":
         return found
@@ -102,7 +102,7 @@ def better(reduction: Reduce, value: str, best_value: str) -> str:
 
 
 def identity(reduction: Reduce, of_value: bool = False) -> str:
-    """What accumulators start from. Of argmin and argmax: the position, or `of_value` the value."""
+    """The start of accumulators; for argmin and argmax the position, or the value (`of_value`)."""
     op, dtype = reduction.op, reduction.accumulator
     if op in ("argmin", "argmax") and not of_value:
         return _LAST_POSITION

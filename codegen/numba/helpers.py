@@ -4,18 +4,20 @@ Owns HELPERS (name -> text of one function without a decorator) and the closure 
 decorates them with the device's `njit`, whose error model must be "numpy". The texts use the names
 `np`, `math`, numba's type names as casts, and the device's `vm_*` and `vmf_*`.
 
-Two habits of numba shape the texts: mixed arithmetic of int64 and uint64 becomes float64, so each
-uint64 literal is spelled `uint64(1)`; a float literal is float64, so f4 code spells `float32(1.0)`.
+Two rules of numba shape the texts. Mixed arithmetic of int64 and uint64 becomes float64, so each
+uint64 literal is spelled `uint64(1)`. A float literal is float64, so f4 code spells `float32(1.0)`.
+
 Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
-LLVM cannot drop: 64-bit forms compare `abs(1.0 / b)` with one; the `_eager` forms divide as
-doubles, which is exact up to 32 bits and vectorises, and find the zero in a quotient not finite.
-Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide` forms
-multiply by a reciprocal that is too small by more than all roundings together, so each quotient
-falls short; what is left is at most |b| + 2**14, of which a second quotient leaves less than 2 |b|,
-since its own rounding is then below one or below |b|. Products wrap, differences do not.
-In the same way the one quotient that is too large raises overflow, by a product that is too large
-only then, and a float that no integer can hold raises invalid, by zero times infinity. The least
-integer itself raises it, too: the reference interpreter is asked before a warning is shown.
+LLVM cannot drop. The 64-bit functions compare `abs(1.0 / b)` with 1. The `_small` functions divide
+as doubles, which is exact up to 32 bits and vectorises; a quotient that is not finite shows the
+zero. Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide`
+functions multiply by a reciprocal that is too small by more than all roundings together, so each
+quotient falls short. The remainder is at most |b| + 2**14. A second quotient reduces it below
+2 |b|, since its own rounding is then below 1 or below |b|. Products wrap, differences do not.
+
+The one quotient that is too large raises overflow, by a product that is too large only then. A
+float that no integer can hold raises invalid, by zero times infinity. The least integer itself
+raises invalid, too: the reference interpreter checks before a warning is shown.
 """
 
 from __future__ import annotations
@@ -225,7 +227,7 @@ def truncate_u8(x):
     return uint64(truncate_half(x))
 """
 
-# Once for f8; the f4 forms are made by replacing the names of the types.
+# Written for f8; replacing the type names makes the f4 versions.
 _FLOATS = """
 def floor_divide_f8(a, b):
     if b == float64(0.0):
@@ -481,7 +483,7 @@ for _text in (
 
 
 def names_in(text: str) -> list[str]:
-    """The helpers that an expression (or a helper's own text) calls."""
+    """The helpers that an expression (or a helper's text) calls."""
     return [name for name in dict.fromkeys(_NAME.findall(text)) if name in HELPERS]
 
 
@@ -503,5 +505,5 @@ def _visit(name: str, order: list[str]) -> None:
 
 
 def source(names: Iterable[str], decorator: str = "@njit") -> str:
-    """The text of the helpers `names` and all that they call, ready to stand above a kernel."""
+    """The text of the helpers `names` and all that they call, to be put above a kernel."""
     return "\n\n".join(f"{decorator}\n{HELPERS[name]}" for name in needed(names))

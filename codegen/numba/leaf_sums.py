@@ -1,8 +1,8 @@
 """Sums of computed values without a buffer: text of language "numba" for one leaf of NumPy's tree.
 
-NumPy adds up to 128 floats in eight accumulators, which then are joined in pairs. Here they are one
-vector that values are added to as they are computed, so that additions run beside divisions and
-square roots instead of after them, and nothing is stored on the way. Other reductions of the same
+NumPy adds up to 128 floats in eight accumulators and then joins these in pairs. Here the
+accumulators are one vector. Each value is added as soon as it is computed, so additions overlap
+with divisions and square roots, and no intermediate value is stored. Other reductions of the same
 kernel have eight lanes each, too. Owns that text and the choice; printer.py walks the tree.
 """
 
@@ -19,7 +19,7 @@ LANES = 8
 
 
 class Printer(Protocol):
-    """What this module needs of the printer."""
+    """The part of the printer that this module uses."""
 
     kernel: Kernel
     variant: KernelVariant
@@ -37,8 +37,8 @@ class Printer(Protocol):
 def suits(kernel: Kernel, form: KernelVariant) -> bool:
     """Whether a row's sums are taken leaf by leaf.
 
-    Of doubles alone, whose leaves are whole vectors; exact, since what stands for a function may
-    depend on how many elements a vector has.
+    Only for doubles, whose leaves are whole vectors, and for exact operations: the implementation
+    of other functions may depend on the number of elements per vector.
     """
     if form.core != "row" or form.ragged or "tree" not in form.methods:
         return False
@@ -48,24 +48,24 @@ def suits(kernel: Kernel, form: KernelVariant) -> bool:
 
 
 def sides(printer: Printer) -> int:
-    """Vectors of lanes that alternate where something is not a sum: their steps take longer."""
+    """The number of lane vectors that alternate for reductions with longer steps than a sum."""
     return 1 if set(printer.variant.methods) == {"tree"} else 2
 
 
 def buffers(printer: Printer) -> None:
-    """Memory of the lanes."""
+    """Declare the memory of the lanes."""
     for r, each in enumerate(printer.kernel.reductions):
         number = 1 if printer.variant.methods[r] == "tree" else sides(printer)
         printer.line(f"t{r} = local_{each.accumulator}({number * LANES})")
 
 
 def start_row(printer: Printer) -> None:
-    """Lanes of what is not a sum go through the whole row."""
+    """Start the lanes of reductions other than sums, which span the whole row."""
     _each_lane(printer, [r for r, m in enumerate(printer.variant.methods) if m != "tree"])
 
 
 def end_row(printer: Printer) -> None:
-    """Join those lanes."""
+    """Join the lanes that `start_row` started."""
     for r, each in enumerate(printer.kernel.reductions):
         if printer.variant.methods[r] != "tree":
             for lane in range(LANES * sides(printer)):
@@ -74,7 +74,7 @@ def end_row(printer: Printer) -> None:
 
 
 def leaf(printer: Printer) -> None:
-    """Compute `count` elements from where the pointers stand; their sums are `acc`."""
+    """Compute `count` elements from the pointers on; their sums are `acc`."""
     trees = [r for r, method in enumerate(printer.variant.methods) if method == "tree"]
     _each_lane(printer, trees)
     printer.line(f"whole = count & ~{LANES - 1}")
@@ -100,7 +100,7 @@ def leaf(printer: Printer) -> None:
 
 
 def _vectors(printer: Printer, trees: list[int], start: str, stop: str, number: int) -> None:
-    """Combine the elements from `start` on, so many vectors in each iteration."""
+    """Combine the elements from `start` on, `number` vectors in each iteration."""
     printer.open(f"for first in range({start}, {stop}, {number * LANES}):")
     for side in range(number):
         printer.open(f"for lane in range({LANES}):")
@@ -117,7 +117,7 @@ def _vectors(printer: Printer, trees: list[int], start: str, stop: str, number: 
 
 
 def _each_lane(printer: Printer, reductions: list[int]) -> None:
-    """Give lanes what they start from; of sums -0.0, which changes no number that is added."""
+    """Initialise lanes; those of sums with -0.0, which changes no number that is added."""
     for r in reductions:
         each = printer.kernel.reductions[r]
         tree = printer.variant.methods[r] == "tree"

@@ -1,6 +1,6 @@
-"""The printer of language "numba": a kernel and a form as one function of machine types.
+"""The printer of language "numba": a kernel variant as one function of machine types.
 
-`def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and what else a chunk needs (see
+`def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and other numbers of a chunk (see
 chunks.py), then for each array its byte address and its strides in elements. The names that the
 text may use come from the device (devices/cpu/numba_runtime.py). Identifiers: a array address,
 p pointer, s stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
@@ -25,20 +25,20 @@ from lazyfuse.codegen.numba import helpers as numba_helpers
 from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, number, stored
 from lazyfuse.devices.base import Source
 
-# Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. So
-# many partial results ("lanes") are combined side by side, and with each other at the run's end.
+# Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. The
+# same number of partial results ("lanes") is combined side by side, and joined at the run's end.
 LANES = 256
-# Elements of a streamed map that are computed at once: they lie in a buffer in the first cache.
+# Elements of a streamed map that are computed at once, into a buffer in the first cache.
 STREAMED = 512
-# Strided inputs of so costly a body are copied into buffers first, up to so many of them.
+# Bodies of at least this cost copy their strided inputs into buffers first, up to this many inputs.
 GATHER_COST = 3.0
 GATHERED = 8
-# What the innermost loop is marked with: its iterations do not touch each other's memory.
+# The mark of the innermost loop: its iterations do not touch each other's memory.
 _INDEPENDENT = "independent()"
 
 
 def print_source(kernel: Kernel, form: KernelVariant) -> Source:
-    """The program text of a kernel in a form."""
+    """The program text of a kernel variant."""
     printer = _Printer(kernel, form)
     printer.entry()
     body = "\n".join(printer.lines)
@@ -237,7 +237,7 @@ class _Printer:
         self.close()
 
     def strided(self) -> list[int]:
-        """Inputs that are taken together before they are computed with.
+        """Inputs that are copied into buffers before the computation.
 
         Compilers do not vectorise loops over such inputs where the processor gathers slowly.
         """
@@ -284,7 +284,7 @@ class _Printer:
         self.close()
 
     def number_dtype(self, r: int) -> str:
-        """The dtype by which an argmin or argmax compares: truth values as numbers."""
+        """The dtype in which an argmin or argmax compares: truth values as numbers."""
         dtype = self.kernel.reductions[r].accumulator
         return "u1" if dtype == "b1" else dtype
 
@@ -308,9 +308,9 @@ class _Printer:
             self.line("side = local_i8(64)")
 
     def source_pointer(self, r: int) -> str | None:
-        """The input that a pairwise sum may read directly: nothing is computed on the way.
+        """The input that a pairwise sum may read directly, without a computation between.
 
-        A kernel with stores buffers it: a store may be to the input's own memory.
+        A kernel with stores buffers it, since a store may go to the input's memory.
         """
         each = self.kernel.reductions[r]
         direct = (
@@ -400,17 +400,17 @@ class _Printer:
             self.fold()
 
     def may_stop(self) -> bool:
-        """Whether the rest of a row may be left out once nothing can change the results."""
+        """Whether a row may stop early once its results are decided."""
         ops = {each.op for each in self.kernel.reductions}
         return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
 
     def decided(self) -> list[str]:
-        """For each `all` and `any`, the test whether nothing can change it any more."""
+        """For each `all` and `any`, the test whether its result is decided."""
         reductions = enumerate(self.kernel.reductions)
         return [f"acc{r}" if x.op == "logical_or" else f"not acc{r}" for r, x in reductions]
 
     def only_pointers(self) -> bool:
-        """Whether every reduction sums an input as it lies in memory."""
+        """Whether every reduction sums an input directly from memory."""
         direct = all(self.source_pointer(r) for r in range(len(self.kernel.reductions)))
         return direct and not self.kernel.stores
 
@@ -506,7 +506,7 @@ class _Printer:
                 lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
                 self.line(f"w{r}, c{r} = {here}, {number(value, each)}")
                 beats = expressions.best(each, f"c{r}", f"w{r}", *lane)
-                if self.in_order(r):  # a later place never wins a tie
+                if self.in_order(r):  # a later position never wins a tie
                     beats = expressions.better(each, f"c{r}", lane[0])
                 self.line(f"take{r} = {beats}")
                 self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
@@ -541,11 +541,11 @@ class _Printer:
         self.close()
 
     def in_order(self, r: int) -> bool:
-        """Whether a lane meets real numbers in the order of their places, the first one's known."""
+        """Whether a lane meets real numbers in the order of their positions, knowing the first."""
         return not self.variant.ragged and self.kernel.reductions[r].accumulator[0] != "c"
 
     def start_lanes(self) -> None:
-        """Lanes that are used for the first time in this run."""
+        """Initialise the lanes that this run uses for the first time."""
         if not self.folds:
             return
         self.open("for i in range(lanes, count):")
@@ -562,7 +562,7 @@ class _Printer:
         self.line("lanes = max(lanes, count)")
 
     def fold(self) -> None:
-        """Halve the lanes until one is left: every step is a map, and so vectorises."""
+        """Halve the lanes until one remains: every step is a map, and so vectorises."""
         self.open("while width > 1:")
         self.line("half = width >> 1")
         self.line("rest = width - half")

@@ -5,10 +5,10 @@ loops. Values are named h (inputs), x (scalar arguments) and v (instructions).
 
 In scalar text a value has its C type; truth values are `uchar` 0 or 1, complex numbers `double2`
 and `float2`. In vector text it has `W` lanes of the type `VF8`, `VF4`, `VI1` ... `VU8` (macros of
-the preamble, the C types themselves where `W` is 1); truth values are masks, `VI1` of 0 and -1, as
+the preamble, the C types themselves where `W` is 1). Truth values are masks, `VI1` of 0 and -1, as
 comparisons give them: LLVM sees through their changes of width. Where `W` is 1 masks are 0 and 1,
-so text never reads more of a mask than whether it is zero, or its last bit. Complex numbers have no
-vector form. Scalar arguments stay scalar variables and are spread at each use.
+so text reads only whether a mask is zero, or its last bit. Complex numbers have no vector version.
+Scalar arguments stay scalar variables and are spread at each use.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lazyfuse.codegen.opencl.helpers import C_TYPES, resolve
 from lazyfuse.codegen.table import ops
 
 LANGUAGE = "opencl"
-SINGLE = "opencl-single"  # the op table's name for what devices without doubles read
-# Bytes. Of PoCL 3.0's functions on wider vectors fmod does not return, and pow is wrong at poles.
+SINGLE = "opencl-single"  # the op table's language for devices without doubles
+# Bytes. On wider vectors PoCL 3.0's fmod does not return, and its pow is wrong at poles.
 WIDEST_VECTOR = 32
 _PARTS = ("x", "y")  # of complex numbers
 _LAST_POSITION = "9223372036854775807L"
@@ -71,7 +71,7 @@ def c_type(dtype: str, vector: bool = False) -> str:
 
 
 def typed(text: str, dtype: str, vector: bool = False) -> str:
-    """An expression whose value has exactly this dtype; C widens small integers on its own."""
+    """An expression whose value has exactly this dtype; C itself widens small integers."""
     return f"TO_{c_type(dtype, True)}({text})" if vector else f"({C_TYPES[dtype]})({text})"
 
 
@@ -92,7 +92,7 @@ def load(pointer: str, place: str, dtype: str, vector: bool = False) -> str:
 
 
 def stored(text: str, dtype: str, vector: bool = False) -> str:
-    """The value to be written to memory."""
+    """The text of the value that is written to memory."""
     return f"(AS_VU1({text}) & (VU1)(1))" if vector and dtype == "b1" else text
 
 
@@ -105,7 +105,7 @@ def store(pointer: str, place: str, text: str, dtype: str, vector: bool = False)
 
 
 def template(op: str, ins: tuple[str, ...], out: str, vector: bool, single: bool = False) -> str:
-    """The op table's expression over `{0} {1} {2}` with its types spelled out."""
+    """The op table's expression over `{0} {1} {2}` with its types filled in."""
     text = ops.TABLE[op].expression(SINGLE if single else LANGUAGE, ins, out)
     if text is None:
         raise KernelError(f"[print] {op}: no {LANGUAGE} expression for {','.join(ins)}>{out}")
@@ -125,7 +125,7 @@ def expression(
 
 
 def converted(text: str, source: str, target: str, vector: bool = False) -> str:
-    """A cast as NumPy's `astype`."""
+    """A cast with the meaning of NumPy's `astype`."""
     if source == target:
         return text
     return expression("cast", (source,), target, (text,), vector)
@@ -158,7 +158,7 @@ def _is_nan(value: str, kind: str) -> str:
 
 
 def identity(reduction: Reduce, of_value: bool = False, vector: bool = False) -> str:
-    """What accumulators start from. Of argmin and argmax: the position, or `of_value` the value."""
+    """The start of accumulators; for argmin and argmax the position, or the value (`of_value`)."""
     op, dtype = reduction.op, reduction.accumulator
     if op in ("argmin", "argmax") and not of_value:
         return _LAST_POSITION
@@ -194,14 +194,14 @@ def _least(dtype: str) -> str:
 
 
 def has_vector_form(op: str, ins: tuple[str, ...], out: str, single: bool = False) -> bool:
-    """Whether an operation, its implicit casts apart, can be written for vectors."""
+    """Whether an operation, without its implicit casts, can be written for vectors."""
     if any(dtype[0] == "c" for dtype in (*ins, out)):
         return False
     return opencl_helpers.are_vectors(template(op, ins, out, True, single))
 
 
 def vectorisable(kernel: Kernel) -> bool:
-    """Whether every instruction and cast of the kernel's maps has a vector form."""
+    """Whether every instruction and cast of the kernel's maps has a vector version."""
     return all(has_vector_form(*each, kernel.single) for each in _operations(kernel))
 
 
@@ -264,7 +264,7 @@ class OpenCLValues:
         return expression(each.op, each.ins, each.out, args, self.vector, self.kernel.single)
 
     def flag_statements(self) -> list[str]:
-        """Statements that add what instructions and casts of stores raised to `raised_here`."""
+        """Statements that add exceptions of instructions and casts of stores to `raised_here`."""
         return fp_flags.flag_statements(list(self._operations()), self.vector)
 
     def _operations(self) -> Iterator[Operation]:
@@ -281,7 +281,7 @@ class OpenCLValues:
 
 
 def preamble(body: str, itemsize: int) -> str:
-    """What must stand above `body`: settings, `W`, and the types and helpers that it names."""
+    """The text above `body`: settings, `W`, and the types and helpers that it names."""
     helpers = opencl_helpers.source(body)
     whole = body + helpers
     lines = ["#pragma OPENCL FP_CONTRACT OFF"]

@@ -1,9 +1,9 @@
-"""IEEE conditions that a kernel's values tell of, in text of language "opencl".
+"""Floating-point exceptions inferred from a kernel's values, in text of language "opencl".
 
 OpenCL has no flag register. What NumPy would have reported follows from an operation's operands and
-its result: "invalid" is a NaN of operands that are none, "divide" an infinity at a pole, "over" any
-other infinity of finite operands. So that it costs next to nothing, each iteration first asks
-whether any value is not finite at all, and looks closer only then.
+its result: "invalid" is a NaN from operands without NaN, "divide" an infinity at a pole, "over" any
+other infinity from finite operands. To keep the cost near zero, each iteration first asks whether
+any value is not finite, and looks closer only then.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lazyfuse.codegen.table import ops
 DIVIDE, OVER, INVALID = 1, 2, 8
 _BITS = {"divide": DIVIDE, "over": OVER, "invalid": INVALID}
 
-# What casts of floats can hold on their way to an integer, by target (lowest, and what lies above
-# the greatest); small ones go through "i4".
+# The range of floats that can be cast to an integer, by target (lowest, and the bound above the
+# greatest); casts to small integers go through "i4".
 _RANGES = {
     "i4": ("-2147483648.0", "2147483648.0"),
     "i8": ("-9223372036854775808.0", "9223372036854775808.0"),
@@ -33,7 +33,7 @@ _RANGES["u4"] = _RANGES["i8"]
 class Operation:
     """An operation as written: the texts of its result and of its operands, and their dtypes.
 
-    `slot`: where it tells its conditions (see flag_slots.py).
+    `slot`: where it reports its exceptions (see flag_slots.py).
     """
 
     op: str
@@ -45,23 +45,23 @@ class Operation:
 
     @property
     def row(self) -> ops.Op:
-        """Its row of the op table."""
+        """Its op definition."""
         return ops.TABLE[self.op]
 
     @property
     def bits(self) -> int:
-        """The conditions that it can raise, "under" apart."""
+        """The exceptions that it can raise, except "under"."""
         row = self.row
         kinds = self.ins[0][0]
         flags = row.flags if kinds in "fc" else row.integer_flags if kinds in "iu" else ()
         return sum(_BITS.get(flag, 0) for flag in flags)
 
 
-Test = tuple[str, int]  # a mask in the types of templates, and the conditions it stands for
+Test = tuple[str, int]  # a mask in the types of templates, and its exceptions
 
 
 def flag_statements(operations: Sequence[Operation], vector: bool) -> list[str]:
-    """Statements that add to `int raised_here[]` the conditions of these operations."""
+    """Statements that add the exceptions of these operations to `int raised_here[]`."""
     raising = [each for each in operations if each.bits and _can_fail(each)]
     floats = [each for each in raising if each.out[0] in "fc"]
     lines = []
@@ -93,7 +93,7 @@ def _statement(test: Test, slot: int, vector: bool, indent: str = "") -> str:
 
 
 def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) -> list[str]:
-    """Whether any result is not finite: the difference of such a number from itself is NaN."""
+    """Whether any result is not finite: subtracting such a number from itself gives NaN."""
     sums: dict[str, list[str]] = {}
     for each in floats:
         if not _passed_on(each, operations, floats):
@@ -108,7 +108,7 @@ def _suspicions(operations: Sequence[Operation], floats: Sequence[Operation]) ->
 def _passed_on(
     each: Operation, operations: Sequence[Operation], floats: Sequence[Operation]
 ) -> bool:
-    """Whether a later result cannot be finite unless this one is: asking after it is enough."""
+    """Whether a later result can be finite only if this one is: then its test is enough."""
     return any(
         each.result in other.args
         and other.row.passes_nonfinite
@@ -155,7 +155,7 @@ def _real_operations(each: Operation) -> list[Operation]:
 
 
 def _float_tests(each: Operation) -> list[Test]:
-    """What exactly an operation with a result that is not finite raised."""
+    """The exact exceptions of an operation with a result that is not finite."""
     kind = _part_type(each.ins[0])
     floating = [pair for pair in zip(each.args, each.ins, strict=True) if pair[1][0] in "fc"]
     operands = [part for text, dtype in floating for part in _parts(text, dtype)]
@@ -163,7 +163,7 @@ def _float_tests(each: Operation) -> list[Test]:
     results = [f"to_{kind}({x})" if widen else x for x in _parts(each.result, each.out)]
     infinite = " | ".join(f"(fabs({x}) == ({kind})(INFINITY))" for x in results)
     finite = " & ".join(f"(fabs({x}) < ({kind})(INFINITY))" for x in operands)
-    if each.op == "nextafter":  # the neighbour of a number is infinite on the way to infinity only
+    if each.op == "nextafter":  # a number's neighbour is infinite only towards infinity
         finite = f"(fabs({operands[0]}) < ({kind})(INFINITY))"
     unbounded = f"({infinite}) & {finite}"
     if each.row.signals_nan:
@@ -177,7 +177,7 @@ def _float_tests(each: Operation) -> list[Test]:
         return [*tests, (unbounded, DIVIDE)]
     zeros = [f"({x} == ({kind})(0))" for x in _parts(each.args[divisor], each.ins[divisor])]
     pole = " & ".join(zeros)
-    # NumPy's power, not float_power, calls an infinite exponent a pole as well
+    # NumPy's power, unlike float_power, treats an infinite exponent as a pole too
     at_pole = f"({infinite if each.op == 'power' else unbounded}) & {pole}"
     if each.op == "divide" and each.out[0] == "c":  # part by part
         finite = " | ".join(f"(isfinite({x}) & ({x} != 0))" for x in operands[:2])

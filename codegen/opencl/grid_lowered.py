@@ -1,6 +1,6 @@
-"""Kernels decided for GPUs: `GridLowered`, which stands where `Lowered` stands.
+"""Kernels lowered for GPUs: `GridLowered`, the counterpart of `Lowered`.
 
-Its arrays and results are those of `Lowered`; its loops, chunks and partial results are its own.
+It has the arrays and results of `Lowered`, but its own loops, chunks and partial results.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Printer = Callable[[Kernel, GridVariant], Source]
 Second = tuple[Source, Callable[[Sequence[Array]], Launch]]
 
-# Indices of 32 bits serve while all that is added up in them stays below this.
+# Indices have 32 bits while all sums in them stay below this.
 NARROW = 1 << 30
 
 _SOURCES: dict[tuple[Kernel, GridVariant, Printer], Source] = memo(
     "codegen.opencl.grid_lowered.sources",
     4096,  # texts of a few kilobytes
 )
-_NO_FORM = GridVariant("map", 0, 1, "", 0)  # stands where a base class has defaults already
+_NO_FORM = GridVariant("map", 0, 1, "", 0)  # a default, since the base class has defaults
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class GridLowered(Lowered):
     finisher: Callable[[], Second] | None = None
 
     def source(self, language: str) -> Source:
-        """The program text; memoised by kernel and form."""
+        """The program text; memoised by kernel and variant."""
         assert language == LANGUAGE, f"expected {LANGUAGE}, got {language}"
         assert self.printer is not None
         return memoised(self.kernel, self.grid, self.printer)
@@ -61,12 +61,12 @@ class GridLowered(Lowered):
         )
 
     def second(self) -> Second | None:
-        """How to combine partial results on the device; None if there are none."""
+        """The program that combines partial results on the device; None if there are none."""
         return self.finisher() if self.finisher is not None else None
 
 
 def memoised(kernel: Kernel, form: GridVariant, printer: Printer) -> Source:
-    """The text of a kernel in a form. A kernel over partial results has a printer of its own."""
+    """The text of a kernel variant. A kernel over partial results has its own printer."""
     key = kernel, form, printer
     source = _SOURCES.get(key)
     if source is None:
@@ -75,7 +75,7 @@ def memoised(kernel: Kernel, form: GridVariant, printer: Printer) -> Source:
 
 
 def plain_form(grid: GridVariant) -> KernelVariant:
-    """The loops as other languages name them, for those who describe a kernel."""
+    """The loops in the terms of other languages, for descriptions of a kernel."""
     core = "map" if grid.core == "map" else "row"
     return KernelVariant(core, (False,) * grid.outer, grid.run, grid.classes)
 

@@ -1,4 +1,4 @@
-"""Level 2 for GPUs: maps as texts of language "opencl-grid", and the way into all of them.
+"""Level 2 for GPUs: maps as texts of language "opencl-grid", and the entry point of all.
 
 Owns `lower_grid`, and the decisions and the printer for maps. Neighbouring work-items take
 neighbouring elements of the whole domain, or vectors of 16 bytes of them where every array is
@@ -29,7 +29,7 @@ from lazyfuse.devices.base import Source
 VECTOR_BYTES = 16
 # More elements per work-item would repeat the element's arithmetic too often in the text.
 LARGEST_VECTOR = 8
-# Bodies of more operations than this take one element per work-item: they wait for arithmetic.
+# Bodies of more operations than this take one element per work-item: arithmetic limits them.
 LONGEST_VECTOR_BODY = 24
 
 
@@ -41,7 +41,7 @@ def lower_grid(
     order: Ints | None = None,
     value_strides: Ints | None = None,
 ) -> Lowered:
-    """As `lower`, for language "opencl-grid"; the result is a `GridLowered`."""
+    """`lower` for language "opencl-grid"; the result is a `GridLowered`."""
     return lower(kernel, shape, in_strides, out_strides, order, value_strides, GridJob)
 
 
@@ -78,7 +78,7 @@ class GridJob(GridReductions):
         )
 
     def vector(self, nest: Nest) -> int:
-        """How many neighbours a work-item computes."""
+        """How many neighbouring elements a work-item computes."""
         last = nest.loops[-1]
         arrays = self.dtypes
         dense = [k for k in range(len(arrays)) if last.strides[k] == 1]
@@ -100,13 +100,13 @@ def _side() -> int:
 
 
 def _far(last: Loop, across: Loop, inputs: int) -> tuple[int, ...]:
-    """The inputs that lie dense along another loop than the last one."""
+    """The inputs that are dense along another loop than the last one."""
     strides = enumerate(zip(last.strides[:inputs], across.strides, strict=False))
     return tuple(k for k, (near, far) in strides if near not in (-1, 0, 1) and abs(far) == 1)
 
 
 def _across(nest: Nest, inputs: int) -> int | None:
-    """The loop along which some input lies dense while the last one takes it through memory."""
+    """The loop along which some input is dense while the last loop strides through it."""
     last = len(nest.loops) - 1
     for at in reversed(range(last)):
         sizes = nest.loops[last].size, nest.loops[at].size
@@ -149,7 +149,7 @@ class _MapPrinter(GridText):
         self.finish()
 
     def elements(self) -> None:
-        """The elements of a chunk, or vectors of them, one for each work-item at a time."""
+        """The elements (or vectors) of a chunk, one for each work-item at a time."""
         form, last = self.variant, self.variant.loops - 1
         sizes = [f"n{at}" for at in range(form.loops)]
         if form.vector > 1:
@@ -174,7 +174,7 @@ class _MapPrinter(GridText):
         form, side = self.variant, math.isqrt(self.variant.group)
         rows, columns = form.loops - 2, form.loops - 1
         for k in form.through:
-            name = f"tile{k}[{side * (side + 1)}]"  # a column more: no two rows in one bank
+            name = f"tile{k}[{side * (side + 1)}]"  # one more column: no two rows in one bank
             self.lines.insert(0, f"    __local {c_type(self.arrays[k])} {name};")
         self.line(f"const int down = get_local_id(0) / {side}, right = get_local_id(0) % {side};")
         sizes = [f"n{at}" for at in range(rows)]
@@ -202,7 +202,7 @@ class _MapPrinter(GridText):
     def single(
         self, loops: Sequence[tuple[int, str]], turned: Mapping[int, str] | None = None
     ) -> None:
-        """One element; some inputs may have been read before."""
+        """One element; some inputs may already have been read."""
         inputs = []
         for k in range(self.first_store):
             inputs.append(f"h{k}")
@@ -221,7 +221,7 @@ class _MapPrinter(GridText):
         return names
 
     def vectors(self) -> None:
-        """Neighbours of a row: vectors of memory where they are aligned, else one by one."""
+        """Neighbours of a row: vectors of memory if aligned, else one by one."""
         form, last = self.variant, self.variant.loops - 1
         self.line(f"const {self.index} i{last} = of_row * {form.vector};")
         outer = [(at, f"i{at}") for at in range(form.outer)]

@@ -1,7 +1,7 @@
 """Level 2 for GPUs: how reductions share work-groups. Their text is in grid_rows.py.
 
-Every reduction is results by elements: `lanes` work-items share a result, the items of a group
-share `group / lanes` results, and long reductions are cut into stretches whose partial results a
+Every reduction is results by elements: `lanes` work-items share a result, and the items of a group
+share `group / lanes` results. Long reductions are cut into segments whose partial results a
 second pass combines. Sums of floats keep NumPy's pairwise tree: eight lanes are its eight
 accumulators, and a group sums whole subtrees. Ordered reductions without a tree keep their order:
 lanes compute the elements side by side, and the first lane combines them.
@@ -54,7 +54,7 @@ class GridReductions(Job):
         total = volume(inner)
         complex_values = ordered.accumulator[0] == "c"
         itemsizes = sum(int(r.accumulator[1:]) for r in kernel.reductions if is_ordered(r))
-        if block:  # NumPy's buffer: one stretch each
+        if block:  # NumPy's buffer: one segment each
             bounds = np.append(np.arange(0, total, block, dtype=np.int64), total)
             blocks = list(range(len(bounds) - 1))
         else:

@@ -1,8 +1,8 @@
 """The printer for reductions of language "opencl-grid": work-items that share results.
 
-A task is a block of results and a stretch of their elements. All items of a group meet the same
+A task is a block of results and a segment of their elements. All items of a group meet the same
 barriers: loops around barriers run equally often for all of them, and items without work pass
-through. What a chunk needs besides loop sizes: where its stretch begins, its length, whether nodes
+through. Besides loop sizes a chunk has: the start of its segment, its length, whether nodes
 at the depth of the leaves may be two leaves (2) or not (1), the levels of the tree, and, for argmin
 and argmax, how far each loop moves the position.
 """
@@ -48,7 +48,7 @@ class ReductionPrinter(GridText):
         return any(is_argument(each) for each in self.kernel.reductions)
 
     def where(self, r: int) -> str:
-        """The position of the element at hand."""
+        """The position of the current element."""
         return "where"
 
     def reduction(self, r: int) -> Reduce:
@@ -86,7 +86,7 @@ class ReductionPrinter(GridText):
         self.finish()
 
     def local_memory(self) -> None:
-        """One buffer per dtype, which reductions use in turn, and the sums of leaves."""
+        """One buffer per dtype, which reductions share over time, and the sums of leaves."""
         shared = [r for r in range(len(self.variant.methods)) if self.uses_buffer(r)]
         for dtype in dict.fromkeys(self.reduction(r).accumulator for r in shared):
             self.line(f"__local {c_type(dtype)} t_{dtype}[{self.variant.group}];")
@@ -106,7 +106,7 @@ class ReductionPrinter(GridText):
         return f"t_{self.reduction(r).accumulator}"
 
     def task(self) -> None:
-        """One block of results over one stretch."""
+        """One block of results over one segment."""
         form = self.variant
         width = self.rank + len(self.arrays)
         self.line(f"__global const long *row = rows + task / blocks * {width};")
@@ -194,7 +194,7 @@ class ReductionPrinter(GridText):
     # Lanes
 
     def slot(self, lane: str) -> str:
-        """Where a lane of the own team has its place in a buffer."""
+        """The index of a lane of the work-item's team in a buffer."""
         if self.variant.interleaved:
             return f"{lane} * {self.teams} + team"
         return f"team * {self.variant.lanes} + {lane}"
@@ -224,7 +224,7 @@ class ReductionPrinter(GridText):
         self.close()
 
     def combine_chain(self, r: int, value: str) -> None:
-        """Elements one after the other; if that is not finite, again to find the exceptions."""
+        """Elements one after the other; repeated if not finite, to find the exceptions."""
         each = self.reduction(r)
         self.line(f"{self.kind(r)} slow = acc{r};")
         self.line(f"for ({self.index} k = 0; k < left; k++)")
@@ -256,7 +256,7 @@ class ReductionPrinter(GridText):
     # NumPy's tree
 
     def helpers(self) -> str:
-        """Where a node of the tree begins and how long it is; 0 where there is no such node."""
+        """The start and length of a node of the tree; length 0 where there is no such node."""
         if not self.trees:
             return ""
         return f"""
@@ -283,7 +283,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         return f"{count} / 2 / 8 * 8"
 
     def walk_leaves(self) -> None:
-        """Leaves of the tree, one for each few lanes at a time; `lead` takes their sums."""
+        """Leaves of the tree, one per few lanes at a time; `lead` takes their sums."""
         at_once = self.variant.lanes // self.leaf_lanes
         self.line(f"const int sub = lane % {self.leaf_lanes};")
         self.open(f"for (int round = 0; round * {at_once} < 1 << levels; round++)")
@@ -306,7 +306,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         self.barrier()
 
     def leaf_elements(self) -> None:
-        """A lane's elements of a leaf into one accumulator; those left over are kept apart."""
+        """Add a lane's elements of a leaf to one accumulator; keep the remainder separate."""
         self.line(f"{self.index} first = low + mine.x, size = part ? 0 : mine.y;")
         self.open(f"if (mine.y > {self.leaf})")
         self.line(f"const {self.index} middle = {self.half('mine.y')};")
@@ -332,7 +332,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         self.close()
 
     def sum_leaf(self, r: int) -> None:
-        """NumPy's order for one leaf: pairs of accumulators, then the elements left over."""
+        """NumPy's order for one leaf: pairs of accumulators, then the remaining elements."""
         each = self.reduction(r)
         t, u = self.buffer(r), f"u_{each.accumulator}"
         self.line(f"{t}[item] = sum{r};")
@@ -352,7 +352,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         self.barrier()
 
     def join_leaves(self) -> None:
-        """The tree above the leaves, level by level; a node's sum takes its first leaf's place."""
+        """The tree above the leaves, level by level; a node's sum goes to its first leaf's slot."""
         depth = self.variant.depth
         if not depth:
             return
@@ -372,7 +372,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
     # Partial results: nodes of one depth
 
     def walk_joined(self) -> None:
-        """A regular tree over neighbours; what is slower than the tree is added in order."""
+        """A regular tree over neighbours; slower axes than the tree's are added in order."""
         lanes, rounds = self.variant.lanes, self.rounds
         self.open(f"for ({self.index} base = 0; base < length; base += {1 << self.variant.depth})")
         self.open(f"for (int round = 0; round < {rounds}; round++)")
@@ -413,7 +413,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         step = f"{lanes} * 2 * width"
         self.open(f"for (int k = lane * 2 * width; k < {rounds}; k += {step})")
         total = self.stepped(r, f"lead{r}[k]", f"lead{r}[k + width]")
-        self.line(f"lead{r}[k] = {total};")  # one team alone has several rounds
+        self.line(f"lead{r}[k] = {total};")  # only a single team has several rounds
         self.close()
         self.barrier()
         self.close()

@@ -1,6 +1,6 @@
-"""How reductions are shared out among work-items and groups: arithmetic on sizes alone.
+"""How reductions are divided among work-items and groups: arithmetic on sizes alone.
 
-The cutting never depends on the device, so results are the same on any of them.
+The division never depends on the device, so results are the same on all devices.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(slots=True)
 class Sizes:
-    """What may be set to suit a device; the rest follows from the sizes of arrays.
+    """Settings that may suit a device; the rest follows from the sizes of arrays.
 
-    `group`: work-items of a group, a power of two of at least 16. `groups`: as many as a launch
-    should have before a long reduction is left in one piece; fewer mean fewer partial results.
+    `group`: work-items of a group, a power of two of at least 16. `groups`: how many a launch
+    should have before a long reduction stays in one piece; fewer mean fewer partial results.
     `items`: work-items that columns should give work to before several share a column.
-    `tree_depth`: the leaves of a stretch of a pairwise sum, as a power of two, at least and at
-    most: one for each eight lanes, and what local memory has room for, of which all sums of a
-    kernel get `local_bytes`. `stretch`: elements per lane of a piece of a reduction that may be cut
-    anywhere, at least; with a very large one there is no second pass.
+    `tree_depth`: the least and most leaves of a segment of a pairwise sum, as powers of two. The
+    least is one for each eight lanes; the most is limited by local memory, of which all sums of a
+    kernel get `local_bytes`. `stretch`: the least elements per lane in a piece of a reduction that
+    may be cut anywhere; if it is very large there is no second pass.
     """
 
     group: int = 256
@@ -42,9 +42,9 @@ class Sizes:
 
 SIZES = Sizes()
 
-# A lane that takes part in a result combines at least so many elements.
+# The least elements that each lane of a result combines.
 SHORTEST_LANE = 4
-# Neighbouring results of one access: a line of memory.
+# Neighbouring results that one access reads: a line of memory.
 NEIGHBOURS = 16
 # Columns of a chunk after the loop sizes: beginning, length, parts, levels.
 EXTRA = 4
@@ -59,7 +59,7 @@ def volume(loops: Sequence[Loop]) -> int:
 
 
 def lanes_of(results: int, length: int, columns: bool) -> int:
-    """How many work-items share a result; `columns`: neighbouring results lie side by side."""
+    """How many work-items share a result; `columns`: neighbouring results are adjacent."""
     most = min(SIZES.group, _power(length // SHORTEST_LANE))
     if not columns:
         return most
@@ -73,21 +73,21 @@ def _power(limit: int) -> int:
 
 
 def even_bounds(results: int, length: int, lanes: int) -> Array:
-    """Stretches of a reduction that may be cut anywhere, as many as give enough groups work."""
+    """Segments of a reduction that may be cut anywhere: enough to give the groups work."""
     blocks = -(-results * lanes // SIZES.group)
     count = max(1, min(SIZES.groups // blocks, length // (lanes * SIZES.stretch)))
     return np.arange(count + 1, dtype=np.int64) * length // count
 
 
 def tree_bounds(rows: int, total: int, complex_values: bool, itemsizes: int) -> Array:
-    """Stretches of a pairwise sum: all nodes of one depth, so that a regular tree joins them.
+    """Segments of a pairwise sum: all nodes of one depth, so that a regular tree joins them.
 
     `itemsizes`: bytes of one element of every sum of the kernel together.
     """
     leaf, least, most = leaf_size(complex_values), SIZES.tree_depth[0], _most_depth(itemsizes)
     nodes = [total]
     while max(nodes) > leaf << least:
-        # a node that is cut must be one that NumPy halves: it is, being far longer than a leaf
+        # NumPy halves every node that is cut here, since it is far longer than a leaf
         if max(nodes) <= leaf << most and rows * len(nodes) >= SIZES.groups:
             break
         halves = ((left_half(n, complex_values), n) for n in nodes)
@@ -96,7 +96,7 @@ def tree_bounds(rows: int, total: int, complex_values: bool, itemsizes: int) -> 
 
 
 def _most_depth(itemsizes: int) -> int:
-    """The most levels of a tree whose leaves' sums find room in local memory."""
+    """The most levels of a tree whose leaves' sums fit into local memory."""
     least, most = SIZES.tree_depth
     while most > least and itemsizes << most > SIZES.local_bytes:
         most -= 1
@@ -104,12 +104,12 @@ def _most_depth(itemsizes: int) -> int:
 
 
 def room_of(depth: int, itemsizes: int) -> int:
-    """For how many levels a text has room: one text serves all long stretches."""
+    """The number of levels that a text has room for: one text serves all long segments."""
     return depth if depth < SIZES.tree_depth[0] else max(depth, _most_depth(itemsizes))
 
 
 def depth_of(longest: int, complex_values: bool) -> int:
-    """Levels of a tree above its leaves, where nodes of that depth are two leaves at the most."""
+    """Levels of a tree above its leaves, where nodes of that depth are at most two leaves."""
     depth = 0
     while leaf_size(complex_values) << depth < longest:
         depth += 1
@@ -117,7 +117,7 @@ def depth_of(longest: int, complex_values: bool) -> int:
 
 
 def _parts(length: int, depth: int, complex_values: bool) -> int:
-    """Whether some node at the depth of the leaves is two leaves still: right ones are longest."""
+    """Whether some node at the depth of the leaves is still two leaves: right nodes are longest."""
     leaf = leaf_size(complex_values)
     for _ in range(depth):
         if length > leaf:
@@ -133,9 +133,9 @@ def stretch_table(
     partials: range,
     has_index: bool,
 ) -> Table:
-    """One chunk per stretch.
+    """One chunk per segment.
 
-    `partials`: the arrays whose stretches lie apart; those of one stretch lie together. With
+    `partials`: the arrays with separate segments; elements of one segment lie together. With
     `has_index`, the operand after the arrays is the position that argmin and argmax report.
     """
     count = len(bounds) - 1

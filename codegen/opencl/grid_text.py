@@ -1,7 +1,8 @@
-"""What all texts of language "opencl-grid" share: the form, the signature, one element, indices.
+"""What all texts of language "opencl-grid" share: variant, signature, one element, indices.
 
-A group of work-items shares each task; tasks are taken by group number, in steps of the number of
-groups, so any number of groups is right. The arguments are those of language "opencl". Identifiers:
+A group of work-items shares each task. Groups take tasks by group number, in steps of the number
+of groups, so any number of groups is right. The arguments are those of language "opencl".
+Identifiers:
 b block of memory, o byte offset, p pointer, s stride, n size, x scalar, h input value, y stored
 value, q reduced value, t and u local memory.
 """
@@ -27,16 +28,16 @@ LANGUAGE = GRID
 class GridVariant:
     """The loop nest as the printers for work-groups see it.
 
-    Loops over `outer` axes come first, then the `run`: of a map its last loop, of a reduction all
-    that is reduced. `classes`: for each array its stride on the last loop, as in `Form`. `group`:
-    work-items of a group. `wide`: indices need 64 bits. `vector`: elements of a map per work-item.
-    `through`: inputs of a map that its last loops, a square tile of a group's size, walk the other
-    way round; they are read along themselves and turned round in local memory.
+    Loops over `outer` axes come first, then the `run`: the last loop of a map, all reduced loops of
+    a reduction. `classes`: for each array its stride on the last loop, as in `KernelVariant`.
+    `group`: work-items of a group. `wide`: indices need 64 bits. `vector`: elements of a map per
+    work-item. `through`: inputs of a map that its last loops, a square tile of a group's size, walk
+    in the opposite order; they are read in their own order and transposed in local memory.
 
-    Of reductions only: `lanes` work-items share a result. They are neighbours, or, `interleaved`,
-    neighbours work on neighbouring results. `methods`: "tree" (NumPy's pairwise sum), "chain" (one
-    element after the other) or "free" (any order). A tree has `depth` levels at most;
-    `complex_tree`: it is that of complex numbers.
+    For reductions only: `lanes` work-items share a result. They are neighbours, or, if
+    `interleaved`, neighbours work on neighbouring results. `methods`: "tree" (NumPy's pairwise
+    sum), "chain" (one element after the other) or "free" (any order). A tree has `depth` levels at
+    most; `complex_tree`: it is that of complex numbers.
     """
 
     core: str
@@ -60,7 +61,7 @@ class GridVariant:
 
 
 class GridText:
-    """Lines of a program, and the pieces that maps and reductions have in common."""
+    """Lines of a program, and the pieces that maps and reductions share."""
 
     def __init__(self, kernel: Kernel, form: GridVariant) -> None:
         self.kernel = kernel
@@ -91,7 +92,7 @@ class GridText:
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 
     def source(self, rank: int) -> Source:
-        """The finished text, named by its contents."""
+        """The complete text, named by its contents."""
         body = "\n".join(self.lines)
         element = self.element_function() + self.helpers() + reduce_step.helpers(body)
         size = expressions.itemsize(self.kernel)
@@ -119,7 +120,7 @@ class GridText:
     # One element
 
     def element_function(self) -> str:
-        """All values of one element as a function, which compilers put in place."""
+        """All values of one element as a function, which compilers inline."""
         inputs = [f"const {c_type(d)} h{k}" for k, d in enumerate(self.kernel.inputs)]
         scalars = [f"const {c_type(d)} x{k}" for k, d in enumerate(self.kernel.scalars)]
         outputs = [f"{c_type(s.dtype)} *y{k}" for k, s in enumerate(self.kernel.stores)]
@@ -156,7 +157,7 @@ class GridText:
     def moves(self, k: int, at: int) -> bool:
         """Whether an array may have a stride other than 0 on a loop."""
         if at == self.variant.loops - 1 and self.variant.classes[k] in "01":
-            return False  # known without being asked
+            return False  # known from the size alone
         return k < self.first_target or at < self.variant.outer or self.variant.core == "map"
 
     def pointer_type(self, k: int) -> str:
@@ -164,7 +165,7 @@ class GridText:
         return f"__global {constant}{memory_type(self.arrays[k])} *"
 
     def pointer(self, k: int, offset: str) -> None:
-        """The element of an array where a chunk begins."""
+        """A pointer to the first element of a chunk in an array."""
         kind, size = self.pointer_type(k), int(self.arrays[k][1:])
         self.line(f"{kind}p{k} = ({kind})(b{k} + o{k} + {offset} * {size});")
 

@@ -1,4 +1,4 @@
-"""Helper functions that expressions of language "opencl" call, and how templates are spelled out.
+"""Helper functions that expressions of language "opencl" call, and how templates are filled in.
 
 Owns HELPERS (name -> template of one function) and the closure over it. Templates,
 like the op table's expressions, are written once for all dtypes and for scalars and vectors alike,
@@ -6,7 +6,7 @@ with these names for types:
 
     F8 F4 I1 .. U8 B1 C16 C8   a dtype        T  the first input's dtype    R  the result's
     I  signed, of T's width    U  unsigned    M  signed, of R's width       P  the part of complex T
-    N  unsigned, in which T's arithmetic wraps around (in C small integers grow to int on their own)
+    N  unsigned, in which T's arithmetic wraps around (C itself widens small integers to int)
     V  a vector of T, in scalar text too
 
 `to_X(..)` converts to a type, `as_X(..)` reads the same bits, `name_T(..)` calls a helper for T.
@@ -41,7 +41,7 @@ C_TYPES = {
 
 HELPERS: dict[str, str] = {}
 
-# Helpers that have no vector form: they branch, loop, divide integers or hold complex numbers.
+# Helpers without a vector version: they branch, loop, divide integers or hold complex numbers.
 SCALAR_ONLY: set[str] = set()
 
 
@@ -53,7 +53,7 @@ def _define(text: str, scalar_only: bool = False) -> None:
             SCALAR_ONLY.add(name)
 
 
-# The small forms divide as doubles, which is exact up to 32 bits and can be done on vectors.
+# The `_small` helpers divide as doubles, which is exact up to 32 bits and works on vectors.
 _define("""
 I4 floor_divide_small_T(T a, T b) {
     T quotient = floor(a / b);
@@ -262,7 +262,7 @@ T ldexp_T(T x, I exponent) {
 }
 """)
 
-# The same three for float alone: the ones above take floats as doubles.
+# The same three for float only: the helpers above convert floats to doubles.
 _define("""
 T frexp_mantissa_single_T(T x) {
     I bits = as_I(x);
@@ -370,8 +370,8 @@ T fmin_complex_T(T a, T b) {
 )
 
 
-# PoCL's is infinite for the largest number with a finite result. The second constant is the
-# exponential of the first to 1e-5 of its last place.
+# PoCL's function is infinite for the largest number with a finite result. The second constant is
+# the exponential of the first to 1e-5 of its last place.
 _define("""
 T exp_T(T x) {
     T below = x > (T)(709.7) ? x - (T)(0x1.0000000909ap+0) : x;
@@ -379,14 +379,14 @@ T exp_T(T x) {
     return x > (T)(709.7) ? result * (T)(0x1.5bf0a8bd8e017p+1) : result;
 }
 """)
-# PoCL's makes zeros, without their sign, of the smallest subnormal numbers.
+# PoCL's function returns zeros, without their sign, for the smallest subnormal numbers.
 _define("""
 T log1p_T(T x) {
     T result = ONE(log1p((V)(x)));
     return fabs(x) < (T)(1e-30) ? x : result;
 }
 """)
-# PoCL's vector functions go wrong for subnormal floats beside large ones in the same vector.
+# PoCL's vector functions go wrong for subnormal floats in one vector with large ones.
 for _name, _eager in (("sin", "x"), ("cos", "(T)(1.0)"), ("tan", "x")):
     _define(f"""
 T {_name}_T(T x) {{
@@ -395,11 +395,11 @@ T {_name}_T(T x) {{
     return is_small ? {_eager} : result;
 }}
 """)
-    # so that no other element is in the vector; the others take floats as doubles
+    # scalar: no other element is in the vector; the others convert floats to doubles
     _define(f"T {_name}_alone_T(T x) {{\n    return {_name}_T(x);\n}}", scalar_only=True)
 
 # The other functions of the device's library. One element is one lane of a vector: the library's
-# vector versions are the faster ones for a single element too.
+# vector versions are faster for a single element too.
 for _name, _nin in {row.library: row.nin for row in ROWS if row.library}.items():
     if _name not in HELPERS:
         _given, _lanes = ("T x", "(V)(x)") if _nin == 1 else ("T x, T y", "(V)(x), (V)(y)")
@@ -415,7 +415,7 @@ Call = tuple[str, str, str]  # name, dtype, "_v" or ""
 
 
 def resolve(text: str, first: str, out: str, vector: bool) -> str:
-    """A template spelled out for a first input and a result of these dtypes."""
+    """A template filled in for a first input and a result of these dtypes."""
     binding = _binding(first, out)
     if first in ("f4", "c8"):
         text = _FLOAT.sub(r"\1f", text)
@@ -426,12 +426,12 @@ def resolve(text: str, first: str, out: str, vector: bool) -> str:
 
 
 def resolve_types(text: str, vector: bool) -> str:
-    """A text with names of types, F8 to U1, spelled out."""
+    """A text with the names of types, F8 to U1, filled in."""
     return _TOKEN.sub(lambda found: _spelled(found, {}, vector), text)
 
 
 def _binding(first: str, out: str) -> dict[str, str]:
-    """What each name of a type stands for."""
+    """The meaning of each name of a type."""
     size = int(first[1:])
     known = {"T": first.upper(), "R": out.upper(), "M": "I4" if out[0] == "c" else f"I{out[1:]}"}
     if first[0] == "c":
@@ -468,7 +468,7 @@ def calls(text: str) -> list[Call]:
 
 
 def needed(text: str) -> list[Call]:
-    """The helpers that a text calls and all that these call, each after those it calls."""
+    """The helpers that a text calls, and theirs, each after those it calls."""
     order: list[Call] = []
     for call in calls(text):
         _visit(call, order)
@@ -485,12 +485,12 @@ def _visit(call: Call, order: list[Call]) -> None:
 
 
 def are_vectors(text: str) -> bool:
-    """Whether all helpers that a text calls have a vector form."""
+    """Whether all helpers that a text calls have a vector version."""
     return not any(name in SCALAR_ONLY for name, _, _ in needed(text))
 
 
 def source(text: str) -> str:
-    """The helpers that a text calls and all that these call, ready to stand above it."""
+    """The text of the helpers that a text calls, and theirs, to be put above it."""
     return "\n".join(instance(*call) for call in needed(text))
 
 

@@ -1,10 +1,9 @@
 """NumPy's pairwise sum of contiguous floats as functions of OpenCL C.
 
 Owns `pairwise_f8(pointer, count)` of private buffers, `pairwise_global_f8` of arrays, and the same
-for f4, c8 and c16. The order of additions is NumPy's, so the bits are; its eight accumulators are
-vectors. OpenCL C has no recursion: the halves that wait for their right side stand on a stack.
-What additions raise is asked once per leaf: if its sum is not finite, it is summed again step by
-step.
+for f4, c8 and c16. The order of additions is NumPy's, and so are the bits; its eight accumulators
+are vectors. OpenCL C has no recursion: halves that wait for their right side are on a stack.
+Exceptions are checked once per leaf: a leaf whose sum is not finite is summed again step by step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The printer of language "opencl": a kernel and a form as OpenCL C, one work-item per chunk.
+"""The printer of language "opencl": a kernel variant as OpenCL C, one work-item per chunk.
 
-The arguments: a table of int64 (the strides in elements, then for each chunk the loop sizes and
-what else it needs, see chunks.py, and where each array begins), the number of chunks, each array as
+The arguments: a table of int64 (the strides in elements, then for each chunk the loop sizes, its
+other numbers, see chunks.py, and where each array begins), the number of chunks, each array as
 a block of memory and the byte offset of its first element, the scalars by value, and the words for
 floating-point exceptions. CPU-type devices get long chunks and explicit vectors this way; the loops
 and their order are those of language "numba". text.py lists the identifiers.
@@ -25,7 +25,7 @@ from lazyfuse.devices.base import Source
 
 
 def print_source(kernel: Kernel, form: KernelVariant) -> Source:
-    """The program text of a kernel in a form."""
+    """The program text of a kernel variant."""
     printer = _Printer(kernel, form)
     printer.entry()
     body = f"__kernel void NAME({printer.signature()})\n{{\n" + "\n".join(printer.lines) + "\n}\n"
@@ -81,7 +81,7 @@ class _Printer(Rows):
                 self.line(text)
 
     def flagged_by_functions(self) -> list[int]:
-        """The reductions whose steps are functions' work."""
+        """The reductions whose steps are function calls."""
         return raised_words.ordered(self.kernel) if self.variant.core == "row" else []
 
     def arguments(self) -> None:
@@ -199,7 +199,7 @@ class _Printer(Rows):
                 self.close()
 
     def flag_step(self, r: int, before: str, value: str, after: str) -> None:
-        """What one addition or multiplication raised."""
+        """Statements that find the exceptions of one addition or multiplication."""
         if self.runs_again():
             self.open("if (again)")
         slot = flag_slots.of_reductions(self.kernel)[r]
@@ -210,9 +210,9 @@ class _Printer(Rows):
             self.close()
 
     def runs_again(self) -> bool:
-        """Whether sums in memory find their exceptions in a second run, if they are not finite.
+        """Whether sums in memory that are not finite find their exceptions in a second run.
 
-        A store could have overwritten an operand by then, so there must be none.
+        The kernel must have no stores: one could have overwritten an operand by then.
         """
         ordered = any(is_ordered(each) for each in self.kernel.reductions)
         return self.variant.core == "column" and ordered and not self.kernel.stores

@@ -1,8 +1,8 @@
 """The text by which OpenCL programs report floating-point exceptions; flag_slots.py has the bits.
 
-A program has words of its own, `raised_here`, and writes to them only where it has found an
+A program has its own words, `raised_here`, and writes to them only after it has found an
 exception. Functions that add up ordered reductions write to a variable for each reduction. At the
-end the program adds what it has to the words of the launch.
+end the program adds all flags to the words of the launch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_flags(slot: int, conditions: int) -> str:
 
 
 def declared(kernel: Kernel, reductions: Iterable[int]) -> list[str]:
-    """The statements that make the words, and the variables of reductions."""
+    """The declarations of the words, and of the variables of reductions."""
     variables = [f"int {of_reduction(r)} = 0;" for r in reductions]
     return [f"int raised_here[{_words(kernel)}] = {{0}};", *variables]
 
@@ -39,7 +39,7 @@ def ordered(kernel: Kernel) -> list[int]:
 
 
 def reported(kernel: Kernel, reductions: Iterable[int]) -> list[str]:
-    """The statements at a program's end: variables to words, words to those of the launch."""
+    """The statements at a program's end: variables to words, words to the launch's words."""
     lines = []
     known = slots(kernel)
     for r in reductions:

@@ -1,8 +1,8 @@
 """One step of an ordered reduction, in OpenCL C, with the floating-point exceptions of that step.
 
-Owns `joined`, the text of the step, and the functions that it calls. What NumPy reports of a sum or
-product is what its single additions or multiplications raise: an infinity among the elements
-raises nothing, two infinities of different signs do.
+Owns `joined`, the text of the step, and the functions that it calls. For a sum or product NumPy
+reports what its single additions or multiplications raise: an infinity among the elements
+raises nothing, but two infinities of different signs do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def step(reduction: Reduce, first: str, second: str, found: str, slot: int) -> O
 
 
 def not_finite(value: str, dtype: str) -> str:
-    """Whether a partial result is infinite or NaN, which what is joined to it never mends."""
+    """Whether a partial result is infinite or NaN; it then stays so after further steps."""
     parts = (f"{value}.x", f"{value}.y") if dtype[0] == "c" else (value,)
     return " || ".join(f"!isfinite({part})" for part in parts)
 

@@ -1,7 +1,7 @@
 """Rows in text of language "opencl": the innermost loops reduced into a work-item's registers.
 
 Owns how runs are evaluated block by block and combined: by NumPy's pairwise tree, one after the
-other, or in any order, for which vector text has accumulators for each lane.
+other, or in any order; for the last, vector text has accumulators for each lane.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Rows(Text):
         return kept and self.source_pointer(r) is None
 
     def source_pointer(self, r: int) -> str | None:
-        """The input that a block may be read from directly: nothing is computed on the way.
+        """The input that a block may be read from directly, without a computation between.
 
-        A store could have overwritten it by then, so there must be none.
+        The kernel must have no stores: one could have overwritten the input by then.
         """
         each = self.kernel.reductions[r]
         direct = (
@@ -63,7 +63,7 @@ class Rows(Text):
         return f"p{each.value}" if direct else None
 
     def only_pointers(self) -> bool:
-        """Whether every reduction reads an input as it lies in memory."""
+        """Whether every reduction reads an input directly from memory."""
         return all(self.source_pointer(r) for r in range(len(self.kernel.reductions)))
 
     def start_row(self) -> None:
@@ -129,12 +129,12 @@ class Rows(Text):
             self.close()
 
     def may_stop(self) -> bool:
-        """Whether the rest of a row may be left out once nothing can change the results."""
+        """Whether a row may stop early once its results are decided."""
         ops = {each.op for each in self.kernel.reductions}
         return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
 
     def decided(self) -> list[str]:
-        """For each `all` and `any`, the test whether nothing can change it any more."""
+        """For each `all` and `any`, the test whether its result is decided."""
         reductions = enumerate(self.kernel.reductions)
         return [f"acc{r}" if x.op == "logical_or" else f"!acc{r}" for r, x in reductions]
 
@@ -278,7 +278,7 @@ class Rows(Text):
         pointer, kind = self.block_pointer(r), c_type(each.accumulator)
         value = element(pointer, f"{done} + i" if done else "i", each.accumulator)
         self.open("")
-        if self.vector:  # vectors find the best value, its first place is that of an equal value
+        if self.vector:  # vectors find the best value; its position is the first equal one's
             op = "minimum" if each.op == "argmin" else "maximum"
             extreme = Reduce(op, each.value, each.accumulator, each.accumulator)
             self.line(f"{kind} value = {identity(extreme)};")
@@ -306,7 +306,7 @@ class Rows(Text):
         self.line(f"acc{r} = {total};")
 
     def combine_chain(self, r: int) -> None:
-        """One after the other; if the result is not finite, again to find the exceptions."""
+        """Combine in order; repeat if the result is not finite, to find the exceptions."""
         each = self.kernel.reductions[r]
         value = element(self.block_pointer(r), "i", each.accumulator)
         self.open("")

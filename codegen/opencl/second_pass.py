@@ -1,9 +1,9 @@
 """The second pass of reductions, on the device: partial results to results, in a fixed order.
 
 Owns `second_pass`, which does what `Combination.run` (combine_partials.py) does with NumPy, as a
-kernel of its own whose inputs are the partial results. The stretches of a pairwise sum are all
-nodes of one depth of NumPy's tree (grid_sizes.py), so neighbours are joined level by level; what is
-added one after the other stays in that order.
+separate kernel whose inputs are the partial results. The segments of a pairwise sum are all
+nodes of one depth of NumPy's tree (grid_sizes.py), so neighbours are joined level by level.
+Sequential additions keep their order.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _joining(kernel: Kernel, rank: int) -> Kernel:
 def _slots(combination: Combination) -> tuple[int, ...]:
     """The caller's arrays in the order of the program: what it reads, then what it writes.
 
-    No result holds the values of argmin and argmax: they stay where the first ones were.
+    No result holds the values of argmin and argmax: these stay with the first partial results.
     """
     results = combination.results
     arguments = [each for each in results if is_argument(each.reduction)]
@@ -72,7 +72,7 @@ def _slots(combination: Combination) -> tuple[int, ...]:
 
 
 def _loops(combination: Combination, stretches: int) -> tuple[list[Loop], int]:
-    """Loops over results, then over partial results in their order; how many the former are."""
+    """Loops over results, then over partial results in order; and the number of the former."""
     results = combination.results
     arguments = sum(is_argument(each.reduction) for each in results)
     inputs = len(results) + arguments
@@ -126,7 +126,7 @@ def _print(kernel: Kernel, form: GridVariant) -> Source:
 
 
 class _Printer(ReductionPrinter):
-    """As the printer of reductions; positions are read, not counted."""
+    """The printer of reductions, except that positions are read instead of counted."""
 
     def counts_positions(self) -> bool:
         return False

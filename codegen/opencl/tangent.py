@@ -1,7 +1,7 @@
 """The tangent of doubles in OpenCL C, within one unit in the last place.
 
-Libraries of OpenCL devices are allowed five units, and NumPy's own function has one half. Owns one
-helper's text for `opencl_helpers`.
+Libraries of OpenCL devices are allowed five units, and NumPy's own function has one half. Owns the
+text of one helper for helpers.py.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 # Multiples of pi/2, in three parts of 53 bits, are taken off in arithmetic of twice the precision;
 # the rest is r + rr. The polynomial is that of least error for (tan(r)/r - 1)/r^2 in z = r^2 on
 # [0, (pi/4)^2] (Remez; 2^-61 of r^3, so 2^-62 of the result). The result is hi + lo until the last
-# rounding, and the cotangent's division is mended by its own remainder. Where the multiple has more
-# than 25 bits, the library's function answers, which knows pi to all the bits that it takes.
+# rounding, and the cotangent's division is corrected by its own remainder. Where the multiple has
+# more than 25 bits, the library's function is used, which has enough bits of pi.
 TANGENT = """
 T tangent_T(T x) {
     I is_small = fabs(x) < (T)(1e-30);

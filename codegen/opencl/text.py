@@ -2,7 +2,7 @@
 
 Owns how a kernel's elements are read and written, singly or in vectors of `W` lanes. The last
 vector of a loop is padded with copies of its last element, so an element's bits never depend on
-its place. Complex arrays are pointers to their parts: an array need not be aligned to pairs.
+its position. Complex arrays are pointers to their parts: an array need not be aligned to pairs.
 Identifiers: a array, p pointer, s stride, e innermost stride, n size, i loop counter, v value,
 x scalar, t buffer, acc accumulator.
 """
@@ -71,7 +71,7 @@ def assign(pointer: str, place: str, value: str, dtype: str) -> str:
 
 
 def near(dtype: str, pointer: str, space: str = "__global const ") -> str:
-    """The vector in memory from an element on; `vloadn` is a call in PoCL, not an instruction."""
+    """The vector in memory from an element on; in PoCL `vloadn` is a call, not an instruction."""
     return f"*({space}{_near_type(dtype)} *)({pointer})"
 
 
@@ -80,7 +80,7 @@ def _near_type(dtype: str) -> str:
 
 
 def lane_helpers(body: str) -> str:
-    """The functions `take_*` and `give_*`, and vectors aligned as elements, that a text names."""
+    """The functions `take_*` and `give_*` and the vectors aligned as elements that a text names."""
     functions = ""
     for name, template in (("take", _TAKE), ("give", _GIVE)):
         for code in sorted(set(re.findall(rf"\b{name}_(\w+)\(", body))):
@@ -93,7 +93,7 @@ def lane_helpers(body: str) -> str:
 
 
 def _strided_load_macro() -> str:
-    """The macro for `W` elements that lie apart; PoCL makes slow gathers of a loop over them."""
+    """The macro for `W` strided elements; PoCL turns a loop over them into slow gathers."""
     lines = ["#if W == 1", "#define APART(p, step) (p)[0]"]
     for width in (2, 4, 8, 16):
         elements = ", ".join(f"(p)[{k} * (step)]" for k in range(width))
@@ -102,7 +102,7 @@ def _strided_load_macro() -> str:
 
 
 class Text:
-    """A program under construction: a kernel and a form, and the lines so far."""
+    """A program under construction: a kernel variant and the lines so far."""
 
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         self.kernel = kernel
@@ -148,7 +148,7 @@ class Text:
         self.line(f"{self.pointer_type(k)}p{k} = a{k}_{self.outer}{shift};")
 
     def offset(self, k: int, counter: str = "i") -> str:
-        """Where iteration `counter` of the innermost loop finds its element of an array."""
+        """The offset of an array's element in iteration `counter` of the innermost loop."""
         step = self.step(k)
         return {"0": "0", "1": counter, "-1": f"-{counter}"}.get(step, f"{counter} * {step}")
 
@@ -202,7 +202,7 @@ class Text:
         self.close()
 
     def hoist(self) -> None:
-        """Read the inputs that stay the same along the innermost loop."""
+        """Read the inputs that are constant along the innermost loop."""
         for k in range(self.first_store):
             if self.variant.classes[k] == "0":
                 dtype = self.arrays[k]
@@ -226,7 +226,7 @@ class Text:
             self.write(k, f"p{k}", self.values.cast(store.value, store.dtype))
 
     def lanes(self, name: str, value: str, dtype: str) -> str:
-        """Take a vector apart; the text of the value in lane `k`."""
+        """Split a vector; the text of the value in lane `k`."""
         item = memory_type(dtype)
         value = expressions.stored(value, dtype, True)
         self.line(f"{item} {name}[W];")
@@ -235,6 +235,6 @@ class Text:
 
 
 def closure(body: str, kernel: Kernel, helpers: Iterable[str]) -> str:
-    """A whole text: what a body needs above it, its helpers, and itself."""
+    """A complete text: the preamble, the helpers, and the body."""
     text = "".join(helpers) + "\n" + body
     return expressions.preamble(text, expressions.itemsize(kernel)) + text

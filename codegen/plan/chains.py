@@ -1,9 +1,9 @@
 """Chains: kernels in a row that may run tile by tile, because they share an axis that none reduces.
 
-A tile is a stretch of that axis. All kernels of a chain do one tile before the next one is begun,
-so what one kernel hands to the next is still in a cache, and a value that dies inside the chain
-never exists as a whole. Owns `Chain` and finding them in a plan's ordered steps, by structure
-alone: sizes, and whether it pays, are lazyfuse/runtime/execution/tiled_run.py's.
+A tile is a segment of that axis. All kernels of a chain run on one tile before the next tile
+begins, so what one kernel passes to the next is still in a cache, and a value that dies inside the
+chain never exists as a whole. Owns `Chain` and the search for chains in a plan's ordered steps, by
+structure alone; lazyfuse/runtime/execution/tiled_run.py looks at sizes and decides whether it pays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lazyfuse.codegen.table import ops
 if TYPE_CHECKING:
     from lazyfuse.codegen.plan.plan import KernelStep, SingleStep, Step
 
-# Steps that one chain may hold: each adds streams that want to stay in the cache.
+# Steps that one chain may hold: each adds streams that should stay in the cache.
 LONGEST = 24
 # Steps that a search may put in front of the chain that it extends.
 SKIPPED = 32
@@ -28,16 +28,16 @@ Places = tuple[int | None, ...]
 Rule = Callable[[tuple[Shape, ...], Shape, Places], int | None]
 
 TILED: dict[str, Rule] = {}
-"""Host calls that work on tiles too, by name: (shapes of the sources, shape of the result, the axis
-of each source that is tiled) -> the axis of the result that is, None if it cannot be."""
+"""Host calls that also work on tiles, by name: (shapes of the sources, shape of the result, the
+tiled axis of each source) -> the tiled axis of the result, None if it cannot be tiled."""
 
 PRODUCTS: dict[str, Callable[[Sequence[Value]], bool]] = {}
-"""Products of matrices, by name of operation or host call: whether they may be cut by rows."""
+"""Products of matrices, by name of operation or host call: whether rows can be tiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """One way to tile a chain: which axis of each value is cut into stretches."""
+    """One way to tile a chain: which axis of each value is cut into segments."""
 
     size_of: tuple[int, int]  # a value and the axis of it whose size is that of the tiled axis
     kernels: tuple[int, ...]  # for each step, the axis of its domain (of its result, for others)
@@ -55,16 +55,16 @@ class Chain:
     kept: tuple[int, ...]  # values that it makes and that are read after it
     inner: tuple[int, ...]  # values that exist for one tile at a time
     views: tuple[int, ...]  # views among the steps that are read after it
-    uses: int = 0  # how often it could have run but for its programs
+    uses: int = 0  # how often it could have run with its programs compiled
     failures: int = 0  # runs in a row that raised floating-point exceptions
-    backoff: int = 0  # runs to go before it is tried again
+    backoff: int = 0  # runs until the next try
     bound: dict[Any, Any] = field(default_factory=dict)  # by geometry
     domain_elements: dict[Any, int] = field(
         default_factory=dict
     )  # by sizes: `KernelStep.domain_elements`
     why: str = ""  # the last reason against running it by tiles
     kernels: tuple[KernelStep, ...] = ()
-    parts: tuple[Chain, ...] = ()  # shorter chains without its products, for where NumPy multiplies
+    parts: tuple[Chain, ...] = ()  # shorter chains without products, for use where NumPy multiplies
     parent: Chain | None = None  # the chain that this is a part of
 
     def __post_init__(self) -> None:
@@ -78,9 +78,9 @@ def _is_kernel(step: Step) -> TypeGuard[KernelStep]:
 def arrange(
     steps: list[Step], graph: Graph, everything: Sequence[Step] = ()
 ) -> tuple[list[Step], tuple[Chain, ...]]:
-    """The steps with those of each chain side by side, and the chains.
+    """The steps reordered so that those of each chain are adjacent, and the chains.
 
-    `everything`: the steps of the plan, where `steps` are some of them.
+    `everything`: all steps of the plan, where `steps` are some of them.
     """
     everything = everything or steps
     found: list[Step] = []
@@ -95,7 +95,7 @@ def arrange(
         inside = set(members)
         before = [rest[at] for at in range(max(members)) if at not in inside]
         after = [step for at, step in enumerate(rest) if at > max(members)]
-        if before:  # what is put in front may have chains of its own
+        if before:  # the steps in front may have their own chains
             moved, earlier = arrange(before, graph, everything)
             for each in earlier:
                 for moved_chain in (each, *each.parts):
@@ -129,7 +129,7 @@ def _parts(chain: Chain, everything: Sequence[Step], graph: Graph) -> Iterator[C
 
 
 def is_product(step: Step, graph: Graph) -> bool:
-    """Whether a step multiplies matrices, so that rows of it can be a tile."""
+    """Whether a step multiplies matrices, so that some of its rows can be a tile."""
     if _is_kernel(step):
         return False
     value = graph.values[step.writes[0]]
@@ -165,7 +165,7 @@ def _longest(
 
 
 class _Search:
-    """One try: as many steps as possible that agree with the first one's axis."""
+    """One try: as many steps as possible that agree with the first step's axis."""
 
     def __init__(self, graph: Graph, axis: int, domain: Shape, products: bool) -> None:
         self.graph = graph
@@ -180,9 +180,9 @@ class _Search:
         self.size_of = (-1, 0)
 
     def run(self, steps: list[Step]) -> bool:
-        """Whether there is a chain of two steps at least, one of which reads from another.
+        """Whether there is a chain of at least two steps, where one reads from another.
 
-        Steps are kernels and products of matrices here, and one of them is a kernel.
+        Only kernels and products of matrices count as steps, and at least one is a kernel.
         """
         if self.size == 1:
             return False
@@ -220,7 +220,7 @@ class _Search:
         return kernels > 0 and kernels + products > 1 and linked
 
     def drop_last(self, steps: list[Step]) -> None:
-        """A view at the end is as well made afterwards."""
+        """Drop a view at the end, which can be made after the chain."""
         made = steps[self.members.pop()].writes[0]
         self.axes.pop()
         self.made.discard(made)
@@ -230,7 +230,7 @@ class _Search:
         return Tiling(self.size_of, tuple(self.axes), dict(self.axis_of))
 
     def kernel(self, step: KernelStep) -> bool:
-        """Take a kernel in, if its operands agree with the tiles."""
+        """Add a kernel, if its operands agree with the tiles."""
         domain = self.graph.values[step.domain_of].shape
         rank = len(domain)
         axes = {self.axis_of[i] + rank - self.rank_of(i) for i in step.inputs if i in self.made}  # type: ignore[operator]
@@ -264,14 +264,14 @@ class _Search:
         return True
 
     def product(self, step: Step) -> bool:
-        """Take a product in: rows of the first operand are tiled, or both operands' stacks."""
+        """Add a product: rows of the first operand are tiled, or both operands' stacks."""
         index = step.writes[0]
         left, right = self.graph.values[index].src
         axis = self.axis_of[left] if left in self.made else self.axis
         if axis != 0 or self.graph.values[index].shape[0] != self.size:
             return False
         stacks = self.rank_of(right) > 2
-        cut = 0 if stacks else None  # read as a whole, so no kernel of the chain makes it
+        cut = 0 if stacks else None  # read as a whole, so the chain must not make it
         if (right in self.made and not stacks) or (left == right and not stacks):
             return False
         if self.axis_of.get(left, 0) != 0 or self.axis_of.get(right, cut) != cut:
@@ -284,7 +284,7 @@ class _Search:
         return True
 
     def single(self, step: SingleStep) -> bool:
-        """Take a view of a value of the chain in, or a host call that works on tiles."""
+        """Add a view of a value of the chain, or a host call that works on tiles."""
         value = self.graph.values[step.index]
         if value.op is ops.VIEW:
             place = self.axis_of[value.src[0]]
@@ -307,7 +307,7 @@ class _Search:
         return True
 
     def aligned(self, index: int, place: int) -> int | None:
-        """The axis of an operand that a tile cuts, if its position is `place`; None: repeated."""
+        """The axis of an operand that a tile cuts, if its position is `place`; None: broadcast."""
         if place < 0 or self.graph.values[index].shape[place] != self.size:
             return None
         return place
@@ -317,7 +317,7 @@ class _Search:
 
 
 def _is_barrier(step: SingleStep, graph: Graph) -> bool:
-    """Whether no step may change places with this one."""
+    """Whether no step may move past this one."""
     op = graph.values[step.index].op
     return op is ops.UPDATE or (op is ops.HOST and graph.values[step.index].arg.name not in TILED)
 

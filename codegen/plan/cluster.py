@@ -1,8 +1,8 @@
 """Fusion: which values share a kernel, which are stored, and the reason of every refusal.
 
-A value's stage is the length of the longest chain of kernel boundaries below it. Maps of one stage
+A value's stage is the length of the longest path of kernel boundaries below it. Maps of one stage
 and one iteration domain can always share a kernel: a path between them that leaves the group would
-raise the stage. So grouping is linear, and no cycle can arise.
+raise the stage. So grouping takes linear time, and no cycle can arise.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from lazyfuse.codegen.table.op import Verdict
 MAX_ARRAYS = 24
 # Compile time grows faster than the body; beyond this length fusing more saves little.
 MAX_LENGTH = 256
-# A value is computed twice rather than stored when that costs less than this many additions and
-# reads no more arrays than loading the stored value would, or, for a single other kernel, no more
-# than storing it (which reads the lines that it writes) and loading it take together.
+# A value is computed twice rather than stored if that costs less than this many additions and
+# reads no more arrays than loading the stored value would. For a single other kernel the limit is
+# what storing it (which reads the lines that it writes) and loading it take together.
 RECOMPUTE_COST = 4.0
 RECOMPUTE_LOADS = 1
 RECOMPUTE_LOADS_ONCE = 2
-# Up to here it may pay for exact values that no cache holds
+# Up to this cost it may pay for exact values that no cache holds
 # (lazyfuse/runtime/scheduling/recompute.py).
 RECOMPUTE_MOST = 20.0
-# A value that one later kernel alone reads is computed there, if it needs no more arrays than that:
+# A value that only one later kernel reads is computed there if it needs no more arrays than this:
 # storing and loading it would move as much.
 LATER_LOADS = 2
 # Why a marked node shares no kernel.
@@ -40,7 +40,7 @@ MARKED = "marked by lazyfuse.unfused"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a user may switch off, and what is computed again whatever it costs."""
+    """Fusion settings of the user, and the values that are recomputed at any cost."""
 
     fusion: bool = True
     max_length: int = 0  # operations per kernel, 0 for no limit
@@ -56,9 +56,9 @@ class Group:
     members: list[int] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     axes: tuple[int, ...] | None = None  # reduced axes, once it has a reduction
-    summation: object = None  # how it sums, once it does: see `summation_order`
+    summation: object = None  # its order of sums, if it has any: see `summation_order`
     stored: list[int] = field(default_factory=list)
-    fusion_barrier: bool = False  # the one operation in it is marked
+    fusion_barrier: bool = False  # its only operation is marked
 
     @property
     def inside(self) -> frozenset[int]:
@@ -67,13 +67,13 @@ class Group:
 
 @dataclass(slots=True)
 class Clusters:
-    """The groups, the values outside of any group, and why neighbours were not fused."""
+    """The groups, the values outside all groups, and why neighbours were not fused."""
 
     groups: list[Group]
     alone: list[int]
     materialised: set[int]
     refusals: list[tuple[int, int, str]]  # producer, consumer, reason
-    costly: list[tuple[int, float]]  # stored; computed again they would take so many additions
+    costly: list[tuple[int, float]]  # stored value, additions to recompute it
 
 
 def fusible(value: Value, graph: Graph) -> Verdict:
@@ -103,18 +103,18 @@ def fusible(value: Value, graph: Graph) -> Verdict:
 
 
 def summation_order(value: Value, graph: Graph) -> object:
-    """What two floating-point sums must have in common to run in the same loops; None if nothing.
+    """A value that floating-point sums in the same loops must share; None for other reductions.
 
     NumPy cuts sums of complex numbers, sums that convert their operands, and products at other
-    places than plain sums, and follows the memory order of the summed array: views that are not
-    even share loops with themselves alone.
+    positions than plain sums, and follows the memory order of the summed array. So a view that is
+    not even shares loops only with sums of the same view.
     """
     name, accumulator = value.op.name.removesuffix(".reduce"), value.arg.accumulator
     if not value.op.ordered or accumulator.kind not in "fc":
         return None
     source = graph.values[value.src[0]]
     lies = value.src[0]
-    while graph.values[lies].op.name in PIECES:  # which lie in the memory of the whole numbers
+    while graph.values[lies].op.name in PIECES:  # these lie in the memory of the complex numbers
         lies = graph.values[lies].src[0]
     uneven = graph.values[lies].op is ops.VIEW and not graph.values[lies].even
     return (name, accumulator.kind, source.dtype != accumulator, source.perm, uneven and lies)
@@ -141,7 +141,7 @@ class _Clustering:
         self.refusals: list[tuple[int, int, str]] = []
         self.users: list[list[int]] = []
         self.costly: list[tuple[int, float]] = []
-        self.taken: dict[int, int] = {}  # operations that a group computes for earlier ones, by id
+        self.taken: dict[int, int] = {}  # operations that a group adds for earlier groups, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
         self.written: dict[Any, list[int]] = {}  # by block and version: what updates store
 
@@ -262,7 +262,7 @@ class _Clustering:
         return Clusters(groups, self.alone, materialised, self.refusals, self.costly)
 
     def materialise(self) -> set[int]:
-        """Values that must exist in a buffer: outputs, and what another kernel cannot recompute."""
+        """Values that need a buffer: outputs, and those that no other kernel can recompute."""
         stored = {i for i, value in enumerate(self.values) if value.output}
         users = self.users = self.graph.consumers()
         self.memory = root, version, _ = newest_versions(self.graph)
@@ -308,10 +308,10 @@ class _Clustering:
                     if source not in seen:
                         seen.add(source)
                         stack.append(source)
-                elif self.values[source].shape == group.domain:  # smaller ones stay in a cache
+                elif self.values[source].shape == group.domain:  # smaller values stay in a cache
                     loads.add(source)
         if (once and len(loads) > allowed) or cost > limit:
-            root, version, newest = self.memory  # nothing that is read again is written over
+            root, version, newest = self.memory  # values that are read again must stay
             kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
             allowed = RECOMPUTE_LOADS_ONCE if once and kept else allowed
             if cost > limit and index not in self.limits.recompute:
@@ -327,7 +327,7 @@ class _Clustering:
         return len(loads) <= allowed
 
     def waits_for(self, index: int, group: Group, outside: list[int]) -> bool:
-        """Whether one later kernel alone needs a value: then that kernel can compute it."""
+        """Whether only one later kernel needs a value: then that kernel can compute it."""
         users = self.users
         if len(outside) != len(users[index]) or len({id(self.group[u]) for u in outside}) != 1:
             return False
@@ -344,7 +344,7 @@ class _Clustering:
             return False
         if not all(user in seen for at in inside[1:] for user in users[at]):
             return False
-        # kernels that were parted for their length stay parted
+        # kernels that were split for their length stay split
         other = self.group[outside[0]]
         assert other is not None
         moved = len(inside) + self.taken.get(id(group), 0)
@@ -355,7 +355,7 @@ class _Clustering:
         return all(self.is_kept(source, other) for source in loads)
 
     def is_kept(self, source: int, until: Group) -> bool:
-        """Whether no step writes over a value before a group has run: its own updates may."""
+        """Whether no step overwrites a value before a group has run, except its own updates."""
         root, version, newest = self.memory
         if newest.get(root[source], 0) <= version[source]:
             return True
@@ -420,7 +420,7 @@ def body(
 
 
 def reads(value: Value) -> bool:
-    """Whether a kernel can only load this value: it never stands in a kernel's body."""
+    """Whether kernels only load this value: it is never in a kernel's body."""
     if value.op is ops.FULL:
         return False
     return value.op.kind != "map" or value.shape == ()

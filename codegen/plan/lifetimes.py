@@ -1,6 +1,6 @@
 """Memory planning: lifetimes, and which updates may happen in place.
 
-Level 1 decides what the structure alone allows; `overlap` helps level 2 with real addresses.
+Level 1 decides what the structure allows; `overlap` helps level 2 with concrete addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lazyfuse.codegen.table import ops
 
 
 class Reader(Protocol):
-    """What this module needs to know of a step."""
+    """The part of a step that this module reads."""
 
     @property
     def reads(self) -> tuple[int, ...]: ...
@@ -35,7 +35,7 @@ class Lifetimes:
 
 
 def lifetimes(graph: Graph, steps: Sequence[Reader], outputs: Sequence[int]) -> Lifetimes:
-    """When each value can be dropped. Outputs never are."""
+    """When each value can be dropped; outputs never can."""
     final: dict[int, int] = {}
     for at, step in enumerate(steps):
         for index in (*step.reads, *step.writes):
@@ -56,8 +56,8 @@ def update_hazards(graph: Graph, steps: Sequence[Reader]) -> set[int]:
 
     Values over one block of memory form a class; a value's version is the number of updates below
     it. An update to version k is a hazard if a later step, or the user, reads a version below k.
-    A hazard gets memory of its own, which may clear those that follow it. Of two updates of one
-    version, as of an array and of its copy that shares its memory, one gets memory of its own.
+    A hazard gets its own memory, which may remove later hazards. Where two updates change the same
+    version, as of an array and of a copy that shares its memory, one gets its own memory.
     """
     hazards = _forks(graph, steps)
     for _ in range(_HAZARD_ROUNDS):
@@ -72,7 +72,7 @@ def update_hazards(graph: Graph, steps: Sequence[Reader]) -> set[int]:
     return {index for index, value in enumerate(graph.values) if value.op is ops.UPDATE}
 
 
-# Each round settles the first hazard of every block; a block with more than this many is copied.
+# Each round resolves the first hazard of every block; a block with more than this many is copied.
 _HAZARD_ROUNDS = 8
 
 
@@ -102,9 +102,9 @@ def _scan(
 
 
 def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
-    """Updates of a version that other updates change, too: all but one that comes after the others.
+    """Updates of a version that other updates change, too: all except one that runs after the rest.
 
-    Whether that one is a hazard follows from the others, which read the version to copy it.
+    Whether that one is a hazard follows from the rest, which read the version to copy it.
     """
     root, _ = _versions(graph, set())
     newest: list[Any] = []  # below each value: the last update, or the block
@@ -129,7 +129,7 @@ def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
 
 
 def _versions(graph: Graph, fresh: set[int]) -> tuple[list[Any], list[int]]:
-    """Block and version of each value; updates in `fresh` start a block of their own."""
+    """Block and version of each value; each update in `fresh` starts its own block."""
     root: list[Any] = []
     version: list[int] = []
     for index, value in enumerate(graph.values):
@@ -154,27 +154,27 @@ def newest_versions(graph: Graph) -> tuple[list[Any], list[int], dict[Any, int]]
 
 
 def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays may share an element, other than being the same view of it."""
+    """Whether two arrays may share an element without being the same view."""
     if not shares(first, second):
         return False
     return not _same_view(first, second) or crosses_itself(first)
 
 
 def shares(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays may have an element in common."""
+    """Whether two arrays may share an element."""
     return bool(_share_memory(first, second, max_work=_OVERLAP_WORK))
 
 
-_share_memory: Any = np.may_share_memory  # NumPy's own annotation knows no number of steps
-# Steps that NumPy may take to find out whether two views of one block have an element in common,
-# which bounds alone do not say of a column and the columns right of it; half a microsecond.
+_share_memory: Any = np.may_share_memory  # NumPy's annotation lacks the number of steps
+# Steps that NumPy may take to find out whether two views of one block share an element; half a
+# microsecond. Bounds cannot separate a column from the columns right of it.
 _OVERLAP_WORK = 64
 
 
 def safe_source(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The source of an assignment; a copy where NumPy would read what it has just written.
 
-    Along one axis NumPy goes forwards or backwards, which is right for equal steps alone.
+    Along one axis NumPy goes forwards or backwards, which is right only for equal steps.
     """
     if target.ndim != 1 or source.ndim != 1 or target.strides == source.strides:
         return source
@@ -182,7 +182,7 @@ def safe_source(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> n
 
 
 def crosses_itself(array: np.ndarray[Any, Any]) -> bool:
-    """Whether two places of an array may be one element, as in sliding windows."""
+    """Whether two indices of an array may be one element, as in sliding windows."""
     return shapes.crosses_itself(array.shape, array.strides)
 
 

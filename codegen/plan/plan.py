@@ -1,7 +1,7 @@
 """Level 1: from a graph to a list of steps, once per structural key.
 
 A plan names values by index and knows no size, stride, offset or scalar value. Owns `Plan` and the
-step types; `cluster` decides what shares a kernel, `memory` how updates and buffers are reused.
+step types. `cluster` decides what shares a kernel, `lifetimes` which updates happen in place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Program
 
 UNKNOWN = "unknown"
-"""Of what is found out when it is first asked for."""
+"""The value of fields that are computed at their first use."""
 
 
 @dataclass(slots=True)
@@ -39,17 +39,15 @@ class KernelStep:
     targets: dict[int, int]
     members: tuple[int, ...]  # values that it computes, in order: the body of the kernel
     cost: float
-    may_reuse: bool = False  # whether an input dies here, whose buffer may take a result
+    may_reuse: bool = False  # whether an input dies here and may donate its buffer to a result
     selected: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
     rechecks: int = 0  # how often the reference interpreter confirmed exceptions
     seen: int = 0  # the exceptions that it confirmed
     raising_ops: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
-    slots: list[int] = field(default_factory=list)  # of its operations, once asked: flag_slots.py
+    slots: list[int] = field(default_factory=list)  # of its operations, if asked: flag_slots.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
-    domain_elements: int = (
-        0  # elements of the largest domain of its chain, which decides on its tier
-    )
+    domain_elements: int = 0  # elements of the largest domain of its chain, which decides its tier
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -67,7 +65,7 @@ class KernelStep:
 
 @dataclass(slots=True)
 class SingleStep:
-    """Run one value outside of any kernel: a view, an update, a host call, a single element."""
+    """Run one value outside all kernels: a view, an update, a host call, a single element."""
 
     index: int
     reads: tuple[int, ...]
@@ -82,14 +80,14 @@ Step = KernelStep | SingleStep
 
 @dataclass(slots=True)
 class Plan:
-    """What evaluating one structural key takes."""
+    """The steps and memory decisions for one structural key."""
 
     graph: Graph
     steps: list[Step]
     bound: tuple[int, ...]  # values that the recording provides: leaves and scalars
     outputs: tuple[int, ...]
     lifetimes: Lifetimes
-    in_place: frozenset[int]  # updates that no earlier value of the same memory outlives
+    in_place: frozenset[int]  # updates after the last use of all earlier values of their memory
     refusals: list[tuple[int, int, str]]
     recorded: int  # operations before planning
     times: dict[str, float] = field(default_factory=dict)  # seconds per pass
@@ -97,14 +95,14 @@ class Plan:
     choices: dict[Any, Any] = field(default_factory=dict)  # of a device, by class of sizes
     bound_plans: dict[Any, Any] | None = field(default_factory=dict)  # launches; None: unsuitable
     chains: tuple[Chain, ...] = ()  # steps that may run tile by tile
-    replays: Any = UNKNOWN  # runs in place, kept by geometry; None: unsuitable
+    replays: Any = UNKNOWN  # captured runs, by geometry; None: unsuitable
     costly: tuple[
         tuple[int, float], ...
-    ] = ()  # values that may better be computed again: additions
-    elisions: dict[Any, Any] = field(default_factory=dict)  # what elision.py remembers, by sizes
-    blocks: Any = None  # what a run reserves at `sizes`: BufferPool.classes
+    ] = ()  # values that recomputing may serve better: additions
+    elisions: dict[Any, Any] = field(default_factory=dict)  # the memory of elision.py, by sizes
+    blocks: Any = None  # buffers that a run reserves at `sizes`: BufferPool.classes
     large_variant: Plan | None = (
-        None  # its form for arrays that no cache holds, once one was asked for
+        None  # its variant for arrays that no cache holds, from first use on
     )
 
     @property
@@ -112,7 +110,7 @@ class Plan:
         return [step for step in self.steps if type(step) is KernelStep]
 
     def forget(self) -> None:
-        """Drop what earlier runs prepared for their sizes, and the programs."""
+        """Drop the programs, and what earlier runs bound for their sizes."""
         if self.bound_plans:
             self.bound_plans.clear()
         if self.large_variant is not None and self.large_variant is not self:
@@ -177,7 +175,7 @@ def _steps(graph: Graph, clusters: Clusters) -> list[Step]:
 
 
 def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
-    """Stored values that can be written straight into the array that an update changes."""
+    """Stored values that can be written directly into the array that an update changes."""
     users = graph.consumers()
     stage = {o: group.stage for group in clusters.groups for o in group.stored}
     made = {o: g.stage for g in clusters.groups for o in g.stored + g.reductions}
@@ -215,10 +213,10 @@ def _is_filled(old: int, written: int, clusters: Clusters, graph: Graph) -> bool
 
 
 def _stays_inside(written: int, update: int, users: list[list[int]], clusters: Clusters) -> bool:
-    """Whether, besides an update, only the kernel that computes a value reads it.
+    """Whether only an update and the kernel that computes a value read it.
 
-    A reader in there that is not stored may be computed again by other kernels, which then read
-    the value.
+    Other kernels may recompute a reader in that kernel that is not stored; they then read the
+    value.
     """
     if users[written].count(update) != 1:
         return False
@@ -238,7 +236,7 @@ def _stays_inside(written: int, update: int, users: list[list[int]], clusters: C
 
 
 def _stage(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) -> int:
-    """A stage at which a value surely exists."""
+    """A stage at which a value certainly exists."""
     stage = 0
     stack = [index]
     seen = set()
@@ -339,7 +337,7 @@ def order(steps: list[Step], graph: Graph) -> list[Step]:
 
 
 def _lateness(step: Step, graph: Graph) -> int:
-    """Kernels in order of their first value; whatever updates memory after everything else."""
+    """Kernels in order of their first value; updates of memory after everything else."""
     first = min(step.writes)
     if type(step) is KernelStep:
         updates = bool(step.targets)

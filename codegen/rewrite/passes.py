@@ -1,8 +1,8 @@
 """The planning pipeline: plain functions from graph to graph, in one visible list.
 
-Each pass is linear in the graph, keeps `interpret` of every output, and decides only by what the
-structural key holds. Outputs keep their place as separate values: two arrays of the user never
-come to share one buffer.
+Each pass takes time linear in the graph, keeps `interpret` of every output, and decides only by the
+contents of the structural key. Outputs stay separate values: two arrays of the user never share one
+buffer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pass = Callable[[Graph], Graph]
 
 
 class _Builder:
-    """A graph under construction, and where each old value went."""
+    """A graph under construction, and the new index of each old value."""
 
     __slots__ = ("moved", "values")
 
@@ -44,7 +44,7 @@ class _Builder:
         return self.copied(value, same_as) if value.output else same_as
 
     def copied(self, value: Value, same_as: int) -> int:
-        """A copy of an earlier value in the place of `value`."""
+        """A copy of an earlier value that replaces `value`."""
         loop = promotion.cast_loop(value.dtype, value.dtype)
         return self.add(replace(value, op=COPY, src=(same_as,), arg=loop, axes=None))
 
@@ -77,9 +77,9 @@ def _is_plain_full(value: Value, builder: _Builder) -> bool:
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the exact rules until a value has none left.
+    """Apply the exact rules to each value until none matches.
 
-    A copy of a view stays where a sum or a call follows its layout: the copy has no gaps, so NumPy
+    A copy of a view stays if a sum or a call follows its layout: the copy has no gaps, so NumPy
     adds in another order.
     """
     followed = _followed_layouts(graph)
@@ -98,13 +98,13 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _is_view(index: int, builder: _Builder) -> bool:
-    """Whether a value lies in the memory of others."""
+    """Whether a value lies in the memory of another value."""
     value = builder.values[index]
     return value.op is ops.VIEW or value.op.name in PIECES
 
 
 def _followed_layouts(graph: Graph) -> list[bool]:
-    """For each value, whether a reader goes by how it lies in memory, not by elements alone."""
+    """For each value, whether a reader depends on its memory layout in addition to its elements."""
     values = graph.values
     followed = [False] * len(values)
     for index in range(len(values) - 1, -1, -1):
@@ -134,10 +134,10 @@ def dedupe(graph: Graph) -> Graph:
 
 
 def read_back(graph: Graph) -> Graph:
-    """Let operations take what an update has just written from the value, not from the memory.
+    """Let operations read what an update has just written from the value, not from memory.
 
-    Only where nothing else of the updated memory is read: else the value would be stored twice.
-    Sums and calls read memory: how it lies decides the order in which NumPy adds.
+    Only if nothing else of the updated memory is read: else the value would be stored twice.
+    Sums and calls read memory: its layout decides the order in which NumPy adds.
     """
     readers = graph.consumers()
     builder = _Builder()
@@ -152,7 +152,7 @@ def read_back(graph: Graph) -> Graph:
 
 
 def _is_read_back(index: int, graph: Graph, readers: list[list[int]]) -> bool:
-    """Whether a value is a view of just what the update below it writes, for operations alone."""
+    """Whether a value views exactly what the update below it writes, for operations alone."""
     values = graph.values
     view = values[index]
     if view.op is not ops.VIEW or values[view.src[0]].op is not ops.UPDATE:
@@ -162,7 +162,7 @@ def _is_read_back(index: int, graph: Graph, readers: list[list[int]]) -> bool:
     written = values[update.src[1]]
     if update.arg != view.arg or written.shape != view.shape or written.dtype != view.dtype:
         return False
-    # where places meet, the last write counts
+    # where indices share an element, the last write counts
     if crosses_itself(view.arg.shape, view.arg.strides):
         return False
     if not all(_takes_value(values[user], index) for user in readers[index]):
@@ -184,8 +184,8 @@ def sink_views(graph: Graph) -> Graph:
     """Move a permuting view from the result of an elementwise op to its operands."""
     readers = graph.consumers()
     uses = [len(users) for users in readers]
-    single: set[int] = set()  # new indices of values that only the present view reads
-    # their flat memory is meant, whose order sinking would change
+    single: set[int] = set()  # new indices of values that only the current view reads
+    # these readers use the flat memory, whose order sinking would change
     flat = {value.src[0] for value in graph.values if value.op in (ops.VIEW, ops.UPDATE)}
 
     def visit(value: Value, builder: _Builder) -> int:
@@ -198,8 +198,8 @@ def sink_views(graph: Graph) -> Graph:
     builder = _Builder()
     for old, value in enumerate(graph.values):
         mapped = builder.mapped(value)
-        # a kernel may read the result through the view: without one, sinking only parts the
-        # operation from those of its own domain
+        # a kernel may read the result through the view; without such a kernel, sinking only
+        # separates the operation from others of its domain
         fuses = any(_kernels_read(graph.values[user]) for user in readers[old])
         new = builder.add(mapped) if old in flat or not fuses else visit(mapped, builder)
         builder.moved.append(new)
@@ -213,7 +213,7 @@ def _kernels_read(value: Value) -> bool:
 
 
 def _permutes(view: Value, builder: _Builder) -> bool:
-    """Whether the view repeats nothing: sinking it must not repeat work."""
+    """Whether the view repeats no element: sinking it must not repeat work."""
     if view.axes is None:
         return False
     return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
@@ -229,7 +229,7 @@ def _sunk(view: Value, below: Value, builder: _Builder) -> Value:
 
 
 def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
-    """The memory order of `below` in the axes of the view: sums follow it."""
+    """The memory order of `below` in the axes of the view, which sums follow."""
     place = {axis: at for at, axis in enumerate(view.axes or ()) if axis >= 0}
     order = [place[a] for a in below.perm or range(len(below.shape)) if a in place]
     order += [at for at in range(len(view.shape)) if at not in order]
@@ -263,7 +263,7 @@ def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> 
 
 
 def forward_updates(graph: Graph) -> Graph:
-    """Skip what an update overwrites: the whole of a temporary, or the same part written before."""
+    """Skip values that an update overwrites: a whole temporary, or the same part written before."""
     uses = [len(users) for users in graph.consumers()]
     once = [count == 1 and not v.output for count, v in zip(uses, graph.values, strict=True)]
     builder = _Builder()
@@ -289,8 +289,8 @@ def _overwrites(update: Value, written: Shape) -> bool:
 
 
 def store_together(graph: Graph) -> Graph:
-    """Copy a view that is joined with what is computed from it: that kernel has loaded it."""
-    read: dict[int, set[int]] = {}  # per block that is joined: what computed parts of it load
+    """Copy a view that is joined with values computed from it: their kernel has loaded it."""
+    read: dict[int, set[int]] = {}  # per joined block: the values that its computed parts load
     base = list(range(len(graph.values)))
     for index, value in enumerate(graph.values):
         if value.op is ops.UPDATE:
@@ -311,7 +311,7 @@ def store_together(graph: Graph) -> Graph:
 
 
 def _loads(index: int, shape: Shape, graph: Graph) -> set[int]:
-    """What a kernel of a shape loads to compute a value; nothing where it computes nothing."""
+    """The values that a kernel of `shape` loads to compute a value; empty if it only loads it."""
     stack = [index] if graph.values[index].op.kind == "map" else []
     found: set[int] = set()
     seen = set(stack)
@@ -327,7 +327,7 @@ def _loads(index: int, shape: Shape, graph: Graph) -> set[int]:
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Keep what an output needs."""
+    """Keep only values that an output needs."""
     alive = [value.output for value in graph.values]
     for index in range(len(graph.values) - 1, -1, -1):
         if alive[index]:

@@ -1,7 +1,7 @@
 """Rewrite rules that are exact in NumPy's arithmetic: NaN, -0.0 and overflow included.
 
 A rule takes a value and its graph so far and returns the index of an earlier value that equals it,
-or None. A rule that is not exact has no place here.
+or None. Every rule is exact.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def double_not(value: Value, graph: Sequence[Value]) -> int | None:
 
 
 def identity_view(value: Value, graph: Sequence[Value]) -> int | None:
-    """A view that is its whole source."""
+    """A view of its whole source."""
     if value.axes is None:
         return None
     source = graph[value.src[0]]

@@ -1,12 +1,12 @@
 """Reductions over a short axis, written out: one value per element of the axis, then combined.
 
 Distances between points of three coordinates, the nearest of eight centres, the squared length of a
-vector: such axes are too short to be loops. Written out, what was a reduction is elementwise work
-over the rest of the domain, and fuses with what computes its operand and with what reads it. How
-long an axis is stands in the key (`Reduction.short`), so plans for other lengths are others.
+vector: such axes are too short to be loops. Written out, a reduction becomes elementwise work
+over the rest of the domain, and fuses with the producers of its operand and with its readers. The
+key holds the length of the axis (`Reduction.short`), so each length has its own plan.
 
 Owns `write_out`, the last pass. The order of additions is NumPy's: fewer than eight elements are
-added one after the other, to 0, wherever they lie.
+added to 0 one after the other, in any layout.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
 from lazyfuse.codegen.graph.node import LONGEST, Layout, Reduction
 from lazyfuse.codegen.table import ops, promotion
 
-# Elements that are added one after the other, however they lie: NumPy's pairwise sums begin at 8.
+# Elements that are added one after the other in any layout: NumPy's pairwise sums begin at 8.
 ONE_BY_ONE = 7
-# Operations that a reduction may be written out as: longer text compiles long.
+# Operations that a reduction may be written out as: longer text takes long to compile.
 MOST = 160
-# A value that others read, too, is computed twice if one operation so cheap makes it of small ones.
+# A value with other readers is computed twice if one operation of at most this cost makes it from
+# small values.
 FREE_COST = 1.0
 
 _READ = ("source", "view")
@@ -32,7 +33,7 @@ _INTP, _BOOL = np.dtype(np.int64), np.dtype(bool)
 
 
 def write_out(graph: Graph) -> Graph:
-    """Write reductions over short axes out, where all that they reduce is computed for them."""
+    """Write out reductions over short axes whose operands are computed for them alone."""
     chosen, inside = _choose(graph)
     if not chosen:
         return graph
@@ -47,7 +48,7 @@ def _name(value: Value) -> str:
 
 
 def _is_short(value: Value, graph: Graph) -> bool:
-    """Whether a reduction is of a kind that can be written out."""
+    """Whether this kind of reduction can be written out."""
     if value.op.kind != "reduce" or value.op.fusion_barrier:
         return False
     arg: Reduction = value.arg
@@ -64,7 +65,7 @@ def _is_short(value: Value, graph: Graph) -> bool:
 
 
 def _choose(graph: Graph) -> tuple[set[int], set[int]]:
-    """The reductions to be written out, and the values that are computed for them alone."""
+    """The reductions to write out, and the values that are computed for them alone."""
     values = graph.values
     users = graph.consumers()
     chosen = {index for index, value in enumerate(values) if _is_short(value, graph)}
@@ -108,13 +109,13 @@ def _length(index: int, axis: int, graph: Graph, chosen: set[int], inside: set[i
     value = graph.values[index]
     source = value.src[0]
     if graph.values[source].op.kind != "map" and source not in chosen:
-        return float("inf")  # of memory: a loop is as good
+        return float("inf")  # of memory: a loop does as well
     each = _copies(source, axis, graph, chosen, inside)
     return float(value.arg.short) * (each + (8 if _name(value) in _PLACES else 1))
 
 
 def _copies(index: int, axis: int, graph: Graph, chosen: set[int], inside: set[int]) -> float:
-    """How many operations one element along an axis takes."""
+    """The number of operations for one element along an axis."""
     value = graph.values[index]
     if value.op.kind not in ("map", "reduce") or value.shape == ():
         return 0.0
@@ -156,7 +157,7 @@ class _Writer:
         return len(self.values) - 1
 
     def at(self, index: int, axis: int, place: int) -> int:
-        """The values at one place along an axis, without it."""
+        """The values at one index along an axis, which is removed."""
         value = self.values[index]
         if axis < 0 or value.shape == ():
             return index
@@ -183,7 +184,7 @@ class _Writer:
         return new
 
     def seen(self, key: tuple[int, int, int]) -> int:
-        """A view of what lies in memory."""
+        """A view of a value in memory."""
         index, axis, place = key
         value = self.values[index]
         strides = memory_strides(value.shape, value.perm)
@@ -224,7 +225,7 @@ class _Writer:
         return found
 
     def place_of(self, name: str, each: list[int]) -> int:
-        """Where the best element stands; the first NaN is better than any number."""
+        """The index of the best element; the first NaN is better than any number."""
         best = each[0]
         places = one = count = -1
         for turn, value in enumerate(each[1:], 1):

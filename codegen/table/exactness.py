@@ -1,7 +1,7 @@
-"""How near to the truth the op table's functions are: what a bound in units means.
+"""The accuracy of the op table's functions: what a bound in units means.
 
 Owns the classes of loops (exact, inexact, NumPy's own) and the size whose last place is the unit.
-The bounds themselves stand in the rows. Must not import the graph.
+The rows hold the bounds themselves. Must not import the graph.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from lazyfuse.codegen.table.op import Op
 Array = np.ndarray[Any, np.dtype[Any]]
 
 EXACT, INEXACT, NUMPY = "exact", "inexact", "numpy"
-# Sines nearer to zero than this come from huge arguments: libmvec's reduction, which NumPy's own
-# sine has too, is then off by less than a unit of this many, not of the result.
+# Sines nearer to zero than this come from huge arguments. The error of libmvec's reduction, which
+# NumPy's sine has too, is then below a unit of this number, not of the result.
 SMALLEST_SINE = 2.0**-42
 
 
@@ -28,9 +28,9 @@ def class_of(op: Op, ins: tuple[str, ...], out: str) -> str:
 
 
 def size_of_unit(op: Op, operands: list[Array], result: Array) -> Array:
-    """The sizes whose last place is the unit in which the errors of results are counted.
+    """The sizes whose last place is the unit of the errors of results.
 
-    Of complex results that is the larger part, for each part alike; `op.unit` tells other rules.
+    For both parts of complex results it is the larger part; `op.unit` names other rules.
     """
     with np.errstate(all="ignore"):
         if result.dtype.kind == "c":
@@ -46,7 +46,7 @@ def size_of_unit(op: Op, operands: list[Array], result: Array) -> Array:
 
 
 def units(values: Array, sizes: Array) -> Array:
-    """What a unit in the last place of numbers of these sizes is, for the dtype of `values`."""
+    """A unit in the last place of numbers of these sizes, for the dtype of `values`."""
     real = np.finfo(values.dtype)
     least, most = np.float64(real.smallest_normal), np.float64(real.max)
     with np.errstate(all="ignore"):

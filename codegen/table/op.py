@@ -1,6 +1,6 @@
-"""The shape of a row of the op table: the `Op` type and the functions that rows are written with.
+"""The type of op definitions (`Op`), and the functions that build rows of the op table.
 
-Owns no row. Imported by the `rows_*` modules; everybody else imports `codegen.ops`.
+Owns no row. The `rows_*` modules import it; all other modules import `codegen.table.ops`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANY = "biufc"
 """Every kind of number."""
 _WEAK_CHARS = "?bBhHiIlLqQfdFD"
 STARTS = ("zero", "one", "bits", "greatest", "least")
-"""What accumulators start from: all "bits" set, or an extreme of the dtype."""
+"""Start values of accumulators: all "bits" set, or an extreme of the dtype."""
 
 Rule = Callable[[tuple[Any, ...]], tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]]
 Expressions = Mapping[str, Mapping[str, str]]
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """One row of the table. Rows are compared by identity.
+    """An op definition: one row of the table. Rows are compared by identity.
 
     `expressions` maps a language to expressions over `{0} {1} {2}`, looked up by `expression` from
     the most exact key to the least: "f8>i4", "f>i" (all inputs by kind, then the result), "i8,u8"
@@ -63,7 +63,7 @@ class Op:
 
     name: str
     kind: str
-    number: int = -1  # of its own in each process: keys of caches have it
+    number: int = -1  # differs between processes; part of cache keys
     nin: int = 1
     ufunc: Any = None
     reference: Callable[..., Any] | None = None
@@ -71,7 +71,7 @@ class Op:
     expressions: Expressions = field(default_factory=dict)
     exact: str = ""  # kinds of the first input for which every tier gives NumPy's bits
     cost: float = 1.0  # per element, relative to an addition
-    flags: tuple[str, ...] = ()  # floating-point conditions the op itself can raise, on floats
+    flags: tuple[str, ...] = ()  # floating-point exceptions that the op itself can raise, on floats
     integer_flags: tuple[str, ...] = ()  # and on integers
     dunders: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()  # NumPy's other names for it
@@ -79,21 +79,21 @@ class Op:
     identity: Any = None  # reduce rows: NumPy's identity, None if there is none
     reorderable: bool = False  # may NumPy reduce by it in any order of axes
     domain: tuple[tuple[float, float], ...] = ()  # per input: where generated tests sample floats
-    ulps: int = 0  # where not exact: units in the last place from the truth, in every tier
+    ulps: int = 0  # where not exact: greatest error in units in the last place, in every tier
     unit: str = ""  # whose last place, if not the result's own: "operand", "sine" (see exactness)
     pure: bool = True
-    fusion_barrier: bool = False  # a twin of a row, for marked nodes: it shares no kernel
+    fusion_barrier: bool = False  # the copy of a row for marked nodes: it shares no kernel
     sign: str = ""  # Python's operator in source text, for ops that have one
     refused: str = ""  # kinds of operands for which NumPy's loop may raise an exception
     weak_scalars: bool = True  # False: its errors name the types of Python numbers
     scalar_overflow: bool = False  # NumPy's integer scalars report overflow, its arrays do not
-    eager_weight: int = 0  # additions that NumPy computes in the time of one; 0: `cost` tells
+    eager_weight: int = 0  # additions that NumPy computes in the time of one; 0: `cost` decides
     misreported: str = ""  # kinds of results for which kernels raise flags that NumPy does not
-    drops_nan: bool = False  # a NaN operand may leave no NaN; vector forms misreport it as invalid
+    drops_nan: bool = False  # a NaN operand may leave no NaN; vector code misreports it as invalid
     signals_nan: bool = False  # NumPy compares the operands, and reports each NaN as invalid
     passes_nonfinite: bool = False  # an operand that is not finite makes the result not finite
     pole: int | None = None  # operand whose zero divides; None: each infinite result is a pole
-    safe_at_one: bool = False  # no floating-point condition arises where array operands are 1
+    safe_at_one: bool = False  # raises no floating-point exception where array operands are 1
     parts: str = ""  # of complex numbers: "sum" and "product" are computed from the parts
     algebra: str = ""  # "identity": op(x) is x, "involution": op(op(x)) is x; bit for bit
     start: str = ""  # what accumulators of its reduction start from, see STARTS; "": no kernel
@@ -116,7 +116,7 @@ class Op:
 
     def is_exact_in_numpy(self, dtype: np.dtype[Any]) -> bool:
         """Whether NumPy gives the same bits in any order and layout; integers count as floats
-        where the op has no loop of integers.
+        if the op has no integer loop.
         """
         return dtype.kind in self.exact or (dtype.kind in "biu" and "f" in self.exact)
 
@@ -128,8 +128,8 @@ class Op:
 
     @property
     def takes_weak_scalars(self) -> bool:
-        """Whether a Python number beside an array counts as an array of that dtype: both operands
-        have one dtype, and each dtype of floats has a loop.
+        """Whether a weak scalar counts as an array of the other operand's dtype: both operands
+        have one dtype, and each float dtype has a loop.
         """
         eligible = self.weak_scalars and self.kind == "map" and self.nin == 2
         return eligible and _takes_weak_scalars(self.ufunc)
@@ -140,11 +140,11 @@ class Op:
 
     @property
     def numpy_weight(self) -> int:
-        """Additions of NumPy's that take as long as this op, in steps that decisions need."""
+        """NumPy additions that take as long as this op, in steps that decisions need."""
         return self.eager_weight or (4 if self.cost >= 4 else 1)
 
     def raises(self, dtype: np.dtype[Any]) -> tuple[str, ...]:
-        """The floating-point conditions NumPy may report when the first input has this dtype."""
+        """The floating-point exceptions NumPy may report if the first input has this dtype."""
         if dtype.kind in "fc":
             return self.flags
         return self.integer_flags if dtype.kind in "iu" else ()
@@ -184,7 +184,7 @@ def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fie
     """A map row for the ufunc `name`. A plain text serves the kinds in `kinds`.
 
     `single`: texts for devices without doubles, where those of `opencl` compute in doubles.
-    `ufunc`: one that NumPy has not.
+    `ufunc`: one that NumPy lacks.
     """
     kinds, single = fields.pop("kinds", "iufc"), fields.pop("single", {})
     ufunc = fields.pop("ufunc", None) or getattr(np, name)
@@ -201,7 +201,7 @@ def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fie
 
 
 def special(name: str, reference: Callable[..., Any], rule: Rule | None, **fields: Any) -> Op:
-    """A map row that is not a ufunc of NumPy's own."""
+    """A map row that is not a NumPy ufunc."""
     numba, opencl = fields.pop("numba", ""), fields.pop("opencl", None)
     kinds, single = fields.pop("kinds", "biufc"), fields.pop("single", "")
     expressions = _expressions(numba, opencl, kinds, single)
@@ -209,7 +209,7 @@ def special(name: str, reference: Callable[..., Any], rule: Rule | None, **field
 
 
 def _expressions(numba: Texts, opencl: Texts | None, kinds: str, single: Texts = "") -> Expressions:
-    """The texts of all languages: where C reads the text for numba alike, it need not be given."""
+    """The texts of all languages: a numba text that is also valid C serves both."""
     texts = spread(numba, kinds)
     in_c = {key: _as_c(text) for key, text in texts.items()}
     in_c.update(spread(opencl or {}, kinds))
@@ -222,7 +222,7 @@ _PLAIN = re.compile(r"(\{\d\}(\.[xy]\b)?|[-+*/&|^~!=<>?:() ])*")
 
 
 def _as_c(text: str) -> str:
-    """A text for numba in C; empty if it has more to it than operators."""
+    """A text for numba in C; empty if it has more than operators."""
     choice = _CHOICE.fullmatch(text)
     if choice:
         text = f"(({choice[2]}) ? {choice[1]} : {choice[3]})"

@@ -1,7 +1,7 @@
-"""The op table: one row per op; nothing about an op stands anywhere else.
+"""The op table: one row per op, the only description of that op.
 
-Owns TABLE, how rows get into it, and the lookups; rows are written in the `rows_*` modules, one per
-family. Must not import the graph. Operators, ufunc objects, docstrings, small-array paths in Python
+Owns TABLE, how rows get into it, and the lookups. The `rows_*` modules hold the rows, one module
+per family. Must not import the graph. Operators, ufunc objects, docstrings, eager paths in Python
 and C, warnings and parity tests derive from the rows.
 """
 
@@ -54,7 +54,7 @@ MULTIPLE = {
 
 
 class LoopLike(Protocol):
-    """What `supports` reads of a `dtypes.Loop`."""
+    """The part of a `promotion.Loop` that `supports` reads."""
 
     ins: tuple[np.dtype[Any], ...]
     out: np.dtype[Any]
@@ -62,7 +62,7 @@ class LoopLike(Protocol):
 
 def _reduce_row(row: Op) -> Op:
     ufunc = row.ufunc
-    # A sum of floats is pairwise in NumPy and kernels repeat it; a product they cut into chunks.
+    # A sum of floats is pairwise in NumPy, and kernels repeat it; they cut a product into chunks.
     inexact = row.name == "multiply"
     return Op(
         f"{row.name}.reduce",
@@ -107,7 +107,7 @@ _numbers = itertools.count()
 
 
 def add(row: Op) -> Op:
-    """Put a row into the table, under its names and its ufunc; the row with its number."""
+    """Add a row to the table, under its names and its ufunc; returns it with its number."""
     row = replace(row, number=next(_numbers))
     ROWS.append(row)
     TABLE.update(dict.fromkeys((row.key, *row.aliases), row))
@@ -119,8 +119,8 @@ def add(row: Op) -> Op:
 def define(*rows: Op) -> None:
     """Add ops to the table, and the reductions of those that NumPy can reduce by.
 
-    All that lazyfuse knows of an op is in its row: how it is recorded, printed in each language,
-    run on small arrays, reported. Objects made of its ufunc before do not know of it.
+    The row holds all that lazyfuse knows of an op: how it is recorded, printed in each language,
+    run on small arrays, reported. Objects made from its ufunc before do not use the new row.
     """
     added = [add(row) for row in rows]
     for row in added:
@@ -149,7 +149,7 @@ def lookup(name: str) -> Op:
 
 @cached(why="one for each row of the op table, compared by identity", clears=False)
 def as_fusion_barrier(op: Op) -> Op:
-    """The twin of a row that shares no kernel and is not simplified; same in everything else."""
+    """The copy of a row that shares no kernel and is not simplified; otherwise the same."""
     return op if op.fusion_barrier else replace(op, number=-2 - op.number, fusion_barrier=True)
 
 
@@ -193,5 +193,5 @@ def kernel_dtype(dtype: np.dtype[Any]) -> bool:
 
 
 def _short(dtype: np.dtype[Any]) -> str:
-    # foreign byte order must not pass for native
+    # foreign byte order must not count as native
     return str(dtype.str[1:]) if dtype.isnative else str(dtype.str)

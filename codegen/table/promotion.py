@@ -19,7 +19,7 @@ _WEAK = (int, float, complex)
 
 
 class Loop:
-    """The dtypes one run of an op reads and writes. Interned: compare with `is`."""
+    """The dtypes that an op reads and writes. Interned: compare with `is`."""
 
     __slots__ = ("ins", "number", "out")
 
@@ -71,7 +71,7 @@ def resolve_with(
     signature: tuple[DType | None, ...] | None = None,
     casting: str = "same_kind",
 ) -> Loop:
-    """As `resolve`, under an explicit signature (inputs and output) or casting rule; not cached."""
+    """`resolve` with an explicit signature (inputs and output) or casting rule; not cached."""
     padded = (*dtypes, *[None] * (op.ufunc.nout))
     chosen = op.ufunc.resolve_dtypes(padded, signature=signature, casting=casting)
     return intern_loop(chosen[: op.nin], chosen[op.nin])
@@ -106,7 +106,7 @@ def scalar_value(value: Any, dtype: DType) -> np.ndarray[Any, DType]:
     return np.asarray(value, dtype=dtype)
 
 
-_ABOVE = frozenset(("less", "less_equal", "not_equal"))  # true of each element if scalar is above
+_ABOVE = frozenset(("less", "less_equal", "not_equal"))  # true for elements below the scalar
 _BELOW = frozenset(("greater", "greater_equal", "not_equal"))
 _COMPARISONS = _ABOVE | _BELOW | {"equal"}
 
@@ -114,8 +114,8 @@ _COMPARISONS = _ABOVE | _BELOW | {"equal"}
 def constant_comparison(op: Op, dtype: DType, value: int) -> bool | None:
     """The outcome of `array op value` when no element of an integer dtype can reach `value`.
 
-    NumPy answers such comparisons where arithmetic would raise OverflowError. None: the value
-    fits, or the op is no comparison.
+    NumPy answers such comparisons, while arithmetic raises OverflowError. None: the value
+    fits, or the op is not a comparison.
     """
     if dtype.kind not in "iu" or op.name not in _COMPARISONS:
         return None

@@ -1,7 +1,7 @@
 """Rows of the op table: arithmetic, comparisons, logic and bits.
 
-Owns no behaviour: each row is data. Expressions rely on their argument types (see `op.Op`); those
-for OpenCL are given where the text for numba is not C already.
+Owns no behaviour: each row is data. Expressions rely on their argument types (see `op.Op`). A row
+has a text for OpenCL where its text for numba is not valid C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DIVISION = ("divide", "over", "under", "invalid")
 
 
 def _operator(name: str, sign: str) -> dict[str, Any]:
-    """The columns of an operator of Python: its methods, and how it is written."""
+    """The columns of a Python operator: its methods and its sign."""
     return {"dunders": (f"__{name}__", f"__r{name}__", f"__i{name}__"), "sign": sign}
 
 
@@ -59,8 +59,8 @@ def _by_width(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _integer_division(name: str) -> dict[str, str]:
-    """Up to 32 bits as doubles, which vectors can; 64 bits as integers."""
-    remainder = "remainder" if name == "fmod" else name  # without signs they are the same
+    """Up to 32 bits as doubles, which vectorises; 64 bits as integers."""
+    remainder = "remainder" if name == "fmod" else name  # the same for unsigned numbers
     return {
         "i": f"{name}_small_f8(to_F8({{0}}), to_F8({{1}}))",
         "u": f"{remainder}_whole_f8(to_F8({{0}}), to_F8({{1}}))",
@@ -70,12 +70,12 @@ def _integer_division(name: str) -> dict[str, str]:
 
 
 def _whole_division(name: str) -> dict[str, str]:
-    """As integers, where there are no doubles."""
+    """As integers, for devices without doubles."""
     return {"iu": f"{name}_T({{0}}, {{1}})"}
 
 
 def _wrapping(sign: str) -> dict[str, str]:
-    """Integer arithmetic that wraps around: in C that of signed numbers must not overflow."""
+    """Integer arithmetic that wraps around: in C, signed arithmetic must not overflow."""
     return {"iu": f"(to_N({{0}}) {sign} to_N({{1}}))"}
 
 
@@ -314,7 +314,7 @@ ARITHMETIC: tuple[Op, ...] = (
     elementwise(
         "reciprocal",
         {
-            # of zero: the divide flag, and what NumPy's own conversion of infinity gives on x86
+            # of zero: the divide flag, and the result of NumPy's conversion of infinity on x86
             "i": "truncate_i4(1.0 / float64({0}))",
             "i8": "truncate_i8(1.0 / float64({0}))",
             "u": "truncate_u8(1.0 / float64({0}))",
@@ -429,7 +429,7 @@ EXTREMES: tuple[Op, ...] = (
 )
 
 
-# numba compares int64 with uint64 as floats: the sign is looked at first
+# numba compares int64 with uint64 as floats, so the text checks the sign first
 _MIXED = {
     "==": "(({0} >= 0) & (uint64({0}) == {1}))",
     "!=": "(({0} < 0) | (uint64({0}) != {1}))",

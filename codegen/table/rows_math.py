@@ -1,6 +1,6 @@
 """Rows of the op table: mathematical functions, rounding and floating-point predicates.
 
-Owns no behaviour: each row is data. `vm_*` (f8) and `vmf_*` (f4) are supplied by the device; in C
+Owns no behaviour: each row is data. The device supplies `vm_*` (f8) and `vmf_*` (f4); in C
 `NAME_T` are helpers around the device's library.
 """
 
@@ -12,7 +12,7 @@ from lazyfuse.codegen.table.op import ANY, Op, elementwise
 
 Interval = tuple[float, float]
 
-# In vectors of floats PoCL gives wrong values beside an element that is huge or not finite.
+# In vectors of floats PoCL gives wrong values if another element is huge or not finite.
 _PERIODIC = ("sin", "cos", "tan")
 _EVERYWHERE: Interval = (-1e3, 1e3)
 # The error of these is relative to the larger operand: results near zero would count as wrong.

@@ -26,21 +26,21 @@ def _same(dtypes: tuple[Any, ...]) -> Resolved:
     return ((common,) * len(dtypes), common)
 
 
-# NumPy has two loops for clip, which differ in the sign of a zero at a bound of the other sign.
+# NumPy has two loops for clip, which differ in the sign of a zero at a bound of zero.
 
 
 def _clipped(x: Array, low: Array, high: Array) -> Array:
-    """The loop for bounds that are the same everywhere."""
+    """The clip loop for bounds that are the same everywhere."""
     if np.size(low) == 1 == np.size(high):  # as numbers: NumPy steps along arrays of one element
         return np.asarray(np.clip(x, np.reshape(low, ()), np.reshape(high, ())))
-    if x.dtype == np.float16:  # that has a loop of its own
+    if x.dtype == np.float16:  # float16 has its own loop
         return np.asarray(np.clip(x, low, high))
     raised = np.where((x < low) | (low != low), low, x)
     return np.where((raised > high) | (high != high), high, raised)
 
 
 def _clipped_each(x: Array, low: Array, high: Array) -> Array:
-    """The loop for bounds that differ from element to element."""
+    """The clip loop for bounds that differ between elements."""
     if x.dtype == np.float16:
         return np.asarray(np.clip(x, low, high))
     raised = np.where((x != x) | (x > low), x, low)
@@ -87,7 +87,7 @@ def _cast(source: str, target: str) -> str:
         return f"complex({part}({{0}}), {part}(0.0))"
     value = "{0}.real" if source[0] == "c" else "{0}"
     if source == "b1" and target[0] == "f":
-        return "(1.0 if {0} else 0.0)"  # by way of an integer it is three instructions more
+        return "(1.0 if {0} else 0.0)"  # through an integer it takes three instructions more
     if source[0] in "fc" and target[0] in "iu":
         value = f"{_TRUNCATE.get(target, 'truncate_i4')}({value})"
     return f"{_NUMBA_NAMES[target[0]]}{8 * int(target[1:])}({value})"
@@ -99,7 +99,7 @@ def _casts() -> dict[str, str]:
 
 
 def _cast_c(source: str, target: str) -> str:
-    """The same in C, where the value of a text is converted to its dtype in any case."""
+    """The same in C, which always converts the value of a text to its dtype."""
     if target == "b1":
         complex_text = "(({0}.x != 0) | ({0}.y != 0))"
         other = complex_text if source[0] == "c" else "({0} != (T)(0))"
@@ -266,8 +266,8 @@ PARTS: tuple[Op, ...] = (
         cost=6.0,
     ),
     special(
-        # a negative exponent of a signed integer is an error that no kernel can raise: power has no
-        # expression for signed integers, and this row is recorded where exponents are known
+        # no kernel can raise the error for a negative exponent of a signed integer: power has no
+        # expression for signed integers, and this row is recorded if the exponents are known
         "power_nonnegative",
         np.power,
         _power,

@@ -1,7 +1,7 @@
-"""A launch whose geometry is known: only addresses and scalars are filled in at each run.
+"""A bound launch: its geometry is known, and each run fills in only addresses and scalars.
 
-Owns the template of a launch's argument memory (see launch.py for its layout). What a program
-prepares is good for all arrays of the same strides and dtypes.
+Owns the template of a launch's argument memory (see launch.py for its layout). A bound launch
+serves all arrays of the same strides and dtypes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ..base import Array, Bound, BoundRun, Launch
 from .native_threads import NativeThreads
 
 native: Any = None
-"""The module in C whose `rows` are used (native/launch.c); None: the text here."""
+"""The native extension whose `rows` are used (native/launch.c); None: the Python here."""
 
 
 def use(module: Any) -> None:
-    """Prepare launches by the C module from now on; None: by the text here."""
+    """Bind launches with the native extension from now on; None: with the Python here."""
     global native
     native = module
 
 
 class Threads(Protocol):
-    """What says who runs chunks, and how (`launching.Work`)."""
+    """Decides which threads run chunks, and with which loop (`launching.Work`)."""
 
     native: NativeThreads
 
@@ -46,7 +46,7 @@ def in_c(
     work: Threads,
     slow: BoundRun,
 ) -> Bound:
-    """Runs of a launch by the C module. `slow` runs it where Python's threads have to help."""
+    """Runs of a launch by the native extension; by `slow` where Python threads must help."""
     count = len(launch.sizes)
     template, columns = _table(launch)
     rows = native.rows(template.tobytes(), columns, template.shape[1], kinds, entry, keep)
@@ -55,7 +55,7 @@ def in_c(
     additions = launch.elements * weight
 
     def threads() -> tuple[int, int, int, int] | None:
-        """The loop over rows, and who shares it; None: Python's threads help."""
+        """The loop over rows, and the team that shares it; None: Python threads help."""
         helpers = work.helpers(additions, count)
         if helpers <= 0:
             return work.chunks_address(), 0, 0, 0
@@ -75,7 +75,7 @@ def in_c(
 
 
 def _table(launch: Launch) -> tuple[np.ndarray[Any, np.dtype[Any]], tuple[int, ...]]:
-    """The rows of a launch without the arrays' addresses, and where in a row these belong."""
+    """The rows of a launch without the arrays' addresses, and the columns of these."""
     count, rank = launch.sizes.shape
     width = rank + sum([1 + len(strides) for strides in launch.strides])
     table = np.zeros((count, width), dtype=np.int64)

@@ -1,9 +1,9 @@
-"""What a program's end leaves uncompiled: a process of its own puts it on disk for the next run.
+"""Compiles, in a separate process, what is uncompiled when the program ends, for the next run.
 
-Owns that process: one at a time for a folder of programs, at the lowest priority, ended after
-`SECONDS` of one core whatever is left. A script that is shorter than its compiler would else begin
-each run anew. The process reads its work from the file that is its lock, writes programs into that
-folder if the folder is still there, and nothing else; no process waits for it. Needs `fcntl` (not
+Owns that process: one at a time for a folder of programs, at the lowest priority. It ends after
+`SECONDS` of one core even if work remains. Without it, a script that is shorter than its compiler
+would start each run uncompiled. The process reads its work from its lock file and writes only
+programs, into that folder, if the folder still exists. No process waits for it. Needs `fcntl` (not
 Windows).
 """
 
@@ -25,16 +25,16 @@ from ..pools.disk_cache import DiskCache
 from . import numba_compiler
 
 LOCK = "compiling.lock"
-SECONDS = 10  # of one core: some thirty programs; the next run asks again for what is left then
-WAITS = 600  # seconds until then on a machine that is busy otherwise
-NICENESS = 19  # of two hungry processes this one gets a seventieth of a core
+SECONDS = 10  # of one core: about thirty programs; the next run requests the rest again
+WAITS = 600  # seconds until its end on a machine that is busy otherwise
+NICENESS = 19  # next to another busy process it gets a seventieth of a core
 
 
 def leave(sources: Sequence[Source], disk: DiskCache) -> Any:
-    """Start the process for these sources, as `subprocess.Popen`; None if there will be none.
+    """Start the process for these sources, as `subprocess.Popen`; None if it does not start.
 
-    None where nothing can be kept, where another process is at work for this folder, or where
-    processes or locks are not to be had. Raises nothing.
+    It does not start where the disk keeps no programs, where another process works for this folder,
+    or where the system refuses a process or a lock. Raises nothing.
     """
     wanted = [source for source in sources if source.language == "numba"]
     if not wanted or not disk.can_store():
@@ -58,12 +58,12 @@ def leave(sources: Sequence[Source], disk: DiskCache) -> Any:
 
 
 def main() -> None:
-    """What the process does."""
+    """The body of the process."""
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
     with suppress(AttributeError, ValueError):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may close
-        signal.alarm(WAITS)  # ends us, even in the middle of a program, and so does the limit
+        signal.alarm(WAITS)  # ends this process, even within a program; so does the limit
     with suppress(ImportError, OSError, ValueError):
         resource = module("resource")
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
@@ -75,7 +75,7 @@ def main() -> None:
             continue
         with suppress(DeviceError):
             code = numba_compiler.compile_source(source)
-            if os.path.isdir(directory):  # else it was removed meanwhile: leave it so
+            if os.path.isdir(directory):  # else it was removed meanwhile: do not create it
                 disk.put(name, code)
         if time.process_time() > 0.9 * SECONDS:
             break

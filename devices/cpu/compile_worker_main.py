@@ -1,6 +1,6 @@
-"""What the compile worker's process runs: sources in, object code out (see compile_worker.py).
+"""The process of the compile worker: sources in, object code out (see compile_worker.py).
 
-Owns nothing. Imports numba, and of our modules only those that compile.
+Owns nothing. Imports numba, and only those lazyfuse modules that compile.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..base import DeviceError, Source
 from ..pools.compile_worker import receive, send
 from . import numba_compiler
 
-NICENESS = 5  # a core that is wanted otherwise is left to a quarter of its time
-_LOOKS = 0.25  # seconds between two looks whether the program is still there
+NICENESS = 5  # on a contended core it takes about a quarter of the time
+_LOOKS = 0.25  # seconds between checks that the program is still running
 
 
 def main() -> None:
     """Compile until the input ends."""
     with suppress(AttributeError, OSError):
-        os.nice(NICENESS)  # the results are computed meanwhile: they come first
+        os.nice(NICENESS)  # the program computes meanwhile, and has precedence
     if sys.platform != "win32":
         threading.Thread(target=_end_with, args=(int(sys.argv[5]),), daemon=True).start()
     wishes, results = os.fdopen(os.dup(0), "rb", buffering=0), _own_output()
@@ -34,9 +34,9 @@ def main() -> None:
 
 
 def _end_with(program: int) -> None:
-    """End this process, in the middle of whatever it compiles, when the program has ended.
+    """End this process when the program has ended, even within a compilation.
 
-    The program gives its own number: it may have ended before this process could ask for it.
+    The program passes its process number: it may have ended before this process could ask for it.
     """
     while os.getppid() == program:
         time.sleep(_LOOKS)
@@ -54,7 +54,7 @@ def _compiled(source: Source) -> tuple[bytes | None, str, float]:
 
 
 def _own_output() -> Any:
-    """Our results' pipe; what libraries print goes nowhere."""
+    """The pipe for results; what libraries print is discarded."""
     sys.stdout.flush()
     results = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_WRONLY)

@@ -1,7 +1,7 @@
 """The CPU: compiled text ("numba") and text over NumPy ("numpy"), on a pool of threads.
 
-Owns what belongs together for one device: programs, threads, buffers. Importing it loads neither
-numba nor llvmlite; a program found on disk loads llvmlite alone.
+Owns the programs, threads and buffers of one device. Importing it loads neither numba nor
+llvmlite; a program found on disk loads only llvmlite.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .launch import ChunkRunner, NumbaProgram, NumpyProgram
 from .vector_loops import VectorLoops, target
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
-THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
+THREADS_ABOVE = 1 << 17  # additions' worth of work above which waking threads pays
 
 
 def make() -> CPU:
-    """The device as the environment variables set it up."""
+    """The device with the settings of the environment variables."""
     return CPU(
         threads=settings.number("LAZYFUSE_NUM_THREADS", 0),
         threads_above=settings.number("LAZYFUSE_THREADS_ABOVE", THREADS_ABOVE),
@@ -100,9 +100,9 @@ class CPU(Device):
     def soon(self, source: Source) -> Program | None:
         """As `base.Device.soon`: in memory or on disk, else compiled.
 
-        With a worker process the caller never waits: NumPy goes on with the same bits, and a later
-        call finds the program. Without one (switched off, a forked child, no Python to start) the
-        source is compiled at once.
+        With a worker process the caller never waits: NumPy computes the same bits meanwhile, and a
+        later call finds the program. Without a worker (switched off, a forked child, no Python to
+        start) the source is compiled at once.
         """
         return self.programs.soon(source)
 
@@ -149,7 +149,7 @@ class CPU(Device):
         self.buffers.clear()
 
     def product(self, code: str, library: bool, turned: bool) -> object_code.Loaded:
-        """Products of matrices for one dtype ("f8", ...), by NumPy's library or loops of ours.
+        """Products of matrices for one dtype ("f8", ...), by NumPy's library or lazyfuse's loops.
 
         `turned`: rows of the second matrix need not be dense.
         """
@@ -171,7 +171,7 @@ class CPU(Device):
         self.programs.configure(options)
 
     def set_threads(self, threads: int) -> None:
-        """Threads per launch; 0: one per core that we may use."""
+        """Threads per launch; 0: one per core that this process may use."""
         self.threads.resize(threads or available())
         self.work.native.resize()
         self.traits.threads = self.threads.threads
@@ -181,15 +181,15 @@ class CPU(Device):
         self.work.threads_above = elements
 
     def set_pool_limit(self, limit: int) -> None:
-        """Bytes of free buffers that are kept; -1: the default."""
+        """Bytes of free buffers to keep; -1: the default."""
         self.buffers.set_limit(limit)
 
     def set_compile_ahead(self, ahead: bool) -> None:
-        """Let `soon` ask a worker process, or compile at once."""
+        """Whether `soon` asks a worker process; else it compiles at once."""
         self.programs.worker = self._worker if ahead and "numba" in self._builders else None
 
     def set_compile_after_exit(self, after: bool) -> None:
-        """Whether what the worker has not finished when we end is finished by another process."""
+        """Whether another process finishes the worker's sources after the program's end."""
         self._after_exit = after
 
     def _look(self, source: Source) -> bool:
@@ -201,7 +201,7 @@ class CPU(Device):
         return True
 
     def _arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
-        """In the worker's thread: what the program will need first, then the program."""
+        """In the worker's thread: the loops that the program needs first, then the program."""
         with suppress(DeviceError):
             self.work.prepare()
         self.programs.arrived(source, code, why, seconds)
@@ -215,7 +215,7 @@ class CPU(Device):
         return self.programs.code(source, emit, object_code.ENTRY)
 
     def _load_loop(self, entry: str) -> object_code.Loaded:
-        """One of the loops over chunks or tiles, or of helper threads."""
+        """One of the loops over chunks or tiles, or of worker threads."""
         if self._loops is None:
             source = Source("llvm", "loops", _loops_text(), 0, (), ())
             self._loops = self.programs.code(source, _emit_loops, launch.CHUNKS_ENTRY)
@@ -223,13 +223,13 @@ class CPU(Device):
 
 
 def _loops_text() -> str:
-    """All loops that do not depend on a program, as one module: it is emitted and loaded once."""
+    """All loops that are independent of programs, as one module, emitted and loaded once."""
     threads = [native_threads.TEXT] if native_threads.AVAILABLE else []
     return "\n".join([launch.CHUNKS_TEXT, tile_loop.TILES_TEXT, *threads])
 
 
 def _emit_loops(text: str) -> bytes:
-    # a quarter of the time, and a first result waits for it; the work is done by what they call
+    # a quarter of the time, for which a first result waits; the loops only call the real work
     return object_code.emit(text, optimise=0)
 
 
@@ -250,7 +250,7 @@ class NumbaBuilder:
 
 
 class NumpyBuilder:
-    """Programs of language "numpy": text run by the interpreter; nothing to keep on disk."""
+    """Programs of language "numpy": text that the interpreter runs; none are kept on disk."""
 
     def __init__(self, work: ChunkRunner, loops: VectorLoops) -> None:
         self.work = work
@@ -271,5 +271,5 @@ class NumpyBuilder:
         return NumpyProgram(source, function, self.work), None
 
     def load(self, source: Source, code: bytes) -> Pooled:
-        """Never called: nothing is kept."""
+        """Never called: the disk has no such programs."""
         raise DeviceError("[load] numpy text is not kept on disk")

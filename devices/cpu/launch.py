@@ -1,8 +1,8 @@
 """Running compiled programs over chunks: argument memory, the chunk loop, threads.
 
 Owns the byte layout of a launch. A chunk's row of int64: the loop sizes, then for each array its
-byte address and its strides. Scalars take 16 bytes each. The chunk loop of machine code is machine
-code itself, so a thread enters it once and does not come back to Python between chunks.
+byte address and its strides. Scalars take 16 bytes each. The chunk loop of machine code is itself
+machine code, so a thread enters it once and does not return to Python between chunks.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .native_threads import NativeThreads
 
 CHUNKS_ENTRY = "lazyfuse_chunks"
 TILES_ENTRY = "lazyfuse_tiles"  # tile_loop.py has its text
-# Threads take chunk numbers from the shared word 0 until none is left; word 1 counts the finished
-# chunks, word 2 unites the flags. Then the caller looks `spins` times whether all are finished:
-# sleeping and being woken costs more than the wait for a chunk that is nearly done.
+# Threads take chunk numbers from the shared word 0 until none remains; word 1 counts the finished
+# chunks, word 2 unites the flags. Then the caller spins: it checks `spins` times whether all are
+# finished, since sleeping and waking costs more than the wait for a chunk that is nearly done.
 CHUNKS_TEXT = f"""
 define i32 @{CHUNKS_ENTRY}(ptr %entry, ptr %meta, ptr %scalars, ptr %words, i64 %chunks,
                            i64 %width, i64 %spins) {{
@@ -75,13 +75,14 @@ _Tiles = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Int64)
 _Chunks = ctypes.CFUNCTYPE(
     ctypes.c_int32, _Pointer, _Pointer, _Pointer, _Pointer, _Int64, _Int64, _Int64
 )
-# An array's address is the first field after the object head: 110 ns; `array.ctypes.data`: 770.
+# Reading an array's address as the first field after the object head takes 110 ns;
+# `array.ctypes.data` takes 770.
 _HEAD = object.__basicsize__
 _word_at = ctypes.c_size_t.from_address
 _WORDS = 8  # shared words in front of the rows: a cache line of their own
 _SPINS = 20_000  # 20 to 60 us
-AWAKE = 4  # so many times less work is worth a helper that is looking for some already
-FOLLOWS = 150e-6  # seconds between two such launches: a helper has not fallen asleep meanwhile
+AWAKE = 4  # a worker thread that already spins is worth this many times less work
+FOLLOWS = 150e-6  # seconds between two such launches in which a worker thread stays awake
 _SLOTS = {"b": "q8x", "i": "q8x", "u": "Q8x", "f": "d8x", "c": "dd"}
 
 
@@ -94,7 +95,7 @@ def _ask_address(array: Array) -> int:
 
 
 def _address_reader() -> Callable[[Array], int]:
-    """The fast way where this interpreter lays out objects as CPython does."""
+    """The fast reader if this interpreter lays out objects like CPython."""
     probe = np.empty(3)
     try:
         if all(_read_address(part) == _ask_address(part) for part in (probe, probe[1:])):
@@ -108,7 +109,7 @@ address_of = _address_reader()
 
 
 class ChunkRunner:
-    """How a device runs chunks: its threads, from which size on, and the chunk loop."""
+    """How a device runs chunks: its threads, the least work for them, and the chunk loop."""
 
     __slots__ = (
         "__weakref__", "_asked", "_chunks", "_load", "_lock", "_tiles", "native", "pool",
@@ -126,20 +127,20 @@ class ChunkRunner:
         self.native = NativeThreads(load)
         self.threads_above = threads_above
         self._load = load
-        self._asked = 0.0  # when a helper was last wanted that need not be woken
+        self._asked = 0.0  # when a launch last wanted an awake worker thread
         self._chunks: tuple[Loaded, Callable[..., int]] | None = None
         self._tiles: tuple[Loaded, Callable[..., int]] | None = None
         self.after_fork()
         fork_safety.register(self)
 
     def after_fork(self) -> None:
-        """Make the lock anew."""
+        """Make a new lock."""
         self._lock = threading.Lock()
 
     def helpers(self, work: float, chunks: int, native: bool = True) -> int:
-        """How many threads should help with so many additions' worth of work.
+        """How many threads should help with `work`, in additions.
 
-        `native`: helpers in machine code, which may be looking for work at this moment.
+        `native`: worker threads in machine code, which may be spinning now.
         """
         most = self.pool.threads // thread_pool.callers
         if most < 2:
@@ -157,13 +158,13 @@ class ChunkRunner:
         return min(most, chunks, useful) - 1
 
     def prepare(self) -> None:
-        """Have the loops ready before they are needed."""
+        """Load the loops before they are needed."""
         self.chunks()
         self.tiles()
         self.native.prepare()
 
     def chunks(self) -> Callable[..., int]:
-        """The chunk loop, loaded when first needed."""
+        """The chunk loop, loaded at first use."""
         if self._chunks is None:
             with self._lock:  # a second loop would free the first, which may be running
                 if self._chunks is None:
@@ -172,13 +173,13 @@ class ChunkRunner:
         return self._chunks[1]
 
     def chunks_address(self) -> int:
-        """The chunk loop as the native threads take it."""
+        """The address of the chunk loop for native threads."""
         self.chunks()
         assert self._chunks is not None, "loaded just now"
         return self._chunks[0].address
 
     def tiles(self) -> Callable[..., int]:
-        """The loop over tiles (see tile_loop.py), loaded when first needed."""
+        """The loop over tiles (see tile_loop.py), loaded at first use."""
         if self._tiles is None:
             with self._lock:
                 if self._tiles is None:
@@ -187,7 +188,7 @@ class ChunkRunner:
         return self._tiles[1]
 
     def tiles_address(self) -> int:
-        """The loop over tiles as the native threads take it."""
+        """The address of the loop over tiles for native threads."""
         self.tiles()
         assert self._tiles is not None, "loaded just now"
         return self._tiles[0].address
@@ -236,7 +237,7 @@ class NumbaProgram(Pooled, RowProgram):
         return flags
 
     def prepare(self, launch: Launch) -> BoundRun:
-        """As `base.Program.prepare`: only what changes is filled in."""
+        """As `base.Program.prepare`: a run fills in only what changes."""
         return self._bound(launch, address_of).run
 
     def prepare_addresses(self, launch: Launch) -> Bound:
@@ -267,7 +268,7 @@ class NumbaProgram(Pooled, RowProgram):
         return self._weight
 
     def pack(self, scalars: tuple[Any, ...]) -> bytes:
-        """The scalars as the code reads them."""
+        """The scalars in the layout that the code reads."""
         values: list[Any] = []
         for value, code in zip(scalars, self.source.scalars, strict=True):
             if code[0] == "c":
@@ -303,7 +304,7 @@ class NumbaProgram(Pooled, RowProgram):
         return struct.pack(f"{len(row)}q", *row)
 
     def _many(self, launch: Launch, count: int, scalars: bytes) -> int:
-        """All chunks through the chunk loop, with helpers where the work is worth waking them."""
+        """Run all chunks through the chunk loop, with worker threads if the work pays for them."""
         width, rank = self._width, self.source.rank
         memory = np.empty(_WORDS + count * width, dtype=np.int64)
         memory[:_WORDS] = 0
@@ -318,7 +319,7 @@ class NumbaProgram(Pooled, RowProgram):
         return self._rows(memory, count, scalars, launch.elements)
 
     def _rows(self, memory: Array, count: int, scalars: bytes, elements: float) -> int:
-        """The chunks of `memory`: shared words, then one row for each of them."""
+        """Run the chunks of `memory`: shared words, then one row per chunk."""
         width = self._width
         start = address_of(memory)
         arguments = (
@@ -333,22 +334,22 @@ class NumbaProgram(Pooled, RowProgram):
             return loop(*arguments, _SPINS)
 
         def assist(alive: object = (self, memory)) -> None:
-            """The caller does not wait for a late helper, which keeps code and rows alive."""
+            """The caller does not wait for a late worker, which keeps code and rows alive."""
             loop(*arguments, 0)
 
         self._work.pool.run(work, assist, helpers)
         return int(memory[2])
 
 
-# An addition of arrays is three accesses of memory. One more step on what is in registers takes an
-# eighth of its time, but for those that no processor begins anew in each cycle.
+# An addition of arrays is three memory accesses. One more step on registers takes an eighth of its
+# time, except for steps that no processor can start in every cycle.
 _STEP = re.compile(r"^ *v\d+ = ", re.MULTILINE)
 _SLOW = re.compile(r"vmf?_|sqrt\(| / ")
 _LIGHT = 1 / 8
 
 
 def weight(text: str) -> float:
-    """Cost of one element relative to a plain addition, judged by the steps in the text."""
+    """Cost of one element relative to a plain addition, estimated from the steps in the text."""
     return 1.0 + len(_SLOW.findall(text)) + _LIGHT * len(_STEP.findall(text))
 
 
@@ -364,11 +365,11 @@ _scratches: Group[Scratch] = Group(
 class Scratch(dict[Any, Array]):
     """Working memory of one thread: `scratch(slot, shape, dtype)` is an uninitialised array.
 
-    The same arguments give the same array again, in later chunks and launches too.
+    The same arguments give the same array, in later chunks and launches too.
     """
 
     size: int
-    LIMIT = 32 << 20  # bytes kept per thread; chunks are meant to stay in the L2 cache
+    LIMIT = 32 << 20  # bytes kept per thread; chunks should stay in the L2 cache
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,8 +394,8 @@ _BASE = 16
 _everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 
 
-# Threads of the interpreter hand its lock over at every call of NumPy's: 5 to 20 us, so blocks of
-# shorter calls are faster on one thread. The first launches of a program try it.
+# The interpreter's threads exchange its lock at every NumPy call, which takes 5 to 20 us, so blocks
+# of shorter calls are faster on one thread. The first launches of a program measure it.
 _LONG_CALL = 16e-6  # seconds
 _TRIES = 3
 _CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
@@ -428,7 +429,7 @@ class NumpyProgram(Pooled):
         """As `base.Program.prepare_addresses`."""
 
         def run(addresses: list[Any], scalars: tuple[Any, ...]) -> int:
-            # the launch's own arrays come last, and are kept by it
+            # the launch's own arrays come last, and the launch keeps them
             own = [address_of(each) for each in launch.arrays[len(addresses) :]]
             return self._launch(launch, addresses + own, scalars)
 
@@ -451,7 +452,7 @@ class NumpyProgram(Pooled):
         helpers = self._work.helpers(launch.elements * self._weight, len(starts), native=False)
         if helpers > 0:
             each = launch.elements / len(starts)
-            for _ in range(2 if self._tries else 0):  # the first one finds cold memory
+            for _ in range(2 if self._tries else 0):  # the first run has cold memory
                 begin = time.perf_counter()
                 flags.append(self._run(itertools.islice(pending, 1), steps, scalars))
                 seconds = time.perf_counter() - begin
@@ -463,7 +464,7 @@ class NumpyProgram(Pooled):
         return functools.reduce(operator.or_, flags, 0)
 
     def _run(self, pending: Iterator[Any], steps: list[Any], scalars: tuple[Any, ...]) -> int:
-        """Take chunks until none is left; the IEEE flags that NumPy reported meanwhile."""
+        """Take chunks until none remains; the IEEE flags that NumPy reported meanwhile."""
         function, dtypes, scratch = self._function, self._dtypes, _scratch()
         flags = 0
 
@@ -479,7 +480,7 @@ class NumpyProgram(Pooled):
                         for dtype, start, step in zip(dtypes, starts, steps, strict=True)
                     ]
                     raised = function(views, scalars, scratch)
-                    flags |= raised or 0  # not in one statement: `note` has changed them
+                    flags |= raised or 0  # a separate statement: `note` has changed the flags
         finally:
             for _ in pending:  # after an error no thread takes another chunk
                 pass

@@ -1,7 +1,7 @@
 """LLVM metadata that says "iterations of this loop do not touch each other's memory".
 
-The vectoriser then needs no alias analysis and no run-time checks (which it gives up above a
-handful of pointers). Works on llvmlite's module objects; imports llvmlite in functions only.
+The vectoriser then needs no alias analysis and no run-time checks (for more than a handful of
+pointers it gives up). Works on llvmlite's module objects; imports llvmlite in functions only.
 
 An access belongs to the one access group of its module; a loop in which `mark` was called is
 annotated with `llvm.loop.parallel_accesses` of that group. LLVM keeps the order of accesses within
@@ -22,8 +22,8 @@ def join_group(instruction: Any) -> Any:
 def mark(builder: Any, width: int = 0, interleave: int = 0) -> None:
     """Remember that the innermost loop around the builder's position is parallel.
 
-    `width`: it has so many iterations, which are one vector: it is not to be unrolled before.
-    `interleave`: so many vectors are computed side by side; 0: as LLVM likes.
+    `width`: the number of its iterations if they are one vector, so it must not be unrolled before.
+    `interleave`: the number of vectors to compute side by side; 0: LLVM decides.
     """
     module = builder.module
     if not hasattr(module, "lazyfuse_marks"):

@@ -1,9 +1,9 @@
-"""NumPy's own BLAS on tiles: the library that its wheels bring (scipy-openblas), called directly.
+"""NumPy's own BLAS on tiles: the library in its wheels (scipy-openblas), called directly.
 
 A product is cut into blocks of BLOCK rows, by its size alone, and each block is one call of the
 library on one thread; tiles begin where blocks begin. So an element has the same bits in every
-tile and for every number of threads, though not quite those of one call for the whole product:
-the library treats rows at edges differently, and NumPy lets it cut at its number of threads.
+tile and for every number of threads. They may differ from one call for the whole product:
+the library treats rows at edges differently, and in NumPy it cuts by its number of threads.
 Owns the library's functions, the code that calls them (its row of arguments is
 matmul_loops.ROW), and its one global number of threads.
 """
@@ -25,7 +25,7 @@ from ..pools.object_code import ENTRY
 from . import matmul_loops, matmul_packing
 from .vector_loops import flag_text, target
 
-# Rows of one call: as many as OpenBLAS does at its best speed, few enough to share out.
+# Rows of one call: enough for OpenBLAS's best speed, few enough to share among threads.
 BLOCK = 128
 
 _FUNCTIONS = {"f8": "scipy_cblas_dgemm64_", "f4": "scipy_cblas_sgemm64_"}
@@ -74,10 +74,10 @@ done:
 
 @cached(1, CONSTANT, clears=False)
 def library() -> Any:
-    """The library that NumPy uses; `DeviceError` where it is not the one of its wheels."""
+    """The library that NumPy uses; `DeviceError` if it is not the library of its wheels."""
     try:
         numpy = importlib.import_module("numpy._core._multiarray_umath")
-        found = ctypes.CDLL(numpy.__file__)  # its symbols, and those of what it needs
+        found = ctypes.CDLL(numpy.__file__)  # its symbols, and those of its dependencies
         for name in (*_FUNCTIONS.values(), "scipy_openblas_get_num_threads64_"):
             getattr(found, name)
         found.scipy_openblas_get_corename64_.restype = ctypes.c_char_p
@@ -88,13 +88,13 @@ def library() -> Any:
 
 
 def is_narrow() -> bool:
-    """Whether the library leaves half of this processor's vectors unused, not knowing its name."""
+    """Whether the library does not know this processor and uses half the width of its vectors."""
     core: bytes = library().scipy_openblas_get_corename64_()
     return core.decode() in _NARROW and "+avx512f" in target()[1].split(",")
 
 
 def text(code: str) -> str:
-    """The module that calls the library for one dtype; its symbol is made known to the linker."""
+    """The module that calls the library for one dtype; registers its symbol with the linker."""
     function = getattr(library(), _FUNCTIONS[code])
     symbol = f"lazyfuse_{_FUNCTIONS[code]}"
     address = ctypes.cast(function, ctypes.c_void_p).value
@@ -114,7 +114,7 @@ def text(code: str) -> str:
 
 
 class _Threads:
-    """The library's number of threads: one while any of our calls runs, then what it was."""
+    """The library's number of threads: 1 while any call from here runs, then the old number."""
 
     def __init__(self) -> None:
         self._using = self._before = 0
@@ -122,7 +122,7 @@ class _Threads:
         fork_safety.register(self)
 
     def after_fork(self) -> None:
-        """The parent's threads that were using it are not here."""
+        """Forget the parent's threads that were using the library."""
         self._lock = threading.Lock()
         if self._using:
             self._using = 0
@@ -130,7 +130,7 @@ class _Threads:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let each call of the library use the thread that makes it, and no other."""
+        """Let each call of the library use only the calling thread."""
         blas = library()
         with self._lock:
             self._using += 1

@@ -2,12 +2,12 @@
 
 A block of B's rows is packed a few vectors wide, and stays in the first cache while all rows of
 the tile pass by: a few rows at a time keep their results in registers. Every element of C is the
-same chain of operations, wherever it stands and however the product is cut into tiles: fused
-multiplications and additions along the inner axis from 0 on, in stretches (see DEPTH) that are then
-added. Vectors only hold neighbours. So bits depend on the operands alone: not on tiles, threads or
-the width of this machine's vectors. Integers wrap around.
-Owns the text, its registers and its row of arguments; whose elements it multiplies is
-lazyfuse/runtime/execution/matmul.py's.
+same chain of operations, at any position and for any tiles: fused multiplications and additions
+along the inner axis from 0 on, in segments (see DEPTH) that are then added. Vectors only hold
+neighbours. So bits depend on the operands alone: not on tiles, threads or the width of this
+machine's vectors. Integers wrap around.
+Owns the text, its registers and its row of arguments; lazyfuse/runtime/execution/matmul.py chooses
+the operands.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from . import matmul_packing
 from .matmul_packing import Names
 from .vector_loops import flag_text
 
-# Elements of one chain. The last two stretches are alike, so that none is short: as OpenBLAS does.
+# Elements of one chain. The last two segments have equal sizes, so none is short, as in OpenBLAS.
 DEPTH = 256
-# What the row of a call holds: how many products there are, the sizes of each, strides in elements
-# (the results' columns are dense), then the addresses of A, B and the result.
+# The row of a call: the number of products, the sizes of each, strides in elements (the results'
+# columns are dense), then the addresses of A, B and the result.
 ROW = (
     "items", "m", "n", "depth", "a.item", "a.row", "a.column", "b.item", "b.row", "b.column",
     "c.item", "c.row", "A.0", "B.0", "C.0",
@@ -44,8 +44,8 @@ def shape_of(code: str, features: str) -> tuple[int, int, int]:
 def text(code: str, features: str, turned: bool) -> str:
     """The module: `int32 entry(row, scalars)`, which returns IEEE flags.
 
-    `turned`: B's rows need not be dense. That takes LLVM as long as a third of all else, and
-    the program waits for its first result.
+    `turned`: B's rows need not be dense. That takes LLVM a third of the time of all other code,
+    for which the program's first result waits.
     """
     lanes, rows, vectors = shape_of(code, features)
     names = Names(code, lanes)
@@ -70,8 +70,8 @@ def arguments() -> str:
 def _strip(names: Names, rows: int, vectors: int) -> str:
     """The function that takes a few rows through one packed block.
 
-    `lanes`: which of the last vector's columns exist; `kept`: those of them where the result has
-    earlier stretches already, `earlier` the same of the other vectors.
+    `lanes`: which of the last vector's columns exist; `kept`: those of them where the result
+    already has earlier segments; `earlier`: the same for the other vectors.
     """
     kind, size, vector, mask = names.kind, names.size, names.vector, names.mask
     lines = [
@@ -81,7 +81,7 @@ def _strip(names: Names, rows: int, vectors: int) -> str:
         "start:",
         "  %top = sub i64 %rows, 1",
     ]
-    for i in range(rows):  # rows that do not exist are taken to be the last one, and not stored
+    for i in range(rows):  # missing rows repeat the last row, and are not stored
         lines += [
             f"  %in{i} = icmp slt i64 {i}, %top",
             f"  %i{i} = select i1 %in{i}, i64 {i}, i64 %top",
@@ -234,7 +234,7 @@ done:
 
 
 def _entry(names: Names, rows: int, vectors: int) -> str:
-    """The function that is called: stretches, blocks of columns, rows."""
+    """The entry function: loops over segments, blocks of columns, rows."""
     kind, vector, lanes, size = names.kind, names.vector, names.lanes, names.size
     passed = (
         "ptr %A.i, i64 %a.row, i64 %a.column, ptr %block, i64 %count, ptr %C.j, i64 %c.row, "

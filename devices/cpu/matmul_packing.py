@@ -1,7 +1,7 @@
 """Packing a block of the second operand of a matrix product, as LLVM text.
 
-The block holds one row of a few vectors per step along the inner axis. Columns that do not exist
-repeat one that does: zeros in their place would raise "invalid" beside infinities. Owns the types
+The block holds one row of a few vectors per step along the inner axis. Missing columns repeat an
+existing one: zeros instead would raise "invalid" when multiplied by infinities. Owns the types
 of the text (`Names`) and the packing; matmul_loops.py has the product.
 """
 
@@ -168,7 +168,7 @@ gathered:
 def text(names: Names, vectors: int, turned: bool) -> str:
     """The function that packs a block of columns, at most `vectors` vectors wide.
 
-    `turned`: for any strides, and fast where columns are dense; else rows have to be dense.
+    `turned`: for any strides, and fast where columns are dense; else rows must be dense.
     """
     body = _turned(names) if turned else _dense(names, vectors)
     return _PACK.format(kind=names.kind, mask=names.mask, body=body)

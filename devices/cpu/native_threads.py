@@ -1,14 +1,14 @@
-"""Helper threads that wait and work in machine code, without Python's lock.
+"""Worker threads that wait and work in machine code, without Python's lock.
 
-A helper is a Python thread that enters machine code once and stays there: it looks for a job for
-some ten microseconds, looks on for a tenth of a millisecond in which it lets others have the core
-first, then sleeps on a futex: at once where threads of another library are about to work. Waking it
-costs the caller one system call and the job some fifty microseconds, or nothing while it still
-looks; a Python thread would have to be woken twice, for the queue and for the lock.
+A worker is a Python thread that enters machine code once and stays there. It spins for a job for
+some ten microseconds, spins on for a tenth of a millisecond in which it yields the core to other
+threads, then sleeps on a futex. It sleeps at once where threads of another library are about to
+work. Waking it costs the caller one system call and the job some fifty microseconds; a spinning
+worker costs nothing. A Python thread would have to be woken twice, for the queue and for the lock.
 
-Owns the two loops ("share" for the caller, "help" for the helpers), the words through which they
-meet, and the threads. Linux on x86-64 and AArch64 only: elsewhere `run` says no, and thread_pool.py
-does the work.
+Owns the two loops ("share" for the caller, "help" for the workers), the words through which they
+communicate, and the threads. Linux on x86-64 and AArch64 only: elsewhere `run` returns False, and
+thread_pool.py does the work.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _PAUSE = {
 
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, within one process
 
-# How often a helper looks for the next job before it sleeps: some 30 us in which it holds its core,
-# then some 150 us in which it offers the core to other threads each time.
-# Evaluations in a loop follow each other that fast, and waking costs as much as it waits at most.
+# How often a worker checks for the next job before it sleeps: some 30 us in which it holds its
+# core, then some 150 us in which it yields the core to other threads each time.
+# Evaluations in a loop follow each other that fast, and waking costs as much as the longest spin.
 SPINS = 3000
 YIELDS = 400
 
-# Shared words, each on a cache line of its own.
+# Shared words, each on its own cache line.
 _SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _WORDS = range(0, 72, 8)
 
-# One job at a time. A helper says that it is there (active), then takes a ticket; the caller takes
-# the tickets back, then waits until no helper is there: one that had a ticket is waited for, one
-# that comes late finds none and touches nothing.
+# One job at a time. A worker registers as active, then takes a ticket. The caller takes the tickets
+# back, then waits until no worker is active: it waits for workers with a ticket; a late worker
+# finds no ticket and touches nothing.
 TEXT = f"""
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
@@ -208,13 +208,13 @@ AVAILABLE = bool(_FUTEX and _PAUSE[1])
 
 
 class _Team:
-    """Helpers that wait at the same words."""
+    """Worker threads that wait at the same words."""
 
     def __init__(self, loaded: tuple[Loaded, Loaded]) -> None:
         memory = np.zeros(_WORDS + 8, dtype=np.int64)
         start: int = memory.__array_interface__["data"][0]
         skip = -start % 64 // 8
-        self.memory = memory  # helpers keep the crew, and with it memory and code
+        self.memory = memory  # workers keep the team, and with it memory and code
         self.words = memory[skip : skip + _WORDS]
         self.address = start + 8 * skip
         self.sleepers = ctypes.c_int64.from_address(self.address + 8 * _SLEEPERS)
@@ -227,7 +227,7 @@ class _Team:
         self.size = 0
 
     def grow(self, size: int) -> bool:
-        """Start helpers until there are so many; False: the system has no room for them."""
+        """Start workers until there are `size`; False: the system has no room for them."""
         while self.size < size:
             name = f"lazyfuse-native-{self.size + 1}"
             helper = threading.Thread(target=_work, args=(self,), name=name, daemon=True)
@@ -239,9 +239,9 @@ class _Team:
         return True
 
     def dismiss(self) -> None:
-        """Let the helpers end; those at work finish first."""
+        """Let the workers end; those at work finish first."""
         self.words[_QUIT] = 1
-        self.words[_SEQUENCE] += 1 << 20  # not a step that a caller makes meanwhile
+        self.words[_SEQUENCE] += 1 << 20  # a larger step than any that a caller makes meanwhile
         ctypes.CDLL(None).syscall(
             _Int64(_FUTEX), _Pointer(self.address), _Int64(_WAKE), _Int64(self.size)
         )
@@ -252,7 +252,7 @@ def _work(crew: _Team) -> None:
 
 
 class NativeThreads:
-    """The helpers of one device. `load(entry)` gives the machine code of one of the two loops."""
+    """The workers of one device. `load(entry)` gives the machine code of one of the two loops."""
 
     def __init__(self, load: Callable[[str], Loaded]) -> None:
         self._load = load
@@ -261,21 +261,21 @@ class NativeThreads:
         fork_safety.register(self)
 
     def after_fork(self) -> None:
-        """Begin without helpers."""
+        """Start without workers."""
         self._team: _Team | None = None
         self._lock = threading.Lock()
 
     def resize(self) -> None:
-        """The number of threads has changed: begin anew."""
+        """Start again, with the new number of threads."""
         with self._lock:
             crew, self._team = self._team, None
         if crew is not None:
             crew.dismiss()
 
     def is_at_hand(self, follows: bool) -> bool:
-        """Whether a helper looks for work at this moment, so that handing it some costs little.
+        """Whether a worker spins now, so that giving it work costs little.
 
-        Where work `follows` other work at once, one that is woken now will be looking next time.
+        Where work `follows` other work at once, a worker that wakes now will spin next time.
         """
         crew = self._team
         if crew is not None and crew.sleepers.value < crew.size:
@@ -283,16 +283,16 @@ class NativeThreads:
         return follows and not self._failed
 
     def sleep_early(self) -> None:
-        """Let helpers sleep at once where they wait for a job: others are to have their cores."""
+        """Let waiting workers sleep at once, to free their cores for other libraries."""
         crew = self._team
         if crew is not None:
             crew.resting.value = crew.sequence.value
 
     def run(self, loop: int, arguments: tuple[Any, ...], helpers: int) -> bool:
-        """`loop(*arguments, 0)` here and in up to `helpers` helpers; False: not possible here.
+        """Run `loop(*arguments, 0)` here and in up to `helpers` workers; False: unsupported.
 
         `loop`: the address of a function of four pointers and three integers, which takes work from
-        shared words until none is left. When this returns, no helper works on it any more.
+        shared words until none remains. On return no worker works on it any more.
         """
         crew = self.team(helpers)
         if crew is None:
@@ -301,14 +301,14 @@ class NativeThreads:
         return True
 
     def team(self, helpers: int) -> _Team | None:
-        """So many helpers; None: not possible here."""
+        """A team of at least `helpers` workers; None: unsupported."""
         crew = self._team
         if crew is None or crew.size < helpers:
             return self._started(helpers)
         return crew
 
     def prepare(self) -> None:
-        """Have the code ready before it is needed."""
+        """Load the code before it is needed."""
         self._started(0)
 
     def _started(self, helpers: int) -> _Team | None:
@@ -318,7 +318,7 @@ class NativeThreads:
             if self._team is None:
                 try:
                     self._team = _Team((self._load(ENTRY), self._load(HELP_ENTRY)))
-                except Exception:  # no code for this machine: Python's threads serve
+                except Exception:  # no code for this machine: Python threads do the work
                     self._failed = True
                     return None
             return self._team if self._team.grow(helpers) else None

@@ -1,8 +1,8 @@
 """Text of language "numba" -> object code. Owns the use of numba as a compiler, and only that.
 
-numba types and lowers the text; its LLVM module is optimised and emitted here as one object file
-that exports `ENTRY` alone and is never put into numba's own engine (which could not free it, and
-ends the process at an unknown symbol). Importing this module loads nothing heavy.
+numba types and lowers the text. Its LLVM module is optimised and emitted here as one object file
+that exports only `ENTRY`. It never enters numba's own engine, which could not free it and
+ends the process at an unknown symbol. Importing this module loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def compile_source(source: Source) -> bytes:
 
 
 def assembly(source: Source) -> str:
-    """The machine code of a source as text, for people and for tests."""
+    """The machine code of a source as text, for users and tests."""
     library = _build(source)
     return str(library.codegen._tm.emit_assembly(library._final_module))
 
@@ -48,10 +48,10 @@ def _build(source: Source) -> Any:
 def _prepare() -> None:
     """Before the first compilation: give LLVM our symbols, and keep numba from importing SciPy.
 
-    numba looks for a BLAS by importing scipy.linalg, which takes as long as all else that it does
-    at first (0.2 s). That SciPy is installed is all that the look is for; later uses import it.
+    numba imports scipy.linalg to find a BLAS, which takes as long as the rest of its start (0.2 s).
+    This check only asks whether SciPy is installed; later uses import it.
     """
-    object_code.linker()  # numba's own engine links helper functions, which may need our symbols
+    object_code.linker()  # numba's own engine links helper functions, which may need these symbols
     if "numba.np.arraymath" in sys.modules or "scipy.linalg" in sys.modules:
         return
     linear_algebra = heavy("numba.np.linalg")
@@ -66,7 +66,7 @@ def _prepare() -> None:
 
 
 def _library(source: Source) -> Any:
-    """Compile as numba's `cfunc` would, stopping before the code enters numba's engine."""
+    """Compile like numba's `cfunc`, but stop before the code enters numba's engine."""
     types, compiler = heavy("numba.core.types"), heavy("numba.core.compiler")
     target = heavy("numba.core.registry").cpu_target
     typing_context, context = target.typing_context, target.target_context
@@ -91,7 +91,7 @@ def _library(source: Source) -> Any:
 
 
 def _function(source: Source) -> Any:
-    """Execute the text; its lines are known to tracebacks and to numba's messages."""
+    """Execute the text; tracebacks and numba's messages can show its lines."""
     filename = f"<lazyfuse {source.name}>"
     linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
     names = dict(numba_runtime.namespace())
@@ -139,7 +139,7 @@ def _library_class() -> Any:
         object_code = b""
 
         def add_ir_module(self, ir_module: Any) -> None:
-            """Annotate while instructions are still Python objects, then go on as numba."""
+            """Annotate while instructions are still Python objects, then continue as numba does."""
             loop_metadata.annotate(ir_module)
             if self.has_vector_math:
                 _prefer_full_vectors(ir_module)
@@ -159,9 +159,9 @@ def _library_class() -> Any:
 
 
 def _inline_vector_math(machine: Any, module: Any) -> None:
-    """Put our own mathematical functions into the loops that became vectors just now.
+    """Inline lazyfuse's mathematical functions into the loops that have just become vectors.
 
-    Which functions those are (own_math.py) shows only then, and numba's last pass is over.
+    Only then is it known which functions (own_math.py) they call, after numba's last pass.
     """
     llvm = heavy("llvmlite.binding")
     passes = llvm.create_new_module_pass_manager()

@@ -12,22 +12,22 @@ Importing this module loads nothing heavy; `namespace()` loads numba.
   wherever it stands in an array.
 - `pairwise_f8(pointer, count)`, `_f4`, `_c8`, `_c16`: the sum of contiguous elements in NumPy's
   order.
-- `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of so many
-  bytes) that a mask of bytes keeps, see compact.py.
+- `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of 8, 1, 2, 4,
+  16 bytes) that a mask of bytes keeps, see compact.py.
 - `read_bytes(out, table, index, count)`: entries of a table of 256 bytes, see byte_table.py.
 - `stream(address, pointer, bytes)`: copy from a `local_` buffer past caches (streaming_store.py);
   `fence_streaming_stores()` once before the end of a text that streams.
-- `one_vector()`: the same of a loop of eight iterations, which become one vector
+- `one_vector()`: the same for a loop of eight iterations, which become one vector.
 - `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
   reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
   number of pointers and without run-time checks. Within an iteration the order of loads and stores
   is kept, so an output may be the same memory as an input *of the same layout*; load every input
   into a variable before the first store. Not for loops that accumulate in memory. Ignored in
-  helper functions. `independent_2()`, `independent_4()`: so many iterations side by side (fewer
+  helper functions. `independent_2()`, `independent_4()`: 2 or 4 iterations side by side (fewer
   where vectors have 16 registers).
 - `clear_flags()`, `test_flags()`: the IEEE flags of this thread (1 divide, 2 over, 4 under,
   8 invalid). They may include exceptions that NumPy would not report: a comparison with NaN, both
-  arms of a select, infinite or huge arguments of exp, pow, sin, cos. None is left out (but under).
+  arms of a select, infinite or huge arguments of exp, pow, sin, cos. Only "under" may be missing.
 - `CONVERTS_WIDE`: whether this machine turns vectors of int64 into vectors of float64 and back.
 - `njit`: for helper functions, compiled once per process and inlined by LLVM; numba's types
   (`int8` ... `uint64`, `float32`, `float64`, `complex64`, `complex128`, `boolean`) as casts; `np`
@@ -70,7 +70,7 @@ NUMBA_TYPES = {
 
 @cached(1, CONSTANT, clears=False)
 def namespace() -> dict[str, Any]:
-    """All names of the module's docstring; a copy of it is the globals of each program."""
+    """All names of the module's docstring; the globals of each program are a copy."""
     types = heavy("numba.core.types")
     names: dict[str, Any] = {"np": np, "math": math, "njit": _helpers()}
     for code, type_name in NUMBA_TYPES.items():
@@ -103,7 +103,7 @@ def namespace() -> dict[str, Any]:
 
 @cached(1, CONSTANT, clears=False)
 def target_features() -> str:
-    """The CPU features that numba compiles for, as LLVM writes them."""
+    """The CPU features that numba compiles for, in LLVM's spelling."""
     return str(heavy("numba.core.registry").cpu_target.target_context.codegen()._tm_features)
 
 
@@ -113,7 +113,7 @@ def _intrinsic(function: Any, **options: Any) -> Any:
 
 
 def _helpers() -> Any:
-    """`njit` for helper functions. The same text in two programs is the same helper."""
+    """`njit` for helper functions. Programs with the same text share the helper."""
     dispatcher = heavy("numba.core.registry").CPUDispatcher
     known: dict[Any, Any] = {}
 
@@ -123,7 +123,7 @@ def _helpers() -> Any:
         key = (code.co_name, code.co_code, code.co_consts, code.co_names, others)
         if key not in known:
             options = {"nopython": True, "error_model": "numpy", "nogil": True}
-            # other programs call it, Python never: its wrappers took a quarter of the time
+            # Python never calls it: its wrappers took a quarter of the time
             options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
             known[key] = dispatcher(function, targetoptions=options)
         return known[key]
@@ -143,7 +143,7 @@ def _pointer_class() -> Any:
     types, extending = heavy("numba.core.types"), heavy("numba.extending")
 
     class LoopPointer(types.CPointer):  # type: ignore[misc, name-defined]
-        """As numba's CPointer, whose templates type its indexing."""
+        """A numba CPointer, whose templates type its indexing."""
 
         def __init__(self, dtype: Any) -> None:
             super().__init__(dtype)
@@ -169,7 +169,7 @@ def _pointer_class() -> Any:
             loop_metadata.join_group(builder.store(value, part, align=1))
 
     def parts(builder: Any, place: Any) -> list[Any]:
-        """LLVM splits the access to a complex number, and the halves would be in no group."""
+        """The two halves: LLVM splits the access to a complex number, and would drop the group."""
         int32 = heavy("llvmlite.ir").IntType(32)
         return [builder.gep(place, [int32(0), int32(k)]) for k in range(2)]
 
@@ -221,7 +221,7 @@ def _local(code: str) -> Any:
 
     def local(typing_context: Any, count: Any) -> Any:
         if not isinstance(count, types.IntegerLiteral):
-            return None  # numba says that no such call exists
+            return None  # numba then reports that no such call exists
 
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             element = context.get_data_type(pointer_type.dtype)
@@ -300,12 +300,12 @@ def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
 def _interleaving(count: int, features: str) -> Any:
     x86 = vector_math.machine() in ("x86_64", "AMD64")
     if x86 and "+avx512f" not in features.split(","):
-        count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: as LLVM likes
+        count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: LLVM decides
     return lambda builder: loop_metadata.mark(builder, interleave=count)
 
 
 def _statement(emit: Any) -> Any:
-    """A call without arguments and value that does `emit(builder)`."""
+    """A call without arguments or value that runs `emit(builder)`."""
     none = heavy("numba.core.types").none
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -328,7 +328,7 @@ def _call_fenv(builder: Any, name: str, mask: int) -> Any:
 
 
 def _has_mxcsr() -> bool:
-    """Whether all flags lie in one register, which is cheaper to read than by the C library."""
+    """Whether one register holds all flags, which is cheaper to read than through the C library."""
     return vector_math.machine() in ("x86_64", "AMD64")
 
 
@@ -361,7 +361,7 @@ def _build_clear_flags(builder: Any) -> None:
     _control_word(builder, "stmxcsr", word)
     before = builder.load(word)
     raised = builder.icmp_unsigned("!=", builder.and_(before, int32(sum(masks))), int32(0))
-    with builder.if_then(raised):  # writing the register waits for all that is under way
+    with builder.if_then(raised):  # writing the register waits for all pending instructions
         builder.store(builder.and_(before, int32(~sum(masks))), word)
         _control_word(builder, "ldmxcsr", word)
 

@@ -1,8 +1,8 @@
 """Running a chain of programs tile by tile: the loop over tiles, in machine code.
 
-For each tile a thread runs every call of the chain on it, one after the other. Calls take the rows
-that launch.py describes; each thread has rows of its own, into which the addresses of the tile
-are written before its calls begin. Owns the byte layout of such a batch.
+For each tile a thread runs every call of the chain, one after the other. Calls take the rows
+that launch.py describes. Each thread has its own rows, and writes the addresses of the tile
+into them before its calls begin. Owns the byte layout of such a batch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..base import Array
 from .launch import TILES_ENTRY, ChunkRunner, address_of
 
 # A batch is one block of int64. Words 0 to 7 are shared: the next tile, finished tiles, threads
-# that have come. Then come what is constant (see _HEAD), the flags of each group of calls, the
+# that have arrived. Then follow the constants (see _HEAD), the flags of each group of calls, the
 # calls, the patches, the scalars and the rows of each thread. Offsets are bytes from the start.
 # A call: address of the code, offset of its scalars, offset of its row in a thread's rows, offset
-# of its flags. A patch: offset of a word in a thread's rows, and what to write there: a base, plus
-# so much per tile, plus so much per thread.
+# of its flags. A patch: offset of a word in a thread's rows, and the value to write there: a base,
+# an increment per tile, and an increment per thread.
 TILES_TEXT = f"""
 define i32 @{TILES_ENTRY}(ptr %m, i64 %spins) {{
 start:
@@ -135,7 +135,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Bytes from an operand's first byte, and how much further each tile is.
+    """Bytes from an operand's first byte, and the increment per tile.
 
     `operand` numbers the arrays of a launch; -1 is the scratch of the thread.
     """
@@ -146,7 +146,7 @@ class Address:
 
 
 class Batch:
-    """Calls in the order in which a tile takes them, laid out once and run any number of times."""
+    """The calls of a tile in order, laid out once and run any number of times."""
 
     __slots__ = (
         "_bases", "_patches", "_scalars", "_scratch_patches", "_sources", "_template", "groups",
@@ -162,7 +162,7 @@ class Batch:
         scratch: int,
         weight: float,
     ) -> None:
-        """`variants`: the calls of a whole tile, and of the last one if it is smaller.
+        """`variants`: the calls of a whole tile, and of the last tile if it is smaller.
 
         `scalars`: bytes of scalars per group. `scratch`: bytes per thread. `weight`: additions'
         worth of work in all tiles together.
@@ -235,7 +235,7 @@ class Batch:
             return loop(start, _SPINS)
 
         def assist(alive: object = (alive, memory, own, arrays)) -> None:
-            """A helper that is late finds nothing left, in memory that it holds on to."""
+            """A late worker thread finds no work, in memory that it keeps alive."""
             loop(start, 0)
 
         row = (start, 0, 0, 0, 0, 0)
@@ -263,7 +263,7 @@ class Batch:
         return memory
 
     def _memory(self, threads: int) -> Array:
-        """The layout with rows for so many threads."""
+        """The layout with rows for `threads` threads."""
         if threads == 1:
             return self._template.copy()
         size, row = len(self._template), self.row_bytes // 8

@@ -1,9 +1,10 @@
 """Loops over whole arrays that call the mathematical functions of compiled programs.
 
-Blocked NumPy uses them in place of NumPy's own functions while a kernel's program is being
-compiled: an element's bits are then the same before and after. Made by llvmlite alone, one loop
-per function and precision, in a few milliseconds; kept on disk. As everywhere (vector_math.py),
-full vectors go to a SIMD version and the rest goes to the same version on vectors of copies.
+Blocked NumPy uses them instead of NumPy's own functions while a kernel's program is being
+compiled, so an element's bits are the same before and after. llvmlite alone makes one loop
+per function and precision in a few milliseconds; the disk keeps them. As everywhere
+(vector_math.py), full vectors go to a SIMD version, and the rest to the same version on vectors
+of copies.
 Text of language "numpy" calls them by the names that text of language "numba" uses: `vm_exp` (f8),
 `vmf_exp` (f4), as `flags |= vm_exp(target, scratch, operand)`.
 """
@@ -27,13 +28,13 @@ from .launch import address_of
 
 Loop = Callable[..., int]
 _CALL = re.compile(r"\bvm(f?)_(\w+)\(")
-# CPUs whose AVX numba does not use though they have it (numba.core.config), and old settings.
+# CPUs with AVX that numba does not use (numba.core.config), and old settings.
 _ODD = ("corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona")
 
 
 @cached(1, CONSTANT, clears=False)
 def target() -> tuple[str, str]:
-    """The CPU and its features, as numba compiles for them; `DeviceError` where that is unsure."""
+    """The CPU and features that numba compiles for; `DeviceError` where that is uncertain."""
     odd = [name for name in SETTINGS.split() if os.environ.get("NUMBA_" + name)]
     if odd:
         raise DeviceError(f"[vector loops] numba is set up in its own way: NUMBA_{odd[0]}")
@@ -57,7 +58,7 @@ _instances: Group[VectorLoops] = Group(
 
 
 class VectorLoops:
-    """The loops, by name, made or loaded when first asked for."""
+    """The loops, by name, made or loaded at first use."""
 
     def __init__(self, load: Callable[[Source, Callable[[str], bytes]], Loaded]) -> None:
         self._load = load
@@ -70,7 +71,7 @@ class VectorLoops:
         return {name: self.loop(name) for name in sorted(found)}
 
     def loop(self, name: str) -> Loop:
-        """One loop; `DeviceError` if this machine cannot have it."""
+        """One loop; `DeviceError` if this machine does not support it."""
         loop = self._loops.get(name)
         if loop is None:
             loop = self._loops[name] = self._make(name)
@@ -96,7 +97,7 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
         dense = target
         if target.dtype != dtype or not target.flags.c_contiguous:
             dense = scratch("vm", target.shape, dtype.str)
-        held = [dense]  # what the machine code reads: `scratch` may let go of it at its next call
+        held = [dense]  # what the machine code reads: `scratch` may release it at its next call
         for k, operand in enumerate(operands):
             if (
                 operand.dtype != dtype
@@ -117,7 +118,7 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
 
 def emit(text: str, cpu: str, features: str) -> bytes:
     """Object code of LLVM text for a CPU with these features."""
-    # half the time, and a first result waits for it; our own functions then take a fifth longer
+    # half the time, for which a first result waits; lazyfuse's functions then take a fifth longer
     return object_code.emit(text, cpu, features, optimise=0)
 
 
@@ -211,7 +212,7 @@ def llvm_text(name: str, size: int, features: str) -> str:
 
 
 def flag_text() -> tuple[str, str, str]:
-    """How the flags are cleared, and returned at the end (see `base.Program.launch`)."""
+    """Text that clears the flags, and returns them at the end (see `base.Program.launch`)."""
     masks = vector_math.fenv_flags()
     if masks is None:
         return "", "  ret i32 0", ""

@@ -114,7 +114,7 @@ PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_in
     return view;
 }
 
-/* Not tracked by the collector: a numpy array, which it does not look into either, and a base. */
+/* Not tracked by the collector: a NumPy array, whose contents it does not visit, and a base. */
 PyObject *direct_over(PyObject *value, PyObject *base, int thin)
 {
     Core *x = made();
@@ -367,8 +367,8 @@ PyObject *array_adopt(PyObject *Py_UNUSED(module), PyObject *given)
                         "adopt: expected a class on Core without slots of its own");
         return NULL;
     }
-    /* what Python puts into the slots of a class looks its methods up, or frees more than is
-       there */
+    /* Python's slot functions of a class look its methods up, or free slots that
+       C lacks */
     copy_slots(type->tp_as_number, &array_number, sizeof(PyNumberMethods));
     copy_slots(type->tp_as_mapping, &array_mapping, sizeof(PyMappingMethods));
     copy_slots(type->tp_as_sequence, &array_sequence, sizeof(PySequenceMethods));
@@ -423,7 +423,7 @@ PyObject *array_may_grow(PyObject *Py_UNUSED(module), PyObject *value)
 
 static PyObject *memory_of = NULL;
 
-/* The buffer protocol: the memory, of which others then hold a numpy array. */
+/* The buffer protocol: exports the memory, with a NumPy array that the consumer holds. */
 static int get_buffer(PyObject *x, Py_buffer *buffer, int flags)
 {
     PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)EAGER(x) : NULL;

@@ -1,5 +1,5 @@
-/* Exported memory, which others see too. Operations that NumPy does at once on values that are
-   there: on small parts of blocks, and exact ones on such memory, which recorded work would have
+/* Exported memory, which exporters also see. Operations that NumPy does at once on concrete
+   values: on small parts of blocks, and exact ones on such memory, which recorded work would have
    to copy. The same in Python: exported_memory.py, eager_policy.py, and the functions of
    operators.py, ufunc.py and indexing.py that ask it. What needs a closer look returns NULL (or
    0) without an exception, and they decide. */
@@ -10,7 +10,7 @@
 
 enum { AXES = 32 };
 
-/* exported_memory.tell binds it last. */
+/* exported_memory.py binds it last. */
 #define IS_BOUND (hooks.run_counts != NULL)
 
 /* ----------------------------------------------------------------------------------------- rows */
@@ -54,13 +54,13 @@ static Row *row_of(PyObject *op)
 
 /* ------------------------------------------------------------------------------------- operands */
 
-/* An operand whose values are there. */
+/* An operand with concrete values. */
 typedef struct {
     PyObject *value; /* new: while NumPy works, another thread may exchange the slots */
     int array, visible; /* `visible`: exporters see it, too */
 } There;
 
-/* As `Storage.shared`; 0, too, where a root is to be forgotten. */
+/* As `Storage.shared`; 0, too, where an export is to be forgotten. */
 static int is_shared(PyObject *storage)
 {
     PyObject *roots = STORAGE(storage, exports);
@@ -178,7 +178,7 @@ static void let_go(There *there, int count)
 
 /* ------------------------------------------------------------------------------------ decisions */
 
-/* What an operation is going to give. */
+/* The result that an operation will have. */
 typedef struct {
     int nd, small; /* `small`: as are all operands */
     npy_intp dims[AXES], size;
@@ -202,7 +202,7 @@ static int broadcast_values(const There *there, int count, Result *to)
     return 1;
 }
 
-/* Whether such operations run at once: as options say, and where no device is to be asked. */
+/* Whether such operations run at once: the options decide, unless a device must be asked. */
 static int is_wanted(void)
 {
     PyObject *device = OPTION(device);
@@ -212,7 +212,7 @@ static int is_wanted(void)
             PyUnicode_CompareWithASCIIString(device, "auto") == 0);
 }
 
-/* As eager_policy.spares_copy, for values that are all there. */
+/* As eager_policy.spares_copy, for concrete values. */
 static int spares_copy(const Row *row, const There *there, int count, npy_intp size)
 {
     npy_intp limit = eager_below();
@@ -234,7 +234,7 @@ static int spares_copy(const Row *row, const There *there, int count, npy_intp s
     return copied;
 }
 
-/* 1: all is small, 2: it spares a copy, 0: neither. */
+/* 1: all operands are below the eager threshold, 2: it spares a copy, 0: neither. */
 static int decision(PyObject *op, const There *there, int count, Result *result)
 {
     npy_intp limit = eager_below();
@@ -254,7 +254,7 @@ static int decision(PyObject *op, const There *there, int count, Result *result)
     return row != NULL && spares_copy(row, there, count, result->size) ? 2 : 0;
 }
 
-/* As fallback.count: that NumPy ran something for the user's line. Never fails. */
+/* As fallback.count: counts that NumPy ran an operation of the user's line. Never fails. */
 static void count_run(PyObject *name)
 {
     PyObject *where = find_caller(), *key = NULL, *number = NULL, *more = NULL;
@@ -312,7 +312,7 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
     return room;
 }
 
-/* An array of ours around what NumPy has made. Steals `value`. */
+/* A lazyfuse array around NumPy's result. Steals `value`. */
 static PyObject *finished(PyObject *value, int pooled)
 {
     if (value == NULL || !IS_REAL(value)) {
@@ -339,7 +339,7 @@ static PyObject *finished(PyObject *value, int pooled)
     return x;
 }
 
-/* ------------------------------------------------------------------------------------ entrances */
+/* --------------------------------------------------------------------------------- entry points */
 
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count)
@@ -357,7 +357,7 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
         }
         given[count] = way == 2 ? room_for(loops, there, count, &result) : NULL;
         if (!PyErr_Occurred()) {
-            PyObject *room = given[count]; /* by name: NumPy wants no third operand of `maximum` */
+            PyObject *room = given[count]; /* by name: `maximum` warns of a third operand */
             PyObject *names = room == NULL ? NULL : PyTuple_Pack(1, name_out);
             found = room != NULL && names == NULL
                 ? NULL : PyObject_Vectorcall(call, given, count, names);
@@ -414,7 +414,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
     return done;
 }
 
-/* Whether `value` is what `self[key]` gave a moment ago: the last step of `self[key] += other`. */
+/* Whether `value` is what `self[key]` has just given: the last step of `self[key] += other`. */
 static int is_itself(Core *self, PyObject *key, PyObject *value)
 {
     PyObject *part = IS_ARRAY(value) && ((Core *)value)->storage == self->storage

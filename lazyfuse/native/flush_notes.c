@@ -1,4 +1,4 @@
-/* Writes recorded nodes down, as flush.Pending.note does where there is nothing to decide. */
+/* Notes recorded nodes, as flush.Pending.note does where there is nothing to decide. */
 
 #include "native.h"
 
@@ -15,7 +15,7 @@ static const char *const field_names[FIELDS] = {
     "nodes", "nodes_due", "plain", "reducing", "room", "rounds", "steady", "waiting",
 };
 
-/* A callable that writes nodes down; it calls `flush.Pending.note` where Python decides. */
+/* A callable that notes nodes; it calls `flush.Pending.note` where Python decides. */
 typedef struct {
     PyObject_HEAD
     PyObject *pending, *slow, *warnings, *compound; /* the last two: names of modules */
@@ -79,7 +79,7 @@ static int set_number(PyObject **place, long long number)
     return 0;
 }
 
-/* Whether a line that has repeated so often may end the loop iteration. */
+/* Whether a line with this number of repeats may end the loop iteration. */
 static int is_due(Notes *self, long rounds)
 {
     long room = PyLong_AsLong(FIELD(self, ROOM)); /* above `together`: iterations are not counted */

@@ -57,7 +57,7 @@ static int is_refused(void)
     return 1;
 }
 
-/* A result of any kind as ours; `reals` are the numpy arrays that went in, of the arrays `ours`. */
+/* A result of any kind, wrapped; `reals` are the NumPy arrays of the operands `ours`. */
 static PyObject *adopted(PyObject *result, PyObject *reals, PyObject *ours)
 {
     PyObject *found = NULL;
@@ -103,7 +103,7 @@ static int is_plain(PyObject *const *args, Py_ssize_t count, PyObject *names, Py
     return PyBool_Check(*keepdims) && (*axis == Py_None || PyLong_CheckExact(*axis));
 }
 
-/* A reduction that needs no way through NumPy. */
+/* A reduction that does not go through NumPy's call. */
 static PyObject *reduced(
     Quick *self, PyArrayObject *small, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -128,7 +128,7 @@ static PyObject *reduced(
     return loops_reduce(self->reduction, small, along, keepdims == Py_True);
 }
 
-/* The reduction of values that are there, in NumPy at once; NULL without an exception: Python
+/* The reduction of concrete values, in NumPy at once; NULL without an exception: Python
    does it. */
 static PyObject *reduced_now(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -248,7 +248,7 @@ ours:
     return PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
-/* The numpy array of an operand that is one of ours; NULL without an exception: Python does it. */
+/* The NumPy array of a lazyfuse operand; NULL without an exception: Python does it. */
 static PyObject *real_of(Quick *self, PyObject *x)
 {
     if (!IS_DIRECT(x) || (self->spreads && MAY_GROW(x))) {
@@ -257,14 +257,14 @@ static PyObject *real_of(Quick *self, PyObject *x)
     return EAGER(x);
 }
 
-/* A list with numpy arrays in place of ours; NULL if it holds other objects. */
+/* A list with NumPy arrays in place of lazyfuse's; NULL if it holds other objects. */
 static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
 {
     int is_list = PyList_CheckExact(values);
     Py_ssize_t count = PySequence_Fast_GET_SIZE(values);
     PyObject *found = count > LONGEST ? NULL : is_list ? PyList_New(count) : PyTuple_New(count);
     for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
-        if (PySequence_Fast_GET_SIZE(values) != count) { /* the collector ran code of the user's */
+        if (PySequence_Fast_GET_SIZE(values) != count) { /* the collector ran the user's code */
             Py_CLEAR(found);
             break;
         }
@@ -290,7 +290,7 @@ static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
     return found;
 }
 
-/* The arrays among the arguments, ours or the numpy arrays behind them. */
+/* The arrays among the arguments: lazyfuse's, or the NumPy arrays behind them. */
 static PyObject *arrays_of(PyObject *const *args, Py_ssize_t count, int real)
 {
     PyObject *list = PyList_New(0);
@@ -308,7 +308,7 @@ static PyObject *arrays_of(PyObject *const *args, Py_ssize_t count, int real)
     return list;
 }
 
-/* Whether a device is named: ours may lie where NumPy knows none. */
+/* Whether a device is named: lazyfuse's arrays may lie on devices that NumPy lacks. */
 static int names_device(PyObject *names)
 {
     for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
@@ -572,7 +572,7 @@ static PyObject *made(
     return (PyObject *)x;
 }
 
-/* Of a kind that has no arguments but theirs and ours. */
+/* For functions whose arguments are NumPy's, or lazyfuse's arrays. */
 static PyObject *of_kind(int kind, PyObject *args)
 {
     PyObject *theirs, *ours;

@@ -1,4 +1,4 @@
-/* Where the elements of parts of a block lie, as numbers: what a key leaves of them, their
+/* Where the elements of parts of a block lie, as numbers: what a key selects of them, their
    order, and the layout that a node has. The same in Python: meta_arrays.py and index_keys.py. */
 
 #include "record.h"
@@ -218,7 +218,7 @@ int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place)
     int fits = narrow_part(from, basic, g);
     Py_DECREF(basic);
     *place = (int)kept;
-    if (fits && numbers && high - low != numbers) { /* numbers apart: NumPy's axis is the first */
+    if (fits && numbers && high - low != numbers) { /* a slice between: NumPy's axis is first */
         npy_intp length = g->dims[kept], stride = g->strides[kept];
         memmove(g->dims + 1, g->dims, kept * sizeof(npy_intp));
         memmove(g->strides + 1, g->strides, kept * sizeof(npy_intp));
@@ -281,7 +281,7 @@ PyObject *keep_order(const Geometry *g, npy_intp itemsize)
     for (int at = 0; perm != NULL && at < nd; at++) {
         int axis = f ? nd - 1 - at : order[at];
         moved |= axis != at;
-        PyTuple_SET_ITEM(perm, at, PyLong_FromLong(axis)); /* small numbers are always there */
+        PyTuple_SET_ITEM(perm, at, PyLong_FromLong(axis)); /* Python always has small numbers */
     }
     if (perm != NULL && !moved) {
         Py_SETREF(perm, Py_NewRef(Py_None));

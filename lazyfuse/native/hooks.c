@@ -1,5 +1,5 @@
-/* What C calls and reads of Python's: `bind` puts functions, classes and tables in by name, and
-   finds where the slots of classes lie, once for all files. */
+/* The hooks: what C calls and reads of Python's. `bind` stores functions, classes and tables by
+   name, and finds where the slots of classes lie, once for all files. */
 
 #include "native.h"
 

@@ -33,7 +33,7 @@ static PyObject *quick_view(PyArrayObject *a, PyObject *key)
     return make_view(a, g.nd, g.dims, g.strides, PyArray_BYTES(a) + g.offset);
 }
 
-/* What a basic key gave of an eager array: a view as ours, an element as it is. Steals `value`. */
+/* What a basic key gave of an eager array: a view wrapped, an element as it is. Steals `value`. */
 static PyObject *wrap_part(Core *self, PyObject *value)
 {
     if (value == NULL || !IS_REAL(value)) {

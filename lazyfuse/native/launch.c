@@ -7,7 +7,7 @@
 
 /* ----------------------------------------------------------------------------------------- rows */
 
-/* Words shared by threads, a cache line of their own, lie in front of the rows: launch.py. */
+/* Words shared by threads, on their own cache line, lie in front of the rows: launch.py. */
 enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16, FEW_ARRAYS = 32 };
 
 typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
@@ -16,13 +16,13 @@ typedef int32_t (*Loop)(Chunk, int64_t *rows, const char *scalars, int64_t *word
 typedef int32_t (*Share)(void *crew, int64_t helpers, Loop, Chunk, int64_t *rows,
                          const char *scalars, int64_t *words, int64_t count, int64_t bytes);
 
-/* A launch with nothing but addresses and scalars to fill in: devices/cpu/bound_launch.py. */
+/* A bound launch: runs fill in addresses and scalars only. See devices/cpu/bound_launch.py. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *codes, *keep; /* kinds of the scalars; what holds the code */
     Chunk entry;
-    int64_t *template, *memory; /* `memory`: of the launch at hand, 64 bytes aligned in `raw` */
+    int64_t *template, *memory; /* `memory`: of the current launch, 64 bytes aligned in `raw` */
     char *raw;
     Py_ssize_t count, width, arrays, *columns;
     int busy;
@@ -290,8 +290,8 @@ PyObject *rows_new(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* --------------------------------------------------------------------------------------- copies */
 
-enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which Python's lock is let go */
-#define APART ((int64_t)1 << 40) /* beside the item: no element of one is one of the other's */
+enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which a copy releases Python's lock */
+#define APART ((int64_t)1 << 40) /* a flag next to the item size: the two memories are disjoint */
 
 typedef struct {
     int64_t item, rank, dims[COPY_RANK], to[COPY_RANK], from[COPY_RANK];
@@ -309,7 +309,7 @@ static void reach(const Copying *c, const int64_t *strides, int64_t *low, int64_
     }
 }
 
-/* Axes of length one go, axes that follow each other in both memories become one. */
+/* Drops axes of length 1, and joins axes that are contiguous in both memories. */
 static void join_axes(Copying *c)
 {
     int64_t rank = 0;

@@ -1,11 +1,11 @@
-/* NumPy's inner loops, called on small plain arrays without the rest of a ufunc call.
+/* NumPy's inner loops, called on small plain arrays without the overhead of a ufunc call.
 
    A small ufunc call spends most of its time on finding the loop, the shape and the memory order,
    and on asking for overrides. For arrays of NumPy's own dtypes all of that is known beforehand, so
    this file calls the loop itself, on the same memory with the same steps as NumPy: results are
    NumPy's, bit for bit. Operands that are broadcast or have gaps take only loops that the op table
-   calls exact: each element depends on nothing but its operands. If a loop raises a floating-point
-   flag, its result is dropped and NumPy computes it again, so warnings and errors are NumPy's. */
+   calls exact: each element depends only on its operands. If a loop raises a floating-point flag,
+   this file drops the result and NumPy computes it again, so warnings and errors are NumPy's. */
 
 #include "native.h"
 
@@ -14,7 +14,7 @@
 
 #define AXES 8
 #define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
-#define UNLOCKED 1000  /* from so many elements on the loop runs without the GIL; NumPy: from 500 */
+#define UNLOCKED 1000  /* elements from which the loop runs without the GIL; NumPy: 500 */
 #define WARN_ON_WRITE (1u << 31) /* set by `diagonal` and others: NumPy warns of writes */
 #define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
 
@@ -186,7 +186,7 @@ static PyArrayObject *empty(int type, int nd, npy_intp *dims, int fortran)
         &PyArray_Type, descr, nd, dims, NULL, NULL, fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
 }
 
-/* `begin` and `raised` stand around a loop: whether it raised a floating-point flag. */
+/* `begin` before a loop and `raised` after it: whether it raised a floating-point flag. */
 static inline void begin(void)
 {
     if (fetestexcept(CONDITIONS)) {
@@ -408,7 +408,7 @@ static PyObject *spread(
         npy_intp right = axis < nd - second ? 1 : PyArray_DIM(b, axis - (nd - second));
         walk.dims[axis] = left == 1 ? right : left;
         total *= walk.dims[axis];
-        if (total >= limit) { /* before a later axis of length zero is seen: NumPy has those */
+        if (total >= limit) { /* a later axis may have length zero: NumPy does those */
             return NULL;
         }
     }
@@ -416,7 +416,7 @@ static PyObject *spread(
     if (!steps_of(a, &walk, 0) || (b != NULL && !steps_of(b, &walk, 1))) {
         return NULL;
     }
-    /* NumPy chooses C order if the strides of all fall, or those of one along every axis */
+    /* C order in NumPy: the strides of all operands fall, or those of one along every axis */
     int one = falls(a, nd, walk.dims), other = b == NULL ? one : falls(b, nd, walk.dims);
     if (one != 1 && other != 1 && (one < 0 || other < 0)) {
         return NULL;
@@ -599,7 +599,7 @@ PyObject *loops_unary(Loops *loops, PyObject *operand)
 
 /* ------------------------------------------------------------------------------- into an array */
 
-/* Finds the first byte of an array, and the end of its last. */
+/* Finds the start of an array's first byte and the end of its last. */
 static void reach(PyArrayObject *a, char **low, char **high)
 {
     *low = *high = PyArray_BYTES(a);

@@ -1,8 +1,8 @@
 /* What the files of lazyfuse._native share: arrays, NumPy's inner loops, hooks and slots, nodes.
 
-   The module repeats in C what Python modules of ours say, which comments name: one behaviour, and
-   the suite runs on both. Where an operand is of a kind that C does not know, NumPy or a Python
-   function (hooks) does the work; C decides nowhere what an operation means. */
+   The module repeats in C what lazyfuse's Python modules do; comments name them. The behaviour is
+   the same, and the suite runs on both. Where C does not know an operand's kind, NumPy or a Python
+   function (a hook) does the work; C never decides what an operation means. */
 
 #ifndef LAZYFUSE_NATIVE_H
 #define LAZYFUSE_NATIVE_H
@@ -34,7 +34,7 @@ typedef struct {
 } Core;
 
 extern PyTypeObject CoreType;
-extern PyTypeObject *array_type; /* `ndarray`, once it is there */
+extern PyTypeObject *array_type; /* `ndarray`, once it exists */
 
 #define IS_ARRAY(x) (Py_TYPE(x) == array_type)
 #define IS_REAL(x) (Py_TYPE(x) == &PyArray_Type)
@@ -52,9 +52,9 @@ static inline int is_of(PyObject *types, PyObject *x)
     return found > 0;
 }
 
-/* A slice whose bounds are whole numbers or None. Looking at others runs Python code, which may
-   raise, evaluate, let other threads go on or change the array that is being looked at: not
-   here. */
+/* A slice whose bounds are whole numbers or None. Reading other bounds runs Python code, which
+   may raise, evaluate, let other threads run or change the array: C leaves those to
+   Python. */
 static inline int is_plain_bound(PyObject *x)
 {
     return x == Py_None || PyLong_CheckExact(x) || Py_TYPE(x) == &PyLongArrType_Type ||
@@ -92,10 +92,10 @@ PyObject *array_alone(PyObject *module, PyObject *node);
 PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *array_may_grow(PyObject *module, PyObject *value);
 
-/* An array of ours around a new result: a numpy array that is small and not thin; other objects
-   stay as they are. Steals `value`; NULL stays NULL. */
+/* A lazyfuse array around a new result: a NumPy array below the eager threshold that may not
+   grow; other objects stay as they are. Steals `value`; NULL stays NULL. */
 PyObject *placed(PyObject *value);
-/* The same, looking whether it is thin. */
+/* The same, after a check whether it may grow. */
 PyObject *placed_as_is(PyObject *value);
 /* The same for an array of any size: `wrap` decides. */
 PyObject *wrapped(PyObject *value);
@@ -105,17 +105,17 @@ PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
 PyObject *direct_over(PyObject *value, PyObject *base, int thin);
 int may_grow(PyArrayObject *value);
 Py_ssize_t eager_below(void);
-/* Where a numpy array is thin, operations on it may give much. */
+/* Whether a NumPy array may broadcast to a large result. */
 #define MAY_GROW(x) (((Core *)(x))->may_grow != Py_False)
 
 /* ---------------------------------------------------------------------------------------- loops */
 
 #define TYPES (NPY_CDOUBLE + 1)
 
-/* NumPy's inner loops of one ufunc whose operands have one type, by that type. */
+/* NumPy's inner loops of a ufunc whose operands have the same type, by that type. */
 typedef struct {
     PyUFuncObject *ufunc;
-    char exact[TYPES]; /* the value of an element depends on nothing but its operands */
+    char exact[TYPES]; /* the value of an element depends only on its operands */
     short index[TYPES]; /* into `functions`, -1: none that is taken */
     unsigned char out[TYPES];
 } Loops;
@@ -138,7 +138,7 @@ PyObject *loops_unary(Loops *loops, PyObject *operand);
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
 /* Python's and NumPy's plain numbers. */
 int is_number(PyObject *x);
-/* A number as an element of `type`, if NumPy takes it so with an array of that type: 1, else 0. */
+/* A number as an element of `type`, if NumPy takes it so with such an array: 1, else 0. */
 int put_any_number(void *to, PyObject *x, int type);
 
 static inline int put_number(void *to, PyObject *x, int type)
@@ -182,14 +182,14 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
 
 /* ---------------------------------------------------------------------------------------- hooks */
 
-/* What C calls and reads of Python's: functions, classes, op definitions, tables. `bind` fills them
-   in by name; NULL: not yet. */
+/* What C calls and reads of Python's: functions, classes, op definitions, tables. `bind` stores
+   them by name; NULL: not yet. */
 #define HOOKS(_)                                                                                   \
-    /* functions for what is not done here */                                                      \
+    /* functions that C calls where it has no path */                                              \
     _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    /* classes; `scalar`: of lazy ones; `place`: errstate.SourceLocation */                                 \
+    /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)                 \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
     _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
@@ -199,7 +199,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
     /* how NumPy's loops of a ufunc may be called: base.loop_types */                              \
     _(loop_types)                                                                                  \
-    /* sets of types, and of packages of ours; `tickets`: an iterator over numbers; names of       \
+    /* sets of types, and of lazyfuse's packages; `tickets`: an iterator over numbers; names of    \
        tracing.py; NumPy's error state and its default; how often NumPy ran, by line */            \
     _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)  \
     _(run_counts)
@@ -269,8 +269,8 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 
 /* ---------------------------------------------------------------------------------------- nodes */
 
-/* Asks of a class of nodes that was just bound whether there is more to fill in than is known
-   here. */
+/* Checks a class of nodes that was just bound for slots that C does not know and could not
+   fill. */
 void look_for_other_slots(void);
 /* As errstate.is_untouched: whether this thread's error state is the one that NumPy starts with. */
 int is_usual(void);
@@ -316,8 +316,8 @@ typedef struct {
 extern PyTypeObject RowsType;
 PyObject *rows_new(PyObject *module, PyObject *args);
 PyObject *copy_part(PyObject *module, PyObject *const *args, Py_ssize_t count);
-/* The launch, its arrays at these addresses, its scalars packed: the IEEE flags; -1: an error. Lets
-   Python's lock go. */
+/* The launch, its arrays at these addresses, its scalars packed: the IEEE flags; -1: an error.
+   Releases Python's lock. */
 long rows_launch(PyObject *rows, const int64_t *addresses, const char *scalars, const Crew *crew);
 /* The rows of a launch, its arrays, the kinds of its scalars (borrowed); -1: it is none. */
 Py_ssize_t rows_look(PyObject *rows, Py_ssize_t *arrays, const char **kinds);
@@ -340,9 +340,9 @@ PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t give
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           const char *name); /* of an operator, NULL: a call */
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
-/* The same of Python's operators of one operand. */
+/* The same for Python's operators of one operand. */
 PyObject *recorded_operator(PyObject *op, Core *self);
-/* The reduction that a pair of op definition and requested dtype stands for. */
+/* The reduction for a pair of op definition and requested dtype. */
 PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims);
 PyObject *recorded_where(PyObject *const *args);
 /* The same in place, or with `out`: 1, 0 where Python does it, -1 with an exception. */
@@ -357,13 +357,13 @@ int recorded_write(Core *self, PyObject *key, PyObject *value);
 
 /* ------------------------------------------------------------------------------ exported memory */
 
-/* The operation on values that are there, in NumPy at once; NULL without an exception: Python
+/* The operation on concrete values, in NumPy at once; NULL without an exception: Python
    does it. */
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count);
 /* The same into an array: 1, 0 where Python does it, -1 with an exception. */
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
-/* The values (new) of which NumPy's function makes a reduction at once, by its code in loops.c;
+/* The values (new) that NumPy's function reduces at once, by its code in loops.c;
    NULL without an exception: Python does it. */
 PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x);
 /* A part, named by a basic key, becomes `value`, at once: as above. */

@@ -37,7 +37,7 @@ PyObject *find_caller(void)
         int inside = package == NULL ? 0 : PySet_Contains(hooks.inside, package);
         Py_DECREF(globals);
         if (inside <= 0) {
-            PyErr_Clear(); /* a package that is not hashable is none of ours */
+            PyErr_Clear(); /* a package that is not hashable is not lazyfuse's */
             break;
         }
         PyFrameObject *back = PyFrame_GetBack(frame);

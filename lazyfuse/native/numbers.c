@@ -1,6 +1,6 @@
-/* Python's and NumPy's numbers beside arrays: which are plain ones, and how NumPy stores each of
-   them in an array's dtype. A number that NumPy might convert with a warning or an error is left to
-   NumPy. */
+/* Python's and NumPy's numbers as operands next to arrays: which are plain, and how NumPy stores
+   them in an array's dtype. NumPy does numbers that it might convert with a warning or an
+   error. */
 
 #include "native.h"
 

@@ -103,7 +103,7 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
             return slow_binary(o, self, other, swapped);
         }
     }
-    Py_INCREF(small); /* while Python's lock is let go, another thread may exchange them */
+    Py_INCREF(small); /* while Python's lock is released, another thread may exchange them */
     Py_INCREF(right);
     PyObject *first = swapped ? right : small, *second = swapped ? small : right;
     PyObject *result = loops_binary(o->loops, first, second, limit);
@@ -245,7 +245,7 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
     if (!IS_OURS(self)) {
-        Py_RETURN_NOTIMPLEMENTED; /* ours is the modulo */
+        Py_RETURN_NOTIMPLEMENTED; /* lazyfuse's operand is the modulo */
     }
     if (!swapped && modulo == Py_None && IS_DIRECT(self) && !MAY_GROW(self) && is_number(other)) {
         PyObject *small = Py_NewRef(EAGER(self)), *result = NULL;

@@ -69,7 +69,7 @@ int is_fresh(PyObject *storage, PyObject *node)
     if (NODE(node, value) == Py_None || NODE(node, value) == STORAGE(storage, value)) {
         return 0;
     }
-    PyObject *none = PyLong_FromLong(0); /* elements read since: a small number, always there */
+    PyObject *none = PyLong_FromLong(0); /* elements read since: Python always has small ints */
     if (none != NULL) {
         Py_XSETREF(STORAGE(storage, picks), none);
     }
@@ -126,7 +126,7 @@ PyObject *read_storage(PyObject *storage)
 {
     PyObject *node = STORAGE(storage, node);
     if (NODE(node, op) != hooks.leaf_op && !is_pending(node) && Py_REFCNT(node) == 1) {
-        return PyObject_CallMethodNoArgs(storage, name_read); /* which counts who holds it */
+        return PyObject_CallMethodNoArgs(storage, name_read); /* which counts its references */
     }
     return Py_NewRef(node);
 }
@@ -135,7 +135,7 @@ PyObject *read_storage(PyObject *storage)
 static PyObject *part_node(Core *x, const Geometry *g)
 {
     PyObject *block = block_node(x);
-    if (block == NULL) { /* what may have changed since it was looked at */
+    if (block == NULL) { /* it may have changed since the first look */
         return NULL;
     }
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(block, dtype));
@@ -252,7 +252,7 @@ PyObject *node_of(Given *given, PyObject *loop, int at)
     }
     Py_DECREF(dtype);
     if (node == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-        PyErr_Clear(); /* too large for the dtype: said elsewhere */
+        PyErr_Clear(); /* too large for the dtype: another function raises */
     }
     return node;
 }
@@ -336,12 +336,12 @@ static int overflows(PyObject *op)
 }
 
 /* As scalar_ops.scalar_node: gives the source location of a node of two scalars the name for
-   warnings; steals the node, NULL without an exception: not for this way. */
+   warnings; steals the node, NULL without an exception: Python does it. */
 static PyObject *name_scalar(PyObject *node, const char *name)
 {
     PyObject *where = NODE(node, location), *place, *text;
     int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
-    if (hooks.source_location == NULL || !PyTuple_CheckExact(where) || /* a location that has its context */
+    if (hooks.source_location == NULL || !PyTuple_CheckExact(where) || /* it has its context */
         ((kind == 'i' || kind == 'u') && overflows(NODE(node, op)))) {
         Py_DECREF(node);
         return NULL;

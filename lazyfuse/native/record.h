@@ -7,7 +7,7 @@
 
 /* ------------------------------------------------------------------------------------- geometry */
 
-enum { RANK = 8 }; /* axes of what is recorded here */
+enum { RANK = 8 }; /* most axes of arrays that C records */
 
 /* Where the elements of an array lie in its block. */
 typedef struct {
@@ -34,7 +34,7 @@ int view_geometry(PyArrayObject *view, Geometry *g);
 int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
 int narrow_part(const Geometry *from, PyObject *key, Geometry *g);
 /* As index_keys.region: the geometry that a key with one list leaves, where that list is a
-   progression, and the axis that stands for it; 0 for other keys. */
+   progression, and the axis of that list; 0 for other keys. */
 int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place);
 /* As meta_arrays.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
 int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones);

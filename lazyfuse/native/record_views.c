@@ -50,7 +50,7 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
 }
 
 /* An array on the block of `self`, over a part of its memory (a meta array). Steals all but `self`;
-   `view` and `ticket` may be NULL after an error, `reals` where the values are not there. */
+   `view` and `ticket` may be NULL after an error, `reals` where there are no concrete values. */
 static PyObject *make_part(Core *self, PyObject *view, PyObject *reals, PyObject *ticket)
 {
     Core *x = view == NULL ? NULL : (Core *)array_new(NULL, (PyObject *)array_type);
@@ -89,7 +89,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
     PyObject *storage = self->storage, *reals = NULL, *ticket = NULL;
     int there = NODE(node, value) != Py_None;
     if (there && size_of(&g) >= eager_below() && is_fresh(storage, node)) {
-        there = 0; /* computed just now, and this part is going to be read by recorded work */
+        there = 0; /* just computed, and recorded work will read this part */
     }
     if (there) {
         reals = STORAGE(storage, reals);

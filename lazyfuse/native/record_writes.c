@@ -75,7 +75,7 @@ static int unlock_writes(int result)
     return result;
 }
 
-enum { ANYWAY = 2 }; /* what is written is large, which decides alone */
+enum { ANYWAY = 2 }; /* the written value is large, which decides without more checks */
 
 /* Whether a write to `x` is recorded: it is pending, or a part of a pending block. `large`: or
    of a block whose values have just been computed and were not read yet. */
@@ -235,14 +235,14 @@ static int is_loop(PyObject *node)
             return 1;
         }
         if (!PyTuple_Check(src) || PyTuple_GET_SIZE(src) == 0) {
-            return 1; /* evaluated just now */
+            return 1; /* just evaluated */
         }
         node = PyTuple_GET_ITEM(src, 0);
     }
     return 1;
 }
 
-/* Whether `value` is the very part that `g` names of what `self` looks at. */
+/* Whether `value` is exactly the part `g` of the memory that `self` views. */
 static int is_itself(Core *self, const Geometry *g, Core *value)
 {
     PyArrayObject *view = (PyArrayObject *)self->view, *other = (PyArrayObject *)value->view;

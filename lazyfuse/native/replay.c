@@ -1,9 +1,9 @@
-/* A run that is done again, in C: replay.py says the same in Python.
+/* Replays a captured run in C; replay.py does the same in Python.
 
-   `bind` gives what a run begins with, and the key under which replays are kept. `begin` finds
-   the blocks of a program (replay_program.c), `play` goes through its events up to the next one
-   that needs Python (a call of NumPy's, floating-point exceptions to report, Python's own
-   threads), `commit` gives the nodes their values. */
+   `bind` gives the values that a run begins with, and the key under which replays are kept.
+   `begin` finds the blocks of a program (replay_program.c). `play` goes through its events up to
+   the next that needs Python (a NumPy call, floating-point exceptions to report, Python
+   threads). `commit` gives the nodes their values. */
 
 #include "replay.h"
 
@@ -23,7 +23,7 @@ static Py_ssize_t edges_to(PyObject *edges, PyObject *node)
     return found == NULL ? -1 : PyLong_AsSsize_t(found);
 }
 
-/* Whether so many references are all there are to an array, and only it refers to its memory. */
+/* Whether an array has exactly this number of references, and only it refers to its memory. */
 static int is_unseen(PyObject *array, Py_ssize_t owners)
 {
     if (!IS_REAL(array) || Py_REFCNT(array) > owners ||
@@ -78,7 +78,7 @@ static int is_captured(PyObject *memory, PyObject *edges)
     return found;
 }
 
-/* Whether a leaf's memory may be written over: as `RunValues.free`; -1: an error. */
+/* Whether a run may overwrite a leaf's memory: as `RunValues.free`; -1: an error. */
 static int is_free(PyObject *node, PyObject *edges)
 {
     PyObject *arg = NODE(node, arg), *value = NODE(node, value);
@@ -162,8 +162,8 @@ static PyObject *node_of(PyObject *operand, PyObject *nodes)
     return PyList_GET_ITEM(nodes, origin);
 }
 
-/* Puts into the key what decides about an operand: 0 where it does not lie in host memory, or
-   dies though the run may overwrite no operand. */
+/* Adds to the key what decides about an operand: 0 where it does not lie in host memory, or
+   dies although the run may overwrite no operand. */
 static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *edges,
                        PyObject *free)
 {
@@ -202,8 +202,8 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, PyObject *e
 }
 
 /* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that
-   a run begins with, or None. `free`: the nodes whose memory may be written over; True: look.
-   None: that of no operand, and none dies in this run. */
+   a run begins with, or None. `free`: the nodes whose memory the run may overwrite; True: look.
+   None: it may overwrite no operand, and none dies in this run. */
 PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 8 || !PyLong_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])
@@ -226,7 +226,7 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
         fits = put_operand(&key, PyTuple_GET_ITEM(operands, i), nodes, edges, args[4]);
     }
-    /* only then the values: who else reads an array has been asked */
+    /* the values come last, after the check for other readers of an array */
     for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
         PyObject *operand = PyTuple_GET_ITEM(operands, i);
         PyObject *value = NODE(node_of(operand, nodes), value);
@@ -265,7 +265,7 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
 
 /* ---------------------------------------------------------------------------------------- begin */
 
-/* begin(program, env): the blocks and their addresses; None: not as when it was observed. */
+/* begin(program, env): the blocks and their addresses; None: they differ from the captured run. */
 PyObject *replay_begin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 2 || !Py_IS_TYPE(args[0], &ReplayProgramType) || !PyList_Check(args[1])) {
@@ -349,7 +349,7 @@ static int set_block(Turn *turn, Py_ssize_t root, PyObject *array) /* steals it 
     return set_address(turn, root, address);
 }
 
-/* Where a scalar lies and its type, -1: none that is read here. */
+/* The address and the type of a scalar, -1: C does not read it. */
 static int find_scalar(const Turn *turn, const Scalar *scalar, const char **from)
 {
     if (scalar->index < 0) {
@@ -442,7 +442,7 @@ static int combine(const Turn *turn, const Combining *one)
                 total = from[i];
             }
         }
-        if (total == 0.0) { /* of which sign is NumPy's choice */
+        if (total == 0.0) { /* NumPy chooses the sign */
             return 0;
         }
     }
@@ -456,7 +456,7 @@ static int combine(const Turn *turn, const Combining *one)
 enum { FEW = 40, DONE = -3, NOT_BEGUN = -2, FAILED = -1 };
 
 /* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
-   the end of it. */
+   the last part. */
 static long start(Turn *turn, Event *event)
 {
     int64_t few[FEW], packed[FEW * WORDS], *addresses = few, *scalars = packed;
@@ -646,7 +646,7 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
 
 /* --------------------------------------------------------------------------------------- commit */
 
-/* commit(program, roots, nodes): what the results' nodes are is now their values. Returns the
+/* commit(program, roots, nodes): gives the results' nodes their values. Returns the
    indices of the results that are parts of blocks: Python makes these arrays. */
 PyObject *replay_commit(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {

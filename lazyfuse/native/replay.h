@@ -17,10 +17,10 @@ typedef struct {
 typedef struct {
     Py_ssize_t index; /* -1: of a block */
     Place place;
-    int type; /* of the element; -1: the array says it */
+    int type; /* of the element; -1: the array's */
 } Scalar;
 
-/* Partial results, and how they are combined. */
+/* Partial results, and how to combine them. */
 typedef struct {
     Place from, to;
     int how;

@@ -1,15 +1,15 @@
-/* Sections in which no code of the user's runs: devices/critical.py in C, which says what they are
-   for.
+/* Sections in which no user code runs: devices/critical.py in C; its docstring gives the
+   reasons.
 
-   An evaluation enters one, so a section must cost little beside a lock: all that it does is ask
-   for ten handlers, and put a note in place of Ctrl-C's and back. */
+   An evaluation enters a section, so it must cost little compared with a lock: it only asks
+   for ten handlers, and exchanges Ctrl-C's handler for a note and back. */
 
 #include "native.h"
 
 #define SIGNALS 16
-#define TRIES 100 /* of putting a handler back, each of which may run handlers that raise */
+#define TRIES 100 /* tries to restore a handler, each of which may run handlers that raise */
 
-/* Stands for a handler, and notes its signals. */
+/* Replaces a handler, and notes its signals. */
 typedef struct {
     PyObject_HEAD
     PyObject *handler;
@@ -72,7 +72,7 @@ PyTypeObject NoteType = {
 
 /* ------------------------------------------------------------------------ putting off, and back */
 
-/* An exception that is set aside; what comes later has it as its context. */
+/* An exception that is set aside; it becomes the context of a later one. */
 typedef struct {
     PyObject *kind, *value, *trace;
 } Aside;
@@ -110,7 +110,7 @@ static int raise_aside(Aside *error)
     return -1;
 }
 
-/* Put handlers back, but where the user has put another handler meanwhile. */
+/* Restore handlers, except where the user has set another handler meanwhile. */
 static void restore(Noted *noted, int count, Aside *error)
 {
     for (int i = 0; i < count; i++) {
@@ -124,7 +124,7 @@ static void restore(Noted *noted, int count, Aside *error)
             if (done != NULL) {
                 break;
             }
-            set_aside(error); /* of a handler that is back already: this handler was not put yet */
+            set_aside(error); /* from a restored handler: this one was not set yet */
         }
         if (PyErr_Occurred()) {
             set_aside(error);
@@ -176,8 +176,8 @@ failed:
     return raise_aside(&error);
 }
 
-/* Handlers come back; those whose signals have come run. An exception that is set stays, or is
-   the context of one of theirs. */
+/* Restores handlers and runs those whose signals have arrived. An exception that is set stays,
+   or becomes the context of a handler's. */
 static int bring_back(void)
 {
     if (--state.depth) {
@@ -234,8 +234,8 @@ PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* In a child that a thread other than the main thread has forked: that is the main thread from
-   now on. */
+/* In a child process that another thread than the main thread has forked: that thread is the
+   main thread from now on. */
 PyObject *section_new_main(PyObject *Py_UNUSED(module), PyObject *ident)
 {
     unsigned long thread = PyLong_AsUnsignedLong(ident);
@@ -257,11 +257,11 @@ typedef struct {
     Py_ssize_t times;
 } Inside;
 
-/* A lock; no code of the user's runs while it is held. */
+/* A lock; no user code runs while a thread holds it. */
 typedef struct {
     PyObject_HEAD
     PyObject *lock, *take, *give, *weak;
-    Inside *inside; /* how often threads have entered: they lend the lock */
+    Inside *inside; /* how often each thread has entered: a thread may release the lock inside */
     Py_ssize_t count, room;
     int collects;
 } Section;
@@ -302,7 +302,7 @@ static void section_dealloc(Section *self)
     Py_TYPE(self)->tp_free(self);
 }
 
-/* What a thread has entered; NULL: nothing. */
+/* The lock's entry of a thread; NULL: it has not entered. */
 static Inside *inside_of(Section *self, unsigned long thread)
 {
     for (Py_ssize_t i = 0; i < self->count; i++) {

@@ -42,7 +42,7 @@ end:
     return result;
 }
 
-/* What a ufunc with several results gave, or one that is no array. Steals. */
+/* Wraps several results of a ufunc, or one that is not an array. Steals. */
 static PyObject *parts(PyObject *result)
 {
     return result == NULL || !PyTuple_CheckExact(result) ? placed_as_is(result)
@@ -69,7 +69,7 @@ static PyObject *only_op(UfuncCore *self)
     return plain ? PyTuple_GET_ITEM(self->rows, 0) : NULL;
 }
 
-/* On values that are there, by NumPy at once; NULL without an exception: Python does it. */
+/* On concrete values, by NumPy at once; NULL without an exception: Python does it. */
 static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
 {
     PyObject *op = only_op(self);
@@ -255,7 +255,7 @@ static int ufunc_traverse(PyObject *x, visitproc visit, void *arg)
     Py_VISIT(self->reduction);
     Py_VISIT(self->rows);
     if (self->loops != NULL) {
-        Py_VISIT(self->loops->ufunc); /* numpy.frompyfunc holds what it calls */
+        Py_VISIT(self->loops->ufunc); /* numpy.frompyfunc holds its function */
     }
     return 0;
 }

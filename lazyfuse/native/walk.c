@@ -1,9 +1,9 @@
 /* The walk of codegen/graph/linearize.py, and the frontier of a flush (flush.py).
 
-   `walk` orders a pending graph and makes its structural key: object for object what
-   `linearize.walk` gives, which runs where Python was installed without a C compiler. No Python
-   code runs while the graph is ordered; what is counted are the references of all holders but
-   the list of nodes and the graph's own edges. */
+   `walk` orders a pending graph and makes its structural key, with the same objects as
+   `linearize.walk`, which runs where lazyfuse was installed without a C compiler. No Python
+   code runs while the graph is ordered. The count of references leaves out those of the list
+   of nodes and of the graph's own edges. */
 
 #include "native.h"
 
@@ -76,7 +76,7 @@ static int table_grow(Table *table)
     return 0;
 }
 
-/* The entry of a node, made where there is none; good until the next one is made. */
+/* The entry of a node, made if missing; valid until the next entry is made. */
 static Entry *entry_of(Table *table, PyObject *key)
 {
     size_t at = place_of(table, key);
@@ -319,7 +319,7 @@ static PyObject *arrangement_of(PyObject *node, PyObject *layout)
     return found;
 }
 
-/* What a key has of a pending node's argument; a new reference. */
+/* The part of a pending node's argument that the key has; a new reference. */
 static PyObject *argument_key(Numbers *numbers, PyObject *node)
 {
     PyObject *arg = NODE(node, arg);
@@ -340,7 +340,7 @@ static PyObject *argument_key(Numbers *numbers, PyObject *node)
 static PyObject *pending_key(Numbers *numbers, Table *table, PyObject *node, PyObject *ids,
                              int keep)
 {
-    /* held: the collector may run code that evaluates the node, which lets go of its sources */
+    /* held: the collector may run code that evaluates the node and releases its sources */
     PyObject *sources = Py_NewRef(NODE(node, src));
     PyObject *src = PyTuple_New(PyTuple_GET_SIZE(sources));
     for (Py_ssize_t i = 0; src != NULL && i < PyTuple_GET_SIZE(sources); i++) {
@@ -470,7 +470,7 @@ PyObject *walk_roots(PyObject *Py_UNUSED(module), PyObject *given)
 
 /* ------------------------------------------------------------------------------------- frontier */
 
-/* The pending nodes behind weak references, in their order, but for `newest`; a new list. */
+/* The pending nodes behind weak references, in their order, except `newest`; a new list. */
 static PyObject *alive_of(PyObject *references, PyObject *newest)
 {
     PyObject *alive = PyList_New(0);

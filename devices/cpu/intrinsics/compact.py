@@ -1,10 +1,10 @@
-"""Taking out the elements that a mask keeps, as LLVM functions in the machine's own vectors.
+"""Selecting the elements that a mask keeps, as LLVM functions with the machine's vectors.
 
 Owns `compact_1`, `_2`, `_4`, `_8` and `_16` of generated text (numba_runtime.py lists them), named
-by the bytes of an element. With AVX-512 a vector is compressed in its register and stored whole:
-what lies behind the elements that are kept is written over by the next ones. Elsewhere, and at the
-end, each element is written where the next one that is kept belongs. Loads nothing heavy when
-imported.
+by the bytes of an element. With AVX-512 a vector is compressed in its register and stored whole;
+the next store overwrites the lanes behind the kept elements. Elsewhere, and at the end, each
+element is written to the next output position, which only a kept element advances. Importing it
+loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FEATURE = {1: "+avx512vbmi2", 2: "+avx512vbmi2", 4: "+avx512f", 8: "+avx512f"}
 def intrinsic(size: int, features: str) -> Any:
     """The function `compact_<size>(out, data, mask, count, room)` that generated text calls.
 
-    It writes the elements of `data` whose byte in `mask` is not 0 to `out`, and stops when `count`
-    have been looked at or `room` have been written; how many were written. No byte behind `room` is
-    touched.
+    It writes the elements of `data` whose byte in `mask` is not 0 to `out`, and stops after reading
+    `count` or writing `room` elements. It returns the number written. It touches no byte behind
+    `room`.
     """
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
     wide = _FEATURE.get(size, "none") in features.split(",")
@@ -77,7 +77,7 @@ class _Writer:
         return self.function
 
     def vector(self, at: Any, kept: Any, lanes: int) -> Any:
-        """Compress one vector; how many elements are kept now."""
+        """Compress one vector; the number of elements kept so far."""
         build, ir = self.builder, self.ir
         vector, bytes_ = ir.VectorType(self.element, lanes), ir.VectorType(self.byte, lanes)
         flags, word = ir.VectorType(ir.IntType(1), lanes), ir.IntType(lanes)
@@ -96,7 +96,7 @@ class _Writer:
         return build.add(kept, bits if lanes == 64 else build.zext(bits, self.int64))
 
     def several(self, at: Any, kept: Any, number: int) -> Any:
-        """Write a few elements, one after the other; how many are kept now."""
+        """Write a few elements, one after the other; the number of elements kept so far."""
         build = self.builder
         for step in range(number):
             place = build.add(at, self.int64(step))
@@ -108,7 +108,7 @@ class _Writer:
         return kept
 
     def loop(self, start: Any, before: Any, step: int, body: Any) -> tuple[Any, Any]:
-        """Go on in steps while so many elements are left and so much room; place and number."""
+        """Repeat while `step` elements and as much room remain; the final index and number."""
         build = self.builder
         entry = build.block
         head, inner, after = (self.function.append_basic_block() for _ in range(3))

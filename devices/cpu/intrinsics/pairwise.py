@@ -1,8 +1,8 @@
 """NumPy's pairwise sum of contiguous floats, as LLVM functions that every CPU runs in vectors.
 
 Owns `pairwise_f8(pointer, count)`, `_f4`, `_c16` and `_c8` of generated text (numba_runtime.py
-lists them). The order of additions is NumPy's, so the bits are; eight accumulators are one vector.
-Loads nothing heavy when imported.
+lists them). The order of additions is NumPy's, and so are the bits; eight accumulators are one
+vector. Importing it loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ...late_imports import module as heavy
 
 CODES = ("f4", "f8", "c8", "c16")
-LANES = 8  # accumulators: of a complex array, four for the real and four for the imaginary parts
+LANES = 8  # accumulators: for complex numbers, four for the real and four for the imaginary parts
 BLOCK = 128  # floats that the accumulators sum; NumPy halves what is longer
 
 
@@ -112,7 +112,7 @@ class _Writer:
         ]
 
     def give_side_by_side(self) -> None:
-        """Sums of so few blocks that they run together: each addition waits for the one before."""
+        """Sums of a few blocks, interleaved because each addition waits for the previous one."""
         build, int64 = self.builder, self.int64
         left = self.left_half(self.count)
         right = build.sub(self.count, left)
@@ -133,7 +133,7 @@ class _Writer:
         return self.builder.and_(half, self.int64(-LANES))
 
     def together(self, whole: list[Any], last: Any) -> Any:
-        """The sum of two or four blocks, the first the shortest; all but the last are vectors."""
+        """The sum of two or four blocks, shortest first; all except the last are whole vectors."""
         build, int64 = self.builder, self.int64
         starts = [int64(0)]
         for size in whole:

@@ -1,10 +1,10 @@
 """Writing results past the caches: `stream(address, pointer, count)` of generated text.
 
-A store into memory that is in no cache first reads its line, and the lines of a result larger than
+A store into uncached memory first reads its line, and the lines of a result larger than
 the last cache leave it before they are read. Whole lines written with non-temporal stores
-save the reading: a third of the traffic of an addition. Generated text computes a few hundred
-elements into a buffer that stays in the first cache and hands it over. Loads nothing heavy when
-imported.
+save the read: a third of the traffic of an addition. Generated text computes a few hundred
+elements into a buffer that stays in the first cache and passes it on. Importing it loads nothing
+heavy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = "lf_stream"
 
 
 def intrinsic() -> Any:
-    """`stream(address, pointer, bytes)`: copy so many bytes from a buffer; they do not overlap."""
+    """`stream(address, pointer, bytes)`: copy `bytes` from a buffer to disjoint memory."""
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -36,7 +36,7 @@ def intrinsic() -> Any:
 
 
 def fence() -> Any:
-    """`fence_streaming_stores()`: a thread that sees later writes sees what was streamed, too."""
+    """`fence_streaming_stores()`: a thread that sees later writes also sees streamed ones."""
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -50,7 +50,7 @@ def fence() -> Any:
 
 
 def _function(module: Any) -> Any:
-    """Single bytes up to a line's border, lines, single bytes."""
+    """Copy single bytes up to a line's start, then lines, then single bytes."""
     ir = heavy("llvmlite.ir")
     byte, int64 = ir.IntType(8), ir.IntType(64)
     pointer, line = byte.as_pointer(), ir.VectorType(int64, LINE // 8)
