@@ -50,15 +50,15 @@ def _recorded(languages: tuple[str, ...], **options: Any) -> Iterator[Way]:
             raise LookupError(f"{name} of {arguments[0].dtype}: {dict(counters.totals.fallbacks)}")
         return np.asarray(value)
 
-    direct = eager_rules.DIRECT_ELEMENTS
-    eager_rules.DIRECT_ELEMENTS = 0
+    direct = eager_rules.EAGER_ELEMENTS
+    eager_rules.EAGER_ELEMENTS = 0
     with lazyfuse.options(eager_below=0, **options):
         devices.reopen()
         evaluate.clear_plans()
         try:
             yield call
         finally:
-            eager_rules.DIRECT_ELEMENTS = direct
+            eager_rules.EAGER_ELEMENTS = direct
             lazyfuse.synchronize()
             devices.reopen()
             evaluate.clear_plans()

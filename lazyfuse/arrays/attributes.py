@@ -58,7 +58,7 @@ def materialise_view(self: ndarray) -> Array:
 
 def become(self: ndarray, other: ndarray) -> None:
     """Move the state of `other` to `self`; only the caller refers to `other`."""
-    self._deferred = None
+    self._selection = None
     self._eager = other._eager
     self._node = other._node
     self._storage = other._storage

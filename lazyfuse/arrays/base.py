@@ -61,10 +61,10 @@ class Hooks:
     transposed: Any
     value_node: Any  # the assigned value as a node
     resolve: Any  # this and the four below: of dynamic-size selections
-    deferred_binary: Any
-    deferred_inplace: Any
-    deferred_shape: Any
-    deferred_unary: Any
+    selection_binary: Any
+    selection_inplace: Any
+    selection_shape: Any
+    selection_unary: Any
     plain: bool  # whether NumPy's floating-point error state is its default
 
     __slots__ = tuple(__annotations__)
@@ -101,20 +101,20 @@ class Core:
 
     __slots__ = (
         "_base",
-        "_deferred",
         "_eager",
         "_layout",
         "_may_grow",
         "_node",
         "_picks",
         "_reals",
+        "_selection",
         "_storage",
         "_ticket",
         "_view",
     )
 
     _base: Any  # the array that a view was made from
-    _deferred: Any  # of a dynamic-size selection, else not set: mask_selection.py
+    _selection: Any  # of a dynamic-size selection, else not set: mask_selection.py
     _layout: Any  # of an aliased array: its graph.Layout, once computed
     _node: Any
     _picks: Any  # of an owned array: how often an element was read while it was pending

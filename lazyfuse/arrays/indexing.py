@@ -122,7 +122,7 @@ def _part(self: ndarray, value: Array) -> Any:
 
 def _read(self: ndarray, key: Any) -> Any:
     if not is_basic(key):
-        if array.DEFERRED and (found := mask_selection.narrowed(self, key)) is not None:
+        if array.SELECTIONS and (found := mask_selection.narrowed(self, key)) is not None:
             return found
         found = library_indexing.select(self, key)
         if found is not None:
@@ -397,7 +397,7 @@ def _is_mask(part: Any) -> bool:
 def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     """Record `self[mask] = value` as a selection if possible; whether it was recorded."""
     shape, covered = shape_of(self), shape_of(mask)
-    whole = mask_selection.assigned(mask, value, dtype_of(self)) if array.DEFERRED else None
+    whole = mask_selection.assigned(mask, value, dtype_of(self)) if array.SELECTIONS else None
     if whole is not None and covered == shape and may_write(self):
         _select(self, node_of(mask), whole)
         return True

@@ -26,7 +26,7 @@ from lazyfuse.arrays import operators, recording
 from lazyfuse.arrays.conversion import real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
-    DEFERRED,
+    SELECTIONS,
     caller,
     cast_node,
     concrete_value,
@@ -186,21 +186,21 @@ def of(x: Any) -> MaskSelection | None:
     """The selection of an array that still has a dynamic size; else None."""
     if type(x) is not ndarray or x._eager is not None or x._node is not None:
         return None
-    return getattr(x, "_deferred", None) if x._storage is None else None
+    return getattr(x, "_selection", None) if x._storage is None else None
 
 
 def _made(record: MaskSelection) -> Any:
     """An array for a selection. The oldest get values if there are too many, or they hold much."""
     x: Any = new(ndarray)
     x._eager = x._node = x._storage = x._base = None
-    x._deferred = record
+    x._selection = record
     _make_room(_bytes(record))
-    DEFERRED.append(ref(x))
+    SELECTIONS.append(ref(x))
     return x
 
 
 def _make_room(more: int) -> None:
-    alive = [each for each in DEFERRED if of(each()) is not None]
+    alive = [each for each in SELECTIONS if of(each()) is not None]
     limit = config.options.flush_bytes
     held = more + sum([_bytes(found) for each in alive if (found := of(each()))])
     while alive and (len(alive) >= LIMIT or 0 < limit < held):
@@ -209,7 +209,7 @@ def _make_room(more: int) -> None:
         if oldest is not None and found is not None:
             held -= _bytes(found)
             materialise(oldest)
-    DEFERRED[:] = alive
+    SELECTIONS[:] = alive
 
 
 def _bytes(record: MaskSelection) -> int:
@@ -219,14 +219,14 @@ def _bytes(record: MaskSelection) -> int:
 
 def resolve(x: ndarray) -> Any:
     """Give a selection its values; the numpy array, if it is an eager array from now on."""
-    found = getattr(x, "_deferred", None)
+    found = getattr(x, "_selection", None)
     if found is not None:
         with evaluate.held():
-            found = x._deferred
+            found = x._selection
             if found is not None:
                 node = found.values()
                 number = node.shape[0]
-                # `_deferred` last: another thread always finds one of them
+                # `_selection` last: another thread always finds one of them
                 if number and not small(number):
                     x._node = node
                 else:
@@ -235,7 +235,7 @@ def resolve(x: ndarray) -> Any:
                     value = node.value.copy()
                     x._may_grow = array.may_grow(value)
                     x._eager = value
-                x._deferred = None
+                x._selection = None
     return materialise(x)
 
 
@@ -396,7 +396,7 @@ def inplace(spec: operators.Spec, self: Any, other: Any) -> Any:
     found = _mapped(spec.op, (self, other), True) if before is not None else None
     if found is None or before is None or found.dtype != before.dtype:
         return None
-    self._deferred = found
+    self._selection = found
     return self
 
 

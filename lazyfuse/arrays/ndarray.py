@@ -10,7 +10,7 @@ An array is in one of four states:
 - aliased (made by `on_storage`): `_storage` holds the values of a block, `_view` is a meta array,
   the geometry of this array in it. `_reals` and `_ticket` find the numpy array of this array in the
   storage (see `real_view`).
-- dynamic-size: none of the three is set, `_deferred` has the values and the mask of a selection
+- dynamic-size: none of the three is set, `_selection` has the values and the mask of a selection
   whose size the program has not needed yet (mask_selection.py). `materialise` ends this state.
 """
 
@@ -92,7 +92,7 @@ class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
 
     if TYPE_CHECKING:  # base.py has the slots, without the types of their values
         _base: ndarray | None  # the array that a view was made from
-        _deferred: Any  # of a dynamic-size selection: its MaskSelection; else not set
+        _selection: Any  # of a dynamic-size selection: its MaskSelection; else not set
         _layout: Any  # of an aliased array: its graph.Layout, once computed
         _node: Node | None
         _picks: int  # of an owned array: how often an element was read while pending
@@ -118,7 +118,7 @@ OURS: set[type] = {ndarray}
 """The types of our values: arrays, and the lazy scalars that scalars.py adds."""
 
 
-DEFERRED: list[weakref.ref[ndarray]] = []
+SELECTIONS: list[weakref.ref[ndarray]] = []
 """Selections that may still have a dynamic size: empty in programs that make none."""
 
 

@@ -29,8 +29,8 @@ from lazyfuse.arrays.eager_updates import outer, update_at_once
 from lazyfuse.arrays.exported_memory import pooled, read_in_place
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
-    DEFERRED,
     OURS,
+    SELECTIONS,
     caller,
     cast_node,
     concrete_value,
@@ -88,7 +88,7 @@ def dtype_of(x: ndarray) -> DType:
         return node.dtype
     small = x._eager
     if small is None and x._storage is None:  # dynamic-size; or it has just got its values
-        found = getattr(x, "_deferred", None)
+        found = getattr(x, "_selection", None)
         return dtype_of(x) if found is None else found.dtype
     dtype = small.dtype if small is not None else x._view.dtype
     return CANONICAL.get(dtype, dtype)
@@ -100,7 +100,7 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     if small is not None and direct_operation(spec.op, self, small, other):
         value = other if type(other) in PLAIN else other._eager
         return _run(spec, small, value, swapped)
-    if DEFERRED and (found := HOOKS.deferred_binary(spec, self, other, swapped)) is not None:
+    if SELECTIONS and (found := HOOKS.selection_binary(spec, self, other, swapped)) is not None:
         return found
     kind = type(other)
     right: Any
@@ -261,8 +261,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
     """The shape of any operand."""
     if type(x) in OURS:
         node = x._node
-        if node is None and DEFERRED:
-            deferred: tuple[int, ...] = HOOKS.deferred_shape(x)
+        if node is None and SELECTIONS:
+            deferred: tuple[int, ...] = HOOKS.selection_shape(x)
             return deferred
         x = node if node is not None else geometry(x)
     elif type(x) is not np.ndarray:
@@ -314,7 +314,7 @@ def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     assert spec.inplace is not None
     if update_at_once(spec.op, spec.inplace, self, other):
         return self
-    if DEFERRED and (found := HOOKS.deferred_inplace(spec, self, other)) is not None:
+    if SELECTIONS and (found := HOOKS.selection_inplace(spec, self, other)) is not None:
         return found
     if type(other) in (list, tuple):
         other = np.array(to_numpy(other))
@@ -368,7 +368,7 @@ def _fits(self: ndarray, other: Any, loop: promotion.Loop, shape: tuple[int, ...
 
 def unary(spec: Spec, self: ndarray) -> Any:
     """`op self` where the eager path does not apply."""
-    if DEFERRED and (found := HOOKS.deferred_unary(spec.op, self)) is not None:
+    if SELECTIONS and (found := HOOKS.selection_unary(spec.op, self)) is not None:
         return found
     if (value := concrete_value(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
@@ -411,7 +411,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
     if modulo is not None:
         return NotImplemented
     row = power_row(self, exponent) if type(self) is ndarray else None  # scalars have none
-    if DEFERRED and row is not None and (found := HOOKS.deferred_unary(row, self)) is not None:
+    if SELECTIONS and row is not None and (found := HOOKS.selection_unary(row, self)) is not None:
         return found
     if type(self) is not ndarray and dtype_of(self).kind == "b":
         return run_now(spec, self, exponent, False)  # not as an array of booleans

@@ -85,7 +85,7 @@ def shape_of(x: Any) -> Shape:
             return node.shape
         small = x._eager
         if small is None and x._storage is None:
-            return tuple(base.HOOKS.deferred_shape(x))
+            return tuple(base.HOOKS.selection_shape(x))
         real = small if small is not None else x._view
         return tuple(real.shape)
     return tuple(x.shape) if type(x) is np.ndarray else ()

@@ -227,8 +227,8 @@ base.HOOKS.fill(
     transposed=attributes.transposed,
     value_node=assignment.value_node,
     resolve=mask_selection.resolve,
-    deferred_binary=mask_selection.binary,
-    deferred_inplace=mask_selection.inplace,
-    deferred_shape=mask_selection.shape,
-    deferred_unary=mask_selection.unary,
+    selection_binary=mask_selection.binary,
+    selection_inplace=mask_selection.inplace,
+    selection_shape=mask_selection.shape,
+    selection_unary=mask_selection.unary,
 )

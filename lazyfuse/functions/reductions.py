@@ -18,7 +18,7 @@ from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
-    DEFERRED,
+    SELECTIONS,
     cast_node,
     concrete_value,
     from_node,
@@ -116,7 +116,7 @@ def _reduced(
 
 def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
     """The result of one recorded reduce node."""
-    if DEFERRED and type(a) is ndarray:
+    if SELECTIONS and type(a) is ndarray:
         found = mask_selection.reduced(row, a, axis, dtype, keepdims, unusual)
         if found is not None:
             return found
@@ -306,7 +306,7 @@ def mean(
 
 @as_one
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
-    if DEFERRED and (found := mask_selection.mean(a, axis, dtype, keepdims, unusual)) is not None:
+    if SELECTIONS and (found := mask_selection.mean(a, axis, dtype, keepdims, unusual)) is not None:
         return from_node(_divided(*found))
     x = _source(a, *unusual)
     shape = shape_of(x)
@@ -477,7 +477,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 @as_one
 def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
-    if DEFERRED and (found := mask_selection.count_nonzero(a, axis, keepdims)) is not None:
+    if SELECTIONS and (found := mask_selection.count_nonzero(a, axis, keepdims)) is not None:
         return from_node(found)
     x: Any = _source(a)
     axes = _axes(axis, len(shape_of(x)))

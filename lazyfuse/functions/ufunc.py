@@ -142,7 +142,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything outside the fast path: overrides, recording, keywords, errors."""
-        if array.DEFERRED and self._rows is not None and not kwargs and len(args) == self.nin:
+        if array.SELECTIONS and self._rows is not None and not kwargs and len(args) == self.nin:
             found = mask_selection.mapped(self._rows[0], args) if len(self._rows) == 1 else None
             if found is not None:
                 return found

@@ -323,7 +323,7 @@ static PyMethodDef array_methods[] = {
 static PyMemberDef array_members[] = {
     SLOT("_eager", eager), SLOT("_node", node), SLOT("_storage", storage), SLOT("_base", base),
     SLOT("_may_grow", may_grow), SLOT("_view", view), SLOT("_layout", layout), SLOT("_reals", reals),
-    SLOT("_ticket", ticket), SLOT("_picks", picks), SLOT("_deferred", deferred), {NULL},
+    SLOT("_ticket", ticket), SLOT("_picks", picks), SLOT("_selection", deferred), {NULL},
 };
 
 PyTypeObject CoreType = {

@@ -38,8 +38,8 @@ WORTH: dict[str, dict[str, int]] = {
     "functions.histograms": {"_WORTH": 1},
     "arrays.mask_selection": {"WORTH": 1},
     "runtime.scheduling.eager_rules": {
-        "DIRECT_NODES": 0,
-        "DIRECT_ELEMENTS": 0,
+        "EAGER_NODES": 0,
+        "EAGER_ELEMENTS": 0,
         "LONE_ELEMENTS": 0,
         "HEAVY_ELEMENTS": 0,
     },

@@ -27,7 +27,7 @@ from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.layout.meta_arrays import is_exported
 from lazyfuse.runtime.layout.strides import (
     arrange,
-    arrange_stand_in,
+    arrange_meta,
     dense,
     flat_memory,
     is_dense,
@@ -154,7 +154,7 @@ class DiscreteRun(Run):
         if value.axes is not None:
             away = self.memory.holds(source)
             part = picked(source, value.picks)
-            return (arrange_stand_in if away else arrange)(part, value.axes, shape)
+            return (arrange_meta if away else arrange)(part, value.axes, shape)
         flat = self.flat(source, self.plan.graph.values[before].perm)
         return window(flat, self.nodes[value.origin].arg)
 

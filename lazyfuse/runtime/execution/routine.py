@@ -180,7 +180,7 @@ def either(
     return concurrency.call_unlocked(theirs, *args, **named) if found is None else found
 
 
-_counterparts: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's function
+_native_kernels: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's function
 
 
 def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
@@ -191,7 +191,7 @@ def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
     """
 
     def register(ours: Callable[..., Found | None]) -> Callable[..., Found | None]:
-        _counterparts[id(theirs)] = functools.partial(either, ours, theirs)
+        _native_kernels[id(theirs)] = functools.partial(either, ours, theirs)
         return ours
 
     return register
@@ -201,9 +201,9 @@ def native_kernel(call: HostCall) -> HostCall:
     """A recorded NumPy call as the CPU runs it."""
     function: Any = call.function
     if not isinstance(function, functools.partial):
-        ours = _counterparts.get(id(function))
+        ours = _native_kernels.get(id(function))
         return call if ours is None else HostCall(call.name, ours)
-    ours = _counterparts.get(id(function.func)) if not function.args else None
+    ours = _native_kernels.get(id(function.func)) if not function.args else None
     return (
         call if ours is None else HostCall(call.name, functools.partial(ours, **function.keywords))
     )

@@ -56,7 +56,7 @@ def arrange(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Arr
     return np.lib.stride_tricks.as_strided(source, shape, strides)
 
 
-def arrange_stand_in(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+def arrange_meta(source: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """As `arrange`, for meta arrays: plain views, whose bases lead to the memory of the source."""
     kept = [axis for axis in axes if axis >= 0]
     index: Any = tuple([slice(None) if axis in kept else 0 for axis in range(source.ndim)])

@@ -17,11 +17,11 @@ from lazyfuse.runtime.events.decisions import FEW, LONE_CALL, SINGLE_BYTES, SMAL
 MIDDLING = 8
 """Work not worth recording may be NumPy's at once up to `MIDDLING` times `eager_below` elements."""
 
-# NumPy finishes at most `DIRECT_NODES` operations before a plan is looked up, if at most one of
-# them has `HEAVY_ELEMENTS` or more, and all of them fewer than `DIRECT_ELEMENTS`.
-DIRECT_NODES = 4
+# NumPy finishes at most `EAGER_NODES` operations before a plan is looked up, if at most one of
+# them has `HEAVY_ELEMENTS` or more, and all of them fewer than `EAGER_ELEMENTS`.
+EAGER_NODES = 4
 HEAVY_ELEMENTS = 2048
-DIRECT_ELEMENTS = 1 << 16
+EAGER_ELEMENTS = 1 << 16
 LONE_ELEMENTS = 1 << 18  # of a NumPy call that becomes no kernel
 
 
@@ -57,7 +57,7 @@ def pending_nodes(pending: list[Node], on_cpu: bool) -> tuple[Rule, list[Node]] 
     heavy = 0
     for each in found:
         size = _elements(each)
-        if size < 0 or size * each.op.cost >= DIRECT_ELEMENTS:
+        if size < 0 or size * each.op.cost >= EAGER_ELEMENTS:
             return None
         heavy += size >= HEAVY_ELEMENTS
         for source in each.src:
@@ -65,7 +65,7 @@ def pending_nodes(pending: list[Node], on_cpu: bool) -> tuple[Rule, list[Node]] 
                 if source.resident is not None:
                     return None
                 found.append(source)
-        if heavy > 1 or len(found) > DIRECT_NODES:
+        if heavy > 1 or len(found) > EAGER_NODES:
             return None
     return FEW, found if len(found) == 1 else topological(found[:1])
 

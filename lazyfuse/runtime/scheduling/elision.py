@@ -45,7 +45,7 @@ MAX_NODES = 192
 MAX_SIZES = 8
 # Most operations that rematerialise a value, and their additions per element: about the cost of
 # writing and reading it. Longer recordings are DEAD's alone, which finds more in them.
-MAX_REMADE = 64
+MAX_REMATERIALISED = 64
 MAX_COST = 48.0
 # CHEAP: the value takes at least `SMALLER` times the memory of its operands.
 SMALLER = 4
@@ -62,7 +62,7 @@ class Choice:
 
     rule: Rule
     elided: tuple[int, ...]
-    remade: tuple[int, ...]  # the elided ones that the run computes on the way
+    rematerialised: tuple[int, ...]  # the elided ones that the run computes on the way
     pending: tuple[int, ...]  # `remade`, and the nodes that stay pending below them
     operands: tuple[int, ...]
     key: tuple[Any, ...] = ()  # of the recording without the elided outputs
@@ -89,7 +89,7 @@ class Elision:
     """What an evaluation elides or watches; it keeps the operands' memory until the run is over."""
 
     rule: Rule | None = None  # None: nothing is elided
-    remade: Sequence[Node] = ()
+    rematerialised: Sequence[Node] = ()
     pending: Sequence[Node] = ()
     operands: Sequence[Node] = ()
     watched: Sequence[Watch] = ()  # all elided values
@@ -139,10 +139,10 @@ def elide(
     if not dry_run:
         counters.totals.decisions[choice.rule] += len(choice.elided)
     choice.plan = choice.plan or find(recording)
-    pick, noted = recording.nodes.__getitem__, choice.remade if choice.rule is DEAD else ()
+    pick, noted = recording.nodes.__getitem__, choice.rematerialised if choice.rule is DEAD else ()
     elision = Elision(
         choice.rule,
-        list(map(pick, choice.remade)),
+        list(map(pick, choice.rematerialised)),
         list(map(pick, choice.pending)),
         list(map(pick, choice.operands)),
         [(ref(pick(at)), choice.rule, state if at in noted else None, at) for at in choice.elided],
@@ -236,7 +236,7 @@ def _cheap(
     state: PerSize, recording: Recording, roots: Sequence[Node], met: Mapping[int, Rule]
 ) -> Choice | None:
     """The values that are cheap to rematerialise and were not elided before."""
-    if len(recording.nodes) > MAX_REMADE:
+    if len(recording.nodes) > MAX_REMATERIALISED:
         return None
     choice = _choose_cheap(recording, {*map(id, roots), *met})
     if choice is None and state.rule is CHEAP and state.runs:
@@ -356,7 +356,7 @@ def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: flo
                 stack.append(source)
             else:
                 return None
-        if room < 0 or cost > most or len(pending) > MAX_REMADE:
+        if room < 0 or cost > most or len(pending) > MAX_REMATERIALISED:
             return None
     return pending, operands
 

@@ -270,7 +270,7 @@ def _evaluate(
         del recording
         if apart is not None:
             apart.begin(found[1], None)
-        return _run_directly(*found)
+        return _run_eagerly(*found)
     if recording is None:
         recording = linearize(pending)
         elided, _ = elision.elide(recording, pending, waits=rule is not decisions.LOOP)
@@ -297,8 +297,8 @@ def _note_elided(elided: elision.Elision, raised: bound_launches.Raised) -> None
     if elided is not elision.NOTHING:
         _recorded.forget(elided.pending)
         elision.conclude(elided, bool(raised))
-        if raised and elided.remade:  # rematerialised later, they would report them again
-            again = linearize(elided.remade)
+        if raised and elided.rematerialised:  # rematerialised later, they would report them again
+            again = linearize(elided.rematerialised)
             run_plan(plan_for(again), again, decisions.CONDITIONS)
     _recorded.reset()
 
@@ -392,7 +392,7 @@ def run_again(
     return run_plan(plan, recording, rule)
 
 
-def _run_directly(rule: Rule, nodes: list[Node]) -> bound_launches.Raised:
+def _run_eagerly(rule: Rule, nodes: list[Node]) -> bound_launches.Raised:
     """Run operations in NumPy, in order; the exceptions that arose, with their operations."""
     report.totals.decisions[rule] += 1
     raised: bound_launches.Raised = []

@@ -24,7 +24,7 @@ SIDE = 40
 def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(elision, "LARGE", 16)
     monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)
-    monkeypatch.setattr(eager_rules, "DIRECT_NODES", 0)
+    monkeypatch.setattr(eager_rules, "EAGER_NODES", 0)
     evaluate.clear_plans()
     with config.options(eager_below=0):
         counters.reset()
