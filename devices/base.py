@@ -1,6 +1,6 @@
 """The contract between the compiler and the hardware.
 
-A device gets source text, sizes and buffers. It never sees a graph, a kernel form or an op.
+A device gets source text, sizes and buffers. It never sees a graph, a kernel variant or an op.
 This module imports nothing of lazyfuse.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 WORDS = 32
-"""Integers of 32 bits in which a launch of an asynchronous device tells of IEEE conditions."""
+"""32-bit integers in which a launch of an asynchronous device reports its IEEE flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Source:
     """A program as text. `language` and `text` are its identity; `name` is its entry point.
 
     `arrays`: dtype of each array argument ("f8", ...); `scalars`: dtype of each scalar argument;
-    `rank`: number of loops whose sizes are arguments. `exact`: no operation in it depends on the
-    device's mathematical library. `group`: work-items that must share a work-group; 0 means that
-    each chunk of a launch is one work-item's job.
+    `rank`: number of loops whose sizes are arguments. `exact`: no operation depends on the
+    device's mathematical library. `group`: work-items that must share a work-group; 0: one
+    work-item runs each chunk of a launch.
     """
 
     language: str  # "numba", "numpy", "opencl" or "opencl-grid"
@@ -40,11 +40,11 @@ class Source:
 
 @dataclass(slots=True)
 class Launch:
-    """One use of a program: its arguments, cut into chunks that may run at the same time.
+    """One use of a program: its arguments, divided into chunks that may run concurrently.
 
     Chunk `c` runs loops of `sizes[c]` iterations over array `a` starting `offsets[c, a]` elements
     after the array's first element, moving by `strides[a][d]` elements along loop `d`.
-    The cutting depends on the sizes alone, never on the number of threads.
+    The chunks depend on the sizes alone, never on the number of threads.
     """
 
     arrays: tuple[Array, ...]
@@ -52,15 +52,15 @@ class Launch:
     scalars: tuple[Any, ...]
     sizes: Array  # int64 (chunks, rank)
     offsets: Array  # int64 (chunks, arrays)
-    elements: int  # of the whole domain, for the choice of threads
-    tasks: int = 0  # work-groups that the work can keep busy, where the source has a group
+    elements: int  # of the whole domain, to choose the number of threads
+    tasks: int = 0  # work-groups that the work can keep busy, if the source has a group
 
 
 @dataclass(slots=True)
 class Traits:
-    """What a device is, as far as the compiler needs to know."""
+    """The properties of a device that the compiler needs."""
 
-    name: str  # "cpu", "opencl:0", ...: what a user writes to get it
+    name: str  # "cpu", "opencl:0", ...: the name by which a user selects it
     kind: str  # "cpu", "gpu", "none"
     threads: int  # threads or compute units
     languages: tuple[str, ...]
@@ -70,31 +70,31 @@ class Traits:
     driver: str = ""
     fp64: bool = True
     fp16: bool = False
-    narrows: bool = False  # without fp64 its memory keeps float64 as float32: programs say "f4"
-    shares_memory: bool = True  # programs work on host arrays themselves
+    narrows: bool = False  # without fp64 its memory holds float64 as float32: programs use "f4"
+    shares_memory: bool = True  # programs work directly on host arrays
     local_bytes: int = 0  # memory of a work-group
     memory_bytes: int = 0
 
 
 class Later(Protocol):
-    """The outcome of a launch that may still be under way."""
+    """The outcome of a launch that may still be pending."""
 
     def flags(self) -> int:
-        """Wait for it; its IEEE flags. `DeviceError` if it failed after all.
+        """Wait for the launch and return its IEEE flags. `DeviceError` if it failed.
 
-        They are the lowest four bits; those above are what the program says beside them.
+        The flags are the lowest four bits; the bits above are further reports of the program.
         """
 
 
 BoundRun = Callable[[list[Any], tuple[Any, ...]], int]
-"""A launch whose geometry is known: arrays (or their addresses) and scalars to the IEEE flags."""
+"""A launch of fixed geometry: from arrays (or their addresses) and scalars to the IEEE flags."""
 
 
 class Bound(NamedTuple):
-    """A launch whose geometry is known, over addresses in the place of arrays.
+    """A launch of fixed geometry, over addresses instead of arrays.
 
-    `rows`: the same as an object that C calls (lazyfuse/_walk.c), where the device has one.
-    `threads()` says who shares the chunks of it; None if there is one chunk.
+    `rows`: the same as an object that C calls (lazyfuse/native/walk.c), if the device has one.
+    `threads()` gives the threads that share its chunks; None if there is one chunk.
     """
 
     run: BoundRun
@@ -103,56 +103,56 @@ class Bound(NamedTuple):
 
 
 class Program:
-    """A compiled source. What a program does not say has the answers below."""
+    """A compiled source, with the defaults of what a program may leave out."""
 
     __slots__ = ()
     source: Source
 
     def launch(self, launch: Launch) -> int | Later:
-        """Run every chunk; the IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid).
+        """Run every chunk. Return the IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid).
 
-        A device that works on its own returns a `Later`; launches of one device run in order.
+        An asynchronous device returns a `Later`; launches of one device run in order.
         """
         raise NotImplementedError
 
     def prepare(self, launch: Launch) -> BoundRun | None:
-        """Runs over other arrays of the same strides and dtypes; None: `launch` does them."""
+        """Bind the launch to its strides and dtypes, for other arrays; None: use `launch`."""
         return None
 
     def prepare_addresses(self, launch: Launch) -> Bound | None:
-        """As `prepare`, for runs over addresses in the place of arrays; None if it cannot."""
+        """As `prepare`, for addresses instead of arrays; None: use `prepare`."""
         return None
 
 
 class Pooled(Program):
-    """A program that remembers when it was last asked for: `pools.programs` drops old ones."""
+    """A program with the time of its last request: `pools.programs` drops old ones."""
 
     __slots__ = ("used",)
     used: int
 
 
 class RowProgram(Program):
-    """A program whose chunks may also be given as integers, without arrays."""
+    """A program that also takes its chunks as integers, without arrays."""
 
     __slots__ = ()
 
     def pieces(self, elements: int) -> int:
-        """Into how many rows so many elements are best cut."""
+        """The best number of rows for this many elements."""
         raise NotImplementedError
 
     def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
-        """Run chunks given by their sizes, then the address and the strides of each array."""
+        """Run chunks. A row holds a chunk's sizes, then the address and strides of each array."""
         raise NotImplementedError
 
 
 class DeviceMemory(Protocol):
     """Memory that the host cannot read, behind meta arrays.
 
-    A meta array is a numpy array with true shape, strides and dtype at an address where there is no
-    memory: views of it, and questions whether two overlap, are NumPy's own; touching an element of
-    it crashes. Every view of a meta array leads back to its block on the device. A device that
-    `narrows` keeps what was made as float64 or complex128 as float32 or complex64 there: uploads
-    round, and `gather` gives the dtype of the meta array.
+    A meta array is a NumPy array with true shape, strides and dtype at an address without memory.
+    NumPy makes its views and decides whether two overlap; reading an element crashes. Every view of
+    a meta array leads back to its block on the device. A device that `narrows` holds float64 and
+    complex128 as float32 and complex64: uploads round, and `gather` gives the dtype of the meta
+    array.
     """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -172,7 +172,7 @@ class DeviceMemory(Protocol):
 
 
 class Library(Protocol):
-    """What a device does without programs of ours. Refusals and failures are `DeviceError`."""
+    """Operations that a device's own libraries do. Refusals and failures are `DeviceError`."""
 
     name: str
 
@@ -183,10 +183,10 @@ class Library(Protocol):
         """The elements where a mask of the same shape is true."""
 
     def positions(self, mask: Array) -> Array:
-        """Where the elements of a mask are true, as `numpy.flatnonzero`."""
+        """The indices of the true elements of a mask, as `numpy.flatnonzero`."""
 
     def sort(self, array: Array) -> Array:
-        """Sorted along the only axis."""
+        """The elements sorted along the only axis."""
 
     def argsort(self, array: Array) -> Array:
         """The stable order along the only axis."""
@@ -199,17 +199,17 @@ class Library(Protocol):
 
 
 class Store(Protocol):
-    """What a device keeps in memory between runs, within a limit."""
+    """A pool that a device keeps in memory between runs, within a limit."""
 
     def info(self) -> dict[str, Any]:
         """Counters."""
 
     def clear(self) -> None:
-        """Let go of what is not in use."""
+        """Release everything that is not in use."""
 
 
 class Programs(Store, Protocol):
-    """The programs that a device has built or found on disk, and how many were of which kind."""
+    """The programs that a device has built or found on disk, with counters."""
 
     built: int
     loaded: int
@@ -222,10 +222,10 @@ class Buffers(Store, Protocol):
     """Host memory that is used again."""
 
     def classes(self, blocks: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Blocks of so many bytes, and how many of each, as `reserve` takes them."""
+        """From pairs (bytes, count) of blocks to the pairs that `reserve` takes."""
 
     def reserve(self, classes: Sequence[tuple[int, int]]) -> bool:
-        """Have so many blocks of each class ready until `release`; whether they are to be had."""
+        """Reserve blocks, a number per class, until `release`; whether memory suffices."""
 
     def release(self) -> None:
         """End a reservation."""
@@ -233,7 +233,7 @@ class Buffers(Store, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What the user may choose of a device. `folder` is where programs are kept ("": nowhere)."""
+    """The user's options for a device. `folder` is where programs are kept ("": nowhere)."""
 
     threads: int
     threads_above: int
@@ -247,23 +247,23 @@ class DeviceOptions:
 
 
 class Device:
-    """A place where programs run. What a device does not say has the answers below.
+    """Hardware that runs programs, with the defaults of what a device may leave out.
 
-    A device has `traits`, `compile`, `cached` and `empty`; with these it is the host, computes at
-    once, and has nothing else.
+    A device must have `traits`, `compile`, `cached` and `empty`. With the defaults it is the host,
+    computes at once, and has nothing else.
     """
 
     traits: Traits
     asynchronous = False
-    """Whether launches may be under way when they return: see `Asynchronous`."""
+    """Whether launches may still be pending when they return: see `Asynchronous`."""
     memory: DeviceMemory | None = None
-    """Its own, which the host cannot read; None: programs work on host arrays."""
+    """The device's own memory, which the host cannot read; None: programs work on host arrays."""
     library: Library | None = None
     programs: Programs | None = None
     buffers: Buffers | None = None
 
     def compile(self, source: Source) -> Program:
-        """Build a program or raise `DeviceError`; pooled, so asking twice costs a lookup."""
+        """Build a program or raise `DeviceError`; pooled, so a second call costs a lookup."""
         raise NotImplementedError
 
     def cached(self, source: Source) -> bool:
@@ -275,28 +275,28 @@ class Device:
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for everything under way; `DeviceError` if something failed since the last time."""
+        """Wait for all pending launches; `DeviceError` if one failed since the last call."""
 
     def configure(self, options: DeviceOptions) -> None:
-        """Take the user's options, as far as they mean something here."""
+        """Apply the user's options that concern this device."""
 
     def compiles_ahead(self) -> bool:
-        """Whether `soon` asks a worker process, so that the caller need not wait."""
+        """Whether `soon` uses a worker process, so that the caller does not wait."""
         return False
 
     def soon(self, source: Source) -> Program | None:
-        """The program if it is there; else None, and it is being compiled. Never raises."""
+        """The program if it is available; else None, and a worker compiles it. Never raises."""
         try:
             return self.compile(source)
         except DeviceError:
             return None
 
     def may_hold(self, source: Source) -> bool:
-        """Whether the program may be in memory or on disk, by a quick look."""
+        """Whether the program may be in memory or on disk, by a quick check."""
         return self.cached(source)
 
     def why_never(self, source: Source) -> str:
-        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        """Why `soon` will never return a program; empty if it may."""
         return ""
 
     def why_missed(self, source: Source) -> str:
@@ -304,16 +304,16 @@ class Device:
         return ""
 
     def lost_worker(self) -> str:
-        """Why there will be no worker process any more; empty while there may be one."""
+        """Why the worker process is lost for good; empty while there may be one."""
         return ""
 
     def finish(self, seconds: float | None = None) -> bool:
-        """Wait until all that `soon` has asked for has arrived; False if it has not in time."""
+        """Wait for all programs that `soon` requested; whether they arrived in time."""
         return True
 
 
 class Asynchronous(Device):
-    """A device whose launches return before they have run; it has a `settle`."""
+    """A device whose launches return before they have run; it has to define `wait`."""
 
     asynchronous = True
 
@@ -323,12 +323,12 @@ class Asynchronous(Device):
 
 
 class DeviceError(RuntimeError):
-    """A build, launch or allocation that a device could not do; the caller takes the next tier."""
+    """A failed build, launch or allocation of a device; the caller takes the next tier."""
 
 
 class OutOfMemory(DeviceError, MemoryError):
-    """Memory that is not to be had: where no tier is left, programs catch NumPy's error."""
+    """A failed allocation. With no tier left, the program gets it as NumPy's `MemoryError`."""
 
 
 class DeviceLost(DeviceError):
-    """A device that does nothing any more; what lay in its memory is gone."""
+    """A device that refuses all further work; the contents of its memory are lost."""

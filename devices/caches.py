@@ -1,8 +1,9 @@
 """The registry of caches: each with its name, its size, its limit, and how it is emptied.
 
-All parts of lazyfuse enter theirs here, so this module imports nothing of lazyfuse. `cached` is for
-functions, `memo` for tables, `Group` for caches that objects have, `register` for all others. A
-cache without a limit says why its size is bounded all the same; one that is never emptied, why.
+Every module of lazyfuse registers its caches here, so this module imports nothing of lazyfuse.
+`cached` is for functions, `memo` for tables, `Group` for caches of objects, `register` for all
+others. A cache without a limit states why its size is bounded; a cache that is never emptied states
+the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def register(
     clear: Callable[[], object] | None,
     why: str = "",
 ) -> None:
-    """Enter a cache. `why` is asked for where it has no limit, or is never emptied."""
+    """Register a cache. `why` is required if it has no limit, or is never emptied."""
     if (limit is None or clear is None) and not why:
         raise ValueError(f"[caches] {name}: expected why its size is bounded, or why it stays")
     REGISTERED[name] = Cache(name, size, limit, clear, why)
@@ -54,7 +55,7 @@ def register(
 def cached(
     limit: int | None = None, why: str = "", clears: bool = True
 ) -> Callable[[Callable[..., T]], functools._lru_cache_wrapper[T]]:
-    """As `functools.lru_cache`, whose object it gives, and entered under the function's name."""
+    """`functools.lru_cache`, registered under the function's name."""
 
     def enter(function: Callable[..., T]) -> functools._lru_cache_wrapper[T]:
         made = functools.lru_cache(maxsize=limit)(function)
@@ -67,7 +68,7 @@ def cached(
 
 
 class Memo(dict[Any, Any]):
-    """A table that is emptied when it is full: nothing is counted while it is read."""
+    """A table that is emptied when it is full, so reading it counts nothing."""
 
     __slots__ = ("limit",)
 
@@ -82,14 +83,14 @@ class Memo(dict[Any, Any]):
 
 
 def memo(name: str, limit: int, clears: bool = True, why: str = "") -> dict[Any, Any]:
-    """A new `Memo`, entered."""
+    """A new `Memo`, registered."""
     made = Memo(limit)
     register(name, made.__len__, limit, made.clear if clears else None, why)
     return made
 
 
 def tables(name: str, parts: Collection[dict[Any, Any]], limit: int | None, why: str = "") -> None:
-    """Enter several tables as one cache."""
+    """Register several tables as one cache."""
 
     def clear() -> None:
         for each in parts:
@@ -99,7 +100,7 @@ def tables(name: str, parts: Collection[dict[Any, Any]], limit: int | None, why:
 
 
 class Group(Generic[T]):
-    """The living objects of one kind that have caches of their own, entered as one cache."""
+    """The live objects of one kind that have caches, registered as one cache."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Group(Generic[T]):
         register(name, lambda: sum(map(size, self)), limit, empty, why)
 
     def add(self, member: T) -> None:
-        """Count an object in."""
+        """Add an object."""
         self._members[id(member)] = member
 
     def __iter__(self) -> Iterator[T]:

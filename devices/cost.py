@@ -1,7 +1,7 @@
-"""What work costs on the devices of this machine: measured once, kept on disk.
+"""The cost of work on the devices of this machine: measured once, kept on disk.
 
-Owns the figures, how they are taken, and their file. Knows neither graphs nor kernels: the caller
-hands in probe programs with their launches, and describes work by bytes and additions.
+Owns the figures, their measurement, and their file. Knows neither graphs nor kernels: the caller
+passes probe programs with their launches, and describes work by bytes and additions.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .pools import vector_math
 from .pools.disk_cache import DiskCache
 from .thread_pool import available
 
-VERSION = 1  # of the file: another one is measured anew
+VERSION = 1  # of the file: figures of another version are measured again
 FILE_LIMIT = 1 << 20  # bytes of the folder: a few machines that share it, a kilobyte each
-ROUNDS = 3  # through all probes of a device: what disturbs one round may be over in the next
-SECONDS = 0.015  # for timing one probe in a round: the shortest of many turns, at least `TURNS`
+ROUNDS = 3  # through all probes of a device: a disturbance may be over in the next round
+SECONDS = 0.015  # to time one probe in a round: the shortest of many runs, at least `TURNS`
 TURNS = 3
-QUEUED = 10  # launches in a row that tell the cost of one from that of waiting for the last
-POOLED = 50e-6  # `compile` was that fast: the program was in memory, which tells nothing
-LEAST_PART = 0.1  # of a run is its own work: noise makes overheads look longer than whole runs
-SMALLEST = 1e-9  # no figure is below: they are divided by, and the clock sees no less
-COPIED = 16 << 20  # bytes of the copy that tells the rate; half a millisecond on any bus
+QUEUED = 10  # launches in a row, to separate the cost of a launch from that of a wait
+POOLED = 50e-6  # a faster `compile` found the program in memory, and measures nothing
+LEAST_PART = 0.1  # least share of work in a run: by noise, overheads can exceed whole runs
+SMALLEST = 1e-9  # least figure: figures are divisors, and the clock resolves no less
+COPIED = 16 << 20  # bytes of the copy that measures the rate; half a millisecond on any bus
 
 Curve = tuple[tuple[float, float], ...]  # bytes moved, bytes per second at that size
 
@@ -42,21 +42,21 @@ Curve = tuple[tuple[float, float], ...]  # bytes moved, bytes per second at that
 class Tier:
     """Figures for the programs of one language on one device.
 
-    Rates of programs that only move memory depend on how much they move, since small operands
+    Rates of programs that only move memory depend on the bytes they move, since small operands
     stay in caches. `functions` counts exp, sin, ... in additions as the op table does.
     """
 
-    launch: float  # seconds to start a program when others are under way
-    wait: float  # seconds more until the host knows that the last one is done
+    launch: float  # seconds to start a program while others are pending
+    wait: float  # further seconds until the host knows that the last one is done
     map_rates: Curve
     reduce_rates: Curve
     arithmetic: float  # additions per second
     functions: float  # additions' worth of mathematical functions per second
     compile: float  # seconds to build a program
-    load: float  # seconds to get a built one from disk
+    load: float  # seconds to load a built one from disk
 
     def seconds(self, moved: float, additions: float, functions: float, reduces: bool) -> float:
-        """One program without its launch: memory and arithmetic overlap, the slower one counts."""
+        """Seconds without the launch: the slower of memory and arithmetic, which overlap."""
         rate = rate_at(self.reduce_rates if reduces else self.map_rates, moved)
         return max(moved / rate, additions / self.arithmetic + functions / self.functions)
 
@@ -69,13 +69,13 @@ class Link:
     rate: float
 
     def seconds(self, moved: float) -> float:
-        """One copy of so many bytes."""
+        """Seconds of a copy of `moved` bytes."""
         return self.latency + moved / self.rate
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What is known about one device. `environment` tells whether it is still the same one."""
+    """The figures of one device. `environment` shows whether they still apply to it."""
 
     device: str
     environment: str
@@ -91,7 +91,7 @@ class Costs:
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A program to time. `arrays` are host arrays, the inputs first; `launch` gets them or, on a
-    device with memory of its own, their meta arrays.
+    device with its own memory, their meta arrays.
 
     `kind`: "empty" (next to no work), "map" and "reduce" (memory traffic), "arithmetic" and
     "functions" (`work` additions, little traffic).
@@ -106,8 +106,8 @@ class Probe:
     work: float
 
 
-# Used where nothing has been measured. Each errs to the device's disadvantage unless it is the
-# CPU's compiled tier, which everything else has to beat.
+# Used before a measurement. Each errs to the device's disadvantage, except for the CPU's compiled
+# tier, which every other tier has to beat.
 COMPILED = Tier(
     launch=10e-6,
     wait=0.0,
@@ -119,7 +119,7 @@ COMPILED = Tier(
     load=5e-3,
 )
 INTERPRETED = Tier(
-    launch=30e-6,  # a ufunc call per operation and block comes on top
+    launch=30e-6,  # without the ufunc call per operation and block
     wait=0.0,
     map_rates=((1e6, 10e9), (1e8, 10e9)),
     reduce_rates=((1e6, 10e9), (1e8, 10e9)),
@@ -150,7 +150,7 @@ DEFAULT_OPENING = 0.5  # importing pyopencl and asking every driver
 
 
 def rate_at(curve: Curve, moved: float) -> float:
-    """Bytes per second for so many bytes: between the points in proportion to the logarithm."""
+    """Bytes per second for `moved` bytes, interpolated by their logarithm between the points."""
     before = curve[0]
     if moved <= before[0]:
         return before[1]
@@ -163,7 +163,7 @@ def rate_at(curve: Curve, moved: float) -> float:
 
 
 def environment(traits: Traits) -> str:
-    """What has to be the same for figures to hold: hardware, driver, threads, kind of memory."""
+    """What the figures depend on: hardware, driver, threads, kind of memory."""
     facts = (traits.kind, traits.model, traits.platform, traits.driver, str(traits.threads))
     text = "\0".join((*facts, *traits.languages, str(traits.shares_memory)))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -207,9 +207,9 @@ def _describe(
 def measure(
     device: Device, probes: Iterable[Probe], opening: float = 0.0, known: Costs | None = None
 ) -> Costs:
-    """Time the probes, language by language. `known` supplies what cannot be seen again, such as
-    the time to build programs that are in the cache by now. A language whose probes fail is left
-    out; without any, the device has no tiers and is no candidate.
+    """Time the probes, language by language. `known` supplies figures that cannot be measured
+    again, such as the time to build programs that are in the cache now. A language whose probes
+    fail is left out; without any, the device has no tiers and is no candidate.
     """
     by_language: dict[str, list[Probe]] = {}
     for probe in probes:
@@ -225,7 +225,7 @@ def measure(
             continue
     upload, download = _measure_links(device)
     if known is not None and known.opening:
-        opening = min(opening, known.opening) or known.opening  # the very first time takes longer
+        opening = min(opening, known.opening) or known.opening  # the first opening takes longer
     return _describe(device.traits, tiers, opening, upload, download)
 
 
@@ -261,7 +261,7 @@ def _measure_tier(device: Device, probes: Sequence[Probe], guess: Tier) -> Tier:
 def _build(
     device: Device, probe: Probe, built: list[float], loaded: list[float]
 ) -> tuple[Program, Launch]:
-    """The program of a probe and its launch; notes how long building or loading it took."""
+    """The program of a probe and its launch; appends the time of building or loading it."""
     given = probe.launch(_placed(device, probe))
     known = device.cached(probe.source)
     start = time.perf_counter()
@@ -287,12 +287,12 @@ def _placed(device: Device, probe: Probe) -> list[Array]:
 
 
 def _flags(outcome: Any) -> int:
-    """Wait for a launch."""
+    """Wait for a launch and return its flags."""
     return outcome if isinstance(outcome, int) else int(outcome.flags())
 
 
 def _overhead(program: Program, launch: Launch, one: float) -> tuple[float, float]:
-    """Seconds per launch, and for waiting for the last one of them, where a single takes `one`."""
+    """Seconds per launch, and of the wait for the last one, where a single run takes `one`."""
     shortest = math.inf
     for _ in range(TURNS):
         start = time.perf_counter()
@@ -305,7 +305,7 @@ def _overhead(program: Program, launch: Launch, one: float) -> tuple[float, floa
 
 
 def _shortest(program: Program, launch: Launch) -> float:
-    """Seconds of the fastest of several runs: what disturbs them only makes them longer."""
+    """Seconds of the fastest of several runs: disturbances only make runs longer."""
     shortest, turns = math.inf, 0
     end = time.perf_counter() + SECONDS
     while turns < TURNS or time.perf_counter() < end:
@@ -329,7 +329,7 @@ def _work_rate(points: Sequence[tuple[Probe, float]], kind: str) -> float:
 
 
 def _measure_links(device: Device) -> tuple[Link, Link]:
-    """Copies to a device that has memory of its own, and back."""
+    """Measure copies to a device that has its own memory, and back."""
     memory = device.memory
     if memory is None:
         return SHARED, SHARED
@@ -344,7 +344,7 @@ _BYTE: Any = np.dtype("u1")
 
 
 def _copy_times(device: Device, memory: DeviceMemory, array: Array) -> tuple[float, float]:
-    """The shortest of several copies there and back."""
+    """Seconds of the shortest of several copies to the device, and back."""
 
     def upload() -> None:
         memory.upload(array)
@@ -372,14 +372,14 @@ def _link(small: float, large: float) -> Link:
 
 @cached(1)
 def machine() -> str:
-    """A short name of this machine: its processor, cores that we may use, and its own name."""
+    """A short name of this machine: its processor, its usable cores, and its host name."""
     node = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
     facts = (sys.platform, vector_math.machine(), node, str(available()), _processor())
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:24]
 
 
 def _processor() -> str:
-    """The model of the processor; only the beginning of a long list is read."""
+    """The model of the processor; reads only the beginning of a long list."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = file.read(2048).splitlines()
@@ -389,8 +389,8 @@ def _processor() -> str:
 
 
 class CostFile:
-    """The figures of this machine on disk. Whatever is wrong with the file, `read` finds nothing;
-    what cannot be written is kept in memory by the caller.
+    """The figures of this machine on disk. If the file is damaged, `read` finds nothing; figures
+    that cannot be written stay in the caller's memory.
     """
 
     def __init__(self, disk: DiskCache) -> None:
@@ -402,7 +402,7 @@ class CostFile:
         return f"costs-{machine()}"
 
     def read(self) -> dict[str, Costs]:
-        """Costs by device; empty if there are none that can be trusted."""
+        """Costs by device; empty if none are valid."""
         data = self.disk.get(self.name)
         if data is None:
             return {}
@@ -413,7 +413,7 @@ class CostFile:
             return {}
 
     def write(self, costs: Mapping[str, Costs]) -> bool:
-        """Replace the entry; whether it worked."""
+        """Write the entry; whether it worked."""
         content = {
             "version": VERSION,
             "machine": machine(),
@@ -422,12 +422,12 @@ class CostFile:
         return self.disk.put(self.name, json.dumps(content, indent=1).encode())
 
     def remove(self) -> None:
-        """Forget the figures of this machine."""
+        """Delete the figures of this machine."""
         self.disk.remove(self.name)
 
 
 def _plain(costs: Costs) -> dict[str, Any]:
-    """Costs as JSON; a device that shares memory has no links, since JSON knows no infinity."""
+    """Costs as JSON. Shared memory has no links, since JSON has no infinity."""
     content = asdict(costs)
     if costs.shares_memory:
         del content["upload"], content["download"]
@@ -483,7 +483,7 @@ def _parse_curve(content: Any) -> Curve:
 
 
 def _figure(value: Any, least: float = 1e-12) -> float:
-    """A number that can be computed with."""
+    """A finite number of at least `least`, or an error."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"not a number: {value!r}")
     if not math.isfinite(value) or value < least:

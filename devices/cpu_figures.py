@@ -1,9 +1,8 @@
-"""The few figures of this processor that schedules need: cache sizes, launching, waking, copying.
+"""The figures of this processor that schedules need: cache sizes, times of launching and waking.
 
-Owns the record, and what it says where nothing has been measured.
-lazyfuse/runtime/placement/calibrate.py measures and keeps it. No value of any result may depend on
-these figures: they choose tiles, chunks and threads only where the bits are the same for each
-choice. Imports nothing but base.
+Owns the record, and its defaults before a measurement. lazyfuse/runtime/placement/calibrate_cpu.py
+measures and keeps it. No value of a result may depend on these figures: they choose tiles, chunks
+and threads only where every choice gives the same bits. Imports nothing but base.
 """
 
 from __future__ import annotations
@@ -16,28 +15,28 @@ from .caches import cached
 CACHES = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
-# Where the system does not say: a small, ordinary processor.
+# Defaults where the system reports no sizes: a small, ordinary processor.
 L1, L2, L3 = 32 << 10, 512 << 10, 8 << 20
-THREADS_ABOVE = 1 << 17  # additions' worth of work from which waking threads pays
+THREADS_ABOVE = 1 << 17  # additions' worth of work above which waking threads pays
 LAUNCH = 6e-6  # seconds from Python into a compiled program and back
 WAKE = 30e-6  # seconds until a sleeping thread has taken part
 COPY = 10e9  # bytes read and written per second
-RECOMPUTE = 8.0  # additions that cost less than an element's way through memory: nearly everywhere
-SURE = 0.7  # of the time saved: computing again has to be worth it
-STORED = 24  # bytes that a stored double takes of memory: its line is read, written, and read again
-BESIDE = 24  # that its reader moves anyway, while arithmetic goes on
+RECOMPUTE = 8.0  # additions that cost less than an element's transfer on nearly every machine
+SURE = 0.7  # share of the time saved that counts: recomputing has to pay surely
+STORED = 24  # bytes of traffic of a stored double: its line is read, written, and read again
+BESIDE = 24  # bytes that its reader moves anyway, while it computes
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """Sizes in bytes, times in seconds, bandwidth in bytes (read and written) per second.
 
-    `tile_bytes`: what the operands and scratch of one tile may take together, so that they stay in
-    the second cache while several kernels work on them. `threads_above`: additions' worth of work
-    from which a launch uses several threads. `add_rates`: bytes per second that one thread moves
-    while it adds arrays that lie in the first, second and third cache and in memory; empty
-    where nothing was measured. `work_seconds`: what an addition's worth of arithmetic on a double
-    takes one thread (see `Op.cost`); 0 where it was not measured.
+    `tile_bytes`: limit on the operands and scratch of one tile, so that they stay in the second
+    cache while several kernels work on them. `threads_above`: additions' worth of work from which
+    a launch uses several threads. `add_rates`: bytes per second that one thread moves while it
+    adds arrays in the first, second and third cache and in memory; empty before a measurement.
+    `work_seconds`: one thread's time for an addition's worth of arithmetic on a double (see
+    `Op.cost`); 0 before a measurement.
     """
 
     l1_bytes: int
@@ -53,9 +52,9 @@ class Tuning:
     measured: bool = False
 
     def recompute_limit(self, threads: int) -> float:
-        """Additions that cost less than to store a double in memory and to load it again.
+        """Additions that cost less than storing a double in memory and loading it again.
 
-        All threads share memory, each computes by itself.
+        Threads share the memory's bandwidth, while each has its own arithmetic.
         """
         if not self.add_rates or not self.work_seconds:
             return RECOMPUTE
@@ -64,12 +63,12 @@ class Tuning:
 
 
 def tuning() -> Tuning:
-    """The figures in use: measured ones, or those of `defaults`. Costs a function call."""
+    """The figures in use: measured ones, or `defaults`."""
     return _in_use or _first()
 
 
 def use(figures: Tuning | None) -> None:
-    """Take these figures from now on; None: look the defaults up again."""
+    """Use these figures from now on; None: the defaults, computed again."""
     global _in_use
     _in_use = figures
 
@@ -85,7 +84,7 @@ def _first() -> Tuning:
 
 @cached(1)
 def defaults() -> Tuning:
-    """What the system says of the caches, and cautious figures for the rest."""
+    """The system's cache sizes, and cautious figures for the rest."""
     found = _caches(CACHES)
     l1 = found.get(1) or _sysconf("SC_LEVEL1_DCACHE_SIZE") or L1
     l2 = found.get(2) or _sysconf("SC_LEVEL2_CACHE_SIZE") or L2
@@ -94,12 +93,12 @@ def defaults() -> Tuning:
 
 
 def tile_for(l1: int, l2: int) -> int:
-    """Half of the second cache: the other half is for what streams through."""
+    """Bytes of a tile: half of the second cache, since the other half is for streamed data."""
     return min(max(l2 // 2, l1), 1 << 20)
 
 
 def _caches(folder: str) -> dict[int, int]:
-    """Bytes of each level's data cache, as Linux gives them."""
+    """Bytes of each level's data cache, as Linux reports them."""
     found: dict[int, int] = {}
     try:
         for name in sorted(os.listdir(folder)):
@@ -124,5 +123,5 @@ def _size(text: str) -> int:
 def _sysconf(name: str) -> int:
     try:
         return max(os.sysconf(name), 0)
-    except (AttributeError, OSError, ValueError):  # not on this system
+    except (AttributeError, OSError, ValueError):  # a system without `os.sysconf` or this value
         return 0

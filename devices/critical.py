@@ -1,19 +1,18 @@
-"""Stretches in which nothing of the user's runs, while arrays change and operands are overwritten.
+"""Critical sections, in which no code of the user runs while arrays change.
 
-Python runs code of the program between any two of our lines: handlers of signals (that of Ctrl-C
+Python runs the program's code between any two of our lines: signal handlers (that of Ctrl-C
 raises), and finalisers when the collector finds a cycle. A kernel may write its result into the
-memory of an operand without other readers: until the result is known as the value of its node, the
-node still looks pending, and its operand is gone. A handler that raises in between, or looks at the
-node, has it computed from the wrong values; and a lock that is taken just then is never given back.
-So handlers wait while `Section` is entered, in the order of their signals, and the collector does
-not run.
+memory of an operand without other readers. Until the result is stored as the value of its node, the
+node still looks pending, and its operand is lost. If a handler raises in between, or reads the
+node, the node is computed from wrong values; and a lock taken just then is never released. So in a
+`Section` handlers wait, in the order of their signals, and the collector does not run.
 
-Python runs signal handlers in the main thread alone, so only there they are put off.
+Python runs signal handlers in the main thread only, so sections put them off there only.
 """
 
 from __future__ import annotations
 
-import _signal  # the module signal makes an enum of every handler: ten times the cost
+import _signal  # ten times faster than signal, which makes an enum of every handler
 import dis
 import os
 import signal
@@ -26,7 +25,7 @@ from typing import Any
 
 from . import fork_safety
 
-# Signals for which programs have handlers; those of faults in the program are not waited for.
+# Signals for which programs have handlers; signals of faults in the program cannot wait.
 _NAMES = (
     "SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGVTALRM",
     "SIGPROF", "SIGBREAK",
@@ -39,11 +38,11 @@ _finds = _signal.getsignal
 _puts = _signal.signal
 
 waiting: list[tuple[Any, int, Any]] = []
-"""Handlers whose signals came meanwhile, with the number and the frame that was interrupted."""
+"""Handlers whose signals came in a section, with the number and the interrupted frame."""
 
 
 class _Note:
-    """Stands for a handler, and notes its signals."""
+    """Replaces a handler, and records its signals."""
 
     __slots__ = ("handler",)
 
@@ -55,21 +54,21 @@ class _Note:
 
 
 class Section:
-    """A lock, with nothing of the user's running while it is held; entered as often as one likes.
+    """A reentrant lock; while a thread holds it, no code of the user runs in that thread.
 
-    Handlers are put off before the lock is taken, and come back after it has been given back: an
-    interrupt between a call and the line after it would leave the lock taken.
+    Handlers are put off before the lock is taken, and restored after its release: an interrupt
+    between a call and the line after it would leave the lock taken.
     """
 
     __slots__ = ("__weakref__", "_collects", "_inside", "lock")
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
-        self._inside: dict[int, int] = {}  # how often threads have entered: they lend the lock
+        self._inside: dict[int, int] = {}  # how often each thread has entered
         self._collects = False
 
     def acquire(self) -> None:
-        """Enter."""
+        """Enter the section."""
         me = _identity()
         if me == _main:
             _put_off()
@@ -81,7 +80,7 @@ class Section:
         self._inside[me] = self._inside.get(me, 0) + 1
 
     def release(self) -> None:
-        """Leave; handlers whose signals have come run now, if no other section is entered."""
+        """Leave the section. Waiting handlers run now, if the thread is in no other section."""
         me = _identity()
         self._inside[me] -= 1
         if not self._inside[me]:
@@ -98,7 +97,7 @@ class Section:
         self.release()
 
     def after_fork(self) -> None:
-        """In the child the thread that forked is alone, and as deep inside as it was."""
+        """In the child, keep the entries of the forking thread, which is the only one left."""
         if self._inside:
             me = _identity()
             self._inside = {me: self._inside[me]} if me in self._inside else {}
@@ -107,7 +106,7 @@ class Section:
 
 
 def section(lock: Any) -> Section:
-    """A section with that lock; in C where there is machine code."""
+    """A section with that lock; in C where the native extension is in use."""
     made: Section = (Section if _native is None else _native.Section)(lock)
     fork_safety.register(made)
     return made
@@ -117,7 +116,7 @@ _native: Any = None
 
 
 def use(native: ModuleType) -> None:
-    """Let the module that is machine code put handlers off, also for sections made before."""
+    """Let the native extension put handlers off, also for sections made before."""
     global _native, _put_off, _bring_back
     due = _breathe if sys.version_info[:2] == (3, 12) else None
     native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts, due)
@@ -125,7 +124,7 @@ def use(native: ModuleType) -> None:
 
 
 def _breathe() -> None:
-    """Where this begins, Python 3.12 runs the collection that was due before it was disabled."""
+    """Do nothing: at this call, Python 3.12 runs the collection that was due before `disable`."""
 
 
 _depth = 0  # how many sections the main thread is in
@@ -133,7 +132,7 @@ _notes: list[tuple[int, _Note]] = []
 
 
 def put_off() -> None:
-    """Handlers of signals wait; in the main thread."""
+    """Make signal handlers wait. Called in the main thread."""
     global _depth, _notes
     if _depth:
         _depth += 1
@@ -141,11 +140,11 @@ def put_off() -> None:
     notes: list[tuple[int, _Note]] = []
     try:
         for number, handler in zip(_NUMBERS, map(_finds, _NUMBERS), strict=True):
-            if callable(handler):  # not the default, ignored, or other than Python's
+            if callable(handler):  # neither the default, nor ignored, nor a handler in C
                 note = _Note(handler)
                 notes.append((number, note))
                 _puts(number, note)
-    except BaseException:  # of a handler that was still there
+    except BaseException:  # raised by a handler that was still installed
         _restore(notes)
         raise
     _notes = notes
@@ -153,7 +152,7 @@ def put_off() -> None:
 
 
 def bring_back() -> None:
-    """Handlers come back, after as many calls as of `put_off`; those whose signals came run."""
+    """Undo one `put_off`. After the last one, restore the handlers and run those that waited."""
     global _depth, _notes
     _depth -= 1
     if not _depth:
@@ -169,12 +168,12 @@ _bring_back: Callable[[], None] = bring_back
 
 
 def _restore(notes: list[tuple[int, _Note]]) -> None:
-    """Put handlers back, unless the program has put others in their place meanwhile."""
+    """Restore handlers, unless the program has installed others meanwhile."""
     try:
         for number, note in notes:
             if _finds(number) is note:
                 _puts(number, note.handler)
-    except BaseException:  # of a handler that is back already
+    except BaseException:  # raised by a handler that is restored already
         _restore(notes)
         raise
 
@@ -185,27 +184,27 @@ def _catch_up() -> None:
         while waiting:
             try:
                 handler, number, frame = waiting.pop(0)
-            except IndexError:  # a handler has caught up, too
+            except IndexError:  # a handler that entered a section took the last one
                 return
             handler(number, frame)
     except BaseException:
-        _catch_up()  # each of them, whatever those before it raise
+        _catch_up()  # the others run even if this one raises
         raise
 
 
 def raise_later(number: int, error: BaseException) -> None:
-    """Stands for a handler in `waiting`: what that has raised in a finaliser of ours, where Python
-    would only print it.
+    """Raise `error`. As a handler in `waiting`, it raises again what a handler raised in a
+    finaliser of ours, where Python would only print it.
     """
     raise error
 
 
 def begin_quietly(function: Any) -> Any:
-    """The function, before whose first line no handler runs.
+    """Make a function before whose first line no handler runs.
 
-    Callbacks of ctypes and finalisers cannot pass on what is raised there, and ctypes takes it for
-    success. The interpreter asks for signals where `RESUME` begins a call, not where it goes on
-    with one that has waited. A function that begins with `try` handles all that follows.
+    Callbacks of ctypes and finalisers cannot propagate exceptions, and ctypes takes them for
+    success. The interpreter checks signals where `RESUME` begins a call, but not where it continues
+    a call that has waited. So a function that begins with `try` catches every exception.
     """
     code = function.__code__
     begin = code.co_code
@@ -221,7 +220,7 @@ _HAS_WAITED = 2  # for `yield from`
 
 
 def give_way() -> None:
-    """Raise the KeyboardInterrupt that waits, from where nothing has been written over yet."""
+    """Raise a waiting KeyboardInterrupt, at a point where no operand has been overwritten."""
     if _identity() == _main:
         for at, (handler, number, frame) in enumerate(waiting):
             if handler is signal.default_int_handler:
@@ -230,7 +229,7 @@ def give_way() -> None:
 
 
 def _after_fork() -> None:
-    """In a child that another thread than the main one has forked: that is the main one now."""
+    """In a child, make the forking thread the main thread."""
     global _main, _depth, _notes
     if _identity() != _main:
         _main = _identity()

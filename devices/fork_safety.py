@@ -1,8 +1,8 @@
-"""What a forked child makes anew: locks that another thread held, threads that are gone.
+"""Repairs after a fork: locks that another thread held, threads that the child lacks.
 
-Some locks are not ours: the import system's, one per module, and LLVM's. A child that is forked
-while a thread of ours holds one waits for it for ever. Such threads work inside `settled`, and a
-fork waits until no thread is inside: milliseconds, or as long as an import takes.
+Some locks are not ours: the import system's, one per module, and LLVM's. A child forked while a
+thread of lazyfuse holds one waits for it for ever. Such threads hold `fork_lock`, and a fork waits
+until no thread holds it: milliseconds, or as long as an import takes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import threading
 import weakref
 from typing import Protocol
 
-# Seconds after which a fork goes on: the forking thread may hold what is waited for.
+# Seconds after which a fork proceeds: the forking thread itself may hold what another waits for.
 PATIENCE = 30.0
 
 
 class Forked(Protocol):
-    """An object that can be repaired in a child."""
+    """An object that can be repaired in a forked child."""
 
     def after_fork(self) -> None:
-        """Make locks and threads anew; everything else is as it was in the parent."""
+        """Make new locks and threads; all other state stays as in the parent."""
 
 
 _objects: weakref.WeakSet[Forked] = weakref.WeakSet()
@@ -37,11 +37,11 @@ def _repair() -> None:
 
 
 class ForkLock:
-    """A lock for threads of ours, which a fork takes for a moment."""
+    """A lock for lazyfuse's threads, which a fork takes for a moment."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._taken = False  # by a fork
+        self._taken = False  # whether a fork holds it
 
     def acquire(self, timeout: float = -1) -> bool:
         """As of a lock."""
@@ -58,17 +58,17 @@ class ForkLock:
         self._lock.release()
 
     def before(self) -> None:
-        """Wait until no thread of ours holds other people's locks."""
+        """Wait until no thread of lazyfuse holds locks of the interpreter or of LLVM."""
         self._taken = self._lock.acquire(timeout=PATIENCE)
 
     def after(self) -> None:
-        """In the parent: go on."""
+        """In the parent: release the lock."""
         if self._taken:
             self._taken = False
             self._lock.release()
 
     def after_fork(self) -> None:
-        """In the child, where the other threads are gone."""
+        """In the child, where the other threads are gone: make the lock anew."""
         if self._taken:
             self.after()
         else:

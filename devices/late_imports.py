@@ -1,6 +1,6 @@
 """Third-party modules that take long to import (numba, llvmlite), imported when first used.
 
-They have no useful type information, so they are `Any` here whatever a type checker finds of them.
+They have no useful type information, so type checkers see them as `Any`.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from typing import Any
 
 
 def module(name: str) -> Any:
-    """The module of that name, imported now if it is not yet."""
+    """Import a module, or return it if it is imported already."""
     return importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""A device that records what it is asked to do and computes nothing: to test what would run."""
+"""A device that records requests and computes nothing: for tests of what would run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make() -> Null:
 
 
 class NullProgram(Program):
-    """A program whose launches are only noted."""
+    """A program whose launches are only recorded."""
 
     __slots__ = ("_device", "source")
 
@@ -24,7 +24,7 @@ class NullProgram(Program):
         self._device = device
 
     def launch(self, launch: Launch) -> int:
-        """Note the launch; output arrays keep whatever they held."""
+        """Record the launch; output arrays stay unchanged."""
         self._device.launches.append((self.source, launch))
         return 0
 
@@ -49,7 +49,7 @@ class Null(Device):
         return (source.language, source.text) in self.sources
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Zeros, so that what was not computed is at least the same every time."""
+        """Zeros, so that results that were not computed are the same every time."""
         return np.zeros(shape, dtype)
 
     def clear(self) -> None:

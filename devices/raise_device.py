@@ -1,6 +1,6 @@
 """A device that refuses to compute: for tests that nothing is evaluated before its time.
 
-It speaks no language, so that callers can tell before they plan anything.
+It has no languages, so callers can see that before they plan.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make() -> Raise:
 
 
 class EvaluationOff(DeviceError):
-    """Raised by every attempt to compute; no other tier may take over."""
+    """Raised by every attempt to compute; callers must not try another tier."""
 
 
 class Raise(Device):
@@ -34,7 +34,7 @@ class Raise(Device):
         raise EvaluationOff(f"[compile] {source.name}: {MESSAGE}")
 
     def cached(self, source: Source) -> bool:
-        """As `base.Device.cached`: nothing ever is."""
+        """False: nothing is cached."""
         return False
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Devices by name: which there are, which are refused and why.
+"""Devices by name: the known ones, and why some are refused.
 
-A device is a module with a function `make`, imported when first asked for: a line in `MODULES`.
-OpenCL devices are looked for only when the user asks for one, or for the list. The user's options
-reach a device later, through its `configure`.
+A device is a module with a function `make`, imported on first use: a line in `MODULES`. OpenCL
+devices are searched only when the user asks for one, or for the list. The user's options reach a
+device later, through its `configure`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .base import Device, DeviceError, Traits
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A device's name, whether `device(name)` gives it, and what is known of it.
+    """A device's name, whether `device(name)` gives it, and its traits.
 
-    `reason`: what it is, or why it is refused. `traits`: None where they cost too much to learn.
+    `reason`: what it is, or why it is refused. `traits`: None where they cost too much to find.
     """
 
     name: str
@@ -35,12 +35,13 @@ MODULES = {
     "null": (".null", "records launches, computes nothing"),
     "raise": (".raise_device", "fails on any evaluation"),
 }
-"""Devices by name: the module whose `make()` gives it, and what it is."""
+"""Devices by name: the module whose `make()` makes the device, and a description."""
 
 _FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
 _refused: dict[str, str] = {}  # OpenCL devices that failed when they were opened
-# Modules are imported: whoever interrupts that, and asks for the same device, finds half of one.
+# Opening imports modules. A signal handler that interrupts an import and asks for the same device
+# would find half a module, so handlers wait.
 _opening = critical.section(fork_safety.fork_lock)
 
 
@@ -50,21 +51,21 @@ def device(name: str | None = None) -> Device:
     found = _made.get(wanted)
     if found is None:
         with _opening:
-            found = _made.get(wanted)  # another thread may have been quicker
+            found = _made.get(wanted)  # another thread may have opened it meanwhile
             if found is None:
                 found = _made[wanted] = _make(wanted)
     return found
 
 
 def reopen() -> None:
-    """Open OpenCL devices anew, as the switches are then, when they are next asked for."""
+    """Forget open OpenCL devices; the next request opens them with the switches of that time."""
     for name in [name for name in _made if name.partition(":")[0] == _FAMILY]:
         del _made[name]
     _refused.clear()
 
 
 def devices() -> list[Entry]:
-    """Every known device, usable or not, with the reason. Opens none."""
+    """Every known device, usable or refused, with the reason. Opens none."""
     entries = []
     for name, (_, what) in MODULES.items():
         made = _made.get(name)
@@ -91,7 +92,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _open(name: str) -> Device:
-    """The first OpenCL device that a name may mean and that passes its test."""
+    """The first OpenCL device that matches a name and passes its test."""
     platforms = _module(".opencl.platforms")
     found = platforms.find()
     chosen = platforms.choose(name, found)
@@ -124,7 +125,7 @@ def _opencl_entries() -> list[Entry]:
 
 
 def _opencl_entry(platforms: Any, found: Any) -> Entry:
-    """A device as it was opened, or as its driver describes it."""
+    """The entry of an open device, or of one that only its driver describes."""
     name = found.name
     made: Any = _made.get(name)
     traits = made.traits if made is not None else platforms.traits(found)

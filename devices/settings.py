@@ -25,7 +25,7 @@ def number(variable: str, default: int) -> int:
 
 
 chosen: dict[str, bool] = {}
-"""Switches that the frontend has changed since the start, by variable: the environment is older."""
+"""Switches that the frontend has changed since the start, by variable; they take precedence."""
 
 
 def flag(variable: str, default: bool) -> bool:
@@ -42,7 +42,7 @@ def cache_enabled() -> bool:
 
 
 def cache_directory() -> str:
-    """Where programs are kept on disk (LAZYFUSE_CACHE_DIR, else the user's cache); "": nowhere."""
+    """The folder of programs on disk (LAZYFUSE_CACHE_DIR, else the user's cache); "": none."""
     named = os.environ.get("LAZYFUSE_CACHE_DIR")
     if named:
         return os.path.join(os.path.expanduser(named), "programs")

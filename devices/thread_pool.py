@@ -1,9 +1,8 @@
-"""A pool of daemon threads that help the calling thread; owns waking, joining and forking.
+"""A pool of daemon worker threads for the calling thread; owns waking, joining and forking.
 
-`ThreadPool.run(work, assist, helpers)` runs `work()` in the caller and `assist()` in helper
-threads, as far as these wake in time. Both share the work out by themselves (a common counter) and
-return when none is left, so a helper that wakes late costs nothing but its share, and several
-callers may run at once.
+`ThreadPool.run(work, assist, helpers)` runs `work()` in the caller and `assist()` in the worker
+threads that wake in time. Both take work from a common counter and return when none is left. So a
+worker that wakes late costs nothing but its share, and several callers may run at once.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from collections.abc import Callable
 from . import fork_safety
 
 callers = 1
-"""How many callers are at work at the same time: each has its part of the threads."""
+"""How many callers work at the same time: each has its part of the threads."""
 
 
 def share_out(count: int) -> None:
-    """From now on so many callers are at work."""
+    """Set the number of callers that work at the same time."""
     global callers
     callers = count
 
 
-# Jobs that no helper has looked at yet, per helper: more are of no use to busy helpers.
+# Most waiting jobs per worker thread: busy threads would not reach more of them in time.
 _BACKLOG = 4
 
 
@@ -49,7 +48,7 @@ def _quota() -> int:
 
 
 class _Job:
-    """Work to share: tickets are taken by helpers that join, outcomes given back by them."""
+    """Work to share: each worker thread that joins takes a ticket and returns an outcome."""
 
     __slots__ = ("assist", "finished", "outcomes", "tickets")
 
@@ -60,7 +59,7 @@ class _Job:
         self.finished: queue.SimpleQueue[None] = queue.SimpleQueue()  # one item after each outcome
 
     def join(self) -> None:
-        """Take part, if there is a ticket left."""
+        """Take part in the work, if there is a ticket left."""
         try:
             self.tickets.pop()
         except IndexError:
@@ -74,7 +73,7 @@ class _Job:
         self.finished.put(None)
 
     def close(self) -> int:
-        """Let no more helpers in; how many tickets were left."""
+        """Admit no more worker threads. Return the number of tickets left."""
         unused = 0
         while self.tickets:
             try:
@@ -86,7 +85,7 @@ class _Job:
 
 
 class ThreadPool:
-    """Helper threads, started when first needed."""
+    """Worker threads, started on first use."""
 
     def __init__(self, threads: int) -> None:
         self.threads = max(1, threads)
@@ -94,7 +93,7 @@ class ThreadPool:
         fork_safety.register(self)
 
     def after_fork(self) -> None:
-        """Begin without helper threads."""
+        """In a child: begin without worker threads."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._started = 0
         self._lock = threading.Lock()
@@ -104,14 +103,14 @@ class ThreadPool:
         with self._lock:
             self.threads = max(1, threads)
             for _ in range(self.threads - 1, self._started):
-                self._jobs.put(None)  # ends one helper
+                self._jobs.put(None)  # ends one worker thread
             self._started = min(self._started, self.threads - 1)
 
     def run(self, work: Callable[[], object], assist: Callable[[], object], helpers: int) -> None:
-        """`work()` here, `assist()` in up to `helpers` helpers.
+        """Run `work()` here, and `assist()` in up to `helpers` worker threads.
 
-        If `work()` returns something true, all work is known to be done; else we wait for the
-        helpers that joined. The first exception is raised once every participant has stopped.
+        If `work()` returns a true value, all work is done; else wait for the worker threads that
+        joined. The first exception is raised once every thread has stopped.
         """
         helpers = min(helpers, self.threads // callers - 1)
         if helpers < 1:
@@ -135,7 +134,7 @@ class ThreadPool:
             while len(job.outcomes) < joined:
                 try:
                     job.finished.get()
-                except KeyboardInterrupt as raised:  # helpers still write to the caller's arrays
+                except KeyboardInterrupt as raised:  # workers still write to the arrays
                     error = error or raised
             for outcome in job.outcomes:
                 error = error or outcome
@@ -149,7 +148,7 @@ class ThreadPool:
                 helper = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
                 try:
                     helper.start()
-                except RuntimeError:  # the system has no room for one: those that are there serve
+                except RuntimeError:  # the system starts no more threads: the existing ones serve
                     return
                 self._started += 1
 
@@ -160,4 +159,4 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
         if job is None:
             return
         job.join()
-        del job  # an idle helper must not keep the caller's arrays alive
+        del job  # an idle thread must not keep the caller's arrays alive

@@ -1,12 +1,12 @@
 """NumPy, lazily and fused: `import lazyfuse as np`.
 
-Every public name of NumPy is here; arrays record what is done to them and compute when somebody
-looks. What lazyfuse adds: `explain` (what will run, and why), `report` (what ran), `fallbacks`
+Every public name of NumPy is here. Arrays record operations and compute when the program looks at a
+value. lazyfuse adds: `explain` (what will run, and why), `report` (what ran), `fallbacks`
 (what NumPy did at once), `options`, `accelerate` (existing code), `evaluate`, `devices`,
-`tracing` (events as things happen), `unfused` (operations kept apart), `warm_up` (programs compiled
-before they are needed), `freeze` and `parameter` (programs called many times), `register_kernel`
-(program texts of one's own), `adapt` (other libraries, on request), `cache_info`, `cache_clear`.
-Names are looked up when they are first used.
+`tracing` (events of a run), `unfused` (operations kept out of fusion), `warm_up` (programs compiled
+before their use), `freeze` and `parameter` (programs called many times), `register_kernel` (the
+user's program texts), `adapt` (other libraries, on request), `cache_info`, `cache_clear`. Names are
+looked up on first use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lazyfuse.namespace import assemble
 
 __all__ = [*_numpy.__all__, *assemble.ADDED]  # NumPy's list is of strings
 
-__version__ = _numpy.__version__  # programs ask which NumPy they have; ours is lazyfuse_version
+__version__ = _numpy.__version__  # programs check NumPy's version; ours is lazyfuse_version
 __array_api_version__ = "2025.12"  # NumPy's may be older; docs/array_api.md says what differs
 
 

@@ -1,4 +1,4 @@
-"""`lazyfuse script.py`: runs a program that was written for NumPy, unedited.
+"""`lazyfuse script.py`: runs an unedited program that was written for NumPy.
 
     lazyfuse [--report] [--trace FILE] script.py [arguments]
     lazyfuse [--report] [--trace FILE] -m module [arguments]
@@ -7,15 +7,14 @@
     lazyfuse --version
     lazyfuse --calibrate
 
-`python -m lazyfuse` is the same command. `-` stands for a program that comes from the standard
-input; `--` ends the options. The program and its own modules (files below the script's folder, or
-below the current one for the others) get lazyfuse where they import numpy; installed packages keep
-the real one. Everything else is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit
-codes and tracebacks.
-`--report` prints what ran where when the program ends; `--trace` writes a timeline of it to FILE,
-for a browser's tracing page. `--calibrate` measures once what work costs on each device, from
-which the device of each plan follows, and prints it. `--version` says what runs here, and whether
-its record path is machine code.
+`python -m lazyfuse` is the same command. `-` reads the program from standard input; `--` ends the
+options. The program and its own modules (files below the script's folder, or below the current
+folder without a script) get lazyfuse where they import numpy; installed packages keep NumPy. The
+rest is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
+`--report` prints what ran where when the program ends; `--trace` writes a timeline to FILE, for a
+browser's tracing page. `--calibrate` measures and prints the cost of work on each device, which
+decides the device of each plan. `--version` prints the versions, and whether the record path is the
+native extension.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from lazyfuse.runtime.placement import calibrate
 from lazyfuse.tools import build_info
 
 _frames = {__file__, import_hook.__file__, "<frozen runpy>"}
-"""The files of frames that stand above a program's own, and that its tracebacks leave out."""
+"""The files of frames above a program's own, which its tracebacks leave out."""
 _USAGE = f"usage: {(__doc__ or '').partition(': ')[2]}"
 
 
 class _Stop(Exception):
-    """A command line that cannot be run; the text says why."""
+    """A command line that cannot run; the text says why."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the program that the command line names; ends as that program ends."""
+    """Run the program that the command line names, and end as that program ends."""
     rest = list(arguments)
     while rest and rest[0].startswith("--"):
         option = rest.pop(0)
@@ -104,14 +103,14 @@ def _trace(file: str) -> None:
 
 
 def _look_in(folder: Path, first: str) -> None:
-    """What lies below a folder is the program's own; modules are looked for in `first` first."""
+    """Treat files below a folder as the program's own, and search modules in `first` first."""
     import_hook.install(folder)
     if not sys.flags.safe_path:
         sys.path[0] = first
 
 
 def _load_script(name: str) -> tuple[CodeType, ModuleType]:
-    """The code of a script (or of a folder's `__main__.py`), and a module for it to run in."""
+    """The code of a script (or of a folder's `__main__.py`), and a module to run it in."""
     path = Path(name)
     if path.is_dir():
         path /= "__main__.py"
@@ -130,13 +129,13 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
 
 
 def _load_text(source: str, name: str) -> tuple[CodeType, ModuleType]:
-    """The code of a program that is no file."""
+    """The code of a program that is not in a file, and a module to run it in."""
     _look_in(Path.cwd(), "")
     return import_hook.compile_rewritten(source, name), ModuleType("__main__")
 
 
 def _load_module(name: str) -> tuple[CodeType, ModuleType]:
-    """The code of a module found on `sys.path` (of its `__main__` if it is a package)."""
+    """The code of a module on `sys.path` (of a package's `__main__`), and a module to run it in."""
     _look_in(Path.cwd(), str(Path.cwd()))
     spec = _find(name)
     if spec.submodule_search_locations is not None:
@@ -162,7 +161,7 @@ def _find(name: str) -> importlib.machinery.ModuleSpec:
 def _run(code: CodeType, module: ModuleType) -> None:
     """Execute `code` as `__main__`; its exceptions pass through, without our frames on top."""
     sys.modules["__main__"] = module
-    library_adapters.adapt("json")  # the program is to run as it is
+    library_adapters.adapt("json")  # the program runs unedited
     shown = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -188,7 +187,7 @@ def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def command() -> int:
-    """The console script `lazyfuse`; the exit status of a command line that cannot be run."""
+    """The console script `lazyfuse`. Returns an exit status if the command line cannot run."""
     _frames.add(sys._getframe(1).f_code.co_filename)
     try:
         main(sys.argv[1:])

@@ -1,9 +1,9 @@
-"""Makes the package whole when it is imported straight from a checkout, and keeps it up to date.
+"""Completes the package when it is imported from a checkout, and keeps it up to date.
 
-`codegen/` and `devices/` stand beside `lazyfuse/` in the repository and inside it once installed.
-Python started in the repository's root finds the checkout's `lazyfuse/` before the installed one;
-without this, `lazyfuse.codegen` would be missing there. Machine code (setup.py) is not used beside
-sources that are others than it was made from. `lazyfuse/__init__.py` imports this module first.
+In the repository, `codegen/` and `devices/` are next to `lazyfuse/`; in an installation they are in
+it. Python started in the repository's root finds the checkout's `lazyfuse/` before the installed
+one, and would not find `lazyfuse.codegen` there. The native extension (setup.py) is used only with
+the sources that it was built from. `lazyfuse/__init__.py` imports this module first.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ codegen.blocked codegen.opencl devices devices.pools devices.cpu devices.cpu.int
 devices.opencl
 """
 PACKAGES = frozenset(("lazyfuse", *(f"lazyfuse.{name}" for name in _ROOMS.split())))
-"""Every package of ours: a frame in one of them is no user's."""
+"""Every package of lazyfuse: a frame in one of them is not the user's."""
 RECORD = "compiled.txt"
-"""The file that says what machine code was made from: a file and its checksum per line."""
+"""The file that names the native extension's sources: a file and its checksum per line."""
 
 
 def complete(package: str = "lazyfuse") -> None:
-    """Let `package` find the storeys below it in the folder above, if that is where they are."""
+    """Let `package` find the layers below it in the parent folder, if they are there."""
     if not (HERE / "codegen").is_dir() and (HERE.parent / "codegen" / "graph").is_dir():
         sys.modules[package].__path__.append(str(HERE.parent))
 
 
 def why_not(folder: Path) -> str:
-    """Why machine code in `folder` is not to be used; empty if it is."""
+    """Why the native extension in `folder` must not be used; empty if it may be."""
     if os.environ.get("LAZYFUSE_COMPILED") == "0":
         return "LAZYFUSE_COMPILED=0"
     record = folder / RECORD
@@ -44,7 +44,7 @@ def why_not(folder: Path) -> str:
         return "installed without machine code"
     for line in record.read_text().splitlines():
         name, checksum = line.split()
-        source = folder / name  # the C sources are not installed
+        source = folder / name  # only Python sources are installed
         if not source.is_file() and name.startswith(("codegen/", "devices/")):
             source = folder.parent / name  # in a checkout
         if source.is_file() and str(zlib.crc32(source.read_bytes())) != checksum:
@@ -53,14 +53,14 @@ def why_not(folder: Path) -> str:
 
 
 def machine_code(name: str = "_native", trouble: str = "") -> ModuleType | None:
-    """The compiled module of that name; None where Python does its work: `trouble` says why."""
+    """The native module of that name; None if Python does its work: `trouble` says why."""
     global WHY_PYTHON
     WHY_PYTHON = WHY_PYTHON or trouble
     if WHY_PYTHON:
         return None
     try:
         return importlib.import_module(f"lazyfuse.{name}")
-    except ImportError as error:  # of another Python, or of a NumPy that is older than this one
+    except ImportError as error:  # built for another Python or an older NumPy
         WHY_PYTHON = f"{name}: {error}"
         return None
 

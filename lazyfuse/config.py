@@ -1,8 +1,8 @@
-"""The options of lazyfuse: each declared once, with its type, environment variable, default, help.
+"""The options of lazyfuse, each declared once with type, environment variable, default and help.
 
 Owns `options` (an object with one plain slot per option: hot paths read `config.options.NAME`) and
-`on_change`. The body of `Options` is the only place where an option is written down; parsing,
-checks, `lazyfuse.options()` and docs/options.md derive from it. Imports only errors of lazyfuse.
+`on_change`. Only the body of `Options` declares options; parsing, checks, `lazyfuse.options()` and
+docs/options.md derive from it. Of lazyfuse, imports only errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HELP = "lazyfuse.options() lists them all"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One option: everything that is known about it apart from its present value."""
+    """One option, without its present value."""
 
     name: str
     kind: type
@@ -33,16 +33,16 @@ class Row:
     help: str
     unit: str = ""
     computed: str = ""
-    developer: bool = False  # for who works on lazyfuse
+    developer: bool = False  # for developers of lazyfuse
 
     @property
     def default_text(self) -> str:
-        """The default as documentation shows it, on whatever machine."""
+        """The default as documentation shows it, the same on every machine."""
         return self.computed or self.show(self.default)
 
     @property
     def expected(self) -> str:
-        """What a value has to be, in words."""
+        """The valid values, in words."""
         if self.kind is bool:
             return "on or off"
         if self.kind is int:
@@ -52,7 +52,7 @@ class Row:
         return "text"
 
     def convert(self, value: object, source: str) -> Any:
-        """`value` as this option's type, or an error that names `source` as the culprit."""
+        """`value` as this option's type, or an error that names `source` as its origin."""
         try:
             return self._read(value)
         except (ValueError, TypeError) as error:
@@ -105,7 +105,7 @@ def _read_text(text: str, unit: str) -> int:
 
 
 def _tenth_of_memory() -> int:
-    """256 MB, or a tenth of the machine's memory where that is less."""
+    """256 MB, or a tenth of the machine's memory if that is less."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not a POSIX system
@@ -132,7 +132,7 @@ def _option(
 
 
 _switch = functools.partial(_option, developer=True)
-"""An option for who works on lazyfuse: programs do not need it."""
+"""An option for developers of lazyfuse: programs do not need it."""
 
 
 @dataclass(slots=True, init=False, repr=False, eq=False)
@@ -183,7 +183,7 @@ class Options:
     cache_limit: int = _option(
         256 << 20, "LAZYFUSE_CACHE_LIMIT", "bytes that the program cache may take on disk", "bytes"
     )
-    # plans take a few kilobytes each; a program that has more structures is not looping
+    # a plan takes a few kilobytes; a program with more structures does not repeat them
     plan_limit: int = _switch(
         1024, "LAZYFUSE_PLAN_LIMIT", "plans kept for the next graph of their structure; 0 none"
     )
@@ -196,14 +196,14 @@ class Options:
     threads: int = _option(
         0, "LAZYFUSE_NUM_THREADS", "threads per launch; 0 is one per core that we may use"
     )
-    # the default is replaced by what was measured on this machine (calibrate_cpu.py)
+    # a figure measured on this machine (calibrate_cpu.py) replaces the default
     threads_above: int = _switch(
         1 << 17,
         "LAZYFUSE_THREADS_ABOVE",
         "additions from which a launch uses several threads, a quarter where these look for work "
         "already; 131072: as measured here, if it was",
     )
-    # the default is replaced by the size of this machine's last cache
+    # the size of this machine's last cache replaces the default
     stream_above: int = _switch(
         32 << 20,
         "LAZYFUSE_STREAM_ABOVE",
@@ -299,7 +299,7 @@ class Options:
             object.__setattr__(self, row.name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Check, tell whoever asked to know, store. A callback that raises refuses the change."""
+        """Check, notify the listeners, store. A callback that raises refuses the change."""
         checked = _row(name).convert(value, name)
         for callback in _observers.get(name, ()):
             callback(checked)
@@ -321,11 +321,11 @@ class Options:
         return table(self, list(rows()))
 
     def __reduce__(self) -> str:
-        return "options"  # copies and pickles are this very object
+        return "options"  # copies and pickles give this same object
 
 
 class Changed:
-    """Options that were just set: prints them, and takes them back at the end of a `with`."""
+    """Options that were just set: prints them, and restores the old values after a `with`."""
 
     __slots__ = ("_before", "_options")
 
@@ -366,7 +366,7 @@ def _row(name: str) -> Row:
 
 
 def table(values: Options, which: list[Row]) -> str:
-    """Names, values, variables and help as aligned lines, those for users first."""
+    """Names, values, variables and help as aligned lines; users' options come first."""
     cells = [
         (row.name, row.show(getattr(values, row.name)), row.variable, row.help) for row in which
     ]

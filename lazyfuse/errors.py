@@ -1,16 +1,16 @@
 """The exceptions of lazyfuse that are not NumPy's own.
 
-NumPy's mistakes raise NumPy's exceptions with NumPy's text; what is below is for everything else::
+Mistakes that NumPy knows raise NumPy's exceptions with NumPy's text. All others raise these::
 
     Exception
      +-- LazyfuseError              everything here
-     |    +-- ConfigurationError    (also ValueError) an option that cannot be what was asked
-     |    +-- EvaluationError       (also RuntimeError) recorded work that could not be run
+     |    +-- ConfigurationError    (also ValueError) an option with an invalid value
+     |    +-- EvaluationError       (also RuntimeError) recorded work that could not run
      |    +-- UnsupportedError      (also NotImplementedError) refused on purpose, with a reason
      +-- DeviceError (RuntimeError) devices/base.py: a tier failed; callers take the next one
 
 Texts read `[where] what: expected, got; do this instead`; `message` builds them.
-Imports nothing of the face, so that every module may import it.
+Imports nothing of the frontend, so that every module may import it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 def message(
     where: str, what: str, expected: str = "", got: object = None, instead: str = ""
 ) -> str:
-    """Build a text of the one form that all our errors have."""
+    """Build a text in the format of all our errors."""
     text = f"[{where}] {what}"
     if expected:
         text += f": expected {expected}"
@@ -43,11 +43,11 @@ def message(
 
 
 class LazyfuseError(Exception):
-    """What lazyfuse raises for reasons that NumPy does not have."""
+    """The base of lazyfuse's own exceptions, for reasons that NumPy does not have."""
 
 
 class ConfigurationError(LazyfuseError, ValueError):
-    """An option, environment variable or argument that cannot be what was asked for."""
+    """An option, environment variable or argument with an invalid value."""
 
 
 class UnsupportedError(LazyfuseError, NotImplementedError):
@@ -55,10 +55,10 @@ class UnsupportedError(LazyfuseError, NotImplementedError):
 
 
 class EvaluationError(LazyfuseError, RuntimeError):
-    """Recorded work that could not be run, with the place in the user's code that asked for it.
+    """Recorded work that could not run, with its source location in the user's code.
 
-    `op` is the operation's name, `file`, `line` and `function` where it was recorded, `stage` the
-    fused stage it was part of ("" when it ran alone). The original exception is `__cause__`.
+    `op` is the operation's name; `file`, `line` and `function` are where it was recorded; `stage`
+    is its fused stage ("" if it ran alone). The original exception is `__cause__`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class EvaluationError(LazyfuseError, RuntimeError):
 
     @property
     def details(self) -> dict[str, Any]:
-        """Everything but the text, by name."""
+        """All arguments except the text, by name."""
         names = ("op", "file", "line", "function", "stage")
         return {name: getattr(self, name) for name in names}
 
@@ -94,7 +94,7 @@ class EvaluationError(LazyfuseError, RuntimeError):
         return text
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the plain arguments (keyword-only ones are lost by the default)."""
+        """Pickle by the plain arguments (the default would lose keyword-only ones)."""
         return _rebuild, (type(self), self.what, self.details)
 
 
@@ -103,5 +103,5 @@ def _rebuild(kind: type[EvaluationError], what: str, details: dict[str, Any]) ->
 
 
 def refuses_ours(error: ValueError) -> bool:
-    """Whether NumPy refused an object only since its `__array__` gives an array of ours."""
+    """Whether NumPy refused an object only because its `__array__` gives an array of ours."""
     return str(error).startswith("object __array__ method not producing an array")

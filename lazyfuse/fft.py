@@ -1,4 +1,4 @@
-"""As `numpy.fft`: NumPy's transforms, run at once, on and into arrays of ours."""
+"""As `numpy.fft`: NumPy's transforms, run at once, with our arrays as operands and results."""
 
 from __future__ import annotations
 

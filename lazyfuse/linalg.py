@@ -1,4 +1,4 @@
-"""As `numpy.linalg`: norms are followed (decompositions.py), factorizations look at values."""
+"""As `numpy.linalg`: norms are decomposed (decompositions.py), factorizations need values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As `numpy.random`: NumPy's own streams, byte for byte; the arrays are ours.
+"""As `numpy.random`: NumPy's streams, byte for byte, in our arrays.
 
 Owns `Generator`, `RandomState`, the bit generators and `SeedSequence` (subclasses of NumPy's) and
 `default_rng`; every other name is looked up in NumPy's module.
@@ -52,7 +52,7 @@ def _methods(cls: type) -> dict[str, Callable[..., Any]]:
 
 
 class _Kind(type):
-    """Objects of NumPy's own class, unpickled or made by others, are instances of ours, too."""
+    """Makes objects of NumPy's class, unpickled or from other libraries, instances of ours too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         theirs = THEIRS.get(cls)
@@ -80,7 +80,7 @@ class Generator(np.random.Generator, metaclass=_Kind):
 
 
 def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that draws many numbers by a loop of ours, where there is one."""
+    """A method that draws many numbers by our own loop, if there is one."""
     theirs = _method(np.random.Generator, name)
     plain = getattr(np.random.Generator, name)
 
@@ -91,7 +91,7 @@ def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
             return wrap(plain(self, given))
         found = None
         if args or kwargs:
-            with suppress(TypeError):  # NumPy has its own words
+            with suppress(TypeError):  # NumPy raises its own error
                 found = ours(self.bit_generator, *args, **kwargs)
         return theirs(self, *args, **kwargs) if found is None else wrap(found)
 
@@ -107,7 +107,7 @@ def _unpickled(name: str, bit_generator: Any) -> Any:
 
 
 def _generator(bit_generator: Any = "MT19937") -> Generator:
-    """Unpickle; old pickles have only the name of the bit generator."""
+    """Unpickle; old pickles hold only the name of the bit generator."""
     made = _unpickled("__generator_ctor", bit_generator)
     return Generator(made.bit_generator)
 
@@ -139,7 +139,7 @@ class RandomState(np.random.RandomState, metaclass=_Kind):
 
 
 def _seeded(theirs: type) -> type:
-    """NumPy's class of seeds or bit generators, which takes our arrays as seeds."""
+    """A subclass of NumPy's seeds or bit generators that takes our arrays as seeds."""
 
     def start(self: Any, *args: Any, **kwargs: Any) -> None:
         made: Any = vars(theirs)["__init__"]
@@ -174,7 +174,7 @@ def default_rng(seed: Any = None) -> Any:
 
 @cached(1)
 def _bit_generators() -> Any:
-    """NumPy's class of bit generators for `default_rng`."""
+    """NumPy's base class of bit generators, for `default_rng`."""
     return type(np.random.default_rng(0).bit_generator)
 
 

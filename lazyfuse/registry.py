@@ -1,4 +1,4 @@
-"""Which of our functions stands for which of NumPy's, by identity, in both directions.
+"""The pairs of our functions and NumPy's, by identity, in both directions.
 
 Owns the two tables. Imports nothing of lazyfuse, so that every module may import it.
 """
@@ -22,7 +22,7 @@ THEIRS: dict[Any, Any] = {}
 
 
 def pair(theirs: Any, ours: Any) -> None:
-    """Say that `ours` stands for `theirs`."""
+    """Register `ours` as the replacement of `theirs`."""
     OURS.setdefault(theirs, ours)
     THEIRS[ours] = theirs
 
@@ -32,13 +32,13 @@ def ufunc_of(theirs: np.ufunc) -> Any:
     ours = OURS.get(theirs)
     if ours is None:
         ours = OURS[np.ufunc](theirs)
-        if is_numpys(theirs):  # a user's own may come and go
+        if is_numpys(theirs):  # a table entry would keep a user's alive
             pair(theirs, ours)
     return ours
 
 
 def is_numpys(ufunc: np.ufunc) -> bool:
-    """Whether a ufunc is one of NumPy's, under its own name."""
+    """Whether a ufunc is NumPy's, under its own name."""
     return getattr(np, ufunc.__name__, None) is ufunc
 
 
@@ -50,13 +50,13 @@ def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:
         found = getattr(theirs, name, None)
         if found is not None:
             setattr(ours, name, found)
-    ours._implementation = getattr(theirs, "_implementation", theirs)  # NumPy looks for it
+    ours._implementation = getattr(theirs, "_implementation", theirs)  # NumPy looks it up
     module = getattr(theirs, "__module__", None) or "numpy"
     ours.__module__ = package + module[5:] if module.startswith("numpy") else package
 
 
-class builtin(functools.partial[Any]):  # noqa: N801  # what Python calls it
-    """A function of ours in the place of a builtin one: as a class attribute it does not bind."""
+class builtin(functools.partial[Any]):  # noqa: N801  # the name in Python's messages
+    """Our replacement of a builtin function: as a class attribute it does not bind."""
 
     __name__: str
     __wrapped__: Any
@@ -74,7 +74,7 @@ class builtin(functools.partial[Any]):  # noqa: N801  # what Python calls it
 
 
 def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
-    """`ours` as it is, or as a builtin if that is what `theirs` is."""
+    """`ours`, as a `builtin` if `theirs` is one."""
     if not isinstance(theirs, types.BuiltinFunctionType):
         return ours
     made = builtin(ours.func if type(ours) is builtin else ours)
@@ -88,15 +88,15 @@ def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
 
 
 EAGER: dict[Any, str] = {}
-"""How small arrays get to NumPy's function without a question: see `implements`."""
+"""How small arrays reach NumPy's function directly: see `implements`."""
 
 
 def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
-    """Decorator: the function below is what lazyfuse has in the place of NumPy's `theirs`.
+    """Decorator: the function below replaces NumPy's `theirs`.
 
-    `eager`: small arrays go straight to NumPy's, a function of "arrays"; of arrays that results may
-    be "views" of; of arrays that it "broadcast"s, which may give large results; or one by which
-    arrays are "created". Empty: the function below decides (or eager_table.py).
+    `eager`: small arrays go directly to NumPy's function. It is a function of "arrays"; its results
+    may be "views" of them; it may "broadcast" them to large results; or it makes arrays, which are
+    "created". Empty: the function below decides (or eager_table.py).
     """
 
     def register(ours: F) -> F:
@@ -112,7 +112,7 @@ def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
 
 
 def extends(*theirs: Any) -> Callable[[F], F]:
-    """As `implements`, for a function that takes more than NumPy's: it shows its own signature."""
+    """As `implements`, for a function with its own signature, which takes more than NumPy's."""
 
     def register(ours: F) -> F:
         made = implements(*theirs)(ours)

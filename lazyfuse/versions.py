@@ -1,8 +1,8 @@
-"""The versions of Python and NumPy that the tests have met, and what NumPys do in different ways.
+"""The tested versions of Python and NumPy, and the differences between versions of NumPy.
 
-NumPy's order of summation, its inner loops and the texts of its errors change now and then, and
-lazyfuse repeats them. What differs among the NumPys that are declared is found by trying, here. pip
-refuses NumPys that are too old; newer ones are used, and named.
+NumPy's order of summation, its inner loops and the texts of its errors change between versions, and
+lazyfuse repeats them. This module finds the differences between the declared versions by trying.
+pip refuses older versions; newer ones are used, and reported.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def _series(version: str) -> tuple[int, ...]:
 
 
 def untested(version: str = np.__version__) -> str:
-    """Why a last bit or a message may differ from this NumPy's; empty where the tests ran."""
+    """Why a last bit or a message may differ from this NumPy's; empty for a tested version."""
     if _series(OLDEST) <= _series(version) <= _series(NEWEST):
         return ""
     return f"{version} is not among those that the tests have met, {OLDEST} to {NEWEST}"
 
 
 def unknown_python(version: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """Why this interpreter's instructions are not known (entrance_code.py); empty: they are."""
+    """Why this interpreter's instructions are unknown (entrance_code.py); empty if known."""
     if sys.implementation.name == "cpython" and PYTHONS[0] <= version <= PYTHONS[1]:
         return ""
     first, last = (".".join(map(str, each)) for each in PYTHONS)
@@ -37,7 +37,7 @@ def unknown_python(version: tuple[int, ...] = sys.version_info[:2]) -> str:
 
 
 def _are_squared() -> bool:
-    """The ufunc that squares deviations is what warnings of `std` name."""
+    """Whether `std` squares deviations by `square`: its warnings name the ufunc."""
     try:
         with np.errstate(over="raise"):
             np.var(np.array([1e200, -1e200]))
@@ -55,10 +55,10 @@ def _assigns_parts() -> bool:
 
 
 SQUARES_BOOLEANS = bool((np.ones(1, np.bool_) ** 2).dtype == np.int8)
-"""Whether `** 2` is `square` for booleans, too, whose dtype is another (2.4)."""
+"""Whether `** 2` is `square` for booleans too, which gives another dtype (NumPy 2.4)."""
 
 DEVIATIONS_ARE_SQUARED = _are_squared()
-"""Whether `var` and `std` call `square`, or multiply (until 2.3)."""
+"""Whether `var` and `std` call `square`; until NumPy 2.3 they multiply."""
 
 ASSIGNS_PARTS = _assigns_parts()
-"""Whether `real` and `imag` are set as `[...]`, which refuses numbers out of bounds (2.5)."""
+"""Whether setting `real` and `imag` refuses numbers out of bounds, as `[...]` does (NumPy 2.5)."""

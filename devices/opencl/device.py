@@ -1,7 +1,7 @@
 """An OpenCL device: programs, memory and launches through pyopencl.
 
-Owns what belongs together for one device; `make(found)` opens it. Launches are enqueued in order
-and nothing waits for them but `settle` and `Later.flags`.
+Owns the queue, memory and programs of one device; `make(found)` opens it. Launches are enqueued in
+order; only `wait` and `Later.flags` wait for them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = ["DISK_LIMIT", "DeviceLost", "OpenCL", "faults", "make"]
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 LANGUAGES = ("opencl", "opencl-grid")
-BUILD_OPTIONS = ["-cl-std=CL1.2", "-w"]  # of every device; the tests add one
-_BUILDERS = 4  # programs that are built ahead at the same time
+BUILD_OPTIONS = ["-cl-std=CL1.2", "-w"]  # for every device; the tests add an option
+_BUILDERS = 4  # threads that build programs ahead of use
 
 
 def make(found: Found) -> OpenCL:
-    """The device as the environment variables set it up; `DeviceError` if it fails its test."""
+    """Open the device as the environment variables set it; `DeviceError` if it fails its test."""
     return OpenCL(
         found,
         pool_limit=settings.number("LAZYFUSE_POOL_LIMIT", -1),
@@ -71,7 +71,7 @@ class OpenCL(Asynchronous):
         disk = disk or DiskCache("", 0, enabled=False)
         self._found = found
         traits = self.traits
-        # first, for a runtime that ends the process does so in a child
+        # first: this trial runs in a child process, which a broken runtime may end
         self.width = self._find_width(disk)
         asked = f"self-test {traits.fp64} {traits.shares_memory}"
         verdict = selftest.verdict(
@@ -111,11 +111,11 @@ class OpenCL(Asynchronous):
         return self.buffers.empty(shape, dtype)
 
     def wait(self) -> None:
-        """As `base.Asynchronous.settle`."""
+        """As `base.Asynchronous.wait`."""
         self.queue.wait()
 
     def warm_up(self, sources: Iterable[Source]) -> list[DeviceError]:
-        """Build programs ahead; what could not be built, which is no error yet."""
+        """Build programs ahead of use. Return the failures, which are no errors yet."""
         with ThreadPoolExecutor(_BUILDERS) as pool:
             return [problem for problem in pool.map(self._try, sources) if problem is not None]
 
@@ -138,7 +138,7 @@ class OpenCL(Asynchronous):
         }
 
     def clear(self, disk: bool = False) -> None:
-        """Forget programs (on disk too, if asked) and free buffers."""
+        """Forget programs (with `disk` also on disk) and free unused buffers."""
         self.programs.clear(disk)
         self.buffers.clear()
         if self.memory is not None:
@@ -150,7 +150,7 @@ class OpenCL(Asynchronous):
         self.programs.configure(options)
 
     def set_pool_limit(self, limit: int) -> None:
-        """Bytes of free buffers that are kept, here and there; -1: the default."""
+        """Limit the bytes of free buffers on the host and on the device; -1: the default."""
         self.buffers.set_limit(limit)
         if self.memory is not None:
             self.memory.set_limit(limit)
@@ -164,7 +164,7 @@ class OpenCL(Asynchronous):
 
     def _find_width(self, disk: DiskCache) -> int:
         found = self._found
-        # PoCL links programs with the system's linker, and aborts where there is none
+        # PoCL links programs with the system's linker, and aborts the process without one
         name = self._name(f"width {shutil.which('ld') is not None}")
         width = selftest.width(self.queue, disk, name, found.index, self.traits.kind)
         if not width:
@@ -182,12 +182,12 @@ class OpenCL(Asynchronous):
         return options
 
     def _name(self, asked: str) -> str:
-        """What an examination of this device is called on disk."""
+        """The name on disk of an examination of this device."""
         return f"device-{platforms.digest(self._found, [asked])}"
 
 
 def _plain(find: Find) -> Find:
-    """For programs that are not ours, which compute in the dtype that an array says."""
+    """`find` for programs of libraries, which compute in the dtype that an array states."""
 
     def checked(array: Array) -> tuple[Any, int]:
         if array.dtype in (np.float64, np.complex128):

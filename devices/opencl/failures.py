@@ -1,7 +1,7 @@
-"""What goes wrong on an OpenCL device: how it is reported, and how tests bring it about.
+"""Failures of an OpenCL device: how they are reported, and how tests cause them.
 
-Owns the words for errors of drivers, the rule which of them end a device, and `faults`: failures
-planned by tests, which the device meets where a driver could fail. Does not import pyopencl.
+Owns the texts for errors of drivers, the rule which of them end a device, and `faults`: failures
+planned by tests, which occur where a driver could fail. Does not import pyopencl.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NAMES = {
     -61: "INVALID_BUFFER_SIZE",
 }
 _CODES = {name: code for code, name in _NAMES.items()}
-_LOST = {-2, -33, -34, -36, -9999}  # -9999: NVIDIA's for an access outside of any buffer
-_LOST_AFTERWARDS = {-5, -14}  # a kernel that was accepted and then died
+_LOST = {-2, -33, -34, -36, -9999}  # -9999: NVIDIA's code for an access outside all buffers
+_LOST_AFTERWARDS = {-5, -14}  # an accepted kernel has failed
 _NO_MEMORY = {-4, -5, -6, -61}
 
 
 class Fault(Exception):
-    """What `faults` raises in a driver's place; `code` as `pyopencl.Error.code`."""
+    """A planned failure of the driver; `code` as `pyopencl.Error.code`."""
 
     def __init__(self, point: str, code: int) -> None:
         super().__init__(f"{_NAMES[code]} (planned at {point})")
@@ -40,7 +40,7 @@ class Fault(Exception):
 
 
 class Faults:
-    """Failures to come. `plan("launch", "OUT_OF_RESOURCES")` makes the next launch fail so."""
+    """Planned failures. `plan("launch", "OUT_OF_RESOURCES")` makes the next launch fail so."""
 
     def __init__(self) -> None:
         self._planned: dict[str, list[int]] = {}  # point -> code of each coming visit; 0: none
@@ -48,7 +48,7 @@ class Faults:
     def plan(
         self, point: str, status: str = "OUT_OF_RESOURCES", after: int = 0, times: int = 1
     ) -> None:
-        """Let `times` visits of a point fail with an OpenCL status, `after` that many good ones."""
+        """Make `times` visits of a point fail with an OpenCL status, after `after` good ones."""
         if point not in (*POINTS, SELF_TEST):
             raise ValueError(f"[faults] expected one of {POINTS} or {SELF_TEST!r}, got {point!r}")
         self._planned[point] = [0] * after + [_CODES[status]] * times
@@ -58,12 +58,12 @@ class Faults:
         self._planned.clear()
 
     def strike(self, point: str) -> None:
-        """Raise `Fault` if this visit of the point is to fail."""
+        """Raise `Fault` if a plan says that this visit of the point fails."""
         if self._planned and (code := self._next(point)):
             raise Fault(point, code)
 
     def spoils(self, point: str) -> bool:
-        """Whether this visit of the point is to give wrong values."""
+        """Whether a plan says that this visit of the point gives wrong values."""
         return bool(self._planned) and self._next(point) != 0
 
     def _next(self, point: str) -> int:
@@ -80,7 +80,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def device_error(error: BaseException, doing: str, afterwards: bool = False) -> DeviceError:
-    """A driver's error as ours. `afterwards`: it came from work that had been accepted before."""
+    """A driver's error as a `DeviceError`. `afterwards`: work accepted earlier raised it."""
     code = getattr(error, "code", 0)
     reason = f"[{doing}] OpenCL: {_NAMES.get(code) or str(error).splitlines()[0]}"
     if code in _LOST or (afterwards and code in _LOST_AFTERWARDS):

@@ -1,11 +1,11 @@
-"""What an OpenCL device does by libraries: scans, compaction, sorts, matrix products, transforms.
+"""Operations that libraries do on an OpenCL device: scans, sorts, matrix products, transforms.
 
-Owns `Library`. Scans, compaction and sorts are pyopencl's own (`pyopencl.scan`,
-`pyopencl.algorithm`), products CLBlast's through pyclblast, transforms VkFFT's through pyvkfft,
-each where it is installed. Everything here is glue: arrays in and out, lengths, one error type.
+Owns `Library`. pyopencl does scans, compaction and sorts (`pyopencl.scan`,
+`pyopencl.algorithm`), CLBlast products through pyclblast, VkFFT transforms through pyvkfft. Each
+serves where it is installed. This module converts arrays, checks lengths and gives one error type.
 
-Arrays are C-contiguous: meta arrays of the device's memory, or host arrays where that is shared.
-Work is enqueued in order with the launches; where memory is shared it is over on return.
+Arrays are C-contiguous: meta arrays of the device's memory, or host arrays where memory is shared.
+Work is enqueued in order with the launches; where memory is shared it is done on return.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .queue import Queue
 Found = TypeVar("Found")
 
 LONGEST = 2**31 - 1  # the libraries count elements in 32 bits
-_APPS = 16  # transforms of so many shapes are kept: each holds tables on the device
+_APPS = 16  # shapes whose transforms are kept: each holds tables on the device
 _NORMS = {"backward": 1, "ortho": "ortho"}
 
 SCANS = {"add": ("a + b", "0"), "multiply": ("a * b", "1")}
-"""Expression and neutral element of what can be accumulated exactly."""
+"""Expression and neutral element of each operation that can be accumulated exactly."""
 
 
 _built: Group[Library] = Group(
@@ -47,7 +47,7 @@ _transforms: Group[Library] = Group(
 class Library:
     """The libraries of one device. Refusals and failures are `DeviceError`.
 
-    `find` gives buffer and offset of an array, `empty` a new array there.
+    `find` gives the buffer and offset of an array, `empty` a new array on the device.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Library:
             raise _refusal(name, f"integers, got {array.dtype} into {dtype}; parallel sums round")
         made = self._empty((array.size,), dtype)
         if array.size:
-            inner = np.dtype(f"u{dtype.itemsize}")  # where wrapping around is defined
+            inner = np.dtype(f"u{dtype.itemsize}")  # unsigned: overflow is defined to wrap
             scan = self._kernel(
                 ("accumulate", name, array.dtype, inner),
                 lambda: self._scan(inner, [("x", _plain(array)), ("y", inner)], "x[i]", SCANS[name],
@@ -92,13 +92,13 @@ class Library:
         return self._compact(("select", dtype), array, mask, dtype, "x[i]")
 
     def positions(self, mask: Array) -> Array:
-        """The places in C order where a mask is true."""
+        """The indices, in C order, of the true elements of a mask."""
         return self._compact(("places",), mask, mask, np.dtype(np.intp), "i")
 
     def _compact(
         self, key: Any, array: Array, mask: Array, dtype: np.dtype[Any], item: str
     ) -> Array:
-        """As `pyopencl.algorithm.copy_if`, on arrays that may begin anywhere in their buffers."""
+        """As `pyopencl.algorithm.copy_if`, for arrays at any offset in their buffers."""
         out_dtype = dtype if item == "i" else array.dtype
         room = self._empty((mask.size,), out_dtype)
         if not mask.size:
@@ -124,7 +124,7 @@ class Library:
         return self._cut(room, int(number[0]))
 
     def _cut(self, room: Array, length: int) -> Array:
-        """The beginning of an array in memory of its own, so that the rest is free again."""
+        """Copy the first elements to memory of their own, so that the whole array can be freed."""
         made = self._empty((length,), room.dtype)
         if length:
             self._run(lambda: self._move(self._flat(room), made), made, room)
@@ -133,7 +133,7 @@ class Library:
     # -- sorts ----------------------------------------------------------------------------------
 
     def sort(self, array: Array) -> Array:
-        """The elements in ascending order: NaN last, equal ones (zeros of either sign) as found."""
+        """The elements in ascending order, stable; NaN last, zeros of either sign equal."""
         made = self._empty((array.size,), array.dtype)
         if array.size:
             key = sort_keys.key_of(array.dtype)
@@ -149,7 +149,7 @@ class Library:
         return made
 
     def argsort(self, array: Array) -> Array:
-        """The places of the elements in ascending order, equal ones as found."""
+        """The stable order of the elements, as `numpy.argsort`."""
         place = np.dtype(np.intp)
         made = self._empty((array.size,), place)
         if array.size:
@@ -194,7 +194,7 @@ class Library:
     # -- transforms -----------------------------------------------------------------------------
 
     def transform(self, array: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Array:
-        """A complex Fourier transform along some axes, by VkFFT; `norm` as NumPy's."""
+        """A complex Fourier transform along the given axes, by VkFFT; `norm` as in NumPy."""
         if array.dtype.char not in "FD":
             raise _refusal("fft", f"complex64 or complex128, got {array.dtype}")
         if not array.size or len(set(axes)) < len(axes):
@@ -226,18 +226,18 @@ class Library:
     # -- glue -----------------------------------------------------------------------------------
 
     def _kernel(self, key: Any, make: Callable[[], Any]) -> Any:
-        """A kernel of pyopencl's, built once."""
+        """A kernel of pyopencl, built once."""
         with self._queue.lock:
             found = self._built.get(key)
             if found is None:
-                # for good, as `Queue.build`: a filter for the moment would be one for all threads
+                # permanent, as in `Queue.build`: a temporary filter would affect all threads
                 talk = late_imports.module("pyopencl").CompilerWarning
                 warnings.filterwarnings("ignore", category=talk, module="pyopencl")
                 found = self._built[key] = self._guarded("build", make)
             return found
 
     def _run(self, work: Callable[[], None], *arrays: Array) -> None:
-        """Enqueue something; all arrays outlive it."""
+        """Enqueue work; keep all arrays alive until it is done."""
         if any(array.size > LONGEST for array in arrays):
             raise _refusal("library", f"at most {LONGEST} elements")
         with self._queue.lock:
@@ -282,15 +282,15 @@ class Library:
         )  # fmt: skip
 
     def _aligned(self, array: Array) -> Array:
-        """An array where a buffer of the driver's own might begin; a copy if need be.
+        """The array, or a copy, at an address where the driver could begin a buffer.
 
-        Libraries load vectors, which fault on host memory that is not aligned as buffers are.
+        Libraries load vectors, which fault on host memory with less alignment than buffers have.
         """
         if self._shared:
             address: int = array.__array_interface__["data"][0]
             if address % self._alignment == 0:
                 return array
-            self._queue.wait()  # the values may be under way
+            self._queue.wait()  # a launch may still be writing the values
         elif not self._find(array)[1]:
             return array
         copy = self._new(array.shape, array.dtype)
@@ -311,7 +311,7 @@ class Library:
         return room[start : start + count].reshape(shape)
 
     def _flat(self, array: Array, dtype: np.dtype[Any] | None = None) -> Any:
-        """An array as pyopencl's, without shape."""
+        """A one-dimensional pyopencl array over an array."""
         buffer, offset = self._find(array)
         return late_imports.module("pyopencl.array").Array(
             self._queue.commands, (array.size,), dtype or array.dtype, data=buffer, offset=offset
@@ -324,12 +324,12 @@ class Library:
         )
 
     def _matrix(self, array: Array) -> tuple[Any, int]:
-        """A matrix as pyopencl's, and the element of its buffer where it begins."""
+        """A pyopencl array over a matrix, and the element of its buffer where it begins."""
         found = self._shaped(array)
         return found, found.offset // array.itemsize
 
     def _move(self, found: Any, made: Array) -> None:
-        """Copy what a library made to an array of ours."""
+        """Copy a library's result to an array of ours."""
         buffer, offset = self._find(made)
         late_imports.module("pyopencl").enqueue_copy(
             self._queue.commands, buffer, found.base_data, byte_count=made.nbytes,
@@ -363,7 +363,7 @@ def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _scale(norm: str) -> Any:
-    """NumPy's name of a normalisation as VkFFT's."""
+    """VkFFT's value for NumPy's name of a normalisation."""
     if norm not in _NORMS:
         raise _refusal("fft", f'norm "backward" or "ortho", got {norm!r}')
     return _NORMS[norm]

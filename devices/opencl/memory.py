@@ -1,8 +1,7 @@
-"""Memory that OpenCL programs work on: host arrays where it is shared, else blocks of the device.
+"""Memory that OpenCL programs work on: host arrays where memory is shared, else device blocks.
 
-Owns the meta arrays of devices (`base.DeviceMemory`): arrays at addresses that nothing maps, whose
-last base holds the block. Addresses are never used twice, so no two of them in a process seem to
-overlap.
+Owns the meta arrays of devices (`base.DeviceMemory`): arrays at unmapped addresses, whose last base
+holds the block. Addresses are never reused, so no two meta arrays of a process seem to overlap.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..pools.buffers import BufferPool
 from .failures import device_error, faults, out_of_memory
 from .queue import Queue
 
-_START = 1 << 62  # far above any address that a process has, and positive as a signed number
+_START = 1 << 62  # far above every address of a process, and positive as a signed number
 _PAGE = 4096
 _KINDS = "biufcmM"  # dtypes that a type string describes completely
 _DOUBLES = (np.dtype("f8"), np.dtype("c16"))
@@ -35,7 +34,7 @@ _address_lock = threading.Lock()
 
 
 def _new_address(size: int) -> int:
-    """The start of a range of addresses of its own."""
+    """The start of a range of addresses that no other meta array has."""
     global _addresses
     with _address_lock:
         page = next(_addresses)
@@ -44,7 +43,7 @@ def _new_address(size: int) -> int:
 
 
 class HostBuffers:
-    """OpenCL buffers over the memory of numpy arrays, for devices that share it."""
+    """OpenCL buffers over the memory of NumPy arrays, for devices that share memory."""
 
     def __init__(self, queue: Queue) -> None:
         cl = late_imports.module("pyopencl")
@@ -55,9 +54,9 @@ class HostBuffers:
         self._nothing = np.zeros(16)
 
     def of(self, array: Array) -> tuple[Any, int]:
-        """A buffer that holds an array, and the byte where its first element is in it.
+        """A buffer that holds an array, and the byte offset of its first element.
 
-        Making one costs less than finding one made before. It keeps the array's memory alive.
+        Making a buffer costs less than a lookup. It keeps the array's memory alive.
         """
         flags = array.flags
         how = self._write if flags.writeable else self._read
@@ -73,7 +72,7 @@ class HostBuffers:
 
 
 def _extent(array: Array) -> tuple[int, int]:
-    """Where the lowest byte of an array is, from its first element on, and its bytes' range."""
+    """The offset of the lowest byte from the first element, and the length of the bytes' range."""
     low = high = 0
     for length, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
@@ -85,7 +84,7 @@ def _extent(array: Array) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Transfers:
-    """What went between the host and a device."""
+    """Counters of the copies between the host and a device."""
 
     uploads: int = 0
     uploaded_bytes: int = 0
@@ -110,7 +109,7 @@ class _Block:
         self.memory = memory
         self.buffer = buffer
         self.size = size
-        self.narrow = narrow  # 1: its bytes are half as many on the device, floats for doubles
+        self.narrow = narrow  # 1: the device holds floats for doubles, half the bytes
         self.address = _new_address(size)
         interface["data"] = (self.address + interface.pop("start"), False)
         self.__array_interface__ = {"version": 3, **interface}
@@ -129,12 +128,12 @@ _memories: Group[Blocks] = Group(
 
 
 class Blocks:
-    """`base.DeviceMemory` over pyopencl's pool, with a limit on what lies free.
+    """`base.DeviceMemory` over pyopencl's pool, with a limit on free bytes.
 
-    Blocks die wherever the garbage collector runs, so dying takes no lock: they go to `dead`, from
-    where the next allocation or question gives them back. The queue runs in order, so a block may
-    be handed out again while a launch that used it is still under way. Where it `narrows`, blocks
-    of float64 and complex128 hold float32: whatever looks at one as another dtype is refused.
+    Blocks die wherever the garbage collector runs, so dying takes no lock: they go to `dead`, and
+    the next allocation or query gives them back. The queue runs in order, so a block may be reused
+    while a launch that used it is still running. Where it `narrows`, blocks of float64 and
+    complex128 hold float32, and views of another dtype are refused.
     """
 
     limit: int
@@ -173,7 +172,7 @@ class Blocks:
         return isinstance(block, _Block) and block.memory is self
 
     def find(self, array: Array) -> tuple[Any, int]:
-        """The buffer of a meta array and the byte where its first element is in it."""
+        """The buffer of a meta array and the byte offset of its first element."""
         block, start = self._block_and_offset(array)
         if self.narrows and block.narrow != (array.dtype in _DOUBLES):
             raise DeviceError(
@@ -183,7 +182,7 @@ class Blocks:
         return block.buffer, start >> block.narrow
 
     def _block_and_offset(self, array: Array) -> tuple[_Block, int]:
-        """The block of a meta array and the byte of the block's addresses where it begins."""
+        """The block of a meta array and its byte offset in the block's addresses."""
         block = _last_base(array)
         if not isinstance(block, _Block) or block.memory is not self:
             raise DeviceError(
@@ -222,7 +221,7 @@ class Blocks:
         return found
 
     def _fetch(self, block: _Block, start: int, flat: Array) -> None:
-        """Fill host bytes from those of a block."""
+        """Copy bytes of a block to the host."""
         commands, stop = self.queue.commands, start + flat.nbytes
         if not block.narrow:
             self._transfer("gather", commands, flat, block.buffer, src_offset=start)
@@ -259,7 +258,7 @@ class Blocks:
     # -- the pool -------------------------------------------------------------------------------
 
     def info(self) -> dict[str, int]:
-        """Blocks and bytes that meta arrays hold, and what lies free."""
+        """Blocks and bytes that meta arrays hold, and those that are free."""
         with self._lock:
             self._bury()
             managed, active = self._pool.managed_bytes, self._pool.active_bytes
@@ -278,12 +277,12 @@ class Blocks:
             self._pool.free_held()
 
     def set_limit(self, limit: int) -> None:
-        """Keep at most so many bytes of free blocks; -1: a part of the device's memory."""
+        """Keep at most `limit` bytes of free blocks; -1: a fourth of the device's memory."""
         memory: int = self.queue.device.global_mem_size
         self.limit = memory // _SHARE if limit < 0 else limit
 
     def _bury(self) -> None:
-        """Give the blocks of dead meta arrays to the pool. Under the lock."""
+        """Give the blocks of dead meta arrays to the pool. The caller holds the lock."""
         while self.dead:
             self.dead.popleft().release()
         if self._pool.managed_bytes - self._pool.active_bytes > self.limit:
@@ -297,7 +296,7 @@ class Blocks:
         start: int,
         size: int,
     ) -> tuple[Array, Any, bool]:
-        """A meta array over a new block, its buffer, and whether the block had an owner before."""
+        """A meta array over a block, its buffer, and whether the block is a reused one."""
         if dtype.kind not in _KINDS:
             raise DeviceError(f"[empty] dtype: expected numbers, got {dtype}")
         narrow = int(self._is_narrow(dtype))
@@ -367,12 +366,12 @@ def _order(array: Array) -> Any:
 
 
 def _upwards(array: Array) -> tuple[Any, ...]:
-    """The index that reverses axes of negative stride."""
+    """The index that reverses the axes of negative stride."""
     return (*[slice(None, None, -1 if step < 0 else 1) for step in array.strides], ...)
 
 
 def _narrowed(flat: Array) -> Array:
-    """The bytes of floats for those of doubles; what is too large becomes infinite."""
+    """Bytes of doubles converted to bytes of floats; numbers too large become infinite."""
     with np.errstate(all="ignore"):
         return flat.view(np.float64).astype(np.float32).view(np.uint8)
 

@@ -1,8 +1,8 @@
-"""Which OpenCL devices there are, what they are like, and what names them on disk.
+"""The OpenCL devices of the machine: their traits, and their names on disk.
 
 Owns the order and the names of devices ("opencl:0", ...), their traits, and the digest of
-everything besides a program's text that decides its machine code. Finding devices imports pyopencl
-and opens nothing.
+everything that decides a program's machine code, except its text. Finding devices imports
+pyopencl and opens none of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_FP64 = "no fp64: programs with float64 run on the CPU"
 NARROWS = "no fp64: float64 is kept and computed in float32, as single_precision asks"
 
 _CPUINFO = "/proc/cpuinfo"
-_HEAD = 8192  # bytes of it: the first core's flags
+_HEAD = 8192  # bytes to read: they hold the first core's flags
 # The package of devices/ whose modules decide what a text compiles to.
 _RUNTIME = "opencl"
 
@@ -39,12 +39,12 @@ class Found:
 
     @property
     def name(self) -> str:
-        """What a user writes to get it."""
+        """The name by which a user selects it."""
         return f"opencl:{self.index}"
 
 
 def missing() -> str:
-    """Why there can be no OpenCL device at all; "" if there may be."""
+    """Why there can be no OpenCL device; "" if there may be one."""
     return MISSING if importlib.util.find_spec("pyopencl") is None else ""
 
 
@@ -55,7 +55,7 @@ def find() -> list[Found]:
         raise DeviceError(f"[device] {reason}")
     try:
         devices = probe.devices()
-    except ImportError as error:  # a part of it is missing
+    except ImportError as error:  # a part of pyopencl is missing
         raise DeviceError(f"[device] pyopencl cannot be imported: {error}") from error
     if not devices:
         raise DeviceError(f"[device] {NONE}")
@@ -63,7 +63,7 @@ def find() -> list[Found]:
 
 
 def choose(name: str, found: list[Found]) -> list[Found]:
-    """The devices that a name ("opencl", "opencl:1", "opencl:nvidia") may mean, best first."""
+    """The devices that match a name ("opencl", "opencl:1", "opencl:nvidia"), best first."""
     _, _, wanted = name.partition(":")
     best = sorted(found, key=lambda each: (_rank(each.device), each.index))
     if not wanted:
@@ -74,7 +74,7 @@ def choose(name: str, found: list[Found]) -> list[Found]:
 
 
 def traits(found: Found) -> Traits:
-    """What a device is, as far as its driver says without opening it."""
+    """The traits that the driver reports without opening the device."""
     cl = late_imports.module("pyopencl")
     device = found.device
     kind = "cpu" if device.type & cl.device_type.CPU else "gpu"
@@ -100,7 +100,7 @@ def traits(found: Found) -> Traits:
 
 
 def may_share(device: Any) -> bool:
-    """Whether programs could work on host arrays themselves; the self-test shows if they can."""
+    """Whether programs may work on host arrays; the self-test shows whether they can."""
     unified = bool(device.host_unified_memory)
     return unified and settings.flag("LAZYFUSE_OPENCL_SHARE", True)
 
@@ -111,7 +111,7 @@ def digest(found: Found, more: Iterable[str] = ()) -> str:
 
 
 def facts(found: Found) -> list[str]:
-    """Everything that the digest covers, for people."""
+    """Everything that the digest covers, as readable text."""
     device, platform = found.device, found.device.platform
     return [
         f"pyopencl {late_imports.module('pyopencl').VERSION_TEXT}",
@@ -138,7 +138,7 @@ def _rank(device: Any) -> int:
 
 
 def _cpu_flags() -> str:
-    """The CPU's extensions: machines that share a folder of programs may differ in them alone."""
+    """The CPU's extensions: in these, machines that share a folder of programs may differ."""
     try:
         with open(_CPUINFO, "rb") as file:
             lines = file.read(_HEAD).splitlines()

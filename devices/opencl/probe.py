@@ -1,8 +1,8 @@
-"""Which vectors of double an OpenCL runtime handles, tried in a process of its own.
+"""Which vectors of double an OpenCL runtime handles, tried in a child process.
 
 Some runtimes crash while they compile or run wide vectors with mathematical functions, others
 compute wrong values in some lanes. This file is also the child's script, so it imports nothing of
-lazyfuse: `python -P probe.py INDEX BYTES` prints the seconds that a run takes, or dies.
+lazyfuse: `python -P probe.py INDEX BYTES` prints the seconds that a run takes, or crashes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-# Bytes. Vectors of 64 bytes are not tried: PoCL 3.0 crashes, hangs or computes single lanes wrongly
-# with them, in ways that depend on the other lanes' values and so hide from any short trial.
+# Bytes. Vectors of 64 bytes are not tried: with them PoCL 3.0 crashes, hangs or computes single
+# lanes wrongly. The failures depend on the other lanes' values, so a short trial misses them.
 WIDTHS = (32, 16)
-# A child hangs that has computed for so many seconds, or next to nothing in so many of the clock:
-# on a busy machine a sound one takes its time.
+# A child hangs if it has computed for 20 seconds, or has hardly computed in 20 seconds of the
+# clock. Both are checked, because on a busy machine a sound child is slow.
 _PATIENCE = 20
 _NOTHING = 0.1
 _ELEMENTS = 102_400  # whole vectors of every width
@@ -46,7 +46,7 @@ def devices() -> list[Any]:
 
     try:
         platforms = pyopencl.get_platforms()
-    except pyopencl.Error:  # the loader's way to say that there is none
+    except pyopencl.Error:  # the loader's error where there is no platform
         return []
     found: list[Any] = []
     for platform in platforms:
@@ -58,7 +58,7 @@ def devices() -> list[Any]:
 
 
 def best_width(index: int) -> int:
-    """Bytes of the fastest vectors that device `index` survives; 0: it survives none."""
+    """Bytes of the fastest vectors that device `index` handles; 0: none."""
     with ThreadPoolExecutor(len(WIDTHS)) as pool:
         seconds = pool.map(lambda width: _ask(index, width), WIDTHS)
     times = {width: taken for width, taken in zip(WIDTHS, seconds, strict=True) if taken}
@@ -66,11 +66,11 @@ def best_width(index: int) -> int:
 
 
 def _ask(index: int, width: int) -> float | None:
-    """Seconds that a child took; None: it died, hung or gave wrong values."""
+    """Seconds that a child took; None: it crashed, hung or gave wrong values."""
     command = [sys.executable, "-P", __file__, str(index), str(width)]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            # PoCL's own cache would hide that it cannot build any more
+            # a new folder: PoCL's own cache would hide that it cannot build
             variables = os.environ | {"POCL_CACHE_DIR": folder}
             pipe = subprocess.PIPE
             with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=variables) as child:
@@ -83,7 +83,7 @@ def _ask(index: int, width: int) -> float | None:
 
 
 def _answer(child: subprocess.Popen[bytes]) -> bytes:
-    """What a child prints. Raises `SubprocessError` if it hangs or does not end well."""
+    """The output of a child. Raises `SubprocessError` if it hangs or fails."""
     computed = 0.0
     while True:
         try:
@@ -99,7 +99,7 @@ def _answer(child: subprocess.Popen[bytes]) -> bytes:
 
 
 def _processor_seconds(process: int) -> float:
-    """What a process has computed for, with all its threads; 0.0 where the system does not say."""
+    """Processor time of a process with all its threads; 0.0 where the system does not report it."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -117,8 +117,8 @@ def run(index: int, width: int) -> float:
     commands = cl.CommandQueue(context)
     program = cl.Program(context, _TEXT).build(_options(width // 8))
     kernel = cl.Kernel(program, "probe")
-    # All sizes of arguments, in no order: where one lane needs another method than its neighbours,
-    # runtimes have failed. One element late: loads and stores off the vectors' natural places.
+    # Arguments of all magnitudes in random order: runtimes have failed where one lane needs another
+    # method than its neighbours. One element of offset makes loads and stores unaligned.
     random = np.random.default_rng(1)
     x = random.standard_normal(_ELEMENTS + 1) * 10.0 ** random.integers(-3, 9, _ELEMENTS + 1)
     x[::37] = np.inf
@@ -138,7 +138,7 @@ def run(index: int, width: int) -> float:
 
 
 def _expected(x: Any) -> Any:
-    """What the program computes."""
+    """The values that the program has to compute."""
     with np.errstate(all="ignore"):
         found = np.sin(x) + 3 * np.exp(-x) + np.log(x) / 10 + x ** (x / x / 4) / 30
         return np.where(x < 0, np.sqrt(-x), found + x / (np.floor(x) + 1))
@@ -150,7 +150,7 @@ def _options(width: int) -> list[str]:
 
 
 def _set_limits() -> None:
-    """A crash here is an answer, and so is computing without end: no core file, limited time."""
+    """Limit the child's time, and write no core file: a crash or a hang is a valid answer here."""
     try:
         resource = importlib.import_module("resource")  # not on every system
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,7 +1,7 @@
 """OpenCL programs: building text, keeping binaries, launching.
 
 Owns the order of a program's arguments: the table of chunks and their number, for each array its
-block and the byte where it starts, the scalars, the words for IEEE conditions.
+block and byte offset, the scalars, the words for floating-point exceptions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .failures import faults
 from .queue import Queue, QueuedLaunch, zeros
 
 Find = Callable[[Array], tuple[Any, int]]
-"""The buffer that holds an array and the byte where its first element is in it."""
+"""From an array to the buffer that holds it and the byte offset of its first element."""
 
-_WAVES = 8  # work-groups per compute unit that a grid is cut into at most
+_WAVES = 8  # most work-groups per compute unit in a grid
 _FORMATS = {"f8": "d", "f4": "f", "f2": "e", "c16": "dd", "c8": "ff", "b1": "B"}
 _FORMATS |= {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _DOUBLES = ("f8", "c16")
-_RAW, _PACKED = b"r", b"z"  # how a binary is kept
-_WORTH = 0.75  # of its size: a binary that does not shrink below is kept as it is
+_RAW, _PACKED = b"r", b"z"  # raw or compressed: the first byte of a kept binary
+_WORTH = 0.75  # of its size: a binary that compresses less is kept raw
 _LINES = 3  # of a build log in a message
 
 
@@ -38,7 +38,7 @@ _tables: Group[Tables] = Group(
 
 
 class Tables:
-    """Chunk tables in the device's memory, each as long as the `Launch.sizes` it comes from."""
+    """Chunk tables in the device's memory; each lives as long as the `Launch.sizes` it is from."""
 
     def __init__(self, queue: Queue) -> None:
         cl = late_imports.module("pyopencl")
@@ -49,7 +49,7 @@ class Tables:
         _tables.add(self)
 
     def of(self, launch: Launch) -> Any:
-        """The table of a launch. Under the queue's lock."""
+        """The table of a launch. The caller holds the queue's lock."""
         sizes, strides, offsets = launch.sizes, launch.strides, launch.offsets
         key = (id(sizes), id(strides))
         found = self._kept.get(key)
@@ -68,7 +68,7 @@ class Tables:
 
 
 class OpenCLProgram(Pooled):
-    """See `base.Program`. A kernel object takes one set of arguments, hence the queue's lock."""
+    """See `base.Program`. A kernel object holds one set of arguments, so launches take a lock."""
 
     __slots__ = ("_find", "_formats", "_kernel", "_most", "_queue", "_tables", "source")
 
@@ -119,7 +119,7 @@ class OpenCLProgram(Pooled):
             return queue.start(self._kernel, self._grid(chunks, launch.tasks), slot, keep)
 
     def rehearse(self) -> None:
-        """An empty launch: some drivers finish compiling at the first one."""
+        """Make an empty launch: some drivers finish compiling at the first launch."""
         arrays = len(self.source.arrays)
         nothing = zeros(self._queue.context, 4096)
         keep = [nothing]
@@ -151,19 +151,19 @@ _whole = struct.Struct("=q").pack
 
 
 def _bytes(pack: Callable[..., bytes], kind: str, value: Any) -> bytes:
-    """A scalar argument as the program takes it."""
+    """The bytes of a scalar argument."""
     if kind not in "fc":
         return pack(int(value))
     parts = (value,) if kind == "f" else (value.real, value.imag)
     try:
         return pack(*parts)
-    except OverflowError:  # the program takes it as a smaller float
+    except OverflowError:  # the program takes a smaller float: infinity
         with np.errstate(over="ignore"):
             return pack(*[np.float32(x) for x in parts])
 
 
 class OpenCLBuilder:
-    """`program_pool.Builder`: text -> program -> binary."""
+    """See `pools.programs.Builder`: text -> program -> binary."""
 
     def __init__(
         self, queue: Queue, options: Iterable[str], fp64: bool, tables: Tables, find: Find
@@ -175,7 +175,7 @@ class OpenCLBuilder:
         self._find = find
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
-        """Compile text; the program and its binary."""
+        """Compile text to a program and its binary."""
         self._check(source)
         cl = late_imports.module("pyopencl")
         program = cl.Program(self.queue.context, source.text)
@@ -186,7 +186,7 @@ class OpenCLBuilder:
         return made, self._binary(program)
 
     def load(self, source: Source, code: bytes) -> Pooled:
-        """The program from a binary that `build` gave, perhaps in another process."""
+        """The program from a binary that `build` returned, in this or another process."""
         self._check(source)
         cl = late_imports.module("pyopencl")
         queue = self.queue
@@ -231,7 +231,7 @@ class OpenCLBuilder:
         return OpenCLProgram(source, kernel, queue, self._tables, self._find)
 
     def _binary(self, program: Any) -> bytes | None:
-        """What to keep on disk, or None where the driver gives no binaries."""
+        """The bytes to keep on disk, or None where the driver gives no binaries."""
         cl = late_imports.module("pyopencl")
         try:
             (binary,) = program.get_info(cl.program_info.BINARIES)
@@ -243,7 +243,7 @@ class OpenCLBuilder:
 
 
 def _packed(binary: bytes) -> bytes:
-    """A binary as it is kept: compressed where that saves much."""
+    """The bytes that are kept of a binary: compressed where that saves much."""
     packed = zlib.compress(binary, 1)
     return _PACKED + packed if len(packed) < _WORTH * len(binary) else _RAW + binary
 
@@ -256,7 +256,7 @@ def _unpacked(code: bytes) -> bytes:
 
 
 def _first_lines(text: str) -> str:
-    """The first lines of a log that speak of errors, else its first lines."""
+    """The first lines of a log that mention errors, else its first lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return " | ".join((errors or lines)[:_LINES]) or "the compiler gave no reason"

@@ -1,7 +1,7 @@
-"""One OpenCL device at work: its context, its queue, what is under way, what went wrong.
+"""The queue of one OpenCL device: its context, pending launches and failures.
 
 Owns the order of launches, the words in which programs report floating-point exceptions, and the
-end of a device: once lost, or inherited through `fork`, it refuses everything with the reason.
+loss of a device: once lost, or inherited through `fork`, it refuses all work with the reason.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .. import fork_safety, late_imports
 from ..base import WORDS, Array, DeviceError, DeviceLost
 from .failures import Fault, device_error, faults
 
-_SLOTS = 128  # launches under way at most; the next one waits for the oldest
+_SLOTS = 128  # most pending launches; the next one waits for the oldest
 _FORKED = "the device was opened before this process was forked"
 
 
 class QueuedLaunch:
-    """A launch: `base.Later`. `keep` holds what it uses until it is done."""
+    """A pending launch: `base.Later`. `keep` keeps its arguments alive until it is done."""
 
     __slots__ = ("bits", "error", "event", "keep", "queue", "slot")
 
@@ -47,10 +47,10 @@ class QueuedLaunch:
 
 
 class Words:
-    """Integers that programs OR their flags into, a row for each launch under way.
+    """Integers that programs OR their flags into, a row for each pending launch.
 
-    The first integer of a row is zero if no exception arose. On a device that shares memory the
-    host reads them where they lie; else `refresh` fetches them.
+    The first integer of a row is zero if no exception arose. Where the device shares memory, the
+    host reads them directly; else `refresh` fetches them.
     """
 
     def __init__(self, queue: Any, context: Any, step: int, shared: bool) -> None:
@@ -72,7 +72,7 @@ class Words:
             late_imports.module("pyopencl").enqueue_copy(self._queue, self.host, self._whole)
 
     def take_back(self, slot: int) -> int:
-        """The flags of a finished launch, as one number; its words are free again."""
+        """Return the flags of a finished launch as one number, and free its words."""
         bits = int(self.host[slot, 0])
         if bits:
             row = self.host[slot, :WORDS]
@@ -89,16 +89,14 @@ class Words:
 
 
 class Queue:
-    """A context and its in-order queue. `lock` guards launching and whatever is under way."""
+    """A context and its in-order queue. `lock` guards launching and the pending launches."""
 
     def __init__(self, device: Any) -> None:
         cl = late_imports.module("pyopencl")
         self.device = device
         self.errors: tuple[type[BaseException], ...] = (cl.Error, Fault)
         try:
-            late_imports.module(
-                "pyopencl.invoker"
-            )  # what kernels need makes a folder when imported
+            late_imports.module("pyopencl.invoker")  # pyopencl makes a folder at this import
         except OSError as error:
             raise DeviceError(f"[open] pyopencl: {error}; set PYOPENCL_NO_CACHE=1") from error
         try:
@@ -109,7 +107,7 @@ class Queue:
             raise device_error(error, "open") from error
         self.lost = ""
         self.launches = 0
-        self.failed: DeviceError | None = None  # since the last call of `settle`
+        self.failed: DeviceError | None = None  # since the last call of `wait`
         self._enqueue = cl.enqueue_nd_range_kernel
         self._words: Words | None = None
         self._pending: deque[QueuedLaunch] = deque()
@@ -118,15 +116,15 @@ class Queue:
         _opened.add(self)
 
     def after_fork(self) -> None:
-        """The child has neither the driver's threads nor its state: nothing works any more.
+        """Mark the device as lost: the child has neither the driver's threads nor its state.
 
-        Nothing is released here: a driver may wait for ever for a lock that another thread held.
+        Nothing is released: a driver may wait for ever for a lock that another thread held.
         """
         self.lost = self.lost or _FORKED
         self.lock = threading.RLock()
 
     def share_words(self, shared: bool) -> None:
-        """Make the words for flags; before the first launch."""
+        """Make the words for flags. Called before the first launch."""
         align = max(self.device.mem_base_addr_align // 8, 64)
         try:
             self._words = Words(self.commands, self.context, max(align // 4, WORDS), shared)
@@ -134,22 +132,22 @@ class Queue:
             raise self.failure(error, "open") from error
 
     def check(self) -> None:
-        """Raise `DeviceLost` if the device cannot be used any more."""
+        """Raise `DeviceLost` if the device is lost."""
         if self.lost:
             raise DeviceLost(f"[opencl] the device is lost: {self.lost}")
 
     def build(self, program: Any, options: list[str]) -> None:
-        """Build a program without pyopencl's own cache: ours has limits, counters and reasons.
+        """Build a program without pyopencl's cache: ours has limits, counters and reasons.
 
-        pyopencl warns of any output of a successful build; compilers may say what they like. The
-        filter stays: one for the moment of the build would be one for all threads as well.
+        pyopencl warns of any output of a successful build, which means nothing to the user. The
+        filter is permanent: a temporary one would affect all threads as well.
         """
         talk = late_imports.module("pyopencl").CompilerWarning
         warnings.filterwarnings("ignore", category=talk, module="pyopencl")
         program.build(options, [self.device], cache_dir=False)
 
     def word(self) -> tuple[int, Any]:
-        """Free words for the next launch: their number and buffer. Under the lock."""
+        """Free words for the next launch: their number and buffer. The caller holds the lock."""
         words = self._words
         assert words is not None, "share_words comes first"
         if not words.free:
@@ -161,7 +159,7 @@ class Queue:
     def start(
         self, kernel: Any, sizes: tuple[tuple[int, ...], tuple[int, ...]], slot: int, keep: Any
     ) -> QueuedLaunch:
-        """Enqueue a kernel whose arguments are set. Under the lock."""
+        """Enqueue a kernel whose arguments are set. The caller holds the lock."""
         try:
             faults.strike("launch")
             event = self._enqueue(self.commands, kernel, *sizes)
@@ -180,7 +178,7 @@ class Queue:
         self.check()
         try:
             faults.strike("finish")
-            pending.event.wait()  # outside of the lock: others may go on launching
+            pending.event.wait()  # without the lock: other threads may launch meanwhile
         except self.errors as error:
             self._fail_all(error)
             return
@@ -188,7 +186,7 @@ class Queue:
             self._await(pending)
 
     def wait(self) -> None:
-        """As `base.Asynchronous.settle`."""
+        """As `base.Asynchronous.wait`."""
         with self.lock:
             self.check()
             try:
@@ -204,7 +202,7 @@ class Queue:
             raise failed
 
     def marker(self) -> list[Any]:
-        """Events after which everything enqueued so far is done."""
+        """Events that complete when all work enqueued so far is done."""
         with self.lock:
             self.check()
             found = [late_imports.module("pyopencl").enqueue_marker(self.commands)]
@@ -212,14 +210,14 @@ class Queue:
         return found
 
     def failure(self, error: BaseException, doing: str, afterwards: bool = False) -> DeviceError:
-        """A driver's error as ours; if it is the device's end, the device remembers."""
+        """A driver's error as a `DeviceError`; if it ends the device, mark the device as lost."""
         mine = device_error(error, doing, afterwards)
         if isinstance(mine, DeviceLost):
             self.lost = str(mine)
         return mine
 
     def _await(self, last: QueuedLaunch) -> None:
-        """Take the flags of `last` and all before it, and let go of what they used."""
+        """Take the flags of `last` and all launches before it, and release their arguments."""
         if last.bits >= 0 or last.error is not None:
             return
         assert self._words is not None
@@ -234,14 +232,14 @@ class Queue:
             self._fail_all(error)
 
     def _fail_all(self, error: BaseException) -> None:
-        """Work that had been accepted failed: nothing under way can be trusted."""
+        """Fail every pending launch: accepted work failed, so no pending result can be trusted."""
         with self.lock:
             self.failed = self.failure(error, "finish", afterwards=True)
             pendings, self._pending = self._pending, deque()
             for pending in pendings:
                 pending.error = self.failed
             try:
-                self.commands.finish()  # what goes on running still uses its memory
+                self.commands.finish()  # launches that still run use their memory
                 self._reclaim(pendings)
             except self.errors:
                 self.lost = self.lost or str(self.failed)
@@ -259,7 +257,7 @@ _opened: weakref.WeakSet[Queue] = weakref.WeakSet()
 
 
 def _finish_all() -> None:
-    """Before the interpreter frees arrays that programs still use."""
+    """Finish all queues at exit, before the interpreter frees arrays that programs still use."""
     for queue in list(_opened):
         if not queue.lost:
             try:

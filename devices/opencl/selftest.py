@@ -1,6 +1,6 @@
-"""What a device has to show before it is used: right values, shared memory, widths that survive.
+"""The test of a device before its first use: right values, shared memory, widths of vectors.
 
-Owns the examination at a device's first opening and the memory of its outcome on disk.
+Owns the examination when a device is first opened, and its outcome on disk.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from . import probe
 from .failures import SELF_TEST, faults
 from .queue import Queue
 
-DEFAULT_WIDTH = 32  # bytes of a vector where nothing could be tried
-NARROW = 16  # what every runtime can do
+DEFAULT_WIDTH = 32  # bytes of a vector where no trial was possible
+NARROW = 16  # a width that every runtime handles
 DIES = "programs end the process, or compute wrong values, when tried in a child process"
 _COUNT = 1000
 _TEXT = """
@@ -47,14 +47,14 @@ __kernel void add_one(__global char *block, const long start, const long count) 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome. `reason`: why the device is refused; "": it is not."""
+    """The outcome. `reason`: why the device is refused; "" if it is usable."""
 
     reason: str
     shares: bool
 
 
 def verdict(queue: Queue, disk: DiskCache, name: str, fp64: bool, share: bool) -> Verdict:
-    """The verdict on a device, from disk where it is. Failures are not kept: they may pass."""
+    """The verdict on a device, from disk if it is there. Failures are not kept: they may pass."""
     kept = _remembered(disk, name)
     if "shares" in kept:
         return Verdict("", kept["shares"] is True)
@@ -65,7 +65,7 @@ def verdict(queue: Queue, disk: DiskCache, name: str, fp64: bool, share: bool) -
 
 
 def examine(queue: Queue, fp64: bool, share: bool) -> Verdict:
-    """The self-test. Memory is shared if `share` and the device shows that it does."""
+    """Run the self-test. Memory is shared if `share` is set and the test confirms it."""
     cl = late_imports.module("pyopencl")
     try:
         program = cl.Program(queue.context, _TEXT)
@@ -78,12 +78,12 @@ def examine(queue: Queue, fp64: bool, share: bool) -> Verdict:
 
 
 def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> int:
-    """Bytes of the vectors that programs use: tried out once, where that can be remembered.
+    """Bytes of the vectors that programs use: tried once, if the outcome can be kept on disk.
 
-    0: every trial died or gave wrong values, so nothing may be built in this process.
+    0: every trial crashed or gave wrong values, so this process must not build programs.
     """
     if kind != "cpu":
-        return NARROW  # its items are scalars side by side: longer vectors only cost registers
+        return NARROW  # a GPU's work-items are scalar: longer vectors only cost registers
     kept = _remembered(disk, name)
     if kept.get("width") in probe.WIDTHS:
         return int(kept["width"])
@@ -97,7 +97,7 @@ def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> in
 
 
 def _remembered(disk: DiskCache, name: str) -> dict[str, Any]:
-    """What an examination left on disk; nothing, if it is not there or not in order."""
+    """The outcome of an examination from disk; empty if it is missing or damaged."""
     kept = disk.get(name)
     try:
         found = json.loads(kept) if kept is not None else {}
@@ -107,7 +107,7 @@ def _remembered(disk: DiskCache, name: str) -> dict[str, Any]:
 
 
 def _wrong_values(queue: Queue, program: Any, fp64: bool) -> str:
-    """Which values are wrong; "": none."""
+    """Which values are wrong; "" if none."""
     cl = late_imports.module("pyopencl")
     real: Any = np.float64 if fp64 else np.float32
     f = np.linspace(-7.0, 9.0, _COUNT).astype(np.float32)
@@ -133,10 +133,10 @@ def _wrong_values(queue: Queue, program: Any, fp64: bool) -> str:
 
 
 def _shares(queue: Queue, program: Any) -> bool:
-    """Whether a program and the host see each other's writes to an array without any call.
+    """Whether the program and the host see each other's writes to an array without a call.
 
-    The array is off every natural boundary: a driver that copies in such cases fails here and is
-    used with memory of its own.
+    The array is unaligned: a driver that copies such arrays fails this test, and the device is
+    used with its own memory.
     """
     cl = late_imports.module("pyopencl")
     block = np.zeros(_COUNT + 1, np.int64)[1:]
@@ -154,6 +154,6 @@ def _shares(queue: Queue, program: Any) -> bool:
 
 
 def _set(kernel: Any, *arguments: Any) -> None:
-    """One by one: `set_args` writes to a cache of its own."""
+    """Set the arguments one by one: `set_args` writes to pyopencl's cache on disk."""
     for position, argument in enumerate(arguments):
         kernel.set_arg(position, argument)

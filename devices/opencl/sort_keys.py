@@ -1,6 +1,6 @@
-"""The order of numbers as the order of unsigned integers, which is what radix sorts compare.
+"""Sort keys: unsigned integers in the order of the numbers, for radix sorts.
 
-Floats are compared by their bits, so that no device's treatment of small or special values matters.
+Floats are compared by their bits, so a device's treatment of small or special values is no matter.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..base import DeviceError
 class Key(NamedTuple):
     """How the elements of a dtype are sorted.
 
-    `stored` is the dtype that they are read as, `text` the OpenCL expression of the key of `x[i]`,
-    `dtype` its type and `bits` how many of its lowest bits differ.
+    `stored` is the dtype that they are read as. `text` is the OpenCL expression of the key of
+    `x[i]`, `dtype` its type, and `bits` the number of its lowest bits that can differ.
     """
 
     stored: np.dtype[Any]
@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 
 def key_of(dtype: np.dtype[Any]) -> Key:
-    """The key of a dtype; `DeviceError` if its order is not that of one number."""
+    """The key of a dtype; `DeviceError` if its elements have no order as single numbers."""
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise DeviceError(f"[sort] library: expected integers, bool or floats, got {dtype}")
     bits = dtype.itemsize * 8
@@ -44,7 +44,7 @@ def key_of(dtype: np.dtype[Any]) -> Key:
 
 
 def _float_key(dtype: np.dtype[Any], value: str, sign: str, suffix: str, bits: int) -> str:
-    """Positive numbers above negative ones, those turned round; zeros are one; NaN comes last."""
+    """The key of a float: negative numbers inverted, below positive ones; zeros equal, NaN last."""
     infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))
     ones = f"{(1 << bits) - 1:#x}{suffix}"
     size = f"({value} & {(1 << (bits - 1)) - 1:#x}{suffix})"

@@ -1,7 +1,8 @@
-"""Memory for results, handed out again when the last array over it is gone.
+"""Memory for results, reused when the last array over it is gone.
 
 Owns raw blocks (from `np.empty`, so that NumPy asks for huge pages), their size classes and the
-limit on free ones. New pages cost more than arithmetic. Imports only base and critical.
+limit on free ones. Reuse pays, because new pages cost more than arithmetic. Imports only base and
+critical.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def default_limit() -> int:
 
 
 class _Block:
-    """Raw memory and where its first aligned byte is."""
+    """Raw memory and the address of its first aligned byte."""
 
     __slots__ = ("address", "memory", "since", "size")
 
@@ -54,21 +55,22 @@ class _Block:
 
 
 class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
-    """The base of an array over a block: when it dies, no array refers to the block any more.
+    """The base of the arrays over a block: when it dies, no array refers to the block any more.
 
-    A buffer over all that follows the block's address; NumPy makes an array over one in 0.3 us.
+    It is a buffer over all memory after the block's address. NumPy makes an array over one in
+    0.3 us.
     """
 
-    _pool: BufferPool | None = None  # an interrupt may come before it has one
+    _pool: BufferPool | None = None  # an interrupt may come before it is set
     _block: _Block
 
-    # at the end of the interpreter modules are empty: what is asked then is bound here
+    # a default argument keeps the function: modules are empty when the interpreter ends
     @critical.begin_quietly
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         try:
             if self._pool is not None and not ends():
                 self._pool._take_back(self._block)
-        except BaseException as error:  # of a signal's handler: Python drops it here
+        except BaseException as error:  # raised by a signal's handler: Python would drop it here
             critical.waiting.append((critical.raise_later, 0, error))
 
 
@@ -87,20 +89,20 @@ _pools: Group[BufferPool] = Group(
 class BufferPool:
     """`empty(shape, dtype)` as `np.empty`, over reused memory if the array is large.
 
-    Leases end wherever the garbage collector runs, so nothing takes a lock: blocks move by atomic
-    `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects. Of two threads that
-    trim at the same time each may free what the other has counted.
+    Leases end wherever the garbage collector runs, so no method takes a lock: blocks move by atomic
+    `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects. When two threads
+    trim at the same time, each may free blocks that the other has counted.
     """
 
     limit: int
 
     def __init__(self, limit: int = -1) -> None:
         self.limit = default_limit() if limit < 0 else limit
-        self.new = self.reused = self.dropped = 0  # blocks made, handed out again, freed
+        self.new = self.reused = self.dropped = 0  # blocks made, reused, freed
         self._free: dict[int, deque[_Block]] = {}
         self._free_bytes = 0
-        self._look = 0.0  # when to look for idle blocks next
-        self._holds: list[None] = []  # one for each reservation: no block is freed meanwhile
+        self._look = 0.0  # time of the next search for idle blocks
+        self._holds: list[None] = []  # one entry per reservation: none is freed meanwhile
         _pools.add(self)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -110,7 +112,7 @@ class BufferPool:
             return np.empty(shape, dtype)
         size = size_class(size)
         try:
-            block = self._free[size].pop()  # used last: its lines may still be in a cache
+            block = self._free[size].pop()  # the block used last: its lines may still be in a cache
         except (KeyError, IndexError):
             found = self._larger(size) or self._new_block(size)
             if found is None:
@@ -126,7 +128,7 @@ class BufferPool:
 
     @staticmethod
     def classes(blocks: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """For `reserve`: of bytes and how many are taken, the classes that come from here."""
+        """From pairs (bytes, count) of blocks to the pairs (class, count) that `reserve` takes."""
         found: dict[int, int] = {}
         for size, count in blocks:
             if size >= SMALLEST:
@@ -135,9 +137,9 @@ class BufferPool:
         return tuple(found.items())
 
     def reserve(self, classes: Sequence[tuple[int, int]]) -> bool:
-        """Have so many blocks of each class ready until `release`; whether they are to be had.
+        """Reserve blocks, a number per class, until `release`; whether memory suffices.
 
-        For a run that must not learn halfway that there is no memory.
+        For a run that must not fail halfway for want of memory.
         """
         free = self._free
         self._holds.append(None)  # atomic, as `pop` is
@@ -153,13 +155,13 @@ class BufferPool:
             if found is None:
                 self._holds.pop()
                 return False
-        for block in found:  # below those that were in use: its pages are not there yet
+        for block in found:  # taken after the blocks that were in use: its pages are not mapped yet
             free.setdefault(block.size, deque()).appendleft(block)
             self._free_bytes += block.size
         return True
 
     def _missing(self, classes: Sequence[tuple[int, int]]) -> list[_Block] | None:
-        """New blocks for those that are not there; None: not to be had."""
+        """New blocks where too few are free; None if memory does not suffice."""
         made: list[_Block] = []
         now = time.monotonic()
         try:
@@ -173,7 +175,7 @@ class BufferPool:
         return made
 
     def release(self) -> None:
-        """What was reserved is free again."""
+        """End a reservation."""
         self._holds.pop()
         if self._free_bytes > self.limit and not self._holds:
             self._drop_to(self.limit)
@@ -195,12 +197,12 @@ class BufferPool:
         }
 
     def set_limit(self, limit: int) -> None:
-        """Keep at most so many bytes of free blocks; -1: the default."""
+        """Keep at most `limit` bytes of free blocks; -1: the default."""
         self.limit = default_limit() if limit < 0 else limit
         self._drop_to(self.limit)
 
     def _larger(self, size: int) -> _Block | None:
-        """A free block that is a little larger: arrays with and without a border share blocks."""
+        """A free block, a little larger: arrays with and without a border share blocks."""
         for _ in range(_LARGER):
             size = size_class(size + 1)
             with suppress(KeyError, IndexError):
@@ -211,7 +213,7 @@ class BufferPool:
         return None
 
     def _new_block(self, size: int) -> _Block | None:
-        """A block from the system, if need be in place of all that is free; None: not to be had."""
+        """A block from the system, if necessary after freeing all others; None without memory."""
         self.new += 1
         self._free.setdefault(size, deque())
         try:
@@ -224,14 +226,14 @@ class BufferPool:
 
     @staticmethod
     def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Exactly what is asked for, which is less than a block; or NumPy's error, in its words."""
+        """An array of exactly the requested size, less than a block; or NumPy's error."""
         try:
             return np.empty(shape, dtype)
         except MemoryError as error:
             raise OutOfMemory(str(error)) from error
 
     def _take_back(self, block: _Block) -> None:
-        """Called wherever the last reference dies: may not wait."""
+        """Return a block to the pool. Runs wherever the last reference dies, so it never waits."""
         now = block.since = time.monotonic()
         self._free[block.size].append(block)
         self._free_bytes += block.size
@@ -239,7 +241,7 @@ class BufferPool:
             self._trim(now)
 
     def _trim(self, now: float) -> None:
-        """Keep to the limits on bytes and idleness."""
+        """Enforce the limits on free bytes and idle time."""
         if self._holds:
             return
         self._look = now + _LOOK
@@ -249,7 +251,7 @@ class BufferPool:
                 self._forget(blocks)
 
     def _drop_to(self, goal: int) -> None:
-        """Free blocks, those unused for longest first, until at most `goal` bytes are left."""
+        """Free the blocks unused for longest, until at most `goal` bytes are free."""
         classes = list(self._free.values())
         self._free_bytes = sum(block.size for blocks in classes for block in list(blocks))
         while self._free_bytes > goal:
@@ -265,10 +267,10 @@ class BufferPool:
 
 
 def _since(blocks: deque[_Block]) -> float:
-    """Since when the oldest of these free blocks is free."""
+    """The time at which the oldest of these free blocks became free."""
     try:
         return blocks[0].since
-    except IndexError:  # none, perhaps since a moment ago
+    except IndexError:  # empty, perhaps because another thread took the last one
         return math.inf
 
 

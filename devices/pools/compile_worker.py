@@ -1,11 +1,11 @@
-"""A process that compiles while we compute: started when first wanted, one at a time, ours alone.
+"""A worker process that compiles while the program computes: started on first use, at most one.
 
-Owns the worker process and the queue of wishes. `Worker.want(source)` returns at once; a thread of
-ours looks on disk first, where that was not done yet (`look`), then asks the process, and hands
-each result to `arrived`. Messages are pickles behind their length. The process runs
-`compile_worker_main`, which imports numba and nothing of the frontend; it ends when its input does,
-so it dies with us however we die. What is left then goes to `left` (compile_after_exit.py). A
-forked child has no worker: the pool of processes that it belongs to keeps the cores busy.
+Owns the worker process and the queue of requests. `Worker.want(source)` returns at once. A thread
+of lazyfuse looks on disk first, if `soon` has not (`look`), then sends the source to the process,
+and passes each result to `arrived`. Messages are pickles behind their length. The process runs
+`compile_worker_main`, which imports numba and nothing of the frontend. It ends when its input ends,
+so it ends with the program however the program ends. Sources not yet compiled then go to `left`
+(compile_after_exit.py). A forked child has no worker: a pool of processes keeps the cores busy.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from ..base import Source
 from ..late_imports import module as heavy
 from ..thread_pool import available
 
-# Seconds after the first wish: a first result comes first, a short program needs none. On two cores
-# the compiler's process is felt, most of all by threads of BLAS, which wait for each other.
+# Seconds from the first request to the start of the process: the first result matters more, and a
+# short program needs no compiler. On two cores the process slows the program, most of all BLAS,
+# whose threads wait for each other.
 DELAY = 0.05 if available() > 2 else 0.2
-IDLE = 30.0  # seconds without a wish after which the process, with all that numba holds, ends
-MOST_CRASHES = 2  # the first is forgiven: the source that was under way is sent once more
+IDLE = 30.0  # seconds without a request after which the process ends, to free numba's memory
+MOST_CRASHES = 2  # after the first, the source that was being compiled is sent once more
 _LENGTH = struct.Struct("<Q")
 _MAIN = "cpu.compile_worker_main"
 
-# What the process does first: our package's own __init__ would import the whole frontend.
+# The process's first code: importing lazyfuse/__init__.py would import the whole frontend.
 _BOOT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of the group
@@ -50,15 +51,15 @@ import_module(package + "." + sys.argv[4]).main()
 """
 
 Arrived = Callable[[Source, "bytes | None", str, float], None]
-"""(source, object code or None, why not, seconds that compiling took)"""
+"""(source, object code or None, reason for None, seconds of compiling)"""
 
 
 class Crash(Exception):
-    """The process has ended by itself, while it had work."""
+    """The process has ended while it had work."""
 
 
 class Worker:
-    """The queue of sources and the process that compiles them, in the order of the wishes."""
+    """The queue of sources and the process that compiles them, in the order of the requests."""
 
     def __init__(
         self,
@@ -67,13 +68,13 @@ class Worker:
         lost: Callable[[Source | None, str], None],
         left: Callable[[], object] = lambda: None,
     ) -> None:
-        self.trouble = ""  # why there is no worker (any more)
+        self.trouble = ""  # why there is no worker; "" if there may be one
         self.started = 0  # processes so far
         self._look = look
         self._arrived = arrived
         self._lost = lost
         self._left = left
-        self._ends: Callable[[], None] | None = None  # what runs when the program ends
+        self._ends: Callable[[], None] | None = None  # called when the program ends
         self._process: Any = None
         self._crashes = 0
         self._forked = False
@@ -87,7 +88,7 @@ class Worker:
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
-        """In a child: let go of the parent's process, whose input must end with the parent."""
+        """In a child: close the pipes of the parent's worker, which must end with the parent."""
         process, self._process = self._process, None
         if process is not None:
             _close_pipes(process)
@@ -96,7 +97,7 @@ class Worker:
         self._new()
 
     def why_not(self) -> str:
-        """Why no process can be had; empty if one can."""
+        """Why no process can be started; empty if one can."""
         if self.trouble:
             return self.trouble
         if self._forked or _is_child():
@@ -107,7 +108,7 @@ class Worker:
         return ""
 
     def want(self, source: Source) -> bool:
-        """Have a source compiled; whether that will be tried."""
+        """Request the compilation of a source; whether the worker will try."""
         if self.why_not():
             return False
         with self._lock:
@@ -116,7 +117,7 @@ class Worker:
                 thread = threading.Thread(target=self._serve, name="lazyfuse-compile", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError as error:  # the interpreter is ending, or has no thread left
+                except RuntimeError as error:  # the interpreter is ending, or can start no thread
                     self.trouble = f"no thread for the compiler's process: {error}"
                     return False
                 self._thread = thread
@@ -127,11 +128,11 @@ class Worker:
         return True
 
     def hurry(self) -> None:
-        """Begin at once: a thread waits for a result."""
+        """Start the process without delay: a thread waits for a result."""
         self._hurried.set()
 
     def close(self) -> None:
-        """End the process and the thread; there will be no other."""
+        """End the process and the thread for good."""
         self.trouble = self.trouble or "closed"
         self.hurry()
         process, thread = self._process, self._thread
@@ -142,12 +143,12 @@ class Worker:
                 process.kill()
         if thread is not None and thread is not threading.current_thread():
             self._wishes.put(None)
-            thread.join(5.0)  # it reads the end of the process's output, and lets go of it
+            thread.join(5.0)  # it reads the end of the process's output, and closes it
 
     # The thread
 
     def _serve(self) -> None:
-        """Send wishes and take results, one source ahead, until no wishes are left."""
+        """Send requests and take results, one source ahead, until no requests are left."""
         current: Source | None = None
         try:
             while (current := self._next(IDLE)) is not None:
@@ -163,7 +164,7 @@ class Worker:
                         self._ask(current)
                     with fork_safety.fork_lock:  # it imports and links
                         self._arrived(done, *reply)
-        except BaseException as error:  # whatever it is, no thread may go on waiting
+        except BaseException as error:  # any error: other threads must not wait for ever
             self.trouble = self.trouble or f"the compiler's process {error}"
             self._end()
             self._lost(current if isinstance(error, Crash) else None, self.trouble)
@@ -173,7 +174,7 @@ class Worker:
             return self._look(source)
 
     def _next(self, seconds: float) -> Source | None:
-        """The next wish; None if there is none now or, after so many seconds, this thread ends."""
+        """The next request; None if there is none. After `seconds` without, this thread ends."""
         with suppress(queue.Empty):
             wish = self._wishes.get(timeout=seconds) if seconds else self._wishes.get_nowait()
             if wish is None:  # closed
@@ -184,7 +185,7 @@ class Worker:
         with self._lock:
             if self._wishes.empty():
                 self._end()
-                self._thread = None  # the next wish starts another
+                self._thread = None  # the next request starts another thread
                 return None
         wish = self._wishes.get()
         if wish is None:  # closed just now
@@ -192,7 +193,7 @@ class Worker:
         return wish
 
     def _end(self) -> object:
-        """End the process, if there is one; its exit code."""
+        """End the process, if there is one. Return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -226,10 +227,10 @@ class Worker:
                 self._ask(source)
 
     def _crashed(self) -> None:
-        """Forgive the first crash; `Crash` for the second."""
+        """Count a crash; raise `Crash` at the second."""
         process = self._process
         with suppress(Exception):
-            process.wait(1.0)  # it is ending: its own exit code says more than our signal's
+            process.wait(1.0)  # it is ending: its own exit code says more than that of a kill
         code = self._end()
         self._crashes += 1
         if self._crashes >= MOST_CRASHES:
@@ -247,15 +248,16 @@ def _end_of_program(worker: weakref.ref[Worker]) -> None:
 def start(main: str = _MAIN, wishes: int | None = None) -> Any:
     """The process, as `subprocess.Popen` with binary pipes.
 
-    With `wishes`, an open file, it reads that, sends no answers, and stays when we end: it is of
-    another process group (the terminal's signals are not for it), but of our session, since a
-    scheduler that shares out cores by sessions would give a new one as much as all of ours.
+    With `wishes`, an open file, it reads requests from there, sends no answers, and outlives the
+    program. It has another process group, so it gets no signals of the terminal. It stays in the
+    same session, because a scheduler that divides cores by sessions would give a new session as
+    much as the whole present one.
     """
     subprocess = heavy("subprocess")
     flags = subprocess._args_from_interpreter_flags()
     package = (__package__ or "").rpartition(".")[0]
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # the folder in which the program was started is nothing to import from, nor to hold on to
+    # the process neither imports from the current folder nor stays in it
     path = [os.path.abspath(each) for each in sys.path if each]
     arguments = ["\n".join(path), package, folder, main, str(os.getpid())]
     options: dict[str, Any] = {}
@@ -272,7 +274,7 @@ def start(main: str = _MAIN, wishes: int | None = None) -> Any:
         **options,
     )
     if wishes is not None:
-        process.returncode = 0  # we never wait for it, of which Popen would warn
+        process.returncode = 0  # it is never waited for, of which Popen would warn
     return process
 
 

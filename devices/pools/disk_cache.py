@@ -1,8 +1,8 @@
-"""A directory of small files: bytes by name, checked, capped, shared, and never in the way.
+"""A directory of small files: bytes by name, checked, capped, shared between processes.
 
-Owns the file format and the directory's upkeep; knows nothing of programs. No method raises for
-anything the directory does (read-only, full, foreign, damaged, changed by others): a read then
-finds nothing and a write is skipped, with the reason in `info()`.
+Owns the file format and the directory's limits; knows nothing of programs. No method raises because
+of the directory (read-only, full, foreign, damaged, changed by another process): a read then finds
+nothing and a write is skipped, with the reason in `info()`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 _MAGIC = b"lazyfuse-2\n"
 _HEAD = len(_MAGIC) + 32  # the magic and a digest, see `_head`
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-# A pipe in an entry's place makes no reader wait, and a link leads to no other file.
+# Safe opening: a pipe with an entry's name makes no reader wait, and a link is not followed.
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".bin"
@@ -29,12 +29,12 @@ _TOUCH = 600.0  # a hit marks its file as used at most this often
 _KEEP = 0.8  # a full directory is emptied down to this part of its limit
 _MOST_FAILURES = 3  # consecutive failed writes after which this process stops trying
 _MOST_BYTES = 64 << 20  # of one entry
-_ROOT = 0  # the user whose directories everybody trusts
+_ROOT = 0  # the user whose directories every user trusts
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a cache has seen since this process began."""
+    """Counts of a cache's events since this process began."""
 
     hits: int = 0
     misses: int = 0
@@ -51,9 +51,9 @@ class DiskCache:
         self.limit = limit
         self.enabled = enabled and bool(directory)
         self.counters = Counters()
-        self.trouble = ""  # the last thing that went wrong, for info()
+        self.trouble = ""  # the last failure, for info()
         self._numbers = itertools.count()
-        self._size: int | None = None  # bytes in the directory; None: not looked yet
+        self._size: int | None = None  # bytes in the directory; None: not counted yet
         self._failed_in_a_row = 0
         self._trusted: bool | None = None
 
@@ -78,11 +78,11 @@ class DiskCache:
         return data, problem
 
     def holds(self, name: str) -> bool:
-        """Whether an entry of that name is there (perhaps damaged)."""
+        """Whether an entry of that name exists (perhaps damaged)."""
         return self._usable() and os.path.exists(self._path(name))
 
     def may_hold(self, prefix: str) -> bool:
-        """Whether an entry's name begins so; a look at the folder's list alone."""
+        """Whether an entry's name begins with `prefix`; reads only the directory's list."""
         try:
             names = os.listdir(self.directory) if self.enabled else []
         except (OSError, ValueError):
@@ -101,7 +101,7 @@ class DiskCache:
         return self._usable() and os.access(self.directory, os.W_OK)
 
     def put(self, name: str, data: bytes) -> bool:
-        """Store; whether it worked."""
+        """Store an entry; whether it worked."""
         if not self.enabled or self._failed_in_a_row >= _MOST_FAILURES or len(data) > _MOST_BYTES:
             return False
         try:
@@ -118,12 +118,12 @@ class DiskCache:
         return True
 
     def remove(self, name: str) -> None:
-        """Forget an entry."""
+        """Remove an entry."""
         with suppress(OSError, ValueError):
             os.unlink(self._path(name))
 
     def names(self, prefix: str = "") -> list[str]:
-        """The entries whose names begin so."""
+        """The names of entries that begin with `prefix`."""
         return [entry[2] for entry in self._entries() if entry[2].startswith(prefix)]
 
     def clear(self) -> None:
@@ -134,7 +134,7 @@ class DiskCache:
         self._failed_in_a_row = 0
 
     def info(self) -> dict[str, Any]:
-        """Counters, size and the last trouble."""
+        """Counters, size and the last failure."""
         entries = self._entries()
         counters = self.counters
         return {
@@ -155,14 +155,14 @@ class DiskCache:
         return os.path.join(self.directory, name + _SUFFIX)
 
     def _usable(self) -> bool:
-        """Whether the directory is ours: its files are run as machine code."""
+        """Whether only this user (or root) can write the directory: its files run as code."""
         if not self.enabled:
             return False
         if self._trusted is None:
             try:
                 status = os.stat(self.directory)
             except OSError:
-                return False  # not there yet
+                return False  # it does not exist yet
             except ValueError as error:
                 self._trusted, self.trouble = False, str(error)
                 return False
@@ -198,16 +198,16 @@ class DiskCache:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return b""
-        if not _is_ours(status):  # the folder may have been open to others once
+        if not _is_ours(status):  # the directory may have been writable for other users before
             raise PermissionError(f"{path} belongs to, or is writable by, somebody else")
         if time.time() - status.st_mtime > _TOUCH:
             _touch(path)
         with open(handle, "rb", closefd=False) as file:
-            # as long as it is: room for the longest one is not to be had where memory is short
+            # read by the file's size: where memory is short, a buffer for the longest entry fails
             return file.read(min(status.st_size, _MOST_BYTES + _HEAD) + 1)
 
     def _write(self, path: str, content: bytes) -> None:
-        """Write beside the target, then rename: readers see all or nothing."""
+        """Write a temporary file, then rename it: readers see all or nothing."""
         number = next(self._numbers)
         temporary = os.path.join(self.directory, f"{os.getpid()}-{id(self)}-{number}{_TEMPORARY}")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -226,7 +226,7 @@ class DiskCache:
         self.trouble = str(error)
 
     def _entries(self) -> list[tuple[float, int, str]]:
-        """Time of last use, bytes and name of every entry; removes what dead processes left."""
+        """Time of last use, bytes and name of every entry; removes files of dead processes."""
         found: list[tuple[float, int, str]] = []
         if not self._usable():
             return found
@@ -267,7 +267,7 @@ class DiskCache:
 
 
 def _head(name: str, data: bytes) -> bytes:
-    """What stands before an entry's data and binds them to its name: no other is believed."""
+    """The bytes before an entry's data, a digest that binds the data to the name."""
     return _MAGIC + hashlib.sha256(name.encode() + b"\n" + data).digest()
 
 

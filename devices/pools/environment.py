@@ -1,6 +1,6 @@
-"""What besides its text decides a program's machine code: versions, CPU, platform, our runtime.
+"""What decides a program's machine code besides its text: versions, CPU, platform, our runtime.
 
-Owns the digest that goes into names on disk. Does not import numba: it reads the version's file.
+Owns the digest in names on disk. Does not import numba: it reads numba's version file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import object_code, vector_math
 # The packages of devices/ whose modules decide what a text compiles to.
 _RUNTIME = ("cpu", "cpu.intrinsics", "pools")
 _DEVICES = (__package__ or "").rpartition(".")[0]
-# Settings of numba that change its code.
+# Settings of numba that change its machine code.
 SETTINGS = (
     "CPU_NAME CPU_FEATURES OPT ENABLE_AVX LOOP_VECTORIZE SLP_VECTORIZE BOUNDSCHECK DEBUGINFO "
     "FULL_TRACEBACKS LLVM_PASS_TIMINGS"
@@ -31,22 +31,22 @@ SETTINGS = (
 
 @cached(1)
 def digest() -> str:
-    """A short name of this environment; loads llvmlite, to ask for the CPU.
+    """A short name of this environment; loads llvmlite to ask for the CPU.
 
-    `DeviceError` if that does not load, be it that its installation is damaged or memory is short.
+    `DeviceError` if llvmlite does not load: its installation is damaged, or memory is short.
     """
     object_code.linker()
     return hashlib.sha256("\0".join(facts()).encode()).hexdigest()[:24]
 
 
 def facts() -> list[str]:
-    """Everything that the digest covers, for people."""
+    """Everything that the digest covers, as readable text."""
     import llvmlite
     import llvmlite.binding as llvm
 
     try:
         features = llvm.get_host_cpu_features().flatten()
-    except RuntimeError:  # LLVM cannot tell on this platform
+    except RuntimeError:  # LLVM does not know this platform's CPU features
         features = ""
     return [
         f"python {sys.version} {sys.implementation.cache_tag}",
@@ -85,7 +85,7 @@ def _libc() -> str:
 def runtime(*packages: str) -> str:
     """A digest of all modules of packages of devices/ that give generated text its meaning.
 
-    All of them: a list of those that matter would be one more thing to keep true.
+    It covers all modules: a list of the relevant ones would have to be maintained.
     """
     total = hashlib.sha256()
     for package in packages:
@@ -97,7 +97,7 @@ def runtime(*packages: str) -> str:
 
 
 def _text(name: str) -> bytes:
-    """The text of a module, which may lie in a zip; its code, if that was installed."""
+    """The text of a module, also from a zip; its code where only code is installed."""
     spec: Any = importlib.util.find_spec(name)
     with suppress(OSError):
         text: bytes = spec.loader.get_data(spec.origin)

@@ -1,8 +1,8 @@
 """Object files: which symbols they need, and loading them with llvmlite alone (without numba).
 
-Owns the table of symbols that we supply to the linker. LLVM ends the process at an unknown symbol,
-so `load` reads the object's symbol table first and refuses politely; and where it has no memory, so
-the code that gives it work asks for `room` first.
+Owns the table of symbols that lazyfuse supplies to the linker. LLVM ends the process at an unknown
+symbol, so `load` reads the object's symbol table first and raises an error. LLVM also ends the
+process without memory, so callers check `room` first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..caches import CONSTANT, cached
 from . import vector_math
 
 ENTRY = "lazyfuse_entry"  # what compiled programs export
-_TO_LOAD = 16 << 20  # bytes that LLVM finds free before it is given an object
-TO_COMPILE = 128 << 20  # and before it compiles a text
+_TO_LOAD = 16 << 20  # bytes that have to be free before LLVM loads an object
+TO_COMPILE = 128 << 20  # the same before LLVM compiles a text
 
 
 class Loaded:
@@ -40,7 +40,7 @@ class Loaded:
 
 
 def room(size: int) -> None:
-    """`DeviceError` where so many bytes are not to be had."""
+    """Raise `DeviceError` unless `size` bytes can be allocated."""
     try:
         mmap.mmap(-1, size).close()
     except (OSError, MemoryError, ValueError) as error:
@@ -49,7 +49,7 @@ def room(size: int) -> None:
 
 @cached(1, CONSTANT, clears=False)
 def linker() -> Any:
-    """Llvmlite's binding module, with the native target and our symbols in place."""
+    """The binding module of llvmlite, with the native target and our symbols registered."""
     if "llvmlite.binding" not in sys.modules:
         room(TO_COMPILE)
     try:
@@ -67,7 +67,7 @@ def linker() -> Any:
 
 
 def load(code: bytes, entry: str) -> Loaded:
-    """Link an object file into this process; raises `DeviceError` where that is impossible."""
+    """Link an object file into this process; raises `DeviceError` if that is impossible."""
     llvm = linker()
     room(_TO_LOAD)
     missing = unresolved(code)
@@ -88,7 +88,7 @@ def load(code: bytes, entry: str) -> Loaded:
 
 
 def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> bytes:
-    """Object code of LLVM text: for any CPU of this kind, or with the features of the named one."""
+    """Object code of LLVM text: for a CPU and its features, by default any of this architecture."""
     llvm = linker()
     room(TO_COMPILE)
     target = llvm.Target.from_default_triple()
@@ -102,7 +102,7 @@ def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> byt
     )
     try:
         return bytes(machine.emit_object(llvm.parse_assembly(text)))
-    except RuntimeError as error:  # LLVM before 16 reads another text
+    except RuntimeError as error:  # LLVM before 16 reads another syntax
         raise DeviceError(f"[compile] LLVM text: {error}") from error
 
 

@@ -1,15 +1,15 @@
-"""Our own vectors of `exp`, `log` and `tanh` for machines with AVX-512: shorter than libmvec's.
+"""Our own vector `exp`, `log` and `tanh` for machines with AVX-512: shorter than libmvec's.
 
-They are texts of LLVM rather than calls, so what loops keep in registers stays there. They look the
-upper bits up in a table of sixteen that lies in two registers, and take a polynomial of the rest;
-`vscalefpd` and `vgetexppd` do what is special about very small and very large numbers. Errors are
-below 1.3 (`exp`), 1.8 (`log`) and 3 (`tanh`) units in the last place. Floating-point
-exceptions are the hardware's: overflow, underflow, division by zero and invalid arguments as NumPy
-reports them, some more where arguments are huge.
+They are LLVM text instead of calls, so loops keep their registers. They look up the upper bits in a
+table of sixteen entries in two registers, and evaluate a polynomial of the rest. `vscalefpd` and
+`vgetexppd` handle very small and very large numbers. Errors are below 1.3 (`exp`), 1.8 (`log`) and
+3 (`tanh`) units in the last place. The hardware raises the floating-point exceptions: overflow,
+underflow, division by zero and invalid arguments as NumPy reports them, and a few more for huge
+arguments.
 
 Coefficients: Chebyshev interpolation of (exp(r) - 1 - r) / r**2 on |r| <= log(2) / 32 and of
-(log(1 + r) - r + r**2 / 2) / r**3 on -1/32 <= r <= 1/16, in 300 bits. Loads nothing heavy when
-imported.
+(log(1 + r) - r + r**2 / 2) / r**3 on -1/32 <= r <= 1/16, in 300 bits. Importing this module is
+cheap.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 from ..late_imports import module as heavy
 
-LANES = 8  # of doubles
+LANES = 8  # doubles per vector
 NAMES = ("exp", "log", "tanh")
-# 1.5 * 2**52: added to a number, it brings the integer part into the lowest bits.
+# 1.5 * 2**52: adding it to a number moves the integer part into the lowest bits.
 _SHIFT = 6755399441055744.0
 
 _EXP_SCALE = 23.083120654223414  # 16 / log(2)
@@ -41,7 +41,7 @@ _ROOTS_REST = (
 _EXP = (
     0.5, 0.1666666666530169, 0.04166666666496045, 0.008333449701253456, 0.0013889034348599464,
 )  # fmt: skip
-# To one term more, where the result is the difference itself.
+# One term more, for `tanh`, where the result is the difference itself.
 _DIFFERENCE = (
     0.5000000000000001, 0.16666666666666669, 0.041666666663595475, 0.00833333333299209,
     0.0013889063440655327, 0.0001984146378747018,
@@ -71,18 +71,18 @@ def serves(name: str, size: int, features: str) -> bool:
 
 
 def symbol(name: str) -> str:
-    """What our function is called in a module."""
+    """The name of our function in a module."""
     return f"lf_own_{name}"
 
 
 def define(module: Any, name: str) -> Any:
-    """The function of an llvmlite module, from vector to vector."""
+    """Define the function, from vector to vector, in an llvmlite module."""
     known = module.globals.get(symbol(name))
     return known if known is not None else _Writer(module, name).function
 
 
 def text(name: str) -> str:
-    """The function as LLVM text of its own, for a module that is written as text."""
+    """The function as LLVM text, for a module that is written as text."""
     module = heavy("llvmlite.ir").Module()
     define(module, name)
     lines = str(module).splitlines()
@@ -127,7 +127,7 @@ class _Writer:
         return self.call("llvm.fma.v8f64", self.floats, [a, b, c])
 
     def masked(self, name: str, *given: Any) -> Any:
-        """An AVX-512 instruction on all lanes, rounding as the machine does."""
+        """An AVX-512 instruction on all lanes, in the current rounding mode."""
         ir = self.ir
         every, rounding = ir.Constant(ir.IntType(8), -1), ir.Constant(ir.IntType(32), 4)
         name = f"llvm.x86.avx512.mask.{name}.pd.512"
@@ -135,7 +135,7 @@ class _Writer:
         return self.call(name, self.floats, [*given, *rest])
 
     def table(self, entries: tuple[float, ...], index: Any) -> Any:
-        """The entry of sixteen that the lowest four bits choose."""
+        """The entry of sixteen that the lowest four bits of `index` select."""
         ir, half = self.ir, len(entries) // 2
         parts = [
             ir.Constant(self.floats, [ir.Constant(self.double, each) for each in part])
@@ -145,7 +145,7 @@ class _Writer:
         return self.call(name, self.floats, [parts[0], index, parts[1]])
 
     def polynomial(self, x: Any, coefficients: tuple[float, ...]) -> Any:
-        """By pairs, then pairs of pairs: short chains of operations that wait for each other."""
+        """Evaluate by pairs, then pairs of pairs, for short chains of dependent operations."""
         terms = [self.splat(each) for each in coefficients]
         power = x
         while len(terms) > 1:
@@ -180,7 +180,7 @@ class _Writer:
         return self.fma(self.build.fmul(r, r), self.polynomial(r, coefficients), r)
 
     def magnitude(self, x: Any) -> Any:
-        """The bits without the sign: they are in order, and looking at NaN raises nothing."""
+        """The bits without the sign: in order of magnitude, and comparing NaN raises no flag."""
         return self.build.and_(self.build.bitcast(x, self.words), self.word((1 << 63) - 1))
 
     def tanh(self, x: Any) -> Any:
@@ -223,7 +223,7 @@ class _Writer:
         return self.usual_or_special(x, value)
 
     def usual_or_special(self, x: Any, value: Any) -> Any:
-        """The logarithms of zero, infinity, NaN and numbers below zero, where there are any."""
+        """`value`, but for zero, infinity, NaN and negative numbers their special logarithms."""
         build, ir = self.build, self.ir
         bits = build.sub(build.bitcast(x, self.words), self.word(1))
         is_special = build.icmp_unsigned(">=", bits, self.word(_bits(float("inf")) - 1))

@@ -1,8 +1,8 @@
-"""Compiled programs, in memory and on disk. Owns their keys, limits, counters and reasons.
+"""Compiled programs in memory and on disk. Owns their keys, limits, counters and reasons.
 
-A program's identity is its language and text. On disk its name also holds a digest of everything
-else that decides its machine code: versions, CPU, platform, this package's own runtime files.
-Knows no compiler and no loader: the device passes both in.
+A program's identity is its language and text. Its name on disk also holds a digest of everything
+else that decides its machine code: versions, CPU, platform, the runtime modules of devices/. This
+module knows no compiler and no loader: the device passes both in.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .disk_cache import DiskCache
 from .object_code import Loaded, load
 
 Key = tuple[str, str]
-_MOST_REASONS = 4096  # look-ups whose reason is remembered
+_MOST_REASONS = 4096  # look-ups whose reason is kept
 
 
 class Builder(Protocol):
     """How a device makes programs of one language."""
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
-        """Compile; the program, and its code if that may be kept."""
+        """Compile a source. Return the program, and its code if that may be kept on disk."""
 
     def load(self, source: Source, code: bytes) -> Pooled:
-        """The program from code that `build` gave, perhaps in another process."""
+        """The program from code that `build` returned, in this or another process."""
 
 
 _pools: Group[ProgramPool] = Group(
@@ -57,7 +57,7 @@ _refused: Group[ProgramPool] = Group(
 
 
 class ProgramPool:
-    """`get(source)` finds a program in memory, on disk, or builds it."""
+    """`get(source)` finds a program in memory or on disk, or builds it."""
 
     limit: int
 
@@ -77,7 +77,7 @@ class ProgramPool:
         self.worker: Worker | None = None  # compiles ahead, where the device has one
         self._parallel = parallel  # whether the builders may work in several threads at once
         self._reasons: dict[str, str] = {}  # by identity: why the last look-up found nothing
-        self._refused: dict[Key, str] = {}  # what `soon` will never give, with the reason
+        self._refused: dict[Key, str] = {}  # what `soon` will never return, with the reason
         self._uses = 0
         self.hits = self.built = self.loaded = self.evicted = self.ahead = 0
         self.seconds = 0.0  # spent building
@@ -89,9 +89,9 @@ class ProgramPool:
     def after_fork(self) -> None:
         """Make the locks anew."""
         self._lock = threading.RLock()
-        self._making: dict[Key, threading.RLock] = {}  # one for each program being made
-        self._wanted: dict[Key, Source] = {}  # what the worker has been asked for
-        self._unseen: set[Key] = set()  # of these, what nobody has looked for on disk
+        self._making: dict[Key, threading.RLock] = {}  # a lock for each program being made
+        self._wanted: dict[Key, Source] = {}  # sources sent to the worker
+        self._unseen: set[Key] = set()  # those of `_wanted` that no thread has looked for on disk
         self._arrival = threading.Condition()
 
     def get(self, source: Source) -> Pooled:
@@ -105,7 +105,7 @@ class ProgramPool:
         return program
 
     def _await(self, source: Source) -> Pooled | None:
-        """The program from the worker; None where it must be made here, or never."""
+        """The program from the worker; None if the caller has to make it, or it is refused."""
         if self.worker is None or source.language == "numpy" or self.worker.why_not():
             return None
         key = source.language, source.text
@@ -116,11 +116,11 @@ class ProgramPool:
         return program
 
     def soon(self, source: Source, at_once: bool = False) -> Pooled | None:
-        """The program if it is in memory or on disk; else None, and it is being compiled.
+        """The program if it is in memory or on disk; else None, and the worker compiles it.
 
-        Never waits for a compiler where there is a worker, and builds at once where there is none.
-        Nor for llvmlite's import, which the first program from disk takes, unless `at_once`: the
-        worker's thread loads it. Never raises: `why_never` tells why a source is refused.
+        With a worker it never waits for a compiler; without a worker it builds at once. Unless
+        `at_once`, it does not wait for llvmlite's import either, which the first program from disk
+        needs: the worker's thread loads that program. Never raises: `why_never` gives the reason.
         """
         key = source.language, source.text
         if key in self._programs:
@@ -132,7 +132,7 @@ class ProgramPool:
                 return self._make(source)
             builder = self._builders.get(source.language)
             if builder is None:
-                return self._make(source)  # says which languages there are
+                return self._make(source)  # its error lists the languages
             problem = "disabled"
             if self._on_disk(source):
                 problem = "absent"
@@ -163,9 +163,9 @@ class ProgramPool:
             self.lost(None, "")
 
     def look(self, source: Source) -> bool:
-        """In the worker's thread: take a program from disk where `soon` has not looked itself.
+        """In the worker's thread: load a program from disk if `soon` has not looked there.
 
-        Whether that is all that there was to do.
+        Return whether the source needs no compiling.
         """
         key = source.language, source.text
         if key not in self._unseen:
@@ -186,20 +186,20 @@ class ProgramPool:
         return True
 
     def awaits(self, source: Source) -> bool:
-        """Whether the worker has been asked for a program that has not arrived yet."""
+        """Whether a program has been requested from the worker and has not arrived yet."""
         return (source.language, source.text) in self._wanted
 
     def uncompiled(self) -> list[Source]:
-        """What the worker has been asked for, has not given yet, and is not on disk either."""
+        """The sources sent to the worker that have not arrived and are not on disk."""
         with self._arrival:
             return [source for key, source in self._wanted.items() if key not in self._unseen]
 
     def why_never(self, source: Source) -> str:
-        """Why `soon` will not give a program, however long one waits; empty if it may."""
+        """Why `soon` will never return a program; empty if it may."""
         return self._refused.get((source.language, source.text), "")
 
     def wait(self, key: Key | None = None, seconds: float | None = None) -> bool:
-        """Wait for what the worker was asked for, all of it or one; whether it has come."""
+        """Wait for one program from the worker, or for all; whether they arrived in time."""
         if self.worker is not None:
             self.worker.hurry()
 
@@ -210,7 +210,7 @@ class ProgramPool:
             return self._arrival.wait_for(done, seconds)
 
     def arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
-        """Take in what the worker has compiled (in the worker's thread)."""
+        """Store what the worker has compiled (in the worker's thread)."""
         key = source.language, source.text
         try:
             if code is None:
@@ -232,7 +232,7 @@ class ProgramPool:
                 self._arrival.notify_all()
 
     def lost(self, source: Source | None, why: str) -> None:
-        """The worker is no more; `source`, if any, must not be compiled here either."""
+        """Record that the worker has ended; `source`, if any, must not be compiled here either."""
         if source is not None:
             self._refuse((source.language, source.text), why)
         with self._arrival:
@@ -245,11 +245,11 @@ class ProgramPool:
         self._refused[key] = why
 
     def _may_be_on_disk(self, source: Source) -> bool:
-        """False where the folder tells so by itself: a whole name takes llvmlite's import."""
+        """False if the directory's list rules it out; a complete name needs llvmlite's import."""
         return "llvmlite" in sys.modules or self.disk.may_hold(_identity(source))
 
     def may_hold(self, source: Source) -> bool:
-        """As `holds`, by a look at the folder's list alone: false only where it is not there."""
+        """A quick `holds` by the directory's list alone: false only if the program is not there."""
         if (source.language, source.text) in self._programs:
             return True
         return self._on_disk(source) and self.disk.may_hold(_identity(source))
@@ -262,7 +262,7 @@ class ProgramPool:
             return False
         try:
             return self.disk.holds(self._name(source))
-        except DeviceError:  # what programs are named after is not to be had
+        except DeviceError:  # the digest in the names on disk is not available
             return False
 
     def why_missed(self, source: Source) -> str:
@@ -272,7 +272,7 @@ class ProgramPool:
         return self._reasons.get(_identity(source), "")
 
     def info(self) -> dict[str, Any]:
-        """Counters of the memory; those of the disk under "disk"."""
+        """Counters of the programs in memory; those on disk under "disk"."""
         return {
             "programs": len(self._programs),
             "limit": self.limit,
@@ -287,7 +287,7 @@ class ProgramPool:
         }
 
     def clear(self, disk: bool = False) -> None:
-        """Forget every program in memory, and on disk too if asked."""
+        """Forget every program in memory, and with `disk` also on disk."""
         with self._lock:
             for program in self._programs.values():
                 self._remember(program.source, "cleared")
@@ -303,7 +303,7 @@ class ProgramPool:
         self.disk = DiskCache(folder, options.folder_limit, options.folder_used)
 
     def set_limit(self, limit: int) -> None:
-        """Keep at most so many programs in memory; 0 keeps none."""
+        """Keep at most `limit` programs in memory; 0 keeps none."""
         with self._lock:
             self.limit = limit
             while len(self._programs) > limit:
@@ -334,7 +334,7 @@ class ProgramPool:
             making = self._making.setdefault(key, threading.RLock())
         with making if self._parallel else self._lock:
             try:
-                program = self._programs.get(key)  # another thread may have been faster
+                program = self._programs.get(key)  # another thread may have made it meanwhile
                 if program is None:
                     program = self._find_or_build(source, builder)
                     self._add(key, program)
@@ -351,7 +351,7 @@ class ProgramPool:
                 self._evict()
 
     def _load(self, source: Source, builder: Builder) -> tuple[Pooled | None, str]:
-        """The program from disk, or why not; an entry that does not load is damaged and goes."""
+        """The program from disk, or why not; an entry that does not load is removed as damaged."""
         name = self._name(source)
         code, problem = self.disk.look_up(name)
         if code is None:
@@ -403,7 +403,7 @@ class ProgramPool:
         self._reasons[_identity(source)] = reason
 
     def _evict(self) -> None:
-        """Drop the tenth of the programs that were not asked for for longest."""
+        """Drop the tenth of the programs that was requested least recently."""
         oldest = sorted(self._programs, key=lambda key: self._programs[key].used)
         for key in oldest[: max(1, self.limit // 10)]:
             self._remember(self._programs.pop(key).source, "evicted")
@@ -417,7 +417,7 @@ class ProgramPool:
 
 
 def name_on_disk(source: Source, environment: str) -> str:
-    """The entry of a program in the folder: what it is, and what else decides its code."""
+    """The name of a program's entry on disk: its identity and the environment's digest."""
     return f"{_identity(source)}-{environment}"
 
 

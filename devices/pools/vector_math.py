@@ -5,11 +5,11 @@ vectoriser find a SIMD version; and the floating-point flags of the C library.
 
 Where libmvec serves a function, *every* call goes to one SIMD version: the vectorised loop calls it
 on full vectors, and a scalar call (loop remainders, loops that did not vectorise) calls it on a
-vector of copies. So a result depends on the argument alone, never on its position in the array,
-on the cutting into chunks or on what the vectoriser did. The scalar versions are `lf_NAME` (f8) and
-`lf_NAMEf` (f4): defined in each object file where libmvec serves, else symbols given to the linker.
-LLVM must not know their names, or it would turn them into intrinsics that do not vectorise.
-For some functions the SIMD version is our own text instead of libmvec's (own_math.py).
+vector of copies. So a result depends on the argument alone, never on its position in the array, on
+chunks or on the vectoriser. The scalar versions are `lf_NAME` (f8) and `lf_NAMEf` (f4): defined in
+each object file where libmvec serves, else symbols given to the linker. LLVM must not know their
+names, or it would turn them into intrinsics that do not vectorise. For some functions the SIMD
+version is our own text (own_math.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def machine() -> str:
 
 @cached(1, CONSTANT, clears=False)
 def libmvec() -> Any:
-    """The SIMD library, or None where there is none (macOS, Windows, other C libraries)."""
+    """The SIMD library, or None without one (macOS, Windows, other C libraries)."""
     if sys.platform != "linux" or machine() != "x86_64":
         return None
     try:
@@ -61,7 +61,7 @@ def libm() -> Any:
 
 
 def symbols() -> dict[str, int]:
-    """What generated code may refer to: scalar versions that the C library serves, and fenv's."""
+    """Symbols for generated code: the C library's scalar functions, and those of fenv."""
     found: dict[str, int] = {}
     library = libm()
     for name in ARITY:
@@ -85,7 +85,7 @@ _FENV_FLAGS = {"x86_64": (1, 4, 8, 16), "aarch64": (1, 2, 4, 8), "arm64": (1, 2,
 
 
 def fenv_flags() -> tuple[int, int, int, int] | None:
-    """The platform's flag bits (invalid, divide, over, under); None where they are not known."""
+    """The platform's flag bits (invalid, divide, over, under); None if they are unknown."""
     return None if sys.platform == "win32" else _FENV_FLAGS.get(machine())
 
 
@@ -122,7 +122,7 @@ def vector_symbol(name: str, size: int, features: str) -> tuple[str, int]:
 
 
 def declare(module: Any, name: str, size: int, features: str) -> Any:
-    """The function `lf_NAME` of an llvmlite module, declared or defined so that loops vectorise."""
+    """Declare or define `lf_NAME` in an llvmlite module, so that loops that call it vectorise."""
     symbol = scalar_name(name, size)
     known = module.globals.get(symbol)
     if known is not None:
@@ -143,10 +143,10 @@ def _set_pure(function: Any) -> None:
 
 
 def _define_by_vector(ir: Any, function: Any, symbol: str, lanes: int) -> None:
-    """Give `lf_NAME` a body (one lane of the SIMD version) and say which vectors serve it.
+    """Give `lf_NAME` a body (one lane of the SIMD version) and declare its vector versions.
 
-    Loops that mix f4 and f8 take as many f4 at a time as they take f8, half a vector: for these
-    there is a function that fills the other half with copies.
+    Loops that mix f4 and f8 process as many f4 as f8 at a time, half a vector of f4: for these a
+    function fills the other half with copies.
     """
     module, arity = function.module, len(function.args)
     element = function.type.pointee.return_type
@@ -202,7 +202,7 @@ def _mask(ir: Any, lanes: list[int]) -> Any:
 
 
 def _keep(ir: Any, module: Any, functions: list[Any]) -> None:
-    """Add to `llvm.compiler.used`: LLVM drops what has no caller yet, before it vectorises."""
+    """Add to `llvm.compiler.used`: before it vectorises, LLVM drops functions without callers."""
     if _USED in module.globals:
         functions = [*module.globals.pop(_USED).lazyfuse_kept, *functions]
         module.scope._useset.discard(_USED)

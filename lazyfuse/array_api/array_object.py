@@ -1,8 +1,8 @@
-"""The array of `lazyfuse.array_api`: an array of ours that follows the standard in all it does.
+"""The array of `lazyfuse.array_api`, which follows the standard in every operation.
 
-Owns `array`, which holds one array of the main namespace (memory, recorded work and kernels are
-that one's), and the way between the two: `plain` and `given`. Where an array of the standard takes
-part in an operation with arrays of the main namespace or of NumPy's, the result is one, too.
+Owns `array`, which wraps an array of the main namespace (that array has the memory, the recorded
+work and the kernels), and the conversions between the two: `plain` and `given`. An operation of an
+array of the standard with arrays of the main namespace or of NumPy gives an array of the standard.
 Importing this module completes the class.
 """
 
@@ -33,15 +33,15 @@ class array:  # noqa: N801  # the standard's spelling
     _array: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refused: arrays come from functions."""
+        """Refuse: functions make arrays."""
         raise TypeError(message("array", "call", "a function", "the class", "use asarray"))
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The namespace that follows a version of the standard (the latest)."""
+        """The namespace of a version of the standard; None: the latest."""
         return sys.modules[__package__]._at(api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """An array with the same values whose data lie on a device."""
+        """An array with the same values in the memory of a device."""
         moved = device_api.moved(self._array, device, stream)
         return self if moved is self._array else given(moved)
 
@@ -53,20 +53,20 @@ class array:  # noqa: N801  # the standard's spelling
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The memory on the host, evaluated, as a DLPack capsule."""
+        """The evaluated memory on the host as a DLPack capsule."""
         asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
         return self._array.__dlpack__(stream=stream, **asked)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The host: DLPack hands its memory out."""
+        """The host, whose memory DLPack exports."""
         found: tuple[int, int] = self._array.__dlpack_device__()
         return found
 
     def to_numpy(self) -> Any:
-        """The values as a `numpy.ndarray`, as `to_numpy` of the main namespace's arrays."""
+        """The values as a `numpy.ndarray`: see `to_numpy` of the main namespace's arrays."""
         return export(self._array)
 
-    # -- what Python asks ------------------------------------------------------------------
+    # -- Python's protocols ------------------------------------------------------------------
 
     def __getitem__(self, key: Any, /) -> Any:
         return given(self._array[plain_key(key)])
@@ -100,13 +100,13 @@ class array:  # noqa: N801  # the standard's spelling
 
     __hash__ = None  # type: ignore[assignment]
 
-    # -- what NumPy, and the main namespace, ask -----------------------------------------------
+    # -- protocols of NumPy and the main namespace -----------------------------------------------
 
     def __array__(self, dtype: Any = None, *, copy: Any = None) -> Any:
         return self._array.__array__(dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """A ufunc of either namespace, or of NumPy's, on arrays of the standard among others."""
+        """A ufunc of either namespace, or of NumPy, with arrays of the standard as operands."""
         out = kwargs.get("out", ())
         named = plain(kwargs)
         if ufunc.__name__ == "floor_divide" and method == "__call__" and not kwargs:
@@ -118,7 +118,7 @@ class array:  # noqa: N801  # the standard's spelling
         return given(result)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """A function of either namespace, or of NumPy's."""
+        """A function of either namespace, or of NumPy."""
         others = [each for each in types if each is not array]
         out = kwargs.get("out")
         theirs = registry.THEIRS.get(func, func)
@@ -127,7 +127,7 @@ class array:  # noqa: N801  # the standard's spelling
 
 
 def plain(value: Any) -> Any:
-    """`value` with the arrays of the main namespace in the place of the standard's."""
+    """`value` with the standard's arrays replaced by those of the main namespace."""
     kind = type(value)
     if kind is array:
         return value._array
@@ -139,13 +139,13 @@ def plain(value: Any) -> Any:
 
 
 def plain_key(key: Any) -> Any:
-    """An index as the main namespace takes it."""
+    """An index with the standard's arrays replaced by those of the main namespace."""
     kind = type(key)
     return plain(key) if kind is array or kind is tuple else key
 
 
 def given(value: Any) -> Any:
-    """`value` with arrays of the standard in the place of the main namespace's, and of scalars."""
+    """`value` with the main namespace's arrays and scalars replaced by arrays of the standard."""
     kind = type(value)
     if kind is ndarray:
         x: array = object.__new__(array)
@@ -181,7 +181,7 @@ _CONVERSIONS: dict[str, Callable[..., Any]] = {
 
 
 def _function(word: str) -> Callable[..., Any]:
-    """Python's operator; for `//` the standard's own."""
+    """Python's operator; for `//` the standard's."""
     if word == "floordiv":
         return floor_division.floor_divide
     found: Callable[..., Any] = getattr(operator, f"__{word}__")

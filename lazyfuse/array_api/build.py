@@ -1,7 +1,7 @@
 """Makes the namespaces of the array API standard from the tables of its names.
 
 Owns one namespace per version, and the printing of functions: each has the standard's parameters,
-hands plain arrays to the function that computes, and gives arrays of the standard back.
+passes plain arrays to the function that computes, and returns arrays of the standard.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def {name}{parameters}:
 
 
 class Names:
-    """What one namespace has: how each name is made when it is first asked for."""
+    """The names of one namespace, and how each is made on first use."""
 
     def __init__(self, extension: str, version: str) -> None:
         self.extension = extension
@@ -66,7 +66,7 @@ class Names:
         return _printed(name, self.functions[name], target, self.extension)
 
     def information(self, name: str) -> Any:
-        """The class that tells of the namespace; before 2025.12 devices were a list."""
+        """The class that describes the namespace; before 2025.12 devices were a list."""
         latest = self.version == LATEST
         return namespace_info.StandardInformation if latest else namespace_info.Information
 
@@ -78,12 +78,12 @@ class Names:
 
 
 def _value(name: str) -> Any:
-    """A constant or a dtype; not `numpy.dtype` objects, which are equal to None."""
+    """A constant or a dtype; no `numpy.dtype` objects, since those are equal to None."""
     return getattr(np, name)
 
 
 def _argument(parameter: inspect.Parameter) -> str:
-    """How a parameter is handed on, arrays of the standard as plain ones."""
+    """The text that passes a parameter on, with arrays of the standard as plain ones."""
     name = parameter.name
     value = name
     if parameter.kind is parameter.VAR_POSITIONAL:
@@ -94,7 +94,7 @@ def _argument(parameter: inspect.Parameter) -> str:
 
 
 def _printed(name: str, parameters: str, target: Callable[..., Any], extension: str) -> Any:
-    """The function of that name, compiled from its text."""
+    """The function of that name, compiled from its printed text."""
     scope: dict[str, Any] = {
         "__name__": f"{NAME}.{extension}".rstrip("."),
         "__package__": "lazyfuse",
@@ -142,7 +142,7 @@ _versions: dict[str, Namespace] = {}
 
 
 def namespace(version: str | None) -> Any:
-    """The namespace of a version of the standard; the latest where none is named."""
+    """The namespace of a version of the standard; None: the latest."""
     if version is None or version == LATEST:
         return sys.modules[NAME]
     if version not in array_api_names.VERSIONS:
@@ -157,12 +157,12 @@ def namespace(version: str | None) -> Any:
 
 
 def install(package: dict[str, Any]) -> None:
-    """Let the module `lazyfuse.array_api` be the latest version, its extensions importable."""
+    """Make the module `lazyfuse.array_api` the latest version, with importable extensions."""
     for name in EXTENSIONS:
         sys.modules[f"{NAME}.{name}"] = Namespace(f"{NAME}.{name}", Names(name, LATEST))
     package["_names"] = names = Names("", LATEST)
     package["__all__"] = names.public()
     package["__array_api_version__"] = LATEST
-    package["__path__"] = []  # a package: its extensions can be imported
+    package["__path__"] = []  # makes it a package, whose extensions can be imported
     sys.modules[NAME].__class__ = Namespace
     package["_at"] = namespace

@@ -1,6 +1,6 @@
-"""Floor division as the array API standard has it: infinities divide as they do in `/`.
+"""Floor division of the array API standard: infinities divide as they do in `/`.
 
-Works on arrays of the main namespace; where no operand is infinite it is NumPy's.
+Works on arrays of the main namespace; for finite operands it is NumPy's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _isinf = ufunc_of(np.isinf)
 
 
 def floor_divide(first: Any, second: Any) -> Any:
-    """`first // second`, rounded down; with infinities the quotient itself."""
+    """`first // second`, rounded down; for infinities the quotient itself."""
     operands = _floats(first, second)
     if operands is None:
         return operator.floordiv(first, second)
@@ -31,12 +31,12 @@ def floor_divide(first: Any, second: Any) -> Any:
     if all(type(x) is not ndarray or x._eager is not None for x in operands) and not odd.any():
         return operator.floordiv(first, second)
     x, y = operands
-    quotient = _where(odd, x, 1) / _where(odd, y, 1)  # each side sees its own operands alone
+    quotient = _where(odd, x, 1) / _where(odd, y, 1)  # each division sees only its own operands
     return _where(odd, quotient, _where(odd, 1, x) // _where(odd, 1, y))
 
 
 def _floats(first: Any, second: Any) -> tuple[Any, Any] | None:
-    """Both operands in the dtype of the result; None unless that is a real floating-point one."""
+    """Both operands in the result's dtype; None unless it is a real floating-point dtype."""
     kinds = [x if type(x) in _NUMBERS else getattr(x, "dtype", None) for x in (first, second)]
     if any(each is None for each in kinds):
         return None
@@ -47,7 +47,7 @@ def _floats(first: Any, second: Any) -> tuple[Any, Any] | None:
 
 
 def floor_divide_in_place(x: ndarray, other: Any) -> Any:
-    """`x //= other`; refused as NumPy refuses what does not fit into `x`."""
+    """`x //= other`; refuses what does not fit into `x`, as NumPy does."""
     found = floor_divide(x, other)
     if found.dtype != x.dtype or found.shape != x.shape:  # type: ignore[attr-defined]
         divide: Callable[..., Any] = operator.ifloordiv

@@ -1,7 +1,7 @@
-"""The functions of the array API standard that are not simply those of the main namespace.
+"""The functions of the array API standard that differ from those of the main namespace.
 
-Owns what each of them does, on arrays of the main namespace, and what older versions of the
-standard had otherwise. All else is in the tables of names.py.
+Owns their implementations, on arrays of the main namespace, and their variants in older versions of
+the standard. The tables of names.py list all others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class finfo_object:  # noqa: N801  # the standard's spelling
-    """Machine limits of a floating-point dtype, as Python's numbers."""
+    """Machine limits of a floating-point dtype, as Python numbers."""
 
     bits: int
     eps: float
@@ -47,7 +47,7 @@ class iinfo_object:  # noqa: N801
 
 
 def _dtype_of(x: Any) -> Any:
-    """A dtype, also of an array; everything else unchanged."""
+    """The dtype of an array; everything else unchanged."""
     return dtype_of(x) if type(x) is ndarray else x
 
 
@@ -66,7 +66,7 @@ def iinfo(type: Any) -> iinfo_object:
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    """The dtype of results; arrays count by theirs, and nothing is evaluated."""
+    """The dtype of results; for arrays their dtypes count, and nothing is evaluated."""
     return np.result_type(*[_dtype_of(x) for x in arrays_and_dtypes])
 
 
@@ -80,19 +80,19 @@ def _complex(dtype: Any) -> Any:
 
 
 def eig(x: Any) -> Any:
-    """Complex eigenvalues and eigenvectors, also where NumPy's come out real."""
+    """Complex eigenvalues and eigenvectors, also where NumPy gives real ones."""
     found = linalg.eig(x)
     dtype = _complex(x.dtype)
     return type(found)(*[part.astype(dtype, copy=False) for part in found])
 
 
 def eigvals(x: Any) -> Any:
-    """Complex eigenvalues, also where NumPy's come out real."""
+    """Complex eigenvalues, also where NumPy gives real ones."""
     return linalg.eigvals(x).astype(_complex(x.dtype), copy=False)
 
 
 def _with_axes(transform: Function) -> Function:
-    """A transform of several axes: the last ones where only sizes are given."""
+    """A transform of several axes: the last ones if only sizes are given."""
 
     def call(x: Any, s: Any, axes: Any, norm: Any) -> Any:
         if s is not None and axes is None:
@@ -103,7 +103,7 @@ def _with_axes(transform: Function) -> Function:
 
 
 def diff(x: Any, axis: int, n: int, prepend: Any, append: Any) -> Any:
-    """Differences along an axis; None is nothing to put before or after."""
+    """Differences along an axis; `prepend` and `append` may be None."""
     return OURS[np.diff](x, n=n, axis=axis, **fallback.given(prepend=prepend, append=append))
 
 
@@ -122,7 +122,7 @@ FFT: dict[str, Function] = {
     name: _with_axes(getattr(fft, name)) for name in ("fftn", "ifftn", "rfftn", "irfftn")
 }
 OWN = {"": MAIN, "linalg": LINALG, "fft": FFT}
-"""By the extension ("" for the main part) and name."""
+"""Functions by extension ("" for the main part) and name."""
 
 
 # ------------------------------------------------------------------------------ older versions
@@ -133,7 +133,7 @@ def _as_list(function: Function) -> Function:
 
 
 def _widening(function: Function) -> Function:
-    """Sums in the default floating-point dtype, where none is named."""
+    """Sums in the default floating-point dtype, if the caller names none."""
 
     def call(x: Any, *args: Any, dtype: Any = None, **named: Any) -> Any:
         kind = x.dtype.kind
@@ -148,11 +148,11 @@ CHANGED = (
     ("2025.12", ("broadcast_arrays", "meshgrid"), _as_list),
     ("2023.12", ("prod", "sum", "trace"), _widening),
 )
-"""The version that changed functions, their names, and how to make the older ones."""
+"""The version that changed functions, their names, and the decorator that makes the older ones."""
 
 
 def older(name: str, function: Function, version: str) -> Function:
-    """A function as a version of the standard had it."""
+    """A function as it is in a version of the standard."""
     for changed, names, make in CHANGED:
         if version < changed and name in names:
             function = make(function)
@@ -160,6 +160,6 @@ def older(name: str, function: Function, version: str) -> Function:
 
 
 def ours(module: ModuleType, extension: str, name: str) -> Function:
-    """What computes a function: one of those above, or the main namespace's of the same name."""
+    """The implementation of a function: from above, or the main namespace's of the same name."""
     found: Function | None = OWN[extension].get(name)
     return found if found is not None else getattr(module, name)

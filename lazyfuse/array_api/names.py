@@ -94,7 +94,7 @@ ARRAYS = frozenset(
     """x x1 x2 obj fill_value min max indices repeats condition sorter prepend append rtol
     arrays arrays_and_dtypes from_ type start stop""".split()
 )
-"""Parameters that may be arrays, or sequences of them."""
+"""Parameters that may be arrays or sequences of arrays."""
 
 
 def functions(table: str) -> dict[str, str]:

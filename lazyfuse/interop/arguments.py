@@ -1,7 +1,7 @@
-"""Arguments on their way into libraries that know nothing but NumPy: exported, as NumPy's own.
+"""Arguments on their way into libraries that know only NumPy: exported as NumPy arrays.
 
-Owns what becomes of an argument (`argument`), and the decorator for functions of the user whose
-answers go there (`answering`). Which libraries are entered so is told in library_adapters.py.
+Owns the conversion of an argument (`argument`), and the wrapper of the user's functions that a
+library calls (`answering`). library_adapters.py lists the libraries.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from lazyfuse.devices.caches import CONSTANT, cached
 from lazyfuse.interop.entrance_code import USERS, Suspects
 
 KNOWN = {"lazyfuse", "numpy"}
-"""Packages whose functions are not the user's: library_adapters.py adds those with entrances."""
+"""Packages whose functions are not the user's: library_adapters.py adds the adapted ones."""
 
 _CALLABLE = (FunctionType, MethodType, functools.partial)
 _ORDINARY = frozenset(
     (bool, int, float, str, type(None), np.ndarray, np.float64, np.bool, np.int64)
 )
-_FEW = 8  # items of a container that are looked at one by one
+_FEW = 8  # items of a container that are checked one by one
 
 
 @cached(1, CONSTANT, clears=False)
 def suspects() -> Suspects:
-    """What entrances look for: types that are, may hold, or may answer with values of ours."""
+    """The types that wrappers convert: those that are, may hold, or may return values of ours."""
     types = suspect_types().union(_CALLABLE)
 
     def any_of(values: Iterable[Any]) -> bool:
         try:
-            for value in values:  # quicker than `any` of so few
+            for value in values:  # faster than `any` for few values
                 if type(value) in types:
                     return True
-        except Exception:  # a metaclass forbids to look it up: `argument` knows what to do
+        except Exception:  # a metaclass forbids the lookup: `argument` handles it
             return True
         return False
 
@@ -52,7 +52,7 @@ def suspects() -> Suspects:
 
 
 def argument(value: Any) -> Any:
-    """An argument on its way in: values are converted, and so is what functions will return."""
+    """Convert an argument for the library: values, and results of the user's functions."""
     kind = type(value)
     if kind is slice:
         if _is_plain((value.start, value.stop, value.step)):
@@ -66,12 +66,12 @@ def argument(value: Any) -> Any:
 
 
 def _is_plain(values: Iterable[Any]) -> bool:
-    """Whether all values are of types that most keys are made of: answers fast."""
+    """Whether all values are of the types that most keys consist of: a fast check."""
     try:
         for value in values:
             if type(value) not in _ORDINARY:
                 return False
-    except Exception:  # a metaclass forbids to look it up
+    except Exception:  # a metaclass forbids the lookup
         return False
     return True
 
@@ -84,7 +84,7 @@ def _is_the_users(function: Any) -> bool:
 
 
 class answering:  # noqa: N801  # used as a decorator
-    """A user's function whose answers become NumPy's. Pickles if the function does."""
+    """A user's function whose results become NumPy's. Pickles if the function does."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)

@@ -1,8 +1,7 @@
-"""Where work runs and data lies, as users see and choose it.
+"""The devices of work and data, as users see and choose them.
 
-Owns `lazyfuse.device`, `lazyfuse.resident`, `lazyfuse.synchronize`, and what `x.device`,
-`x.to_device` and the keyword `device` of NumPy's functions mean. Which device a plan gets is
-devices.py's.
+Owns `lazyfuse.device`, `lazyfuse.resident`, `lazyfuse.synchronize`, and the meaning of `x.device`,
+`x.to_device` and the keyword `device` of NumPy's functions. devices.py assigns devices to plans.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ HOST = "cpu"
 
 
 class device:  # noqa: N801  # a function to its users
-    """Name the device for a block: `with lazyfuse.device("opencl:1"): ...`.
+    """Select the device for a block: `with lazyfuse.device("opencl:1"): ...`.
 
-    What is recorded within the block has run there when the block ends, also where it is small.
-    Only this thread and task are concerned. A device that cannot be had is told in the report, and
-    the CPU takes its place.
+    Work recorded within the block has run on that device when the block ends, even small work. The
+    block concerns only its thread and task. If the device is unusable, the report says so, and the
+    CPU replaces it.
     """
 
     def __init__(self, name: object) -> None:
@@ -67,17 +66,17 @@ class device:  # noqa: N801  # a function to its users
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """An array that lies in the memory of a device."""
+    """An array in the memory of a device."""
 
     device: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    operation: str  # that made it; "leaf" for what was copied there
+    operation: str  # that made it; "leaf" if it was copied there
     file: str
     line: int
-    uses: int  # operations that read it, run or recorded
-    on_host: bool  # whether the host has the values, too
+    uses: int  # operations that read it, run or pending
+    on_host: bool  # whether the host has the values too
 
     def __str__(self) -> str:
         where = f" at {self.file}:{self.line}" if self.line else ""
@@ -89,7 +88,7 @@ class Residence:
 
 
 def resident() -> list[Residence]:
-    """What lies in the memory of devices that do not share ours, largest first."""
+    """The arrays in the devices' own memories, largest first."""
     recorded = evaluate.uses()
     found = [_residence(each, recorded) for each in residency.residents()]
     return sorted(found, key=lambda each: -each.nbytes)
@@ -113,12 +112,12 @@ def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence
 
 
 def synchronize() -> None:
-    """Wait until every device has done what it was given, and warn of what arose meanwhile."""
+    """Wait for the pending work of every device, and warn of its floating-point exceptions."""
     evaluate.wait_and_warn(pending_launches.devices())
 
 
 def place_of(x: ndarray) -> str:
-    """Where the data of an array lie: the host, unless they were made on or moved to a device."""
+    """The device that holds an array's data: the host, unless a device made or was given them."""
     node = _node(x)
     if node is None or node.resident is None or not node.resident.made:
         return HOST
@@ -127,17 +126,17 @@ def place_of(x: ndarray) -> str:
 
 
 def names() -> list[str]:
-    """Where arrays can lie: the host, and the devices that have a memory of their own."""
+    """The devices that can hold arrays: the host, and those with their own memory."""
     return [HOST, *devices.with_memory()]
 
 
 def is_elsewhere(name: Any) -> bool:
-    """Whether `device=name` asks for a device other than the host; NumPy refuses the others."""
+    """Whether `device=name` names a device other than the host; NumPy refuses unknown ones."""
     return name is not None and name != HOST and devices.is_known(name)
 
 
 def placed(function: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
-    """What a function makes on the host, moved to a device."""
+    """The result that a function makes on the host, moved to a device."""
     return moved(function(*args, **kwargs), name, None)
 
 
@@ -147,9 +146,9 @@ def _node(x: ndarray) -> Node | None:
 
 
 def moved(x: Any, name: Any, stream: Any) -> Any:
-    """An array with the values of `x` whose data lie on a device now (array API)."""
+    """An array with the values of `x` in the memory of a device (array API)."""
     if stream is not None or name == HOST or not devices.is_known(name):
-        np.empty(0).to_device(name, stream=stream)  # refuses what NumPy refuses
+        np.empty(0).to_device(name, stream=stream)  # raises NumPy's errors
         if place_of(x) != HOST or devices.current().asynchronous:
             gather(x)
             _let_go(x)
@@ -158,7 +157,7 @@ def moved(x: Any, name: Any, stream: Any) -> Any:
     if place_of(x) == target.traits.name:
         return x
     if target.memory is None or not node_of(x).shape:
-        gather(x)  # memory is shared: there is no other place
+        gather(x)  # the device shares the host's memory
         return x
     with evaluate.quiet:
         return alone(_copy(x, target))
@@ -173,7 +172,7 @@ def _device(name: str) -> Any:
 
 
 def _copy(x: ndarray, target: Any) -> Node:
-    """A node of its own whose values lie on the device alone."""
+    """A new node whose values are in the device's memory alone."""
     source = node_of(x)
     evaluate.compute([source], decisions.TO_DEVICE)
     node = Node(ops.LEAF, (), None, source.shape, source.dtype, source.perm, None)
@@ -183,7 +182,7 @@ def _copy(x: ndarray, target: Any) -> Node:
 
 
 def _let_go(x: ndarray) -> None:
-    """The host's values are the array's from now on."""
+    """Drop the device's copy: the host's values are the array's from now on."""
     node = _node(x)
     if node is not None:
         residency.drop(node)

@@ -1,14 +1,14 @@
-"""Tests of arguments in front of the bodies of other libraries' functions.
+"""Wrapper code: tests of arguments in front of the bodies of other libraries' functions.
 
-A library's Python function stays the object that it is, with its name, signature, defaults, frame
-and references; its code gets a few instructions more, right after its first one. They test the
-types of the parameters and, where one may hold a value of ours, replace it before the body runs:
+A library's Python function stays the same object, with its name, signature, defaults, frame and
+references; its code gets a few more instructions, right after its first one. They test the types of
+the parameters and convert those that may hold a value of ours before the body runs:
 
     if type(a) in suspects or type(b) in suspects: a = convert(a); b = convert(b)
 
-A parameter that still holds its default is not even asked for its type. Whoever bound, pickled or
-registered the function before has the new code, too. Owns the instructions, which it writes for
-the interpreter that runs. Imports nothing of lazyfuse.
+The type of a parameter that still holds its default is not tested. Modules that bound, pickled or
+registered the function before get the new code too. Owns the instructions, which it writes for the
+running interpreter. Imports nothing of lazyfuse.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _RESUME = dis.opmap["RESUME"]
 
 
 def _sample(p: Any, *q: Any) -> Any:
-    """Has the instructions that an entrance is made of: the interpreter says what follows each."""
+    """Contains the instructions of a wrapper, to find the inline caches after each of them."""
     if p is not None and type(p) in q:
         p = _sample(p)
-    while q:  # jumps for what is true and for what is false
+    while q:  # compiles to jumps if true and jumps if false
         p = 1
     return p or 1
 
 
 def _caches(code: CodeType) -> dict[int, int]:
-    """The units of inline cache behind each kind of instruction in `code`."""
+    """The units of inline cache after each kind of instruction in `code`."""
     all_of_it = list(dis.get_instructions(code))
     return {
         here.opcode: (after.offset - here.offset) // 2 - 1
@@ -52,23 +52,23 @@ _CACHES = _caches(_sample.__code__)
 
 
 USERS = "args"
-"""The name of the parameter that libraries pass on to the user's own function, as it is."""
+"""The name of the parameter that libraries pass on unchanged to the user's function."""
 
 
 class Suspects(NamedTuple):
-    """What entrances look for, and what they do about it."""
+    """The types that wrappers look for, and the functions that convert the values."""
 
     types: frozenset[type]
     convert: Callable[[Any], Any]
     any_of: Callable[[Any], bool]
-    """Whether any of the arguments behind `*` is to be converted."""
+    """Whether any of the arguments of `*` needs converting."""
     any_named: Callable[[Any], bool]
     convert_all: Callable[[Any], Any]
     convert_named: Callable[[Any], Any]
 
 
 class _Assembler:
-    """Writes a few instructions. A jump leads forward, to the end of them."""
+    """Writes a few instructions. A jump goes forward, to their end."""
 
     def __init__(self) -> None:
         self.made = bytearray()
@@ -84,7 +84,7 @@ class _Assembler:
         self.put("LOAD_DEREF" if local.shared else "LOAD_FAST", local.position)
 
     def call(self, constant: int, local: _Local) -> None:
-        """Call a constant with one local."""
+        """Call a constant with one local variable."""
         if _NULL_FIRST:
             self.put("PUSH_NULL")
         self.put("LOAD_CONST", constant)
@@ -100,7 +100,7 @@ class _Assembler:
         self.put("STORE_DEREF" if local.shared else "STORE_FAST", local.position)
 
     def jump_if(self, condition: str) -> None:
-        """Jump to the end if the uppermost value is `condition`: TRUE, FALSE or NONE."""
+        """Jump to the end if the top of the stack is `condition`: TRUE, FALSE or NONE."""
         self._jumps.append(len(self.made))
         self.put(f"POP_JUMP_{_FORWARD}IF_{condition}")
         if "NOT_TAKEN" in dis.opmap:
@@ -113,14 +113,14 @@ class _Assembler:
 
 
 class _Local(NamedTuple):
-    """A parameter: its place among the locals, and whether functions inside share it."""
+    """A parameter: its index among the locals, and whether inner functions share it."""
 
     position: int
     shared: bool
 
 
 class _Parameters(NamedTuple):
-    """The places of a function's parameters among its locals, without those to be left alone."""
+    """The indices of the parameters among a function's locals, without those to pass unchanged."""
 
     single: list[int]
     defaults: dict[int, Any]
@@ -138,7 +138,7 @@ def _parameters(function: FunctionType, skipped: int) -> _Parameters:
     single = [
         i
         for i in range(skipped, total)
-        if code.co_varnames[i] != USERS or defaults.get(i) != ()  # or it is the library's own
+        if code.co_varnames[i] != USERS or defaults.get(i) != ()  # else the user's
     ]
     star = code.co_flags & inspect.CO_VARARGS
     last = total + bool(star)
@@ -153,16 +153,16 @@ _NO_DEFAULT, _NONE = -1, -2
 
 
 _TYPE, _TYPES, _CONVERT, _ANY_OF, _ANY_NAMED, _CONVERT_ALL, _CONVERT_NAMED, _DEFAULTS = range(8)
-"""The constants that are added to a code object: `type`, the suspects, then some defaults."""
+"""Indices of the constants added to a code object: `type`, the suspects, then some defaults."""
 
-_STEP = 16  # they start at a multiple of this, so that functions share pieces
+_STEP = 16  # they start at a multiple of this, so that functions share pieces of code
 
 
 @cached(1024)
 def _test(local: _Local, first: int, slot: int) -> tuple[bytes, int]:
-    """Convert one parameter unless it holds its default, or its type is above suspicion.
+    """Convert one parameter unless it holds its default, or its type needs no converting.
 
-    And the place of the instruction that looks the type up, which a metaclass may forbid.
+    Also gives the offset of the instruction that looks the type up, which a metaclass may forbid.
     """
     write = _Assembler()
     if slot != _NO_DEFAULT:
@@ -182,7 +182,7 @@ def _test(local: _Local, first: int, slot: int) -> tuple[bytes, int]:
 
 @cached(1024)
 def _test_all(local: _Local, first: int, test: int, convert: int) -> bytes:
-    """Convert what is behind `*` or `**` if there is anything to be converted."""
+    """Convert the arguments of `*` or `**` if any of them needs it."""
     write = _Assembler()
     write.load(local)
     if "TO_BOOL" in dis.opmap:
@@ -217,19 +217,19 @@ def _jump_over(units: int) -> bytes:
 
 
 _HANDLER = _handle()
-_LOOKUP = 1 + _CACHES[dis.opmap["CONTAINS_OP"]]  # units; an exception counts behind the caches
+_LOOKUP = 1 + _CACHES[dis.opmap["CONTAINS_OP"]]  # units; an exception's offset is after the caches
 
 
 class _Block(NamedTuple):
-    """The instructions of an entrance, and places among them."""
+    """The instructions of a wrapper, and offsets in them."""
 
     made: bytes
     lookups: list[int]
-    """Where types are looked up. A class whose metaclass forbids that leads to the handler."""
+    """Offsets of type lookups. If a metaclass forbids the lookup, the handler takes over."""
     handler: int
-    """Where every parameter is handed to `convert`."""
+    """Offset of the code that passes every parameter to `convert`."""
     defaults: list[Any]
-    """The constants behind those that all entrances have."""
+    """The constants after those that all wrappers have."""
 
 
 def _block(there: _Parameters, first: int, shared: Collection[int]) -> _Block:
@@ -264,7 +264,7 @@ def add(function: FunctionType, suspects: Suspects, skipped: int = 0) -> None:
     """Put tests of a function's parameters, all but the first `skipped`, in front of its body."""
     code = function.__code__
     if code.co_consts and code.co_consts[-1] is suspects.types:
-        return  # it has them
+        return  # it has the tests already
     there = _parameters(function, skipped)
     if not any((there.single, there.star is not None, there.named is not None)):
         return
@@ -275,7 +275,7 @@ def add(function: FunctionType, suspects: Suspects, skipped: int = 0) -> None:
     length = len(block.made) // 2
     entries = [(split + x, split + x + _LOOKUP, split + block.handler, 0) for x in block.lookups]
     for start, end, target, state in _exceptions(code.co_exceptiontable):
-        if start < split < end:  # it does not cover what is put in
+        if start < split < end:  # the range must not cover the inserted code
             entries.append((start, split, target + length, state))
             start = split
         moved = [x if x < split else x + length for x in (start, target)]
@@ -292,7 +292,7 @@ def add(function: FunctionType, suspects: Suspects, skipped: int = 0) -> None:
 
 
 def lead(function: FunctionType, target: Callable[[Any], Any]) -> None:
-    """Have all calls of a function of one parameter go to `target`."""
+    """Redirect all calls of a function of one parameter to `target`."""
     code = function.__code__
     split = _begin_of_body(code.co_code)
     first = len(code.co_consts)
@@ -309,11 +309,11 @@ def lead(function: FunctionType, target: Callable[[Any], Any]) -> None:
     )
 
 
-_DEPTH = 5  # of the stack; the deepest is an exception's information below a call
+_DEPTH = 5  # of the stack; deepest with an exception's information below a call
 
 
 def _begin_of_body(body: bytes) -> int:
-    """The place after the function's first instructions, in units."""
+    """The offset, in units, after the function's first instructions."""
     found = body.index(_RESUME)
     while found % 2:
         found = body.index(_RESUME, found + 1)
@@ -321,7 +321,7 @@ def _begin_of_body(body: bytes) -> int:
 
 
 def _shared(body: bytes, end: int) -> Collection[int]:
-    """The places of locals that functions inside share."""
+    """The indices of locals that inner functions share."""
     head = body[: 2 * end]
     if _MADE_CELL not in head[::2]:
         return ()
@@ -332,7 +332,7 @@ def _shared(body: bytes, end: int) -> Collection[int]:
 
 
 def _after_units(lines: bytes, units: int) -> int:
-    """The length of that part of a table of lines which is about the first `units`."""
+    """The length of the part of a table of lines that describes the first `units`."""
     at = 0
     while units > 0:
         units -= (lines[at] & 7) + 1
@@ -345,17 +345,17 @@ def _after_units(lines: bytes, units: int) -> int:
 
 
 def _no_lines(units: int) -> bytes:
-    """A table of lines for `units` that stand at the line of what is before them."""
+    """A table of lines for `units` on the same line as the code before them."""
     whole, rest = divmod(units, 8)
     made = bytes((_SAME_LINE | 7, 0)) * whole
     return made + bytes((_SAME_LINE | rest - 1, 0)) if rest else made
 
 
-_SAME_LINE = 128 | 13 << 3  # an entry without columns; how far the line moves comes next
+_SAME_LINE = 128 | 13 << 3  # an entry without columns; the change of the line follows
 
 
 def _exceptions(table: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Where each handler's range starts and ends, the handler, and the stack's state there."""
+    """For each handler: the start and end of its range, its offset, and the stack's state."""
     numbers = _numbers(iter(table))
     for start in numbers:
         length, target, state = next(numbers), next(numbers), next(numbers)

@@ -1,7 +1,7 @@
-"""All of NumPy that is not recorded: gather the arguments, run NumPy, wrap the result, count it.
+"""NumPy functions that are not recorded: gather the arguments, run NumPy, wrap and count.
 
-Owns the way of a call into NumPy and back, and the count per function and source line.
-Arrays that NumPy writes into (`out=`, `copyto`, `put`, ...) are written through to ours.
+Owns the path of a call into NumPy and back, and the count per function and source line. Where NumPy
+writes into an array (`out=`, `copyto`, `put`, ...), our array gets the values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CALLBACKS = {
     "pad": (2,),
     "piecewise": (2,),
 }
-"""Positions of arguments that are functions of the user's: they are called with our arrays."""
+"""Positions of arguments that are the user's functions: they are called with our arrays."""
 
 
 # ---------------------------------------------------------------- in place
@@ -62,10 +62,10 @@ def _borrow_out(out: Any, kept: Kept) -> Any:
     if type(out) is ndarray:
         real = writable(out)
     elif type(out) is np.ndarray:
-        real = out  # comes back as it is
+        real = out  # returned unchanged
     else:
-        return to_numpy(out) if type(out) is scalar else out  # NumPy refuses its own in its words
-    kept[0].insert(0, real)  # before what is read of the same memory
+        return to_numpy(out) if type(out) is scalar else out  # NumPy raises its own error
+    kept[0].insert(0, real)  # before arrays that read the same memory
     kept[1].insert(0, out)
     return real
 
@@ -74,7 +74,7 @@ def _borrow_out(out: Any, kept: Kept) -> Any:
 
 
 def callback(function: Any) -> Any:
-    """`function` of the user's as NumPy may call it: it sees our arrays and may return them."""
+    """Wrap the user's `function` for NumPy: it sees our arrays and may return them."""
     if type(function) in (list, tuple):
         return [callback(item) for item in function]
     if not callable(function) or isinstance(function, type):
@@ -85,7 +85,7 @@ def callback(function: Any) -> Any:
 
 
 class _Callback:
-    """A user's function between NumPy and our arrays."""
+    """A user's function that NumPy calls, with our arrays."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -97,7 +97,7 @@ class _Callback:
 
 
 def _for_callback(value: Any) -> Any:
-    """NumPy's own memory as an array that reads and writes it at once."""
+    """An array of ours that reads and writes NumPy's memory directly."""
     return from_numpy(value, made=direct)
 
 
@@ -105,12 +105,12 @@ def _for_callback(value: Any) -> Any:
 
 
 def given(**named: Any) -> dict[str, Any]:
-    """The keyword arguments that say something: objects that override see no others."""
+    """The keyword arguments that are not None: objects that override see no others."""
     return {name: value for name, value in named.items() if value is not None}
 
 
 def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Call NumPy; objects whose `__array__` gives one of our arrays get a second chance."""
+    """Call NumPy; call it again if an object's `__array__` gives one of our arrays."""
     try:
         return function(*args, **kwargs)
     except ValueError as error:
@@ -134,7 +134,7 @@ assignment.assign_foreign = _assign_foreign
 
 
 def _unveil(objects: Any) -> None:
-    """Put the objects themselves in the place of what NumPy was shown of them."""
+    """Put the objects back in the place of the replacements that NumPy saw."""
     for index in np.ndindex(objects.shape):
         if type(objects[index]) is _Foreign:
             objects[index] = objects[index]._value
@@ -149,7 +149,7 @@ def _with_real_array(value: Any, kept: Kept) -> Any:
 
 
 class _Foreign:
-    """An object whose `__array__` is written with lazyfuse, as NumPy can take it."""
+    """Wraps an object whose `__array__` returns an array of ours, so that NumPy can take it."""
 
     def __init__(self, value: Any, kept: Kept) -> None:
         self._value = value
@@ -164,7 +164,7 @@ class _Foreign:
 
 
 def _wrapping(method: Callable[..., Any]) -> Callable[..., Any]:
-    """An `__array_wrap__` as NumPy may call it: it sees our arrays, our ufunc, its own object."""
+    """Wrap an `__array_wrap__` for NumPy: it sees our arrays, our ufunc, its own object."""
 
     def array_wrap(result: Any, context: Any = None, *rest: Any) -> Any:
         if context is not None:
@@ -187,7 +187,7 @@ def _dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def run(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call NumPy's `function` on the real arrays behind the arguments; wrap what it returns."""
+    """Call NumPy's `function` on the NumPy arrays of the arguments; wrap what it returns."""
     kept: Kept = [], []
     reals, ours = kept
     real_args = [to_numpy(value, kept) for value in args]
@@ -213,11 +213,11 @@ def run(
 
 
 _HOLDERS = (np.ndarray, ctypes.Array)
-"""Results that remain NumPy's own: subclasses of its array, and what is made for C."""
+"""Results that stay NumPy's: subclasses of its array, and objects made for C."""
 
 
 def _holds(result: Any, kept: Kept) -> bool:
-    """Whether a result that stays NumPy's looks at the memory of an array of ours."""
+    """Whether a result that stays NumPy's is a view of the memory of an array of ours."""
     if not isinstance(result, np.ndarray):
         return True
     parts = [part for part in (result, getattr(result, "_mask", None)) if part is not None]
@@ -254,7 +254,7 @@ def run_writing(
 
 
 def _out_position(function: Any) -> int:
-    """Where `out` stands among the positional parameters of `function`; -1: nowhere."""
+    """The position of `out` among the positional parameters of `function`; -1: none."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -268,7 +268,7 @@ def _out_position(function: Any) -> int:
 
 
 def _plain(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    out = -2  # not known yet: signatures are slow to read
+    out = -2  # not read yet: reading signatures is slow
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal out
@@ -319,7 +319,7 @@ pair(np.ndarray, ndarray)
 
 
 def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Callable[..., Any]:
-    """A function of ours that runs NumPy's `function` at once on whatever arrays it is given."""
+    """Make a function of ours that runs NumPy's `function` at once on its arguments."""
     module = getattr(function, "__module__", None) or "numpy"
     short: str = function.__name__
     name = f"{module}.{short}".removeprefix("numpy.")

@@ -1,9 +1,9 @@
-"""Gives a program's own modules lazyfuse where their source says numpy.
+"""Gives a program's own modules lazyfuse where their source names numpy.
 
 Owns the rewriting of import statements and the finder that applies it to files under one folder.
-Installed packages, the standard library and lazyfuse keep the real NumPy; `sys.modules` is not
-touched. Only the syntax tree changes, so line numbers, tracebacks and debuggers stay as they were.
-What is not in a file keeps NumPy: code in strings, and processes that start anew (spawn).
+Installed packages, the standard library and lazyfuse keep NumPy; `sys.modules` stays unchanged.
+Only the syntax tree changes, so line numbers, tracebacks and debuggers stay correct. Code outside
+files keeps NumPy: strings, and spawned processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IMPORTERS = ("import_module", "__import__")
 
 @cached(1024)
 def our_module(name: str) -> str | None:
-    """The lazyfuse module that stands for NumPy's module `name`; None where there is none."""
+    """The lazyfuse module that replaces NumPy's module `name`; None if there is none."""
     if name != "numpy" and not name.startswith("numpy."):
         return None
     ours = "lazyfuse" + name[len("numpy") :]
@@ -40,7 +40,7 @@ def our_module(name: str) -> str | None:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Turns imports of numpy into imports of lazyfuse that bind the same names."""
+    """Replaces imports of numpy by imports of lazyfuse that bind the same names."""
 
     def visit_Import(self, node: ast.Import) -> ast.Import:
         """`import numpy.fft` binds `numpy`: import the module, then bind the package over it."""
@@ -55,13 +55,13 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
-        """`from numpy.linalg import norm`; relative imports are the program's own."""
+        """`from numpy.linalg import norm`; relative imports stay the program's own."""
         if node.level == 0 and node.module:
             node.module = our_module(node.module) or node.module
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """NumPy's compiled code takes nothing but its own array from a class's `__array__`."""
+        """Decorate a class's `__array__`: NumPy's C code takes only its own array from it."""
         self.generic_visit(node)
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name == "__array__":
@@ -69,7 +69,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`importlib.import_module("numpy")` and `__import__("numpy")`, names spelled out."""
+        """`importlib.import_module("numpy")` and `__import__("numpy")`, with literal names."""
         self.generic_visit(node)
         called = node.func
         name = getattr(called, "attr", None) or getattr(called, "id", None)
@@ -85,7 +85,7 @@ def _alias(like: ast.alias, name: str, bound: str) -> ast.alias:
 
 
 def _answering() -> ast.expr:
-    """The decorator that makes NumPy's arrays of what a method returns."""
+    """The decorator that converts a method's results to NumPy's arrays."""
     return ast.parse(
         "__import__('lazyfuse.interop.arguments').interop.arguments.answering", mode="eval"
     ).body
@@ -100,10 +100,10 @@ def compile_rewritten(source: bytes | str, path: str) -> CodeType:
 
 
 class RewritingLoader(SourceFileLoader):
-    """Loads a source file with NumPy replaced; files that do not name it load as ever."""
+    """Loads a source file with NumPy replaced; files that do not name NumPy load as usual."""
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The rewritten code. Not cached on disk: the cache belongs to the source as written."""
+        """The rewritten code. Not cached on disk: that cache belongs to the original source."""
         path = self.get_filename(fullname)
         source = self.get_data(path)
         if b"numpy" not in source:
@@ -114,7 +114,7 @@ class RewritingLoader(SourceFileLoader):
 def found_behind(
     finder: Any, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> ModuleSpec | None:
-    """What the finders behind `finder` in `sys.meta_path` find, asked as Python asks them."""
+    """What the finders after `finder` in `sys.meta_path` find, called as Python calls them."""
     finders = list(sys.meta_path)
     for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
         if other is not finder and hasattr(other, "find_spec"):
@@ -133,7 +133,7 @@ class OwnModules:
         self.outside = {HERE, *(Path(path).resolve() for path in installed)}
 
     def owns(self, path: str) -> bool:
-        """Whether a file is the program's own: below the root and not installed there."""
+        """Whether a file is the program's own: below the root, and not an installed package."""
         file = Path(path).resolve()
         if not file.is_relative_to(self.root) or any(part in _INSTALLED for part in file.parts):
             return False
@@ -142,7 +142,7 @@ class OwnModules:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As `PathFinder.find_spec`, with the loader exchanged for the program's own files."""
+        """As `PathFinder.find_spec`, but with our loader for the program's own files."""
         if name.partition(".")[0] in ("lazyfuse", "numpy"):
             return None
         spec = found_behind(self, name, path, target)
@@ -152,7 +152,7 @@ class OwnModules:
 
 
 def install(root: Path) -> OwnModules:
-    """Replace NumPy in what is imported from below `root` from now on."""
+    """Replace NumPy in modules below `root` that are imported from now on."""
     finder = OwnModules(root)
     place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
     sys.meta_path.insert(place, finder)

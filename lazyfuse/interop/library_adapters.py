@@ -1,11 +1,11 @@
-"""Libraries that ask `isinstance(x, numpy.ndarray)` and do something else with what is none.
+"""Adapters for libraries that test `isinstance(x, numpy.ndarray)` and treat other values otherwise.
 
-Owns the table of them, and the finder that meets them when they are imported after lazyfuse. Each
-gets entrances: its public functions test the types of their arguments first, and values of ours
-are converted on the way in (arguments.py). Python functions stay the objects that they are, with
-other code (entrance_code.py); compiled functions have a function of ours in their place. Libraries
-that convert what they get with `numpy.asarray` need nothing. What only saves a remedy that the
-documentation names has to be asked for: `adapt`.
+Owns the table of these libraries, and the finder that adapts those imported after lazyfuse. An
+adapter makes wrappers: the library's public functions test the types of their arguments first, and
+convert values of ours (arguments.py). Python functions stay the same objects with other code
+(entrance_code.py); a function of ours replaces a compiled function. Libraries that call
+`numpy.asarray` on their arguments need no adapter. Adapters that only save the user a documented
+remedy are made on request: `adapt`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _OPERATORS = frozenset(
 _ENTERED = _OPERATORS | frozenset(
     f"__{name}__" for name in "init new call getitem setitem eq ne lt le gt ge contains".split()
 )
-_CYTHON = "cython_function_or_method"  # each compiled module has a type of its own
+_CYTHON = "cython_function_or_method"  # each compiled module has its own type of that name
 
 
 # ------------------------------------------------------------------------------------ functions
 
 
 def _compiled(function: Any) -> Any:
-    """What stands in the place of a compiled function: pickles as that one."""
+    """The function that replaces a compiled function; it pickles as the original."""
 
     def enter(*args: Any, **kwargs: Any) -> Any:
         suspects = arguments.suspects()
@@ -54,7 +54,7 @@ def _compiled(function: Any) -> Any:
 
 
 def _enter(found: Any, skipped: int) -> bool:
-    """Make an entrance of a Python function, or of the one that a compiled function wraps."""
+    """Wrap a Python function, or the one that a compiled function wraps; whether it worked."""
     while type(found).__name__ == _CYTHON and hasattr(found, "__wrapped__"):
         found = found.__wrapped__
     if type(found) is not FunctionType:
@@ -65,7 +65,7 @@ def _enter(found: Any, skipped: int) -> bool:
 
 
 def adapt_class(kind: type, package: str, public: bool = True) -> None:
-    """Make entrances of the operators and the public methods of a class and of its bases."""
+    """Wrap the operators and the public methods of a class and of its bases."""
     for each in kind.__mro__:
         if each.__module__.partition(".")[0] != package:
             continue
@@ -83,24 +83,24 @@ def _adapt_member(kind: type, name: str, found: Any) -> None:
         made = _compiled(function)
         try:
             setattr(kind, name, made if function is found else type(found)(made))
-        except (AttributeError, TypeError):  # a compiled class keeps what it has
+        except (AttributeError, TypeError):  # a compiled class cannot be changed
             return
 
 
 def adapt_functions(module: ModuleType, names: Iterable[str]) -> None:
-    """Make entrances of a module's functions."""
+    """Wrap a module's functions."""
     for name in names:
         _enter(getattr(module, name, None), 0)
 
 
 def adapt_compiled(module: ModuleType, name: str) -> None:
-    """Put a function of ours wherever modules have a compiled one: users may have imported it."""
+    """Replace a compiled function in every module, since users may have imported it."""
     old = getattr(module, name)
     if hasattr(old, "_entrance"):
         return
     new = _compiled(old)
-    new.__module__, new.__qualname__ = module.__name__, name  # where pickles look for it
-    modules: list[Any] = list(sys.modules.values())  # anything may be there
+    new.__module__, new.__qualname__ = module.__name__, name  # the name in pickles
+    modules: list[Any] = list(sys.modules.values())  # values may be of any type
     for each in modules:
         if isinstance(each, ModuleType) and not each.__name__.startswith("lazyfuse"):
             names = vars(each)
@@ -117,7 +117,7 @@ def _classes(module: ModuleType, names: Iterable[str]) -> list[type]:
 
 
 def _adapt_pandas(pandas: ModuleType) -> None:
-    """The tables, columns, indices, groups and windows, and what makes or joins them."""
+    """Wrap tables, columns, indices, groups and windows, and the functions that make them."""
     adapt_functions(pandas, pandas.__all__)
     adapt_functions(pandas.util, ["hash_array"])
     core: Any = pandas.core
@@ -144,7 +144,7 @@ def _functions_of(*names: str) -> Callable[[ModuleType], None]:
 
 
 def _adapt_all(module: ModuleType) -> None:
-    """The functions and classes that a package lists as public."""
+    """Wrap the functions and classes that a package lists as public."""
     adapt_functions(module, module.__all__)
     for kind in _classes(module, module.__all__):
         adapt_class(kind, module.__name__.partition(".")[0])
@@ -161,7 +161,7 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "scipy.optimize": _adapt_all,
     "scipy.sparse.linalg": _adapt_all,
     "scipy.spatial.distance": _functions_of("cdist", "pdist"),  # they write to `out`
-    "skimage.transform._warps": _functions_of("warp"),  # the package loads it when it is used
+    "skimage.transform._warps": _functions_of("warp"),  # the package loads it on first use
     "sklearn.model_selection": _classes_of("ParameterGrid", "ParameterSampler"),
     "statistics": _adapt_all,
     "sympy.core.expr": _classes_of("Expr", public=False),
@@ -169,14 +169,14 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "torch": lambda torch: adapt_compiled(torch, "from_numpy"),
     "xarray": _adapt_all,
 }
-"""Libraries by name, each with the function that makes entrances of its public functions."""
+"""Libraries by name, each with its adapter, the function that wraps its public functions."""
 
 
 def _adapt_json(json: Any) -> None:
-    """Numbers that are not computed yet, where NumPy's would be written: `float64` alone.
+    """Let json write pending numbers where it writes NumPy's, which are `float64` only.
 
-    json's machine code hands them to `default`, as all that it does not know; its Python code,
-    which writes with `indent`, takes them for floats, and fails when it wants their digits.
+    json's C code passes them to `default`, as every unknown object. Its Python code, which serves
+    `indent`, takes them for floats, and fails when it formats their digits.
     """
     encoder = json.encoder
     write, quick = encoder._make_iterencode, encoder.c_make_encoder
@@ -203,17 +203,17 @@ def _adapt_json(json: Any) -> None:
 
 
 ON_REQUEST: dict[str, Callable[[ModuleType], None]] = {"json": _adapt_json}
-"""Libraries whose adapters cost their other users something, or save a remedy."""
+"""Libraries with adapters on request: they cost other users time, or only save a remedy."""
 
 arguments.KNOWN.update(name.partition(".")[0] for name in ENTRANCES)
 
 
 def adapt(name: str) -> None:
-    """Let a library that takes nothing but NumPy's own objects take ours: `adapt("json")`.
+    """Let a library that takes only NumPy's objects take ours: `adapt("json")`.
 
-    From then on, for the whole process, `json.dumps` writes numbers that are not computed yet as
-    it writes NumPy's. The libraries in `ENTRANCES` need no word. A library that is not imported
-    yet is adapted when it is.
+    From then on, in the whole process, `json.dumps` writes numbers that are not computed yet as it
+    writes NumPy's. The libraries in `ENTRANCES` are adapted without a call. A library that is not
+    imported yet is adapted when it is imported.
     """
     if name in ON_REQUEST:
         ENTRANCES[name] = ON_REQUEST[name]
@@ -230,11 +230,11 @@ _HELP = "give other libraries numpy.asarray(x), or float(x) for a number"
 
 # -------------------------------------------------------------------------------------- imports
 
-_waiting: set[str] = set()  # libraries that have no entrances yet
+_waiting: set[str] = set()  # libraries that are not adapted yet
 
 
 def _adapt(module: ModuleType) -> None:
-    """Make a library's entrances; one that has changed its ways is left as it is."""
+    """Adapt a library; a version that the adapter does not fit stays unchanged."""
     name = module.__name__
     _waiting.discard(name)
     try:
@@ -244,7 +244,7 @@ def _adapt(module: ModuleType) -> None:
 
 
 def _adapt_those_waiting() -> None:
-    """Make the entrances of libraries that were imported by others than our loaders."""
+    """Adapt libraries that other loaders than ours have imported."""
     for name in list(_waiting):
         module = sys.modules.get(name)
         if module is not None and not getattr(module.__spec__, "_initializing", False):
@@ -252,7 +252,7 @@ def _adapt_those_waiting() -> None:
 
 
 class _Loader:
-    """What runs a library's module: its own loader's function; then, its entrances are made."""
+    """Runs a library's module with its own loader, then adapts the library."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -267,7 +267,7 @@ class _Loader:
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the library's own loader, which is as it was when the module runs."""
+        """Run the module with the library's own loader, which is restored first."""
         spec: Any = module.__spec__
         if spec is not None and spec.loader is self:
             spec.loader = module.__loader__ = self._loader
@@ -279,23 +279,23 @@ class _Loader:
 
 
 def _attend(spec: ModuleSpec) -> None:
-    """Have the library's entrances made once its module has run. The loader stays its own."""
+    """Arrange that the library is adapted once its module has run. It keeps its loader."""
     loader: Any = spec.loader
     if not hasattr(loader, "exec_module"):
         return
     if isinstance(getattr(loader.exec_module, "__self__", None), _Loader):
-        return  # one loader for many modules
+        return  # the loader serves many modules
     attending = _Loader(loader)
     try:
         if isinstance(loader, type):
             raise AttributeError
         loader.exec_module = attending.exec_module
-    except AttributeError:  # it has no room for that
+    except AttributeError:  # the loader takes no new attributes
         spec.loader = attending  # type: ignore[assignment]
 
 
 class _Finder:
-    """The finder for the libraries in `ENTRANCES`: what the others find, attended to."""
+    """A finder for the libraries in `ENTRANCES`: takes what other finders find, and adapts it."""
 
     def __init__(self) -> None:
         self._here = threading.local()
@@ -303,7 +303,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The library's own specification; None for all others."""
+        """The library's own specification; None for all other modules."""
         _adapt_those_waiting()
         if name not in ENTRANCES or getattr(self._here, "asking", None) == name:
             return None
@@ -318,9 +318,9 @@ class _Finder:
 
 
 def watch() -> None:
-    """Make the entrances of libraries that are imported already, and of others when they are.
+    """Adapt libraries that are imported already, and others when they are imported.
 
-    On an interpreter whose instructions are not known nothing is touched.
+    On an interpreter with unknown instructions, all libraries stay unchanged.
     """
     if versions.unknown_python():
         return

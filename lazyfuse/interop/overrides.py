@@ -1,8 +1,9 @@
-"""Who else wants a say: objects with `__array_ufunc__` (NEP 13) or `__array_function__` (NEP 18).
+"""Objects that override: `__array_ufunc__` (NEP 13) and `__array_function__` (NEP 18).
 
-Such classes get our function objects and our arrays, not NumPy's and evaluated ones. To learn what
-NumPy would ask them, and whether it would refuse the call, NumPy is called with probes in the
-place of the overriding objects and of our arrays: a probe is asked first and passes it on.
+Such classes get our function objects and our unevaluated arrays instead of NumPy's. To find out how
+NumPy would call them, and whether it would refuse the call, lazyfuse calls NumPy with probes in the
+place of the overriding objects and of our arrays. NumPy calls a probe's method, which passes the
+call on to the object.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None)
 
 
 class _Question:
-    """Which classes have a method of their own of some name."""
+    """Whether a class overrides: it has its own method of the given name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.default = getattr(np.ndarray, name)
-        # more classes than this means that the program makes them in a loop
+        # a program with more classes makes them in a loop
         self.known: dict[type, bool] = memo(f"interop.overrides.known{name}", 512)
         self.foreign: dict[type, bool] = memo(f"interop.overrides.foreign{name}", 512)
 
     def of_numpy(self, kind: type) -> bool:
-        """Whether the method was written for NumPy alone, as far as its module shows.
+        """Whether the method was written for NumPy alone, judged by its module.
 
-        Such methods look functions up by identity and arrays by class: they get NumPy's.
+        Such methods look functions up by identity and arrays by class, so they get NumPy's.
         """
         answer = self.foreign.get(kind)
         if answer is None:
@@ -56,7 +57,7 @@ class _Question:
         return answer
 
     def find(self, values: Iterable[Any]) -> list[Any]:
-        """Those that have it, one per class: subclasses before their bases, else in order."""
+        """The values that override, one per class: subclasses before their bases, else in order."""
         found: list[Any] = []
         for value in values:
             kind = type(value)
@@ -72,7 +73,7 @@ of_functions = _Question("__array_function__")
 
 
 class _Probe:
-    """Stands for an object that overrides, or for an array of ours, while NumPy sorts arguments."""
+    """Replaces an object that overrides, or an array of ours, while NumPy dispatches."""
 
     __slots__ = ("value",)
 
@@ -114,13 +115,13 @@ def _unveiled(value: Any) -> Any:
 
 
 def call_ufunc(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A ufunc, or a method of one, some of whose operands override."""
+    """Call a ufunc, or a method of a ufunc, with operands that override."""
     named = {name: _veiled(value, of_ufuncs) for name, value in kwargs.items()}
     return function(*[_veiled(value, of_ufuncs) for value in args], **named)
 
 
 def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A function of NumPy's, some of whose arguments override."""
+    """Call a function of NumPy with arguments that override."""
     args, kwargs = _as_written(function, args, kwargs)
     named = {name: _veiled(value, of_functions) for name, value in kwargs.items()}
     return function(*[_veiled(value, of_functions) for value in args], **named)
@@ -129,9 +130,9 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: dic
 def _as_written(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Sequence[Any], dict[str, Any]]:
-    """A call without the defaults that our own functions fill in: whoever overrides sees none.
+    """A call without the defaults that our functions fill in: overriding objects see none.
 
-    What follows a default is passed by its name.
+    Arguments after a default are passed by name.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -181,7 +182,7 @@ def _ask_ufuncs(
 def _ask_numpys(
     operand: Any, ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """A ufunc override that was written for NumPy: it gets NumPy's ufunc and NumPy's arrays."""
+    """Call a ufunc override that was written for NumPy, with NumPy's ufunc and arrays."""
     real = {name: to_numpy(value, EXPORT) for name, value in kwargs.items()}
     result = operand.__array_ufunc__(ufunc, method, *to_numpy(tuple(args), EXPORT), **real)
     for ours, theirs in zip(kwargs.get("out", ()), real.get("out", ()), strict=True):
@@ -193,9 +194,9 @@ def _ask_numpys(
 def ask_again(
     asked: Sequence[Any], ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """NumPy called its ufunc and asks us beside others: those that know NumPy alone get its arrays.
+    """Answer NumPy's dispatch of a ufunc: overrides written for NumPy get NumPy's arrays.
 
-    They may have been asked before with ours, and left the work to us.
+    NumPy may have called them before with our arrays, and they left the work to us.
     """
     for operand in asked:
         if type(operand).__array_ufunc__ is not None and of_ufuncs.of_numpy(type(operand)):

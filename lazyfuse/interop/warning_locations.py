@@ -1,14 +1,14 @@
-"""Warnings that NumPy raises inside lazyfuse, told at the user's line.
+"""Reports warnings that NumPy raises inside lazyfuse at the user's line.
 
-NumPy's C code warns at the Python code that called it: with NumPy itself, the user's line; here,
-lazyfuse. Python would show that line, and show each warning there once for a whole program. So
-our modules keep no registry of shown warnings, and a warning that is about to be shown for one of
-our files goes on to the user's line, where filters and the once-per-line rule apply as ever.
+NumPy's C code warns at the Python line that called it. With NumPy alone this is the user's line;
+here it is a line of lazyfuse. Python would show that line, and each warning only once per program.
+So our modules keep no registry of shown warnings. A warning that Python is about to show for one of
+our files is redirected to the user's line, where filters and the once-per-line rule apply as usual.
 
-`warnings` has one place that every warning passes before anybody sees it: `_showwarnmsg`, which
-its C code calls, too. It stays the function that it is, as `showwarning` does; its code looks at
-the file first. Whoever replaces `showwarning`, records or captures gets the user's line. Owns that
-function; nothing else of `warnings` is touched.
+Every warning passes `warnings._showwarnmsg` before it is shown; the C code calls it too. It stays
+the same function object, as does `showwarning`; its new code looks at the file first. Programs that
+replace `showwarning`, record or capture warnings get the user's line. Owns the change of that
+function; the rest of `warnings` stays unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OURS = (f"{HERE}/", "<lazyfuse ")
 
 
 def _user_frame() -> FrameType | None:
-    """The first frame outside lazyfuse below those of lazyfuse, where a warning is shown."""
+    """The innermost frame of the user that called lazyfuse."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__package__") not in PACKAGES:
         frame = frame.f_back
@@ -38,7 +38,7 @@ def _user_frame() -> FrameType | None:
 
 
 def install() -> None:
-    """Send warnings that our files cause to the user's lines."""
+    """Redirect warnings of our files to the user's lines."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "lazyfuse":
             vars(module)["__warningregistry__"] = None
@@ -51,7 +51,7 @@ def install() -> None:
 
 
 def _show(before: Callable[[Any], Any], told: warnings.WarningMessage) -> None:
-    """As `warnings` does; what happens inside lazyfuse is told where it was called."""
+    """Show a warning; one from inside lazyfuse is shown at the user's line."""
     inside = type(told.filename) is str and told.filename.startswith(_OURS)
     frame = _user_frame() if inside and told.file is None else None
     if frame is None:
@@ -60,7 +60,7 @@ def _show(before: Callable[[Any], Any], told: warnings.WarningMessage) -> None:
     scope = frame.f_globals
     once: dict[Any, Any] = getattr(warnings, "onceregistry", {})
     text = str(told.message), told.category
-    known = once.pop(text, None)  # by the look at our file: it is the user's line that counts
+    known = once.pop(text, None)  # entered for our file, while the user's line counts
     try:
         warnings.warn_explicit(
             told.message,

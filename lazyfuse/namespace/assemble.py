@@ -1,7 +1,7 @@
-"""Puts the package together: what `import lazyfuse` imports, and how its names are found.
+"""Assembles the package: what `import lazyfuse` imports, and how its names are found.
 
-Importing the modules below registers what lazyfuse has in the place of NumPy's functions. Modules
-that only some programs need (explain, report, accelerate, NumPy's own submodules) wait until asked.
+Importing the modules below registers lazyfuse's replacements of NumPy's functions. Modules that few
+programs need (explain, report, accelerate, NumPy's submodules) are imported on first use.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from lazyfuse.runtime.placement import devices as device_in_use
 from lazyfuse.runtime.scheduling import evaluate as evaluate_module
 
 # isort: split
-from lazyfuse.namespace import eager_table  # noqa: F401  # after all: it wraps what they registered
+from lazyfuse.namespace import eager_table  # noqa: F401  # last: it wraps what they registered
 
 ADDED = (
     "accelerate",
@@ -87,14 +87,14 @@ ADDED = (
     "unregister_kernel",
     "warm_up",
 )
-"""What the main namespace has beyond NumPy's."""
+"""The names that the main namespace adds to NumPy's."""
 
 REAL = ("array_api", "linalg", "fft", "random")
-"""Submodules with a file of their own; the rest are made by numpy_modules.py."""
+"""Submodules with their own files; numpy_modules.py makes the others."""
 
 
 class _Callable(ModuleType):
-    """A module of ours that is also a function of the same name: `lazyfuse.devices()`."""
+    """A module that is also a function of the same name: `lazyfuse.devices()`."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return _CALLS[self.__name__](*args, **kwargs)
@@ -107,11 +107,11 @@ _FORMER = {
     "lazyfuse.protocols": "namespace.protocols",
     "lazyfuse.ufunc": "functions.ufunc",
 }
-"""Modules that older pickles name, and where they are now."""
+"""Modules that older pickles name, and their present names."""
 
 
 class _Former(ModuleType):
-    """Where a module was."""
+    """A module under its former name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -120,7 +120,7 @@ class _Former(ModuleType):
 
 
 def report() -> str:
-    """What ran so far, and which functions NumPy ran at once, as text."""
+    """A text of what has run, and which functions NumPy ran at once."""
     places = {
         f"{name} at {file}:{line}": n for (name, file, line), n in numpy_calls.counts().items()
     }
@@ -133,7 +133,7 @@ def report() -> str:
 
 
 def _residents() -> list[Any]:
-    """What lies in the memory of devices; nothing, where no device was used that has its own."""
+    """The arrays in the memory of devices; empty if no device with its own memory was used."""
     listing = sys.modules.get("lazyfuse.runtime.placement.residency")
     return list(listing.residents()) if listing is not None else []
 
@@ -145,12 +145,12 @@ def evaluate(*arrays: Any) -> None:
 
 
 def explain(*arrays: Any) -> Any:
-    """What will run for the arrays, and why it is divided so."""
+    """What will run for the arrays, and why it is divided into these kernels."""
     return _module("tools.explain").explain(*_main(arrays))
 
 
 def _main(arrays: tuple[Any, ...]) -> list[Any]:
-    """Arrays of the main namespace in the place of those of `lazyfuse.array_api`."""
+    """The arrays, with those of `lazyfuse.array_api` replaced by the main namespace's."""
     return [x._array if hasattr(type(x), "_array") else x for x in arrays]
 
 
@@ -158,7 +158,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "lazyfuse.devices": lambda: _module("devices.registry").devices(),
     "lazyfuse.runtime.events.tracing": tracing.add,
 }
-"""Modules that are functions, too: the devices there are; a listener for events."""
+"""Modules that are functions too: a list of the devices; a listener for events."""
 
 
 _FUNCTIONS = {
@@ -176,13 +176,13 @@ _FUNCTIONS = {
     "unregister_kernel": "tools.register_kernel",
     "warm_up": "tools.warm_up",
 }
-"""Functions of ours, and the modules that have them."""
+"""Functions that lazyfuse adds, and their modules."""
 
 
 def cache_info() -> dict[str, Any]:
     """What the caches hold: plans, programs, buffers and searched tables; every cache by its name.
 
-    A cache's name is the module that has it, and what it holds.
+    A cache's name consists of its module and of what it holds.
     """
     pools = {name: pool.info() for name, pool in _pools().items()}
     plans, tables = evaluate_module.plan_cache_info(), search_index.kept.info()
@@ -191,12 +191,12 @@ def cache_info() -> dict[str, Any]:
 
 
 def cache_clear() -> None:
-    """Empty every cache, of all devices; `cache_info` says of some why they stay."""
+    """Empty every cache, of all devices; `cache_info` says why some stay."""
     caches.clear_all()
 
 
 def _pools() -> dict[str, Any]:
-    """The pools of the device that kernels run on, as far as it has any."""
+    """The pools of the device that kernels run on, if it has any."""
     device = device_in_use.current()
     pools = (("programs", device.programs), ("buffers", device.buffers))
     return {name: pool for name, pool in pools if pool is not None}
@@ -233,14 +233,14 @@ def _find(name: str) -> Any:
 
 
 def look_up(name: str) -> Any:
-    """What `lazyfuse.<name>` is; kept in the package from then on."""
+    """Find `lazyfuse.<name>`, and keep it in the package."""
     found = _find(name)
     setattr(sys.modules["lazyfuse"], name, found)
     return found
 
 
 def complete(package: dict[str, Any]) -> None:
-    """Submodules into the package, and into `sys.modules` what programs import from there."""
+    """Put submodules into the package, and into `sys.modules` those that programs import."""
     numpy_modules.install()
     for name in _CALLS:
         sys.modules[name].__class__ = _Callable

@@ -1,4 +1,4 @@
-"""The methods of arrays that compute: our functions in the place of NumPy's methods."""
+"""The methods of arrays that compute: our functions instead of NumPy's methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clip(self: ndarray, min: Any = None, max: Any = None, out: Any = None, **kwa
 
 
 def conjugate(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
-    """As `numpy.ndarray.conjugate`: real arrays are handed back."""
+    """As `numpy.ndarray.conjugate`: returns real arrays unchanged."""
     kind = dtype_of(self).kind
     if kind in "biuf" and not args and not kwargs:
         return self
@@ -66,18 +66,18 @@ METHODS: dict[str, Any] = {
 
 
 def _method(name: str, function: Any) -> Any:
-    """A function object of its own: the documentation is the method's."""
+    """Make a new function object, with the method's documentation."""
     theirs = getattr(np.ndarray, name)
 
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
-        if "dtype" in kwargs and name in ("any", "all"):  # the method knows more than the function
+        if "dtype" in kwargs and name in ("any", "all"):  # the method takes more than the function
             return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
         try:
             return function(self, *args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
-        # a name or a number of arguments that the method does not have: in NumPy's words
+        # wrong names or numbers of arguments: NumPy raises its own error
         return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
 
     method.__name__ = name

@@ -1,9 +1,9 @@
-"""Functions and methods on small arrays go straight to NumPy.
+"""The eager path: functions and methods on small arrays call NumPy directly.
 
-Owns which functions are called so, and with what of NumPy's: often the method behind a function, or
-its implementation without the question whether anybody overrides it. The calls themselves are
-eager_functions.py's. What is not so simple goes to the function that knows how to record it.
-Importing this module puts the checks in place.
+Owns the table of these functions, with what each calls: often the method behind NumPy's function,
+or its implementation without the dispatch to overriding objects. eager_functions.py makes the
+calls. Other arguments go to our function, which records. Importing this module installs the
+checks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lazyfuse.registry import EAGER
 
 Real = np.ndarray
 
-# Reductions and the like: their results are never bigger than what goes in.
+# Reductions and similar methods: their results are never larger than their operands.
 METHODS = (
     "sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax",
     "cumsum", "cumprod", "argsort", "round", "searchsorted", "ptp", "trace", "clip", "nonzero",
@@ -41,7 +41,7 @@ METHODS = (
 )  # fmt: skip
 
 
-# Methods that give views: in C, since Python's own ways to them are as quick as asking first.
+# Methods that give views: only in C, since in Python the check costs as much as it saves.
 VIEWED = ("ravel", "reshape", "squeeze", "swapaxes", "transpose") if base.COMPILED else ()
 
 
@@ -50,7 +50,7 @@ def _copied(a: Any, order: Any = "K") -> Any:
 
 
 def _sorted(a: Any, axis: Any = -1) -> Any:
-    """As `numpy.sort` does it."""
+    """As `numpy.sort`."""
     if axis is None:
         a = a.flatten()
         axis = -1
@@ -65,8 +65,8 @@ def _flattened(a: Any, order: Any = "C") -> Any:
 
 
 _REDUCED = ("axis", "keepdims")
-# Functions of one array that NumPy's methods serve: what is called, the most positional arguments
-# that mean the same to both, the keywords that do.
+# Functions of one array that NumPy's methods serve: the method, and the positional arguments (how
+# many at most) and keywords that mean the same to both.
 BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
     **{name: (getattr(Real, name), 2, (*_REDUCED, "dtype")) for name in ("sum", "prod", "mean")},
     **{name: (getattr(Real, name), 2, _REDUCED) for name in ("min", "max", "any", "all")},
@@ -95,17 +95,17 @@ BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
     "trace": (Real.trace, 4, ("offset", "axis1", "axis2", "dtype")),
     "transpose": (Real.transpose, 2, ()),
 }
-# Functions of ours on numpy arrays that take less than NumPy's.
+# Functions of ours on NumPy arrays that take less time than NumPy's.
 REPLACED: dict[str, Callable[..., Any]] = {"roll": rolled}
-# Functions of several arrays that a method of the first serves, given nothing by keyword.
+# Functions of several arrays that a method of the first serves, in calls without keywords.
 METHOD_OF_FIRST: dict[str, Callable[..., Any]] = {
     "searchsorted": Real.searchsorted,
     "take": Real.take,
     "repeat": Real.repeat,
 }
 
-# How NumPy's functions take small arrays, where no function of ours says so (registry.implements):
-# those without one, and those whose Python code is followed.
+# How NumPy's functions take small arrays, if no function of ours states it (registry.implements):
+# functions without one, and those whose Python code is decomposed.
 ARRAYS = (
     "append argpartition array_equal array_equiv average column_stack convolve corrcoef correlate "
     "cov delete diagflat dstack ediff1d fix gradient hstack i0 intersect1d isin nanmax nanmean "
@@ -126,7 +126,7 @@ LINALG = (
 ).split()
 LINALG_VIEWS = ("matrix_power",)
 MOST = 16
-"""Positional arguments that the eager path takes."""
+"""The most positional arguments that the eager path takes."""
 
 
 def _of_first(quick: Any, ours: Any) -> Callable[..., Any]:
@@ -139,12 +139,12 @@ def _of_first(quick: Any, ours: Any) -> Callable[..., Any]:
 
 
 def _bare(theirs: Any) -> Any:
-    """NumPy's function without the question whether an argument overrides it."""
+    """NumPy's function without the dispatch to arguments that override it."""
     return getattr(theirs, "_implementation", theirs)
 
 
 def _note(theirs: Any, make: Callable[[Any, Any], Any]) -> None:
-    """Say how the quick call is made of NumPy's function and ours, where this NumPy has it."""
+    """Register how the eager call is made of NumPy's function and ours, if this NumPy has it."""
     if theirs is not None and not isinstance(theirs, (type, np.ufunc)):
         numpy_modules.makers[theirs] = functools.partial(make, theirs)
 
@@ -154,11 +154,11 @@ def _first(quick: Any, most: int, keywords: tuple[str, ...]) -> Callable[[Any, A
 
 
 def _before_out(theirs: Any, ours: Any) -> int:
-    """Positional arguments of a function up to `out`, with which it is not quick."""
+    """The number of positional arguments before `out`, which the eager path does not take."""
     for function in (theirs, getattr(ours, "func", ours)):
         try:
             found = inspect.signature(function, follow_wrapped=function is theirs)
-        except ValueError:  # of some of NumPy's functions in C
+        except ValueError:  # raised for some of NumPy's functions in C
             continue
         names = [
             each.name for each in found.parameters.values() if each.kind is not each.KEYWORD_ONLY
@@ -180,7 +180,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "broadcast": _any(True, False),
     "created": created,
 }
-"""How the quick call is made for a function of each kind: see registry.implements."""
+"""How the eager call is made for a function of each kind: see registry.implements."""
 
 
 def _replaced(quick: Any) -> Callable[[Any, Any], Any]:
@@ -202,7 +202,7 @@ def _install() -> None:
         theirs, ours = getattr(Real, name, None), getattr(ndarray, name, None)
         if theirs is not None and ours is not None:
             made: Any = functools.update_wrapper(method(theirs, ours), ours)
-            made.__wrapped__ = theirs  # whose signature is shown
+            made.__wrapped__ = theirs  # its signature is shown
             setattr(ndarray, name, made)
     said = {"arrays": ARRAYS, "views": VIEWS, "broadcast": BROADCAST, "created": CREATED}
     for kind, names in said.items():

@@ -1,6 +1,6 @@
-"""Objects of NumPy's namespaces that are neither functions nor ufuncs: index tricks, classes.
+"""Replacements of NumPy's objects that are neither functions nor ufuncs: index tricks, classes.
 
-Owns REPLACEMENTS: (NumPy module, name) -> a function that makes what lazyfuse has in its place.
+Owns REPLACEMENTS: (NumPy module, name) -> a function that makes lazyfuse's replacement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["REPLACEMENTS", "IndexTrick", "NpzFile", "Operation", "vectorize", "w
 
 
 class IndexTrick:
-    """As `numpy.r_`, `numpy.c_`, `numpy.mgrid`, `numpy.ogrid`: made by indexing."""
+    """As `numpy.r_`, `numpy.c_`, `numpy.mgrid`, `numpy.ogrid`: indexing makes an array."""
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
@@ -44,13 +44,13 @@ class IndexTrick:
         return len(self._theirs)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_theirs":  # while being unpickled
+        if name == "_theirs":  # asked for while unpickling
             raise AttributeError(name)
         return getattr(self._theirs, name)
 
 
 def _is_large(key: tuple[Any, ...]) -> bool:
-    """Whether `numpy.mgrid[key]` is a large array, with slices of Python's own real numbers."""
+    """Whether `numpy.mgrid[key]` is a large array, given by slices of Python's real numbers."""
     size = 8.0 * len(key)
     for each in key:
         if type(each) is not slice:
@@ -63,7 +63,7 @@ def _is_large(key: tuple[Any, ...]) -> bool:
 
 
 def _grid(key: tuple[slice, ...]) -> Any:
-    """As `numpy.mgrid[key]`, in one pass: each axis once, then repeated over the others."""
+    """As `numpy.mgrid[key]`, in one pass: makes each axis once, then repeats it over the others."""
     axes = np.ogrid[key]
     found = empty((len(axes), *[axis.size for axis in axes]), axes[0].dtype)
     for part, axis in zip(found, axes, strict=True):
@@ -102,11 +102,11 @@ class vectorize(np.vectorize):  # noqa: N801  # NumPy's spelling
 
 
 class broadcast:  # noqa: N801  # NumPy's spelling
-    """As `numpy.broadcast`: how arrays broadcast; they are evaluated only to be iterated over."""
+    """As `numpy.broadcast`: how arrays broadcast; only iteration evaluates them."""
 
     def __init__(self, *arrays: Any, **kwargs: Any) -> None:
         if kwargs:
-            np.broadcast(**kwargs)  # refused
+            np.broadcast(**kwargs)  # raises NumPy's error
         parts = [arg._args if isinstance(arg, broadcast) else (arg,) for arg in arrays]
         self._args: tuple[Any, ...] = tuple([x for part in parts for x in part])
         self._geometry = np.broadcast(
@@ -146,13 +146,13 @@ def _of_geometry(name: str) -> property:
 
 for _name in ("nd", "ndim", "numiter", "shape", "size"):
     setattr(broadcast, _name, _of_geometry(_name))
-with suppress(ValueError):  # NumPy tells it from 2.4 on, and not under python -OO
+with suppress(ValueError):  # NumPy has a signature from 2.4 on, but not under python -OO
     broadcast.__signature__ = inspect.signature(np.broadcast)  # type: ignore[attr-defined]
 document(broadcast, np.broadcast)
 
 
 class NpzFile(np.lib.npyio.NpzFile):
-    """As `numpy.lib.npyio.NpzFile`: its arrays are ours."""
+    """As `numpy.lib.npyio.NpzFile`, with our arrays."""
 
     def __getitem__(self, key: str) -> Any:
         return from_numpy(super().__getitem__(key))
@@ -160,7 +160,7 @@ class NpzFile(np.lib.npyio.NpzFile):
 
 @implements(np.bmat)
 def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
-    """As `numpy.bmat`, which looks names up where it is called."""
+    """As `numpy.bmat`, which looks names up in the caller's frame."""
     if isinstance(obj, str) and gdict is None:
         frame = sys._getframe(1)
         ldict, gdict = frame.f_locals, frame.f_globals
@@ -169,13 +169,13 @@ def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
 
 @implements(np.load)
 def load(*args: Any, **kwargs: Any) -> Any:
-    """As `numpy.load`; the arrays of an archive are ours, too, and files opened for reading."""
+    """As `numpy.load`, with our arrays, also in archives and in files mapped for reading."""
     result = np.load(*args, **kwargs)
     if type(result) is np.lib.npyio.NpzFile:
         result.__class__ = NpzFile
         return result
     if isinstance(result, np.memmap) and result.mode != "r":
-        return result  # whose changes are for the file: programs call its `flush`
+        return result  # a memmap whose changes go to the file: programs call its `flush`
     return wrap(result)
 
 

@@ -1,7 +1,7 @@
-"""NumPy's modules as ours: every public name, translated when it is first asked for.
+"""NumPy's modules as ours: every public name, translated on first use.
 
-Owns `find` (one name of one NumPy module as lazyfuse has it) and the module objects of all
-submodules. Nothing of a submodule is imported before one of its names is used.
+Owns `find` (lazyfuse's object for a name of a NumPy module) and the module objects of all
+submodules. A submodule is imported when one of its names is first used.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ MODULES = (
 
 _DUNDERS = ("__all__", "__version__", "__array_namespace_info__")
 PASSED_ON = ("numpy.typing", "numpy.version", "numpy.dtypes", "numpy.exceptions")
-"""Modules without arrays: their objects are NumPy's own."""
+"""Modules without arrays: their objects stay NumPy's."""
 
 _PATHS = {"emath": "numpy.lib.scimath"}
 
 UNCHANGED = {
     "numpy.testing": ("assert_raises", "assert_warns", "assert_no_", "suppress", "run", "measure"),
 }
-"""Functions, by the beginning of their names, that get the user's objects untouched."""
+"""Functions, by the beginning of their names, that get the user's objects unchanged."""
 
 
 def their_path(path: str) -> str:
@@ -75,7 +75,7 @@ def their_path(path: str) -> str:
 
 
 def find(module: str, name: str) -> Any:
-    """What lazyfuse has for `name` of NumPy's `module`; AttributeError if NumPy lacks it."""
+    """Lazyfuse's object for `name` of NumPy's `module`; AttributeError if NumPy lacks it."""
     theirs = getattr(importlib.import_module(module), name)
     replacement = index_tricks.REPLACEMENTS.get((module, name))
     if replacement is not None:
@@ -86,11 +86,11 @@ def find(module: str, name: str) -> Any:
 
 
 makers: dict[Any, Callable[[Any], Any]] = {}
-"""NumPy's function -> what makes the quick call of ours: rules that eager_table.py enters."""
+"""NumPy's function -> a function that makes our eager call; eager_table.py fills it."""
 
 
 def quicken(theirs: Any, ours: Any) -> Any:
-    """What stands for NumPy's function: `ours`, or the quick call in front of it."""
+    """The replacement of NumPy's function: `ours`, or the eager call in front of it."""
     try:
         make = makers.get(theirs)
     except TypeError:  # not hashable: a constant
@@ -101,10 +101,10 @@ def quicken(theirs: Any, ours: Any) -> Any:
 
 
 def _put(theirs: Any, ours: Any, call: Any) -> Any:
-    """Put `call`, which asks what it was given first, in the place of our function."""
+    """Replace our function by `call`, which checks its arguments first."""
     made = as_builtin(functools.update_wrapper(call, ours), theirs)
     names = [name for name, value in list(OURS.items()) if value is ours]
-    for name in (*names, theirs):  # all of NumPy's functions that ours stands for
+    for name in (*names, theirs):  # all of NumPy's functions that ours replaces
         OURS[name] = made
         makers.pop(name, None)
     THEIRS[made] = theirs
@@ -112,7 +112,7 @@ def _put(theirs: Any, ours: Any, call: Any) -> Any:
 
 
 def translate(theirs: Any, module: str = "numpy") -> Any:
-    """NumPy's object as lazyfuse has it: ours, wrapped if it computes, else itself."""
+    """Lazyfuse's object for NumPy's: ours, a wrapper if it computes, else NumPy's."""
     try:
         ours = OURS.get(theirs)
     except TypeError:  # not hashable
@@ -123,7 +123,7 @@ def translate(theirs: Any, module: str = "numpy") -> Any:
         return ufunc_of(theirs)
     if isinstance(theirs, (type, types.ModuleType)) or not callable(theirs):
         return _constant(theirs)
-    if str(type(theirs).__module__).startswith("numpy.ma"):  # a Cython of 2025 has no text there
+    if str(type(theirs).__module__).startswith("numpy.ma"):  # not always text in Cython
         return index_tricks.Operation(theirs)
     if not hasattr(theirs, "__name__"):
         return theirs
@@ -139,7 +139,7 @@ def _constant(theirs: Any) -> Any:
 
 
 class Namespace(types.ModuleType):
-    """`lazyfuse.<path>`: looks names up in NumPy's module and keeps what it found."""
+    """`lazyfuse.<path>`: looks names up in NumPy's module and keeps the results."""
 
     _theirs: str
 
@@ -159,7 +159,7 @@ class Namespace(types.ModuleType):
 
 
 def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for the real module `ours`: the rest comes from `theirs`."""
+    """`__getattr__` and `__dir__` for the module file `ours`: other names come from `theirs`."""
 
     def look_up(name: str) -> Any:
         if name.startswith("__") and name != "__all__":
@@ -178,7 +178,7 @@ def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], l
 
 
 def install() -> None:
-    """Make every path of `MODULES` importable below `lazyfuse`. Imports none of NumPy's."""
+    """Make every path of `MODULES` importable below `lazyfuse`. Imports no NumPy module."""
     for path in MODULES:
         name = f"lazyfuse.{path}"
         if name not in sys.modules:

@@ -1,4 +1,4 @@
-"""How NumPy and others get at our arrays: NEP 13 and 18, `__array__`, DLPack, buffers, pickles.
+"""Protocols of our arrays for NumPy and other libraries: NEP 13 and 18, DLPack, buffers, pickles.
 
 Importing this module completes the array type.
 """
@@ -25,7 +25,7 @@ from lazyfuse.runtime.numerics import errstate
 
 
 def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """NumPy's ufunc was called with an array of ours: ours does it (NEP 13)."""
+    """Run our ufunc for NumPy's, which was called with an array of ours (NEP 13)."""
     out = kwargs.get("out", ())
     asked = (*inputs, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
     if found := overrides.of_ufuncs.find(asked):
@@ -38,7 +38,7 @@ def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: 
 
 
 def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """A function of NumPy's was called with an array of ours: our counterpart does it (NEP 18)."""
+    """Run our function for NumPy's, which was called with an array of ours (NEP 18)."""
     if type(args) is not tuple:
         raise TypeError("args must be a tuple")
     if type(kwargs) is not dict:
@@ -52,7 +52,7 @@ def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any)
 
 
 def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
-    """The values as a numpy array: the memory itself where no conversion is asked for."""
+    """The values as a NumPy array: the memory itself unless a conversion is requested."""
     _raise_lost(self)
     if copy:
         return np.array(gather(self), dtype=dtype, copy=True)
@@ -62,16 +62,16 @@ def array(self: ndarray, dtype: Any = None, *, copy: Any = None) -> Any:
 
 
 def array_wrap(self: ndarray, arr: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
-    """A result that somebody computed outside, as an array of ours."""
+    """Wrap a result that another library computed as an array of ours."""
     if return_scalar and np.ndim(arr) == 0:
         return to_numpy(arr)[()]
     return arr if isinstance(arr, ndarray) else wrap(arr)
 
 
 def array_namespace(self: ndarray, *, api_version: Any = None) -> Any:
-    """Lazyfuse itself (array API)."""
+    """The module lazyfuse (array API)."""
     if api_version != sys.modules["lazyfuse"].__array_api_version__:
-        np.empty(0).__array_namespace__(api_version=api_version)  # refuses versions as NumPy does
+        np.empty(0).__array_namespace__(api_version=api_version)  # raises NumPy's errors
     return sys.modules["lazyfuse"]
 
 
@@ -86,12 +86,12 @@ def dlpack_device(self: ndarray) -> Any:
 
 
 def buffer(self: ndarray, flags: int, /) -> memoryview:
-    """The memory, for `memoryview` and its kin (Python 3.12)."""
+    """The memory, for `memoryview` and other users of buffers (Python 3.12)."""
     return memoryview(_buffer(self))
 
 
 def _is_unmarked(dtype: Any) -> bool:
-    """Whether a dtype carries no metadata, which neither buffers nor interfaces can tell."""
+    """Whether a dtype has no metadata, which neither buffers nor interfaces can express."""
     if dtype.metadata:
         return False
     if dtype.subdtype is not None:
@@ -100,7 +100,7 @@ def _is_unmarked(dtype: Any) -> bool:
 
 
 def _read_back(dtype: Any) -> Any:
-    """The dtype that NumPy makes of the format of a buffer; None where there is no such buffer."""
+    """The dtype that NumPy reads from the format of a buffer; None if no buffer can express it."""
     try:
         view: Any = memoryview(np.empty(0, dtype))  # type: ignore[arg-type]  # before Python 3.12
     except (ValueError, BufferError):
@@ -117,9 +117,9 @@ def _is_pending(self: ndarray) -> bool:
 
 
 def _buffer(self: ndarray) -> Any:
-    """The memory, unless NumPy, which prefers buffers, would take it for something else."""
+    """The memory, unless NumPy, which prefers buffers, would misread its dtype."""
     if _is_pending(self) and errstate.must_run_at_once():
-        # before Python 3.12 an error would be lost on its way; NumPy asks `__array_struct__` next
+        # before Python 3.12 an error would be lost here; NumPy looks up `__array_struct__` next
         raise BufferError("[buffer] values: expected evaluated ones, got pending ones; look first")
     dtype = dtype_of(self)
     if dtype.kind not in "biufc" or dtype.metadata:
@@ -140,7 +140,7 @@ def _buffer(self: ndarray) -> Any:
 
 
 def _raise_lost(self: ndarray) -> None:
-    """Called for what NumPy asks for after a buffer."""
+    """Raise the error that was lost. Called when NumPy looks for a protocol after buffers."""
     lost = exported_memory.lost
     found, lost.found = lost.found, None
     if found is not None and found[0] is self:
@@ -149,7 +149,7 @@ def _raise_lost(self: ndarray) -> None:
 
 def _array_struct(self: ndarray) -> Any:
     _raise_lost(self)
-    # NumPy asks for this before `__array__`, and reads strings and records wrongly through it
+    # NumPy looks for this before `__array__`, and misreads strings and records through it
     dtype = dtype_of(self)
     if dtype.kind not in "biufcO" or dtype.metadata:
         raise AttributeError("__array_struct__")
@@ -168,22 +168,22 @@ def _array_interface(self: ndarray) -> Any:
         told = None
     told_right = told == dtype or (dtype.kind == "V" and _read_back(dtype) == dtype)
     if not told_right or not _is_unmarked(dtype):
-        raise AttributeError("__array_interface__")  # NumPy has to ask `__array__`
+        raise AttributeError("__array_interface__")  # so that NumPy calls `__array__`
     return interface
 
 
 def rebuild(value: Any) -> Any:
-    """Unpickle: an array of ours around NumPy's."""
+    """Unpickle: wrap NumPy's array."""
     return wrap(value)
 
 
 def reduce(self: ndarray) -> Any:
-    """Pickle by NumPy's own array."""
+    """Pickle as NumPy's array."""
     return rebuild, (gather(self),)
 
 
 def reduce_ex(self: ndarray, protocol: Any, /) -> Any:
-    """Pickle by NumPy's own array, whose own protocol decides on buffers: those are shared."""
+    """Pickle as NumPy's array, whose protocol 5 can share buffers."""
     return rebuild, (export(self) if operator.index(protocol) >= 5 else gather(self),)
 
 

@@ -1,8 +1,8 @@
-"""Copies of functions that see lazyfuse where their module sees numpy.
+"""Copies of functions that see lazyfuse where the originals see numpy.
 
-Owns `ReboundFunctions`. The original function, its module and its source stay as they are: a copy
-gets a globals mapping of its own, brought up to date before each call, in which NumPy's modules and
-functions are exchanged and helper functions of the same package are copies, too.
+Owns `ReboundFunctions`. The original function, its module and its source stay unchanged. A copy
+gets its own globals mapping, which is updated before each call. In it, lazyfuse's modules and
+functions replace NumPy's, and copies replace other functions of the same package.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lazyfuse.interop.import_hook import our_module
 from lazyfuse.namespace.numpy_modules import translate
 
 ORIGINAL = "__lazyfuse_original__"
-"""Attribute of accelerated functions: the function that was decorated."""
+"""Attribute of accelerated functions: the original function."""
 
 _MISSING = object()
 
 
 def package_of(name: str | None) -> str:
-    """The top-level package of a module's name."""
+    """The top-level package in a module's name."""
     return (name or "").partition(".")[0]
 
 
 class _Names:
-    """The globals of one module as the copies see them, and which names they read and write."""
+    """The copies' globals for one module, and the names that the copies read and write."""
 
     __slots__ = ("given", "reads", "real", "seen", "shadow", "writes")
 
@@ -40,12 +40,12 @@ class _Names:
         self.shadow = dict(real)
         self.reads: set[str] = set()
         self.writes: set[str] = set()
-        self.seen: dict[str, Any] = {}  # the module's value of each name, when last looked at
-        self.given: dict[str, Any] = {}  # what the copies got for it
+        self.seen: dict[str, Any] = {}  # the module's value of each name at the last refresh
+        self.given: dict[str, Any] = {}  # the copies' value of each name
 
 
 class ReboundFunctions:
-    """The copies that belong to one accelerated function: itself and the helpers it can reach."""
+    """The copies for one accelerated function: of itself and of the functions it can reach."""
 
     def __init__(self, function: FunctionType) -> None:
         self.package = package_of(function.__module__)
@@ -54,12 +54,12 @@ class ReboundFunctions:
         self.main = self._rebound(function)
 
     def refresh(self) -> None:
-        """Bring the copies' globals up to date with their modules'. Call it before each use."""
+        """Update the copies' globals from their modules. Call it before each use."""
         for names in list(self._names.values()):
             self._refresh(names)
 
     def write_back(self, convert: Callable[[Any], Any]) -> None:
-        """Hand what the copies assigned to globals on to their modules. Call it after each use."""
+        """Copy the copies' assignments to globals to their modules. Call it after each use."""
         for names in self._names.values():
             for name in names.writes:
                 value = names.shadow.get(name, _MISSING)
@@ -69,7 +69,7 @@ class ReboundFunctions:
                     names.real[name] = convert(value)
 
     def values(self) -> Iterator[Any]:
-        """What the copies can read from globals and closures, functions' own arguments aside."""
+        """The values that the copies can read from globals and closures."""
         for names in self._names.values():
             for name in names.reads:
                 yield names.shadow.get(name)
@@ -89,12 +89,12 @@ class ReboundFunctions:
                 shadow[name] = names.given[name] = self.translate(value)
 
     def translate(self, value: Any) -> Any:
-        """What the copies see in the place of `value`."""
+        """The value that the copies see instead of `value`."""
         original = self._own_function(value)
         return _exchange(value) if original is None else self._rebound(original)
 
     def _own_function(self, value: Any) -> FunctionType | None:
-        """The function behind `value`, if it is one of the same package."""
+        """The function behind `value`, if it belongs to the same package."""
         if not isinstance(value, FunctionType):
             return None
         original = getattr(value, ORIGINAL, value)
@@ -116,7 +116,7 @@ class ReboundFunctions:
             None,
             tuple(map(self._cell, cells)),
         )
-        self._functions[id(function)] = (function, copy)  # before its helpers: they may call it
+        self._functions[id(function)] = (function, copy)  # first: its callees may call it
         functools.update_wrapper(copy, function)
         for code in _codes(function.__code__):
             names.reads.update(code.co_names)
@@ -127,13 +127,13 @@ class ReboundFunctions:
         return copy
 
     def _cell(self, cell: CellType) -> CellType:
-        """The same cell, shared with the original, unless its value will be exchanged."""
+        """The original's cell, or a new one if the copies see another value in it."""
         value = _contents(cell)
         stays = self._own_function(value) is None and _exchange(value) is value
         return cell if stays else CellType(None)
 
     def _fill(self, copy: FunctionType, function: FunctionType) -> None:
-        """Give a copy its defaults and what its own cells hold."""
+        """Give a copy its defaults and the values of its new cells."""
         if function.__defaults__:
             copy.__defaults__ = tuple(map(self.translate, function.__defaults__))
         if function.__kwdefaults__:
@@ -145,7 +145,7 @@ class ReboundFunctions:
 
 
 def _exchange(value: Any) -> Any:
-    """What lazyfuse has in the place of a module, function or class of NumPy's; else `value`."""
+    """Lazyfuse's replacement of a module, function or class of NumPy; else `value`."""
     if isinstance(value, ModuleType):
         ours = our_module(value.__name__)
         return importlib.import_module(ours) if ours else value
@@ -166,7 +166,7 @@ def _module_of(value: Any) -> str:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of the functions inside it."""
+    """A function's code and that of its inner functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,8 +1,8 @@
-"""`accelerate`: runs a function that was written for NumPy on lazyfuse, without editing it.
+"""`accelerate`: runs an unedited function, written for NumPy, on lazyfuse.
 
-Owns the border between a caller with numpy arrays and a function that gets ours: what goes in
-(`Border.enter`), what comes out (`Border.leave`), and in-place writes, which the caller sees.
-The rewritten functions themselves are rebind.py's.
+Owns the conversion between a caller with NumPy arrays and a function with ours: of arguments
+(`Border.enter`), of results (`Border.leave`), and of in-place writes, which the caller sees.
+rebind.py makes the copies of functions that see lazyfuse.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def accelerate(function: F) -> F:
-    """Make `function`, written against numpy, record and fuse; its source stays as it is.
+    """Make `function`, written against numpy, record and fuse; its source stays unchanged.
 
-    Inside, numpy's modules and functions are lazyfuse's (also in helper functions of the same
-    package and in closures). Arrays go in and come out as `numpy.ndarray`; what the function
-    writes into its arguments, the caller sees. Called with arrays of lazyfuse, it returns such.
+    In the function, in other functions of the same package and in closures, lazyfuse's modules and
+    functions replace NumPy's. Arguments and results are of type `numpy.ndarray`; the caller sees
+    writes into its arguments. Called with arrays of lazyfuse, it returns arrays of lazyfuse.
     """
     target: Any = function
     if isinstance(target, (staticmethod, classmethod)):
@@ -79,7 +79,7 @@ def _function(twins: ReboundFunctions | None, target: Callable[..., Any]) -> Cal
 
 
 def _generator(twins: ReboundFunctions) -> Callable[..., Any]:
-    """A generator may be resumed at any time: its arguments stay shared with the caller."""
+    """Wrap a generator. It may be resumed at any time, so the caller shares its arguments."""
 
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         border = Border(twins, shared=True)
@@ -99,9 +99,9 @@ def _generator(twins: ReboundFunctions) -> Callable[..., Any]:
 
 
 class _ExportedArgument:
-    """An array of the caller's whose memory is ours alone until the call ends.
+    """An array of the caller whose memory only lazyfuse uses until the call ends.
 
-    The caller waits, so nothing is copied when it is read and writes may wait to be fused.
+    The caller waits, so reads need no copy, and writes may wait to be fused.
     """
 
     __slots__ = ("array", "flat", "real", "root", "storage")
@@ -110,14 +110,14 @@ class _ExportedArgument:
         self.real = real
         self.storage = storage
         self.root = root
-        # held, so that no other result is put into the caller's memory
+        # this reference keeps other results out of the caller's memory
         self.flat = cast("Array", storage.value)
         storage.exports = None
         self.array = on_storage(storage, real, origin, None)
 
     @classmethod
     def of(cls, real: Array) -> _ExportedArgument | None:
-        """A loan of `real`; None if it is small or cannot be recorded."""
+        """Take `real` for the call; None if it is small or cannot be recorded."""
         if not real.size or small(real.size) or not is_recordable(real.dtype):
             return None
         storage = foreign(real)
@@ -127,7 +127,7 @@ class _ExportedArgument:
         return cls(real, storage, storage.exports[0], found[1])
 
     def give_back(self) -> None:
-        """Put the values where the caller looks, and share the memory again."""
+        """Put the values into the caller's memory, and share it again."""
         storage = self.storage
         evaluate.evaluate([storage.node], decisions.ACCELERATED)
         if storage.has_readers():
@@ -148,9 +148,9 @@ class _ExportedArgument:
 
 
 class Border:
-    """One call's passage of values between numpy (outside) and lazyfuse (inside).
+    """The conversion of one call's values between numpy (outside) and lazyfuse (inside).
 
-    Lists, dicts and objects of the program's own classes are changed in place, and back.
+    Lists, dicts and objects of the program's own classes are changed in place, and changed back.
     """
 
     def __init__(self, twins: ReboundFunctions | None, shared: bool = False) -> None:
@@ -175,17 +175,17 @@ class Border:
         return [self.enter(value) for value in args], named
 
     def leave_call(self, result: Any) -> Any:
-        """The result as the caller sees it; everything recorded is run together."""
+        """The result as the caller sees it; runs all recorded work together."""
         if self._lazy_caller:
             self._give_back()
             return result
-        # nobody may hold the nodes when the loans end: that would count as a reader
+        # no variable may hold the nodes when the arrays are given back: it would count as a reader
         evaluate.evaluate([*self._pending(), *_nodes(result)], decisions.ACCELERATED)
         self._give_back()
         return self.leave(result)
 
     def close(self) -> None:
-        """However the call ended: writes are seen by the caller, and nothing of ours is left."""
+        """However the call ended, make the caller see writes, and remove every array of ours."""
         self._give_back()
         opened = list(self._opened.values())
         self._opened.clear()
@@ -205,7 +205,7 @@ class Border:
     # ------------------------------------------------------------------------ going in
 
     def enter(self, value: Any) -> Any:
-        """What the function gets for an argument of the caller's."""
+        """What the function gets for an argument of the caller."""
         return (
             self._open(value, self._enter_item) if self._is_own(value) else self._enter_item(value)
         )
@@ -236,7 +236,7 @@ class Border:
         return inside
 
     def _is_own(self, value: Any) -> bool:
-        """Whether `value` is an object of a class of the program's own, with attributes."""
+        """Whether `value` is an object of one of the program's own classes, with attributes."""
         twins = self._twins
         return (
             twins is not None
@@ -249,7 +249,7 @@ class Border:
         arrays: dict[int, Array] = {}
         self._collect(values, arrays)
         if all(small(array.size) for array in arrays.values()):
-            return False  # small ones are real views of real memory
+            return False  # small arrays are views of the caller's memory
         elsewhere: dict[int, Array] = {}
         if self._twins:
             self._collect(self._twins.values(), elsewhere)
@@ -258,7 +258,7 @@ class Border:
         return any(ends[k][1] > ends[k + 1][0] for k in range(len(ends) - 1))
 
     def _collect(self, values: Iterable[Any], found: dict[int, Array], depth: int = 2) -> None:
-        """The numpy arrays among `values` and inside of them."""
+        """Collect the NumPy arrays among `values` and in their items."""
         for value in values:
             if isinstance(value, np.ndarray):
                 found[id(value)] = value
@@ -268,7 +268,7 @@ class Border:
     # ----------------------------------------------------------------------- coming out
 
     def leave(self, value: Any) -> Any:
-        """What the caller gets for a result of the function's."""
+        """What the caller gets for a result of the function."""
         return (
             self._open(value, self._leave_item) if self._is_own(value) else self._leave_item(value)
         )
@@ -291,7 +291,7 @@ _HOLDERS = frozenset((np.ndarray, ndarray, scalar, tuple, list, dict))
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """What a tuple, list, dict or object holds; nothing if no array can be among it."""
+    """The items of a tuple, list, dict or object; none if no array can be among them."""
     items = value
     if not isinstance(value, (tuple, list)):
         items = (value if type(value) is dict else value.__dict__).values()
@@ -299,7 +299,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _exchange(value: Any, convert: Callable[[Any], Any]) -> None:
-    """Replace what a list, dict or object holds by what `convert` makes of it, in place."""
+    """Apply `convert` to the items of a list, dict or object, in place."""
     if not _items(value):
         return
     if type(value) is list:

@@ -1,4 +1,4 @@
-"""How this lazyfuse was built: which versions, and whether its record path is machine code."""
+"""How this lazyfuse was built: versions, and whether its record path is the native extension."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lazyfuse.arrays import base
 def build_info() -> dict[str, str]:
     """Versions, and how the record path runs: "compiled", or "pure Python" and why.
 
-    The record path is what every operation goes through: operators, ufuncs, indexing. Installed
-    where a C compiler is there, it is machine code (C); the results are the same.
+    Every operation takes the record path: operators, ufuncs, indexing. An installation with a C
+    compiler builds it as a native extension; the results are the same.
     """
     path = "compiled" if base.COMPILED else f"pure Python ({bootstrap.WHY_PYTHON})"
     return {
@@ -28,7 +28,7 @@ def build_info() -> dict[str, str]:
 
 
 def text() -> str:
-    """`build_info`, a line each, and one more where the tests do not know this NumPy."""
+    """`build_info`, a line each, and another line if this NumPy is untested."""
     lines = [f"{name:<12} {value}" for name, value in build_info().items()]
     if versions.untested():
         lines.append(f"{'not tested':<12} NumPy {versions.untested()}")

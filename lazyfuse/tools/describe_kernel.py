@@ -1,7 +1,7 @@
-"""How a kernel of a plan would be run on the CPU, in words: tier, chunks, threads, tiles, in place.
+"""How a kernel of a plan would run on the CPU, in words: tier, chunks, threads, tiles, in place.
 
-Owns the sentences of `explain`; the decisions are those of lower.py, launch.py and
-lifetimes.py, asked with the sizes at hand. Runs nothing.
+Owns the sentences of `explain`. The decisions are those of lower.py, launch.py and lifetimes.py for
+the present sizes. Runs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def of_kernel(geometry: SizedPlan, step: KernelStep, device: Device, language: str) -> list[str]:
-    """Lines about one kernel; none where the device is not the CPU."""
+    """Lines about one kernel; none if the device is not the CPU."""
     cpu = devices.cpu()
     if device is not cpu or language not in ("numba", "numpy"):
         return []
@@ -56,7 +56,7 @@ def _tier(elements: int, step: KernelStep, language: str) -> str:
 
 
 def _threads(device: CPU, work: float, chunks: int, interpreted: bool) -> str:
-    """How many threads, and what that follows from."""
+    """The number of threads, and its reason."""
     text = f"{chunks:,} chunk{'s' * (chunks != 1)}"
     most = device.threads.threads
     used = device.work.helpers(work, chunks, native=False) + 1
@@ -67,13 +67,13 @@ def _threads(device: CPU, work: float, chunks: int, interpreted: bool) -> str:
         why = f"below {above:,} additions" if work < above else "nothing to share"
         return f"{text} on one thread ({why})"
     why = f"{work:,.0f} additions, at least {above:,}"
-    if interpreted:  # timed when it runs, see `launching.NumpyProgram`
+    if interpreted:  # measured when it runs, see `NumpyProgram` in launch.py
         return f"{text} on {used} threads ({why}), or one where NumPy's calls are short"
     return f"{text} on {used} threads ({why})"
 
 
 def _in_place(geometry: SizedPlan, step: KernelStep) -> list[str]:
-    """Whether results take the place of something that exists."""
+    """Which results are written into existing memory."""
     lines = []
     for update in step.targets.values():
         if update in geometry.plan.in_place:
@@ -86,7 +86,7 @@ def _in_place(geometry: SizedPlan, step: KernelStep) -> list[str]:
 
 
 def tiles(geometry: SizedPlan, chain: Chain) -> str:
-    """About how large the tiles of a chain are, and what that follows from."""
+    """The approximate size of a chain's tiles, and its reason."""
     least = min(_bytes_per_row(geometry, chain, which) for which in range(len(chain.tilings)))
     value, axis = chain.tilings[0].size_of
     rows = geometry.shape(value)[axis]

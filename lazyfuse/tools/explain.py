@@ -1,6 +1,6 @@
 """`lazyfuse.explain(x)`: what evaluating x would do, where, and why, without evaluating it.
 
-Owns the description of plans. Reads the plan that evaluation would use; launches nothing.
+Owns the description of plans. Reads the plan that an evaluation would use; launches nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
 
 HOST = "host"
-NOTHING = ("no", "at all")  # where a device has no language, or none that can say the kernel
+NOTHING = ("no", "at all")  # if a device has no language, or none that can express the kernel
 DIRECTLY = "in NumPy, one operation after the other; larger arrays would run so:"
 
 
@@ -51,10 +51,10 @@ DIRECTLY = "in NumPy, one operation after the other; larger arrays would run so:
 class KernelInfo:
     """One kernel that would be launched. Sizes in bytes.
 
-    `device`, `language` and `name` are those of the program that it runs as; "numba" programs of
-    exact kernels run as "numpy" until they are compiled. `residency`: where each operand lies.
-    `note`: what the device makes of it for want of float64, if anything. `schedule`: on the CPU,
-    its tier, chunks and threads with the figures that decide, and what is written in place.
+    `device`, `language` and `name` are those of its program; "numba" programs of exact kernels run
+    as "numpy" until they are compiled. `residency`: the memory that holds each operand. `note`: how
+    the device changes the kernel for want of float64, if it does. `schedule`: on the CPU, its tier,
+    chunks and threads with the figures that decide, and the results written in place.
     """
 
     operations: tuple[Operation, ...]
@@ -75,13 +75,13 @@ class KernelInfo:
     _step: KernelStep = field(repr=False, compare=False)
 
     def source(self, language: str = "numba") -> str:
-        """The generated text in one of `LANGUAGES`, as it is for results densely in memory."""
+        """The generated text in one of `LANGUAGES`, for results that are dense in memory."""
         traits = self._traits if language in self._traits.languages else None
         return self._geometry.source(self._step, language, traits).text
 
     @property
     def left_out(self) -> str:
-        """Why a specialised program that was registered for this kernel is not used; or empty."""
+        """Why a program registered for this kernel is not used; empty if none is left out."""
         form = self._geometry.lowered(self._step, self.language).variant
         return registered_kernels.why_not(self._step.kernel, form, self.language)
 
@@ -109,14 +109,14 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What would run. `str()` is the report.
+    """The work that would run. `str()` is the report.
 
-    `choice` is the device with the reason and the estimates of those that were compared.
-    `rules`: what the scheduler decides (docs/decisions.md). Where NumPy does the operations at
-    once, the plan is that for larger arrays.
-    `place`: where the values are, if nothing has to run. `library`: what the device's own
-    libraries do; they may refuse it, and NumPy does it then. `processor`: the figures of this
-    processor that schedules follow from.
+    `choice` is the device with the reason and the estimates of the devices that were compared.
+    `rules`: the scheduler's decisions (docs/decisions.md). If NumPy does the operations at once,
+    the plan is that for larger arrays.
+    `place`: the device that holds the values, if nothing has to run. `library`: operations of the
+    device's own libraries; if they refuse one, NumPy does it. `processor`: the figures of this
+    processor that decide schedules.
     """
 
     kernels: list[KernelInfo]
@@ -128,11 +128,11 @@ class Explanation:
     rules: tuple[Rule, ...] = ()
     residence: str = HOST
     library: list[Operation] = field(default_factory=list)
-    routines: list[str] = field(default_factory=list)  # for each alone, how, if not by NumPy
+    routines: list[str] = field(default_factory=list)  # operations without NumPy, and how
     selections: list[str] = field(default_factory=list)  # x[mask] that keep their mask
     chains: list[str] = field(default_factory=list)  # kernels that run tile by tile
     processor: str = ""
-    stored: list[str] = field(default_factory=list)  # values that might be computed again
+    stored: list[str] = field(default_factory=list)  # values that might be recomputed
 
     @property
     def directly(self) -> bool:
@@ -229,7 +229,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
 def _rules(
     pending: list[Node], plan: Plan, device: Device, elided: Rule | None, recording: Recording
 ) -> tuple[Rule, ...]:
-    """What the scheduler decides about an evaluation, in the order of the list."""
+    """The scheduler's decisions about an evaluation, in the order of the list."""
     found = {elided}
     if at_once := eager_rules.pending_nodes(pending, device is devices.cpu()):
         found.add(at_once[0])
@@ -245,7 +245,7 @@ def _rules(
 
 
 def _choice(plan: Plan, recording: Recording) -> tuple[Device, Choice]:
-    """The device that evaluation would take, and why."""
+    """The device that an evaluation would take, and why."""
     device = devices.user_selected()
     if device is None:
         choice = offload.preview(plan, recording)
@@ -256,7 +256,7 @@ def _choice(plan: Plan, recording: Recording) -> tuple[Device, Choice]:
 
 
 def _residence(node: Node) -> str:
-    """Where an evaluated value lies."""
+    """The memory that holds an evaluated value."""
     if node.resident is None:
         return HOST
     name: str = node.resident.device.traits.name
@@ -278,7 +278,7 @@ class _Describer:
         return Operation(name, value.dtype.name, shape, *source_line(node.location))
 
     def routine(self, index: int) -> str:
-        """How an operation is done by hand-written loops; empty if NumPy does it."""
+        """How hand-written loops do an operation; empty if NumPy does it."""
         call = self.nodes[self.values[index].origin].arg
         value = self.values[index]
         name = call.name if type(call) is HostCall else value.op.name
@@ -291,7 +291,7 @@ class _Describer:
         return f"by {found.why}" if found else ""
 
     def has_library(self, index: int) -> bool:
-        """Whether a library of the device is asked to do an operation, operands being there."""
+        """Whether a library of the device would do an operation on operands in its memory."""
         if not library_calls.is_wanted(self.device):
             return False
         return library_calls.work_of(self.nodes[self.values[index].origin]) is not None
@@ -340,7 +340,7 @@ class _Describer:
         )
 
     def note(self, step: KernelStep, why: str) -> str:
-        """What the device makes of a kernel for want of float64."""
+        """How the device changes a kernel for want of float64."""
         if why:
             return f"not on {self.device.traits.name}: {why}"
         return (
@@ -361,7 +361,7 @@ class _Describer:
         return NOTHING
 
     def residency(self, index: int) -> str:
-        """Where an operand lies; what the plan computes is where its kernels run."""
+        """The memory that holds an operand; computed operands are where their kernels run."""
         node = self.nodes[self.values[index].origin]
         if node.value is not None or node.resident is not None:
             return _residence(node)
@@ -384,7 +384,7 @@ def explain(*arrays: Any) -> Explanation:
             rules.add(decisions.SELECTION)
         elif isinstance(x, ndarray):
             rules.add(eager_policy.evaluated(x))
-            if x._eager is None:  # else the value is there
+            if x._eager is None:  # an eager array has its value
                 nodes.append(node_of(x))
     explained = explain_nodes(nodes)
     rules.update(explained.rules)

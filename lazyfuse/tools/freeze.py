@@ -1,7 +1,7 @@
 """`lazyfuse.freeze`: programs that are planned once and called many times with named bindings.
 
-Owns `Program`, `parameter` and the tracing of functions. A traced graph is copied into a template
-whose leaves for parameters are exchanged in each call; nothing is recorded or planned again.
+Owns `Program`, `parameter` and the tracing of functions. A traced graph is copied into a template.
+Each call replaces the template's leaves for parameters, without recording or planning again.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from lazyfuse.tools.explain import Explanation, explain_nodes
 
 Geometry = tuple[tuple[tuple[int, ...], Perm], ...]
 
-# Templates kept per program: one for each combination of shapes and memory orders that it met.
+# Templates kept per program: one for each combination of shapes and memory orders in its calls.
 TEMPLATE_LIMIT = 64
 
 _VIEW_OR_FULL = (ops.VIEW, ops.FULL)
 
 
 class _Refusal:
-    """What evaluating a parameter runs: the error that says it has no value yet."""
+    """The operation of a parameter: evaluating it raises the error that it has no value yet."""
 
     __slots__ = ("parameter", "program")
 
@@ -90,8 +90,8 @@ def parameter(name: Any, shape: Any = None, dtype: Any = None) -> Any:
 
     `parameter("x", (1000, 3), "f8")` is an array (a scalar without a shape) to write expressions
     with; it has no value until the program that `freeze` makes of them is called. `parameter((1000,
-    3), "f8")`, without a name, describes an argument of a function; a size may be None there (any)
-    or a name (any, equal wherever the name stands).
+    3), "f8")`, without a name, describes an argument of a function; there a size may be None (any)
+    or a name (any, the same for every use of the name).
     """
     if not isinstance(name, str):
         return describe("", name, "f8" if shape is None else shape)
@@ -105,18 +105,18 @@ def parameter(name: Any, shape: Any = None, dtype: Any = None) -> Any:
 def freeze(what: Any, /, **parameters: Any) -> Program:
     """A program that is planned once and called many times: `program(x=..., t=...)`.
 
-    `what` is a function or an expression (an array, or a tuple, list or dict of arrays, nested). Of
-    a function, each parameter is described by an example (an array or number) or by `(dtype,
-    shape)` or `lazyfuse.parameter(shape, dtype)`, where a size may be None (any) or a name (any,
-    equal wherever it stands). The function is called with arrays that have no values yet, once per
-    combination of shapes; so it must not look at values (an error names the line that does) nor
-    write to arrays of others, and what it prints or counts happens once. Of an expression, the
-    parameters are found in it by name.
+    `what` is a function or an expression (an array, or a tuple, list or dict of arrays, nested).
+    For a function, an example (an array or number), `(dtype, shape)` or `lazyfuse.parameter(shape,
+    dtype)` describes each parameter; a size may be None (any) or a name (any, the same for every
+    use of the name). `freeze` calls the function with arrays that have no values yet, once per
+    combination of shapes. So the function must not look at values (an error names the line that
+    does), nor write to arrays from outside, and what it prints or counts happens once. In an
+    expression, the parameters are found by name.
 
-    Whatever else the work reads is captured as it is now: a program does not see later writes.
+    All other data that the work reads are captured now: a program does not see later writes.
     Numbers become scalars of NumPy's dtype for them (float64, int64, ...). Bindings are cast to the
-    parameter's dtype by NumPy's rule "same_kind" or refused, are never written to, and are copied
-    if they do not fill one block of memory. Results are new arrays that share no memory.
+    parameter's dtype by NumPy's rule "same_kind" or refused. They are never written to, and are
+    copied if they do not fill one block of memory. Results are new arrays that share no memory.
     """
     if callable(what) and type(what) not in OURS:
         return Program(_of_function(what, parameters))
@@ -142,7 +142,7 @@ def _of_function(function: Callable[..., Any], parameters: Mapping[str, Any]) ->
     described = {name: _described(name, value) for name, value in parameters.items()}
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a builtin one that does not tell
+    except ValueError:  # a builtin function without a signature
         return _Function(function, described)
     try:
         signature.bind(**parameters)
@@ -153,7 +153,7 @@ def _of_function(function: Callable[..., Any], parameters: Mapping[str, Any]) ->
 
 
 def _described(name: str, value: Any) -> Parameter:
-    """The parameter that an example or a description stands for."""
+    """The parameter that an example or a description describes."""
     if isinstance(value, Parameter):
         return Parameter(name, value.dtype, value.shape)
     pair = isinstance(value, tuple) and len(value) == 2
@@ -178,7 +178,7 @@ class _Function:
         pairs = zip(self.parameters.values(), geometry, strict=True)
         nodes = [_node(each, shape, perm, self.name) for each, (shape, perm) in pairs]
         named = zip(self.parameters, nodes, strict=True)
-        # what is made on the way is recorded, however small: parameters are written into it
+        # record even small arrays, since parameters are written into them
         with config.options(eager_below=0):
             return self.function(**{name: _array_of(node) for name, node in named}), nodes
 
@@ -214,7 +214,7 @@ class _Expression:
 
 
 class _OutputSlot:
-    """Where an array stands in a result."""
+    """The position of an array in a result."""
 
     __slots__ = ("at",)
 
@@ -223,7 +223,7 @@ class _OutputSlot:
 
 
 class _Outputs:
-    """The arrays in what a function returned, and how to return their like again."""
+    """The arrays in a function's result, and how to make such a result of other arrays."""
 
     __slots__ = ("nodes", "places", "shape")
 
@@ -233,7 +233,7 @@ class _Outputs:
         self.shape = self._emptied(result)
 
     def _emptied(self, item: Any) -> Any:
-        """A result with places instead of arrays; an array that comes twice has one place."""
+        """A result with slots instead of arrays; an array that occurs twice has one slot."""
         if type(item) in OURS:
             if id(item) not in self.places:
                 self.places[id(item)] = _OutputSlot(len(self.nodes))
@@ -242,11 +242,11 @@ class _Outputs:
         return _mapped(item, self._emptied)
 
     def forget(self) -> None:
-        """Keep the shape of the result only."""
+        """Keep only the structure of the result."""
         self.nodes, self.places = [], {}
 
     def like(self, nodes: Sequence[Node]) -> Any:
-        """The result with arrays of these nodes in the place of those that were traced."""
+        """The result with arrays of these nodes in its slots."""
         arrays = [_array_of(node) for node in nodes]
 
         def filled(item: Any) -> Any:
@@ -258,7 +258,7 @@ class _Outputs:
 
 
 def _mapped(item: Any, function: Callable[[Any], Any]) -> Any:
-    """A container of the same kind with `function` applied to what it holds."""
+    """A container of the same kind with `function` applied to its items."""
     if isinstance(item, dict):
         return {key: function(each) for key, each in item.items()}
     if isinstance(item, (tuple, list)):
@@ -273,7 +273,7 @@ def _mapped(item: Any, function: Callable[[Any], Any]) -> Any:
 def _constants(roots: Sequence[Node]) -> list[Node]:
     """Recorded work below `roots` that needs no parameter: its values can be computed now.
 
-    Views stay recorded, because an evaluated view would look at memory that may change.
+    Views stay recorded, because an evaluated view would read memory that may change.
     """
     order = topological(roots)
     varying: set[int] = set()
@@ -292,7 +292,7 @@ def _has_value(node: Node) -> bool:
 
 
 def _fresh_roots(roots: Sequence[Node]) -> list[Node]:
-    """Roots that are computed anew in each call, each into memory of its own."""
+    """The roots as nodes that each call computes again, each into its own memory."""
     found: list[Node] = []
     seen: set[int] = set()
     for node in roots:
@@ -303,7 +303,7 @@ def _fresh_roots(roots: Sequence[Node]) -> list[Node]:
 
 
 def _copied(roots: Sequence[Node], leaves: Mapping[str, Node]) -> list[Node]:
-    """The pending graph below `roots` in nodes of our own, with `leaves` for the parameters."""
+    """A copy of the pending graph below `roots`, with `leaves` for the parameters."""
     made: dict[int, Node] = {}
     for node in topological(roots):
         if is_parameter(node):
@@ -321,16 +321,16 @@ def _renewed(node: Node, src: tuple[Node, ...]) -> Node:
 
 
 def _leaf(value: Any, perm: Perm) -> Node:
-    """A leaf over memory that is never written to: no updates may reuse it."""
+    """A leaf over memory that is never written to, since no update may reuse it."""
     node = Node(ops.LEAF, (), None, value.shape, CANONICAL[value.dtype], perm, None)
     node.value = value
     return node
 
 
 class _Template:
-    """One traced graph, with its plan and the places of parameters and results.
+    """One traced graph, with its plan and the positions of parameters and results.
 
-    The template's own references to the nodes keep captured memory from being written to.
+    The template's references to the nodes protect captured memory from writes.
     """
 
     def __init__(self, parameters: Sequence[Parameter], result: Any, given: Sequence[Node]) -> None:
@@ -346,7 +346,7 @@ class _Template:
         place = {id(node): at for at, node in enumerate(self.recording.nodes)}
         self.places = [place.get(id(leaves[each.name]), -1) for each in parameters]
         self.ends = [place[id(root)] for root in self.roots]
-        # of each node that a call makes anew, the places of its sources; None for those that stay
+        # for each node that a call copies, the indices of its sources; None for nodes that stay
         self.sources = [
             None if _has_value(node) else tuple([place[id(source)] for source in node.src])
             for node in self.recording.nodes
@@ -357,7 +357,7 @@ class _Template:
             self.current_plan()
 
     def current_plan(self) -> Plan:
-        """The plan, made anew where options or devices have changed since it was made."""
+        """The plan, made again if options or devices have changed since."""
         options = config.options
         present = (options.fusion, options.fusion_max_length, evaluate.epoch)
         if self.plan is None or self.planned != present:
@@ -366,7 +366,7 @@ class _Template:
         return self.plan
 
     def bound(self, leaves: Sequence[Node]) -> Recording:
-        """The recording of one call: as linearizing the traced graph over these leaves gives it."""
+        """The recording of one call, the same as `linearize` would make over these leaves."""
         nodes = list(self.recording.nodes)
         for at, node in zip(self.places, leaves, strict=True):
             if at >= 0:
@@ -403,8 +403,8 @@ _programs: Group[Program] = Group(
 class Program:
     """What `lazyfuse.freeze` makes. Call it with a binding for every parameter, by name.
 
-    Calls may come from any number of threads. They run on the device in use at the time, and what
-    one call leaves on a device the next one reads there.
+    Any number of threads may call it. A call runs on the device in use at the time. Values that one
+    call leaves on a device, the next call reads there.
     """
 
     def __init__(self, origin: _Function | _Expression) -> None:
@@ -422,34 +422,34 @@ class Program:
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
-        """What may be bound: dtype and shape by name."""
+        """The parameters: dtype and shape by name."""
         return dict(self._origin.parameters)
 
     def __call__(self, /, **bindings: Any) -> Any:
-        """Run the program. As calling the function, with arrays for the bindings."""
+        """Run the program, as calling the function with these arrays."""
         nodes = self._bound(bindings)
         return self._template(tuple([(node.shape, node.perm) for node in nodes])).run(nodes)
 
     def explain(self) -> Explanation:
-        """As `lazyfuse.explain`: what a call launches (with the shapes of the last new ones)."""
-        # in nodes that nobody else holds: whatever is held is a result
+        """As `lazyfuse.explain`, for a call with the newest combination of shapes."""
+        # a copy: nodes with other references would count as results
         found = explain_nodes(_copied(self._last().roots, {}))
-        others = decisions.EAGER, decisions.TOGETHER  # a program always runs its plan, and alone
+        others = decisions.EAGER, decisions.TOGETHER  # a program always runs its own plan
         return replace(found, rules=tuple(r for r in found.rules if r.decides not in others))
 
     def kernels(self) -> list[Kernel]:
-        """The kernels of a call, as compilers see them (for `lazyfuse.register_kernel`)."""
+        """The kernels of a call, for `lazyfuse.register_kernel`."""
         with evaluate.quiet:
             return [step.kernel for step in self._last().current_plan().kernels]
 
     def source(self, language: str = "numba") -> str:
-        """The text of the program's kernels in a language, one after the other."""
+        """The texts of the program's kernels in a language, joined."""
         return "\n\n".join(kernel.source(language) for kernel in self.explain().kernels)
 
     def warm_up(self, /, **bindings: Any) -> None:
-        """Compile now what calls will need, by running the program and dropping the results.
+        """Compile the programs that calls will need, by running this program without using results.
 
-        Without bindings it runs on ones, in the sizes of the last call where sizes are free.
+        Without bindings it runs on arrays of ones; free sizes are those of the last call.
         """
         if bindings or not self.parameters:
             nodes = self._bound(bindings)
@@ -483,7 +483,7 @@ class Program:
         return nodes
 
     def _template(self, geometry: Geometry) -> _Template:
-        """The traced graph for these shapes and orders, traced now if they are new."""
+        """The traced graph for these shapes and memory orders, traced now if they are new."""
         found = self._templates.get(geometry)
         if found is None:
             result, given = self._origin.trace(geometry)
@@ -517,12 +517,12 @@ def _one(dtype: Any, shape: tuple[int, ...], perm: Perm) -> Any:
 
 
 def _bound(program: str, expected: Parameter, value: Any, sizes: Sizes, c_order: bool) -> Node:
-    """What a call gives for one parameter, checked, as a node that may still be pending."""
+    """The checked binding of one parameter, as a node that may still be pending."""
     if type(value) in OURS:
         storage = value._storage
         if materialise(value) is None and not (storage is not None and storage.shared()):
             return _bound_recorded(program, expected, value, sizes, c_order)
-        value = gather(value)  # real memory, which nobody changes before the call is over
+        value = gather(value)  # the host's memory, which no other code changes during the call
     array = expected.converted(program, value)
     expected.check_shape(program, array.shape, sizes)
     packed, perm = packed_order(array)

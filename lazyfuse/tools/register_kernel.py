@@ -1,7 +1,7 @@
-"""`lazyfuse.register_kernel`: program texts of one's own behind the contract of the general ones.
+"""`lazyfuse.register_kernel`: the user's own program texts for kernels, with the same results.
 
-Owns the front of codegen/lowering/registered_kernels.py: patterns by example, the check on the
-device in use, and what is forgotten when a text comes or goes.
+Owns the public side of codegen/lowering/registered_kernels.py: patterns by example, the check on
+the device in use, and the caches to clear when a text is registered or removed.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ def register_kernel(
     language: str = "numba",
     name: str = "special",
 ) -> Specialisation:
-    """Use a program text of one's own for a kernel, if it gives the general text's results.
+    """Use the caller's program text for a kernel, if it gives the general text's results.
 
     `pattern` is a frozen program that runs as one kernel (`lazyfuse.freeze(lambda m: m.sum(),
-    m=example)`): the text serves whatever computes the same from operands of the same dtypes, over
-    any number of axes. `text` is in `language` ("numba", "numpy" or "opencl") with `NAME` for its
-    entry point and the arguments that `program.source(language)` shows; or a function `(kernel,
-    form) -> text or None`, asked for each arrangement of loops. Instead of both, the name of one
-    that comes with lazyfuse (`lazyfuse.register_kernel("count_true")`).
+    m=example)`): the text serves every kernel that computes the same from operands of the same
+    dtypes, over any number of axes. `text` is in `language` ("numba", "numpy" or "opencl") with
+    `NAME` for its entry point and the arguments that `program.source(language)` shows; or a
+    function `(kernel, variant) -> text or None`, called for each kernel variant. Instead of both,
+    pass the name of a text that comes with lazyfuse (`lazyfuse.register_kernel("count_true")`).
 
-    The text is run beside the general one, on the device in use, on operands of many sizes and
-    layouts; it is used where the results agree, and not at all if they differ anywhere: the
-    result's `ok` and `failure` say so, as does `lazyfuse.report()`.
+    The text and the general one run on the device in use, on operands of many sizes and layouts.
+    The text serves the variants that were checked, and none if a result differs: `ok` and
+    `failure` of the returned object show it, as does `lazyfuse.report()`.
     """
     with evaluate.quiet:
         found = _offered(pattern, text, language, name)
         verdict = check(found, devices.current())
-        evaluate.clear_plans()  # they hold programs with the text that served so far
+        evaluate.clear_plans()  # they hold programs of the former text
     if not verdict.ok:
         counters.totals.fallbacks[f"specialised kernel {found.name}: {verdict.why}"] += 1
     return found
 
 
 def unregister_kernel(specialisation: Specialisation) -> None:
-    """Take a text back: the general one serves again."""
+    """Remove a text: the general one serves again."""
     with evaluate.quiet:
         registered_kernels.unregister(specialisation)
         evaluate.clear_plans()
@@ -67,7 +67,7 @@ def _offered(
 
 
 def _kernel(pattern: object) -> Kernel:
-    """The one kernel that a program runs as."""
+    """The only kernel of a program."""
     if isinstance(pattern, Kernel):
         return pattern
     if not isinstance(pattern, Program):

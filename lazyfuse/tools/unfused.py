@@ -1,7 +1,8 @@
-"""`lazyfuse.unfused(x)`: operations that run as kernels of their own, to be looked at.
+"""`lazyfuse.unfused(x)`: runs operations as separate kernels, for inspection.
 
-Owns the mark: a marked node has the barrier row of its op (`ops.as_fusion_barrier`). So the
-structural key tells marked graphs from others, and a graph without marks pays nothing for them.
+Owns the fusion barrier: a marked node has the barrier definition of its op
+(`ops.as_fusion_barrier`). So marked graphs have other structural keys, and graphs without marks
+have no cost.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from lazyfuse.runtime.scheduling import evaluate
 
 
 def unfused(*arrays: Any) -> Any:
-    """Keep the last recorded operation of each array out of fusion; hands the arrays back.
+    """Keep the last recorded operation of each array out of fusion. Returns the arrays.
 
-    It becomes a kernel of its own: with its own time in traces, its own text in `explain` and its
-    result in a buffer. An array that is evaluated already, or that only looks at another one's
-    memory, stays as it is.
+    The operation becomes a separate kernel, with its own time in traces, its own text in `explain`
+    and its result in a buffer. Arrays that are evaluated already, and views, stay unchanged.
     """
     for x in arrays:
         if isinstance(x, ndarray):

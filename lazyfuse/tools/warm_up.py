@@ -1,4 +1,4 @@
-"""`lazyfuse.warm_up`: the programs that an evaluation would need, compiled before it.
+"""`lazyfuse.warm_up`: compiles the programs that an evaluation would need.
 
 Owns the walk over a plan's kernels. Runs no kernel; sees plans and the device in use.
 """
@@ -24,12 +24,12 @@ from lazyfuse.runtime.scheduling import evaluate
 
 
 def warm_up(*arrays: Any, **named: Any) -> list[str]:
-    """Compile what evaluating the arrays would launch, without launching it; the programs' names.
+    """Compile the programs that evaluating the arrays would launch. Returns the programs' names.
 
-    `warm_up(function, ...)` calls the function with the other arguments and takes what it returns
-    (arrays, also in tuples, lists and dictionaries), so it should not look at its results itself.
-    The programs serve every size of the same structure whose results lie densely in memory; on
-    disk, later runs too. Kernels that would run as blocked NumPy need no program.
+    `warm_up(function, ...)` calls the function with the other arguments and takes its results
+    (arrays, also in tuples, lists and dictionaries), so the function should not look at values.
+    The programs serve every size of the same structure with dense results; on disk, they also serve
+    later runs. Kernels that would run as blocked NumPy need no program.
     """
     if arrays and callable(arrays[0]) and not isinstance(arrays[0], ndarray):
         found: Any = arrays[0](*arrays[1:], **named)
@@ -68,18 +68,18 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
             counters.fell_back(step, nodes, str(error), device.traits.languages[0], "numpy")
     for chain in plan.chains:
         for source in tiled_run.sources(executor.Run(plan, recording, device), chain):
-            with suppress(DeviceError):  # else its steps run one by one
+            with suppress(DeviceError):  # a chain without a program runs step by step
                 names.append(counters.compiled(device, source).source.name)
     return list(dict.fromkeys(names))
 
 
 def _source(step: KernelStep, geometry: SizedPlan, device: Device) -> Source | None:
-    """The text that the device would compile for a kernel; None where NumPy does without."""
+    """The text that the device would compile for a kernel; None if blocked NumPy runs it."""
     languages = [each for each in device.traits.languages if each != "numpy"]
     small = geometry.size(step.domain_of) * max(step.cost, 1.0) < COMPILE_ELEMENTS
     if not languages or (small and "numpy" in device.traits.languages):
         return None
     for language in languages:
-        with suppress(KernelError):  # the language has no words for it
+        with suppress(KernelError):  # the language cannot express the kernel
             return geometry.source(step, language, device.traits)
     return None
