@@ -15,7 +15,7 @@ from lazyfuse.codegen.lowering.kernel import Kernel, is_ordered
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import WORDS
 
-NOBODY = -1
+NO_SLOT = -1
 """Instead of a slot: the exceptions are reported without their operation."""
 WIDTH = 4
 OF_WORD = 32 // WIDTH
@@ -39,16 +39,16 @@ def _numbered(raising: Iterable[bool]) -> list[int]:
     found = []
     free = 0
     for each in raising:
-        found.append(free if each and free < MOST else NOBODY)
+        found.append(free if each and free < MOST else NO_SLOT)
         free += each
     return found
 
 
 def of_slot(bits: int, slot: int) -> int:
     """The flags of one slot in the words of a launch."""
-    return bits >> WIDTH * (slot + 1) & _ALL if slot != NOBODY else 0
+    return bits >> WIDTH * (slot + 1) & _ALL if slot != NO_SLOT else 0
 
 
 def in_slot(conditions: int, slot: int) -> int:
     """The words of a launch in which a slot has these flags."""
-    return conditions | (conditions << WIDTH * (slot + 1) if slot != NOBODY else 0)
+    return conditions | (conditions << WIDTH * (slot + 1) if slot != NO_SLOT else 0)

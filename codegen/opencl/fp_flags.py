@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lazyfuse.codegen.lowering.flag_slots import NOBODY
+from lazyfuse.codegen.lowering.flag_slots import NO_SLOT
 from lazyfuse.codegen.opencl.helpers import resolve_types
 from lazyfuse.codegen.opencl.raised_words import add_flags
 from lazyfuse.codegen.table import ops
@@ -41,7 +41,7 @@ class Operation:
     out: str
     args: tuple[str, ...]
     ins: tuple[str, ...]
-    slot: int = NOBODY
+    slot: int = NO_SLOT
 
     @property
     def row(self) -> ops.Op:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lazyfuse.codegen.lowering.flag_slots import NOBODY, OF_WORD, WIDTH, slots
+from lazyfuse.codegen.lowering.flag_slots import NO_SLOT, OF_WORD, WIDTH, slots
 from lazyfuse.codegen.lowering.kernel import Kernel, is_ordered
 
 
 def add_flags(slot: int, conditions: int) -> str:
     """The statement that adds flags to a program's own words."""
     word, place = divmod(slot + 1, OF_WORD)
-    own = conditions << WIDTH * place if slot != NOBODY else conditions
+    own = conditions << WIDTH * place if slot != NO_SLOT else conditions
     if word == 0:
         return f"raised_here[0] |= {own | conditions:#x};"
     return f"{{ raised_here[0] |= {conditions}; raised_here[{word}] |= {own:#x}; }}"
@@ -46,7 +46,7 @@ def reported(kernel: Kernel, reductions: Iterable[int]) -> list[str]:
         name, slot = of_reduction(r), known[r]
         word, place = divmod(slot + 1, OF_WORD)
         lines.append(f"raised_here[0] |= {name};")
-        if slot != NOBODY:
+        if slot != NO_SLOT:
             lines.append(f"raised_here[{word}] |= {name} << {WIDTH * place};")
     words = range(_words(kernel))
     ends = [f"    if (raised_here[{k}]) atomic_or(raised + {k}, raised_here[{k}]);" for k in words]
@@ -55,4 +55,4 @@ def reported(kernel: Kernel, reductions: Iterable[int]) -> list[str]:
 
 def _words(kernel: Kernel) -> int:
     """How many words a kernel's slots take."""
-    return 1 + (max(slots(kernel), default=NOBODY) + 1) // OF_WORD
+    return 1 + (max(slots(kernel), default=NO_SLOT) + 1) // OF_WORD

@@ -168,7 +168,7 @@ class DiskCache:
                 return False
             self._trusted = stat.S_ISDIR(status.st_mode) and _is_ours(status)
             if not self._trusted:
-                self.trouble = f"{self.directory} belongs to, or is writable by, somebody else"
+                self.trouble = f"{self.directory} belongs to, or is writable by, another user"
         return self._trusted
 
     def _read(self, name: str) -> tuple[bytes | None, str]:
@@ -199,7 +199,7 @@ class DiskCache:
         if not stat.S_ISREG(status.st_mode):
             return b""
         if not _is_ours(status):  # the directory may have been writable for other users before
-            raise PermissionError(f"{path} belongs to, or is writable by, somebody else")
+            raise PermissionError(f"{path} belongs to, or is writable by, another user")
         if time.time() - status.st_mtime > _TOUCH:
             _touch(path)
         with open(handle, "rb", closefd=False) as file:

@@ -264,7 +264,7 @@ def may_defer(x: ndarray, mask: Any) -> Verdict:
     for each in (x, mask):
         storage = each._storage
         if storage is not None and storage.shared():
-            return Verdict(False, "somebody outside may look at its memory")
+            return Verdict(False, "other code may look at its memory")
     return Verdict(True)
 
 

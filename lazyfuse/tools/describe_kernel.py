@@ -77,11 +77,11 @@ def _in_place(geometry: SizedPlan, step: KernelStep) -> list[str]:
     lines = []
     for update in step.targets.values():
         if update in geometry.plan.in_place:
-            lines.append("written straight into the array that it updates: nobody reads the old")
+            lines.append("written straight into the array that it updates: no reader is left")
         else:
             lines.append("written into a copy of the array that it updates: its old value is read")
     if step.may_reuse:
-        lines.append("an operand that nobody reads later may give its buffer to a result")
+        lines.append("an operand without later readers may give its buffer to a result")
     return list(dict.fromkeys(lines))
 
 

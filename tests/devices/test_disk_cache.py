@@ -198,7 +198,7 @@ def test_a_directory_of_somebody_else_is_not_used(
     other = DiskCache(str(place), 1 << 20)
     assert other.get("one") is None
     assert not other.put("two", b"data")
-    assert "somebody else" in other.info()["trouble"]
+    assert "another user" in other.info()["trouble"]
 
 
 def test_the_entries_unused_for_longest_go_first(place: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_file_of_somebody_else_is_not_read(
         monkeypatch.setattr(disk_cache, "_ROOT", -1)
         monkeypatch.setattr(os, "geteuid", lambda: place.stat().st_uid + 1)
     assert cache.get("one") is None
-    assert "somebody else" in cache.info()["trouble"]
+    assert "another user" in cache.info()["trouble"]
 
 
 def test_a_name_that_no_folder_can_have_stops_nothing() -> None:

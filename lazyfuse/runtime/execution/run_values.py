@@ -512,9 +512,9 @@ class RunValues:
         return [(values[i].op, self.nodes[values[i].origin]) for i in step.in_order]
 
 
-def explain_failure(error: BaseException, nodes: list[Node], culprit: Node | None = None) -> None:
+def explain_failure(error: BaseException, nodes: list[Node], failing: Node | None = None) -> None:
     """Name the user's line and the fused stage on an exception that keeps its own type."""
-    node = culprit or nodes[-1]
+    node = failing or nodes[-1]
     file, line, function = source_line(node.location)
     stage = " -> ".join(each.op.name for each in nodes)
     error.add_note(f'[{node.op.name}] recorded in File "{file}", line {line}, in {function}')
