@@ -64,7 +64,7 @@ MUTATIONS = (
     Mutation(
         "donation: a leaf that others hold is written in place",
         "lazyfuse/runtime/execution/run_values.py",
-        "            if value.origin not in self.free:\n                return False\n",
+        "            if value.origin not in self.free or self.careful:\n                return False\n",
         "",
     ),
     Mutation(
