@@ -64,8 +64,8 @@ MUTATIONS = (
     Mutation(
         "donation: a leaf that others hold is written in place",
         "lazyfuse/runtime/execution/run_values.py",
-        "            if value.origin not in self.free or self.careful:\n                return False\n",
-        "",
+        "if value.origin not in self.free or self.careful:",
+        "if False:",
     ),
     Mutation(
         "hazard: a kernel stores over what it still reads",

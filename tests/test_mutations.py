@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 
 def test_each_text_stands_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("mutations", ROOT / "scripts" / "mutations.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     mutations = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "mutations", mutations)  # dataclasses look themselves up
     spec.loader.exec_module(mutations)

@@ -163,7 +163,7 @@ class Op:
         return None
 
 
-@cached(1024)
+@cached(1024, "NumPy is not asked again", clears=False)
 def loops_of(ufunc: Any) -> frozenset[str]:
     """The loops of a ufunc, as NumPy spells them."""
     return frozenset(getattr(ufunc, "types", ()))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lazyfuse.codegen.table import rows_arithmetic, rows_math, rows_structure
-from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, first_line
+from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, first_line, loops_of
 from lazyfuse.devices.caches import cached
 
 __all__ = [
@@ -124,6 +124,8 @@ def define(*rows: Op) -> None:
     """
     added = [add(row) for row in rows]
     for row in added:
+        if row.ufunc is not None:
+            loops_of(row.ufunc)  # later NumPy may have no memory for it, and crashes then
         if row.kind == "map" and row.nin == 2 and row.ufunc is not None:
             add(_reduce_row(row))
 
