@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -125,6 +125,30 @@ class Group(Generic[T]):
     def _each(self, clear: Callable[[T], object]) -> None:
         for member in self:
             clear(member)
+
+
+class Pool(Protocol):
+    """A pool of memory for arrays."""
+
+    limit: int
+
+    def clear(self) -> None: ...
+
+    def info(self) -> dict[str, int]: ...
+
+
+P = TypeVar("P", bound=Pool)
+
+
+def pools(name: str) -> Group[P]:
+    """A group of pools: its size and its limit are bytes of free memory."""
+    made: Group[P] = Group(
+        name,
+        lambda each: each.info()["free_bytes"],
+        lambda: max((each.limit for each in made), default=0),
+        lambda each: each.clear(),
+    )
+    return made
 
 
 def clear_all() -> None:

@@ -15,8 +15,6 @@ from lazyfuse.devices.caches import DTYPES, memo, register
 DType = np.dtype[Any]
 Operand = DType | type  # a dtype, or int, float or complex for a weak Python scalar (NEP 50)
 
-_WEAK = (int, float, complex)
-
 
 class Loop:
     """The dtypes that an op reads and writes. Interned: compare with `is`."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import fork_safety, late_imports
 from ..base import Array, DeviceError
-from ..caches import Group
+from ..caches import Group, pools
 from ..pools.buffers import BufferPool
 from .failures import device_error, faults, out_of_memory
 from .queue import Queue
@@ -118,13 +118,7 @@ class _Block:
         self.memory.dead.append(self.buffer)
 
 
-_memories: Group[Blocks] = Group(
-    "devices.opencl.memory",
-    lambda each: each.info()["free_bytes"],
-    lambda: max((each.limit for each in _memories), default=0),
-    lambda each: each.clear(),
-    "bytes that are free",
-)
+_memories: Group[Blocks] = pools("devices.opencl.memory")
 
 
 class Blocks:
@@ -261,12 +255,11 @@ class Blocks:
         """Blocks and bytes that meta arrays hold, and those that are free."""
         with self._lock:
             self._bury()
-            managed, active = self._pool.managed_bytes, self._pool.active_bytes
             return {
                 "live_blocks": self._pool.active_blocks,
-                "live_bytes": active,
+                "live_bytes": self._pool.active_bytes,
                 "free_blocks": self._pool.held_blocks,
-                "free_bytes": managed - active,
+                "free_bytes": self._free_bytes(),
                 "limit": self.limit,
             }
 
@@ -285,8 +278,13 @@ class Blocks:
         """Give the blocks of dead meta arrays to the pool. The caller holds the lock."""
         while self.dead:
             self.dead.popleft().release()
-        if self._pool.managed_bytes - self._pool.active_bytes > self.limit:
+        if self._free_bytes() > self.limit:
             self._pool.free_held()
+
+    def _free_bytes(self) -> int:
+        """Bytes of free blocks, and what live blocks are larger than was asked for."""
+        pool = self._pool
+        return pool.managed_bytes - pool.active_bytes if pool.held_blocks else 0
 
     def _make(
         self,

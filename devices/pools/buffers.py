@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import critical
 from ..base import Array, OutOfMemory
-from ..caches import Group
+from ..caches import Group, pools
 
 SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
 ALIGNMENT = 64  # a cache line, and the widest vector
@@ -77,13 +77,7 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
 _lease_at = _Lease.from_address
 
 
-_pools: Group[BufferPool] = Group(
-    "devices.pools.buffers",
-    lambda each: each.info()["free_bytes"],
-    lambda: max((each.limit for each in _pools), default=0),
-    lambda each: each.clear(),
-    "bytes that are free",
-)
+_pools: Group[BufferPool] = pools("devices.pools.buffers")
 
 
 class BufferPool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.exported_memory import eager_limit, may_be_visible, runs_exactly
+from lazyfuse.arrays.exported_memory import eager_limit, host_value, may_be_visible, runs_exactly
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -204,20 +204,9 @@ def spares_copy(op: Op, operands: tuple[Any, ...] | list[Any]) -> Rule | None:
     copied = False
     shapes: list[tuple[int, ...]] = []
     for x in operands:
-        kind = type(x)
-        if kind in PLAIN:
+        if type(x) in PLAIN:
             continue
-        seen = kind is np.ndarray
-        value = x if seen else None
-        if kind in OURS:
-            node, storage = x._node, x._storage
-            if node is not None:
-                value = None if node.resident is not None else node.value
-            elif storage is None:
-                value = x._eager
-            elif storage.node.value is not None and storage.node.resident is None:
-                value = x._view  # for its geometry alone
-                seen = storage.shared()
+        value, seen = host_value(x)
         if value is None or not runs_exactly(op, value.dtype, not shapes):
             return None
         copied |= seen and value.size >= options.eager_below
@@ -243,15 +232,19 @@ def write_to(outs: tuple[Any, ...]) -> Rule | None:
 # ---------------------------------------------------------------------------------------- updates
 
 
+def _target(self: ndarray) -> Rule | None:
+    """An array that is written: at once whatever is written to it."""
+    storage = self._storage
+    if storage is None:
+        return None
+    if is_part_of_number(self):
+        return PART_OF_NUMBER
+    return EXPORTED_TARGET if storage.shared() else None
+
+
 def update(op: Op, self: ndarray, other: Any) -> Rule | None:
     """An in-place operation on an array that is not eager."""
-    storage = self._storage
-    if storage is not None:
-        if is_part_of_number(self):
-            return PART_OF_NUMBER
-        if storage.shared():
-            return EXPORTED_TARGET
-    if rule := operation(op, self, other):
+    if rule := _target(self) or operation(op, self, other):
         return rule
     if concrete_value(self) is None:
         return middling_update(op, self, (other,))
@@ -319,16 +312,13 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
     """A write to a part of an array that is not eager: at once if the part is small, and recorded
     work does not read the old values. A pending array is evaluated where such writes are many.
     """
-    storage = self._storage
-    if storage is not None:
-        if is_part_of_number(self):
-            return PART_OF_NUMBER
-        if storage.shared():
-            return EXPORTED_TARGET
+    if rule := _target(self):
+        return rule
     if region.size >= options.eager_below:
         return None
     if type(value) in OURS and concrete_value(value) is None:
         return None
+    storage = self._storage
     node = storage.node if storage is not None else self._node
     assert node is not None
     if node.value is None:

@@ -72,6 +72,24 @@ def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
     return finished(function(*private), private)
 
 
+def host_value(x: Any) -> tuple[Any, bool]:
+    """An operand's value on the host (of a block: of the same geometry alone), or None; and whether
+    other code may see its memory.
+    """
+    if type(x) is np.ndarray:
+        return x, True
+    if type(x) not in OURS:
+        return None, False
+    node, storage = x._node, x._storage
+    if node is not None:
+        return (node.value if node.resident is None else None), False
+    if storage is None:
+        return x._eager, False
+    if storage.node.value is None or storage.node.resident is not None:
+        return None, False
+    return x._view, storage.shared()
+
+
 def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
     """Arguments of an operation, with private arrays over the same memory instead of those that it
     would have to copy, for use with `finished`; None: record it on copies.
@@ -85,28 +103,14 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
     shapes: list[tuple[int, ...]] = []
     private: list[Any] = []
     for x in args:
-        kind = type(x)
-        value = seen = None
-        if kind is np.ndarray:
-            value, seen = x, True
-        elif kind in OURS:
-            node, storage = x._node, x._storage
-            if node is not None:
-                value = None if node.resident is not None else node.value
-            elif storage is None:
-                value = x._eager
-            elif storage.memory() is not None and storage.node.resident is None:
-                seen = storage.shared()
-                value = array.real_view(x) if seen else x._view
-            if value is None:
-                return None
-        if value is not None:
-            if value.dtype not in CANONICAL:
+        if type(x) in OURS or type(x) is np.ndarray:
+            value, seen = host_value(x)
+            if value is None or value.dtype not in CANONICAL:
                 return None
             shapes.append(value.shape)
             if seen and value.size >= options.eager_below:
                 copied += value.size
-                x = _private(value)
+                x = _private(value if type(x) is np.ndarray else array.real_view(x))
                 if x is None:
                     return None
         private.append(x)

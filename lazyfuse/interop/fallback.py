@@ -24,13 +24,10 @@ from lazyfuse.arrays.ndarray import (
     writable,
 )
 from lazyfuse.arrays.scalars import scalar
-from lazyfuse.bootstrap import HERE
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import overrides
 from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
 from lazyfuse.runtime.events import numpy_calls
-
-_HOME = str(HERE)
 
 WRITTEN = {
     "copyto": (0,),
@@ -68,6 +65,13 @@ def _borrow_out(out: Any, kept: Kept) -> Any:
     kept[0].insert(0, real)  # before arrays that read the same memory
     kept[1].insert(0, out)
     return real
+
+
+def _real_keywords(kwargs: dict[str, Any], kept: Kept) -> dict[str, Any]:
+    return {
+        key: _borrow_out(value, kept) if key == "out" else to_numpy(value, kept)
+        for key, value in kwargs.items()
+    }
 
 
 # --------------------------------------------------------------- callbacks
@@ -197,10 +201,7 @@ def run(
         result = call(function, real_args, kwargs)
     else:
         with changing(kwargs.get("out")):
-            named = {
-                key: _borrow_out(value, kept) if key == "out" else to_numpy(value, kept)
-                for key, value in kwargs.items()
-            }
+            named = _real_keywords(kwargs, kept)
             if ours and any(x is FOREIGN for x in ours):
                 return _dispatched(function, args, kwargs)
             result = call(function, real_args, named)
@@ -242,10 +243,7 @@ def run_writing(
             _borrow_out(value, kept) if position in written else to_numpy(value, kept)
             for position, value in enumerate(args)
         ]
-        named = {
-            key: _borrow_out(value, kept) if key == "out" else to_numpy(value, kept)
-            for key, value in kwargs.items()
-        }
+        named = _real_keywords(kwargs, kept)
         if overrides.of_functions.find(args) and hasattr(function, "_implementation"):
             return overrides.call_function(function, args, kwargs)
         result = function(*real_args, **named)

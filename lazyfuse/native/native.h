@@ -220,7 +220,8 @@ extern Bindings hooks;
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
     _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
-    _(qualname, "__qualname__") _(read, "read") _(shape, "shape")
+    _(qualname, "__qualname__") _(read, "read") _(scalar_overflow, "scalar_overflow")              \
+    _(shape, "shape")
 
 #define NAME(name, text) extern PyObject *name_##name;
 NAMES(NAME)

@@ -328,7 +328,7 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
 /* Whether NumPy's integer scalars report overflow in this op: a column of its row. */
 static int overflows(PyObject *op)
 {
-    PyObject *found = PyObject_GetAttrString(op, "scalar_overflow");
+    PyObject *found = PyObject_GetAttr(op, name_scalar_overflow);
     int result = found != Py_False;
     Py_XDECREF(found);
     PyErr_Clear();

@@ -63,7 +63,7 @@ class Choice:
     rule: Rule
     elided: tuple[int, ...]
     rematerialised: tuple[int, ...]  # the elided ones that the run computes on the way
-    pending: tuple[int, ...]  # `remade`, and the nodes that stay pending below them
+    pending: tuple[int, ...]  # `rematerialised`, and the nodes that stay pending below them
     operands: tuple[int, ...]
     key: tuple[Any, ...] = ()  # of the recording without the elided outputs
     plan: Plan | None = None  # of that key

@@ -482,17 +482,17 @@ register(
     clear_plans,
 )
 _of_plans(
-    "runtime.execution.program_tiers.ready",
+    "runtime.execution.program_tiers.selected",
     lambda plan: sum(len(step.selected) for step in plan.kernels),
     "MOST_SIZES for each kernel; they go with their plan",
 )
 _of_plans(
     "runtime.execution.program_tiers.programs",
     lambda plan: sum(len(step.programs) for step in plan.kernels),
-    "as many as a kernel has forms; they go with their plan",
+    "one for each form of each kernel; they go with their plan",
 )
 _of_plans(
-    "runtime.execution.tiled_run.ready",
+    "runtime.execution.tiled_run.bound",
     lambda plan: sum(len(chain.bound) for chain in plan.chains),
     "MOST_SIZES for each chain; they go with their plan",
 )

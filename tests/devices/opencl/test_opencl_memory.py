@@ -202,6 +202,13 @@ def test_C10_free_blocks_are_handed_out_again(memory: Blocks) -> None:
     assert memory.info()["free_blocks"] == 0
 
 
+def test_C10_what_live_blocks_are_larger_than_asked_for_is_not_free(memory: Blocks) -> None:
+    held = memory.empty((1001,), np.dtype("f8"))
+    memory.clear()
+    assert memory.info()["free_bytes"] == 0
+    assert memory.holds(held)
+
+
 def test_C10_the_limit_bounds_what_lies_free(memory: Blocks) -> None:
     try:
         memory.set_limit(10_000)
