@@ -20,7 +20,7 @@ from lazyfuse.arrays.storage import TICKETS, Storage
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.events import tracing
-from lazyfuse.runtime.layout.meta_arrays import ORIGIN
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, meta_array
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -164,6 +164,11 @@ def alone(node: Any) -> Any:
     return x
 
 
+def kept_real(x: Any, reals: dict[int, Any]) -> Any:
+    """The real view of an aliased array that `reals`, a table of its block, keeps; or None."""
+    return reals.get(x._ticket) if x._reals is reals else None
+
+
 LOOPS: Final[dict[Any, Any]] = memo("arrays.base.loops", 1 << 14)
 """Loops found so far, by row and operand keys (recording.py); None: there is none."""
 
@@ -206,7 +211,7 @@ ARRAY_SLOTS: tuple[str, ...] = ("__weakref__",)
 
 if COMPILED:
     globals().update(
-        {each: getattr(NATIVE, each) for each in "Core alone direct may_grow new".split()}
+        {each: getattr(NATIVE, each) for each in "Core alone direct kept_real may_grow new".split()}
     )
     ARRAY_SLOTS = ()
     for _name, _value in {
@@ -217,6 +222,7 @@ if COMPILED:
         "acquire": evaluate.acquire,
         "inside": INSIDE,
         "loop_types": loop_types,
+        "meta": meta_array((), np.dtype(np.bool_), None),
         "loops": LOOPS,
         "note": NOTE,
         "options": OPTIONS,

@@ -61,8 +61,11 @@ def several(results: Any) -> Any:
     return tuple(found)
 
 
-def method(theirs: Any, ours: Any) -> Any:
-    """A method: NumPy's on eager arrays, ours on the others."""
+def method(theirs: Any, ours: Any, writes: bool = False) -> Any:
+    """A method: NumPy's on eager arrays, ours on the others.
+
+    `writes`: it changes the array; C then gives it no parts of blocks.
+    """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         core: Core = self
@@ -138,14 +141,16 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
     return call
 
 
-def any_arrays(theirs: Any, ours: Any, spreads: bool, views: bool, most: int) -> Any:
+def any_arrays(
+    theirs: Any, ours: Any, spreads: bool, views: bool, most: int, writes: bool = False
+) -> Any:
     """A function of arrays and of lists of arrays, with at most `most` positional arguments.
 
     `spreads`: it broadcasts its operands, so that a row and a column may give a large result.
     `views`: its result may be an operand, or a view of one.
     """
     if COMPILED and not views:
-        return NATIVE.any_arrays(theirs, ours, spreads, most)
+        return NATIVE.any_arrays(theirs, ours, spreads, most, writes)
     array = HOOKS.array
 
     def call(*args: Any, **kwargs: Any) -> Any:

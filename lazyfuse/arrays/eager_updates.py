@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import ndarray as array
+from lazyfuse.arrays.base import kept_real
 from lazyfuse.arrays.eager_policy import middling, middling_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -111,8 +112,7 @@ def update_at_once(op: Op, function: Callable[[Any, Any], Any], self: ndarray, o
         )
     if found is None:
         return large and middling(storage) is not None and fuse_at_once(op, self, other, False)
-    reals = self._reals
-    real = reals.get(self._ticket) if reals is storage.reals else None
+    real = kept_real(self, storage.reals)
     if real is None:
         return False
     function(real, found)

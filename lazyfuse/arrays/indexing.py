@@ -155,7 +155,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
         base = self
     if storage.memory() is not None:
         reals = storage.reals
-        real = reals.get(self._ticket) if self._reals is reals else None
+        real = core.kept_real(self, reals)
         if real is None:
             real, reals = real_in(self)
         value = real[key]

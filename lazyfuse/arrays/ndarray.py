@@ -279,8 +279,8 @@ def concrete_value(x: ndarray) -> Array | None:
         value = storage.node.value
         if value is None:
             return None
-        if value is storage.value and (reals := x._reals) is storage.reals:
-            found = reals.get(x._ticket)  # the table is emptied when the values are replaced
+        if value is storage.value:
+            found = core.kept_real(x, storage.reals)  # emptied when the values are replaced
             if found is not None:
                 return found
         del value  # `memory` counts its references
@@ -401,9 +401,9 @@ def real_in(x: ndarray) -> tuple[Array, dict[int, Array]]:
     if storage is None:  # another thread has made it eager
         assert x._eager is not None
         return x._eager, {}
-    reals = x._reals
-    if reals is storage.reals and storage.memory() is not None:
-        found = reals.get(x._ticket)
+    reals = storage.reals
+    if x._reals is reals and storage.memory() is not None:
+        found = core.kept_real(x, reals)
         if found is not None:  # another thread may have emptied the table just now
             return found, reals
     with evaluate.held():

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import bootstrap
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
@@ -119,6 +120,10 @@ TICKETS = itertools.count()
 """The numbers under which storages keep numpy arrays over their memory."""
 
 
+Reals: type[dict[int, Array]] = getattr(bootstrap.machine_code(), "Reals", dict)
+"""A table of real views. In C (native/parts.c) it lists also those that arrays hold themselves."""
+
+
 class Storage:
     """One block of memory with its views. `node` has its present values, packed.
 
@@ -151,7 +156,7 @@ class Storage:
         self.always_eager = False
         self.part: tuple[Any, Array, Array] | None = None
         self.picks = 0
-        self.reals: dict[int, Array] = {}
+        self.reals = Reals()
 
     def memory(self) -> Array | None:
         """The flat memory, if the host has the values."""
@@ -181,7 +186,7 @@ class Storage:
     def forget_reals(self) -> None:
         """Drop the numpy arrays over the memory; arrays with the old table find it empty."""
         reals = self.reals
-        self.reals = {}
+        self.reals = Reals()
         reals.clear()
 
     @staticmethod
@@ -191,7 +196,7 @@ class Storage:
         Until the values are replaced this is the storage's own table; it may be read only then.
         """
         if len(reals) >= REALS_LIMIT:  # a loop over parts that no longer exist
-            reals.clear()
+            dict.clear(reals)
         ticket = next(TICKETS)
         reals[ticket] = view
         return ticket

@@ -220,7 +220,7 @@ def _round(a: ndarray, decimals: int) -> Any:
 # ---------------------------------------------------------------------- copyto
 
 
-@implements(np.copyto, eager="arrays")
+@implements(np.copyto, eager="target")
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """As `numpy.copyto`."""
     if type(dst) is ndarray and materialise(dst) is None and not steps_over(dst, src):

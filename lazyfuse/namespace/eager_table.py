@@ -41,6 +41,8 @@ METHODS = (
 )  # fmt: skip
 
 
+# Those that write to the array.
+WRITTEN = ("fill",)
 # Methods that give views: only in C, since in Python the check costs as much as it saves.
 VIEWED = ("ravel", "reshape", "squeeze", "swapaxes", "transpose") if base.COMPILED else ()
 
@@ -167,9 +169,10 @@ def _before_out(theirs: Any, ours: Any) -> int:
     return MOST
 
 
-def _any(broadcasts: bool, views: bool) -> Callable[[Any, Any], Any]:
+def _any(broadcasts: bool, views: bool, writes: bool = False) -> Callable[[Any, Any], Any]:
     def make(theirs: Any, ours: Any) -> Any:
-        return any_arrays(_bare(theirs), ours, broadcasts, views, _before_out(theirs, ours))
+        most = _before_out(theirs, ours)
+        return any_arrays(_bare(theirs), ours, broadcasts, views, most, writes)
 
     return make
 
@@ -178,6 +181,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "arrays": _any(False, False),
     "views": _any(False, True),
     "broadcast": _any(True, False),
+    "target": _any(False, False, True),
     "created": created,
 }
 """How the eager call is made for a function of each kind: see registry.implements."""
@@ -201,7 +205,7 @@ def _install() -> None:
     for name in (*METHODS, *VIEWED):
         theirs, ours = getattr(Real, name, None), getattr(ndarray, name, None)
         if theirs is not None and ours is not None:
-            made: Any = functools.update_wrapper(method(theirs, ours), ours)
+            made: Any = functools.update_wrapper(method(theirs, ours, name in WRITTEN), ours)
             made.__wrapped__ = theirs  # its signature is shown
             setattr(ndarray, name, made)
     said = {"arrays": ARRAYS, "views": VIEWS, "broadcast": BROADCAST, "created": CREATED}

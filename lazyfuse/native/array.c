@@ -1,7 +1,7 @@
 /* The array object: its slots, how it is made and freed, its attributes and buffer. operators.c and
    indexing.c have its operators and indexing. The same in Python: base.py. */
 
-#include "native.h"
+#include "record.h"
 
 #include <string.h>
 
@@ -52,6 +52,7 @@ static void array_dealloc(PyObject *self)
     Py_CLEAR(x->storage);
     Py_CLEAR(x->base);
     Py_CLEAR(x->may_grow);
+    part_forget(x);
     Py_CLEAR(x->view);
     Py_CLEAR(x->layout);
     Py_CLEAR(x->reals);
@@ -89,6 +90,7 @@ static int array_traverse(PyObject *self, visitproc visit, void *arg)
 static int array_clear(PyObject *self)
 {
     Core *x = (Core *)self;
+    part_forget(x);
     Py_CLEAR(x->eager);
     Py_CLEAR(x->node);
     Py_CLEAR(x->storage);
@@ -100,18 +102,24 @@ static int array_clear(PyObject *self)
     return 0;
 }
 
-PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides,
-                    char *data)
+PyObject *make_view_on(PyObject *base, PyArrayObject *a, int nd, const npy_intp *dims,
+                       const npy_intp *strides, char *data)
 {
     PyArray_Descr *descr = PyArray_DESCR(a);
     Py_INCREF(descr);
     PyObject *view = PyArray_NewFromDescr(
         &PyArray_Type, descr, nd, (npy_intp *)dims, (npy_intp *)strides, data, PyArray_FLAGS(a),
         NULL);
-    if (view != NULL && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(a)) < 0) {
+    if (view != NULL && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(base)) < 0) {
         Py_CLEAR(view);
     }
     return view;
+}
+
+PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides,
+                    char *data)
+{
+    return make_view_on((PyObject *)a, a, nd, dims, strides, data);
 }
 
 /* Not tracked by the collector: a NumPy array, whose contents it does not visit, and a base. */
@@ -207,6 +215,20 @@ static PyObject *alone(PyObject *node)
 
 /* ------------------------------------------------------------------------------------- geometry */
 
+/* A NumPy array with the geometry of an eager or aliased array (borrowed); NULL: neither. */
+static PyArrayObject *geometry_of(PyObject *x)
+{
+    Core *self = (Core *)x;
+    if (IS_DIRECT(x)) {
+        return (PyArrayObject *)EAGER(x);
+    }
+    if (EAGER(x) != Py_None || self->node != Py_None || self->storage == Py_None) {
+        return NULL;
+    }
+    PyObject *found = self->view != NULL ? self->view : self->real;
+    return found != NULL && IS_REAL(found) ? (PyArrayObject *)found : NULL;
+}
+
 /* As methods.to_numpy. */
 static PyObject *array_export(PyObject *x, PyObject *Py_UNUSED(nothing))
 {
@@ -231,8 +253,8 @@ PyObject *geometry_shape(PyObject *Py_UNUSED(module), PyObject *x)
     if (!check(x)) {
         return NULL;
     }
-    if (IS_DIRECT(x)) {
-        PyArrayObject *a = (PyArrayObject *)EAGER(x);
+    PyArrayObject *a = geometry_of(x);
+    if (a != NULL) {
         return shape_tuple(PyArray_NDIM(a), PyArray_DIMS(a));
     }
     PyObject *node = ((Core *)x)->node;
@@ -242,8 +264,9 @@ PyObject *geometry_shape(PyObject *Py_UNUSED(module), PyObject *x)
 
 PyObject *geometry_ndim(PyObject *module, PyObject *x)
 {
-    if (check(x) && IS_DIRECT(x)) {
-        return PyLong_FromLong(PyArray_NDIM((PyArrayObject *)EAGER(x)));
+    PyArrayObject *a = check(x) ? geometry_of(x) : NULL;
+    if (a != NULL) {
+        return PyLong_FromLong(PyArray_NDIM(a));
     }
     PyObject *shape = PyErr_Occurred() ? NULL : geometry_shape(module, x);
     if (shape == NULL) {
@@ -259,8 +282,9 @@ PyObject *geometry_dtype(PyObject *Py_UNUSED(module), PyObject *x)
     if (!check(x)) {
         return NULL;
     }
-    if (IS_DIRECT(x)) {
-        return Py_NewRef(PyArray_DESCR((PyArrayObject *)EAGER(x)));
+    PyArrayObject *a = geometry_of(x);
+    if (a != NULL) {
+        return Py_NewRef(PyArray_DESCR(a));
     }
     PyObject *node = ((Core *)x)->node;
     return node != NULL && IS_NODE(node) ? Py_NewRef(NODE(node, dtype))
@@ -272,8 +296,9 @@ PyObject *geometry_size(PyObject *Py_UNUSED(module), PyObject *x)
     if (!check(x)) {
         return NULL;
     }
-    if (IS_DIRECT(x)) {
-        return PyLong_FromSsize_t(PyArray_SIZE((PyArrayObject *)EAGER(x)));
+    PyArrayObject *a = geometry_of(x);
+    if (a != NULL) {
+        return PyLong_FromSsize_t(PyArray_SIZE(a));
     }
     PyObject *geometry = PyObject_CallOneArg(hooks.geometry, x);
     if (geometry == NULL) {
@@ -289,10 +314,12 @@ PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
     if (!check(x)) {
         return NULL;
     }
-    if (!IS_DIRECT(x)) {
-        return PyObject_CallOneArg(hooks.transposed, x);
-    }
     Core *self = (Core *)x;
+    if (!IS_DIRECT(x)) {
+        PyObject *real = small_part(self);
+        return real != NULL ? part_over(self, PyArray_Transpose((PyArrayObject *)real, NULL))
+                            : PyObject_CallOneArg(hooks.transposed, x);
+    }
     PyObject *value = PyArray_Transpose((PyArrayObject *)EAGER(x), NULL);
     if (value == NULL) {
         return NULL;
@@ -322,8 +349,52 @@ static PyMethodDef array_methods[] = {
 
 static PyMemberDef array_members[] = {
     SLOT("_eager", eager), SLOT("_node", node), SLOT("_storage", storage), SLOT("_base", base),
-    SLOT("_may_grow", may_grow), SLOT("_view", view), SLOT("_layout", layout), SLOT("_reals", reals),
-    SLOT("_ticket", ticket), SLOT("_picks", picks), SLOT("_selection", deferred), {NULL},
+    SLOT("_may_grow", may_grow), SLOT("_layout", layout), SLOT("_ticket", ticket),
+    SLOT("_picks", picks), SLOT("_selection", deferred), {NULL},
+};
+
+/* The slots that belong together with the real view: `_view` is made when it is asked for, and with
+   another `_view` or `_reals` the real view is none of this array's. */
+static PyObject *get_view(PyObject *x, void *Py_UNUSED(none))
+{
+    (void)part_geometry((Core *)x);
+    PyObject *view = ((Core *)x)->view;
+    if (view == NULL && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_AttributeError, "_view");
+    }
+    return Py_XNewRef(view);
+}
+
+static int set_view(PyObject *x, PyObject *value, void *Py_UNUSED(none))
+{
+    part_forget((Core *)x);
+    Py_XSETREF(((Core *)x)->view, Py_XNewRef(value));
+    return 0;
+}
+
+static PyObject *get_reals(PyObject *x, void *Py_UNUSED(none))
+{
+    PyObject *reals = ((Core *)x)->reals;
+    if (reals == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "_reals");
+    }
+    return Py_XNewRef(reals);
+}
+
+static int set_reals(PyObject *x, PyObject *value, void *Py_UNUSED(none))
+{
+    if (part_geometry((Core *)x) == NULL && PyErr_Occurred()) {
+        return -1;
+    }
+    part_forget((Core *)x);
+    Py_XSETREF(((Core *)x)->reals, Py_XNewRef(value));
+    return 0;
+}
+
+static PyGetSetDef array_pairs[] = {
+    {"_view", get_view, set_view, NULL, NULL},
+    {"_reals", get_reals, set_reals, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 
 PyTypeObject CoreType = {
@@ -339,6 +410,7 @@ PyTypeObject CoreType = {
     .tp_free = PyObject_GC_Del,
     .tp_weaklistoffset = offsetof(Core, weak),
     .tp_members = array_members,
+    .tp_getset = array_pairs,
     .tp_methods = array_methods,
     .tp_as_number = &array_number,
     .tp_as_mapping = &array_mapping,

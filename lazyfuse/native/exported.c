@@ -100,17 +100,6 @@ static PyObject *block_of(Core *x)
     return node;
 }
 
-/* The numpy array over its part of such a block (borrowed), if it was made before. */
-static PyObject *real_of(Core *x)
-{
-    PyObject *reals = STORAGE(x->storage, reals);
-    if (reals == NULL || x->reals != reals || x->ticket == NULL || !PyDict_CheckExact(reals)) {
-        return NULL;
-    }
-    PyObject *real = PyDict_GetItemWithError(reals, x->ticket);
-    return real != NULL && IS_REAL(real) ? real : NULL;
-}
-
 static int look(PyObject *object, There *there)
 {
     there->array = 1;
@@ -415,13 +404,12 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
 }
 
 /* Whether `value` is what `self[key]` has just given: the last step of `self[key] += other`. */
-static int is_itself(Core *self, PyObject *key, PyObject *value)
+static int is_itself(Core *self, PyObject *real, PyObject *key, PyObject *value)
 {
-    PyObject *part = IS_ARRAY(value) && ((Core *)value)->storage == self->storage
-        ? STORAGE(self->storage, part) : NULL;
-    return part != NULL && PyTuple_CheckExact(part) && PyTuple_GET_SIZE(part) == 3 &&
-           PyTuple_GET_ITEM(part, 0) == key && PyTuple_GET_ITEM(part, 1) == self->view &&
-           PyTuple_GET_ITEM(part, 2) == ((Core *)value)->view;
+    PyArrayObject *whole = (PyArrayObject *)real;
+    Geometry g;
+    return narrow(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key, &g) &&
+           is_same_part(self, whole, &g, value);
 }
 
 int exported_write(Core *self, PyObject *key, PyObject *value)
@@ -431,7 +419,7 @@ int exported_write(Core *self, PyObject *key, PyObject *value)
     if (real == NULL || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
         return 0;
     }
-    if (is_itself(self, key, value)) {
+    if (is_itself(self, real, key, value)) {
         return 1;
     }
     if (!look(value, &there)) {

@@ -1,7 +1,7 @@
 /* Calls of NumPy's functions and methods at once: on eager arrays, plain values, and lists of
    both. The same in Python: eager_functions.py, which wraps views and other uncommon results. */
 
-#include "native.h"
+#include "record.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
-    int kind, spreads, is_where, reduction;
+    int kind, spreads, writes, is_where, reduction;
 } Quick;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
@@ -180,13 +180,37 @@ static PyObject *recorded(Quick *self, PyObject *const *args, Py_ssize_t count, 
     return recorded_reduction(row, (Core *)args[0], axis, keepdims);
 }
 
+/* Whether a view that NumPy made of a part has the elements of that part. */
+static int is_of_part(PyObject *view, PyObject *part)
+{
+    return PyArray_DESCR((PyArrayObject *)view) == PyArray_DESCR((PyArrayObject *)part) &&
+           PyArray_SIZE((PyArrayObject *)view) <= PyArray_SIZE((PyArrayObject *)part);
+}
+
+/* Whether NumPy may have given views of its arguments: what it gave are no new arrays alone. */
+static int has_views(PyObject *result)
+{
+    if (IS_REAL(result)) {
+        return PyArray_BASE((PyArrayObject *)result) != NULL;
+    }
+    if (!PyTuple_CheckExact(result)) {
+        return !is_number(result) && result != Py_None;
+    }
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(result); at++) {
+        if (has_views(PyTuple_GET_ITEM(result, at))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Of a method, or a function of one array that a method serves. */
 static PyObject *of_first(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (count < 1 || count + named > MOST || (self->kind == FIRST && count > self->most) ||
-        !IS_ARRAY(args[0]) || !IS_DIRECT(args[0])) {
+        !IS_ARRAY(args[0]) || values_of(args[0]) == NULL) {
         int ours = count > 0 && IS_ARRAY(args[0]) && !IS_DIRECT(args[0]);
         PyObject *found = ours ? recorded(self, args, count, names) : NULL;
         if (found == NULL && !PyErr_Occurred()) {
@@ -209,7 +233,11 @@ static PyObject *of_first(
             goto ours;
         }
     }
-    PyObject *small = Py_NewRef(EAGER(args[0])), *result = NULL;
+    PyObject *small = values_of(args[0]), *result = NULL;
+    if (small == NULL || (self->writes && !IS_DIRECT(args[0]))) {
+        goto ours;
+    }
+    Py_INCREF(small);
     if (self->reduction >= 0) {
         result = reduced(self, (PyArrayObject *)small, args, count, names);
     }
@@ -234,7 +262,17 @@ static PyObject *of_first(
         PyObject *base = PyArray_BASE((PyArrayObject *)result), *found;
         if (result != small && (base == small || base == PyArray_BASE((PyArrayObject *)small))) {
             int thin = may_grow((PyArrayObject *)result);
-            found = direct_over(result, base_of((Core *)args[0]), thin);
+            if (IS_DIRECT(args[0])) {
+                found = direct_over(result, base_of((Core *)args[0]), thin);
+            }
+            else if (values_of(args[0]) == small && is_of_part(result, small)) {
+                found = part_over((Core *)args[0], result);
+            }
+            else {
+                Py_DECREF(result);
+                Py_DECREF(small);
+                goto ours;
+            }
         }
         else {
             found = adopted(result, list_of(small), list_of(args[0]));
@@ -243,22 +281,28 @@ static PyObject *of_first(
         return found;
     }
     Py_DECREF(small);
-    return PyTuple_CheckExact(result) ? wrap_each(result, wrapped) : result;
+    if (!PyTuple_CheckExact(result)) {
+        return result;
+    }
+    if (IS_DIRECT(args[0]) || !has_views(result)) {
+        return wrap_each(result, wrapped);
+    }
+    Py_DECREF(result);
 ours:
     return PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
 /* The NumPy array of a lazyfuse operand; NULL without an exception: Python does it. */
-static PyObject *real_of(Quick *self, PyObject *x)
+static PyObject *operand_of(Quick *self, PyObject *x)
 {
-    if (!IS_DIRECT(x) || (self->spreads && MAY_GROW(x))) {
+    if ((self->spreads && MAY_GROW(x)) || (self->writes && !IS_DIRECT(x))) {
         return NULL;
     }
-    return EAGER(x);
+    return values_of(x);
 }
 
 /* A list with NumPy arrays in place of lazyfuse's; NULL if it holds other objects. */
-static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
+static PyObject *items_of(Quick *self, PyObject *values, int *arrays, int *parts)
 {
     int is_list = PyList_CheckExact(values);
     Py_ssize_t count = PySequence_Fast_GET_SIZE(values);
@@ -270,7 +314,8 @@ static PyObject *items_of(Quick *self, PyObject *values, int *arrays)
         }
         PyObject *value = PySequence_Fast_GET_ITEM(values, at);
         if (IS_ARRAY(value)) {
-            value = real_of(self, value);
+            *parts += !IS_DIRECT(value);
+            value = operand_of(self, value);
             ++*arrays;
         }
         else if (PyTuple_CheckExact(value) || !is_simple(value)) {
@@ -326,15 +371,16 @@ static PyObject *of_any(
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0;
     PyObject *given[MOST], *result = NULL;
-    int arrays = 0, quick = count <= self->most && count + named <= MOST && !names_device(names);
+    int arrays = 0, parts = 0, quick = count <= self->most && count + named <= MOST && !names_device(names);
     for (Py_ssize_t at = 0; quick && at < count + named; at++) {
         PyObject *value = args[at], *real = NULL;
         if (at < count && IS_ARRAY(value)) {
-            real = Py_XNewRef(real_of(self, value));
+            real = Py_XNewRef(operand_of(self, value));
+            parts += !IS_DIRECT(value);
             arrays++;
         }
         else if (at < count && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
-            real = items_of(self, value, &arrays);
+            real = items_of(self, value, &arrays, &parts);
         }
         else if (is_simple(value)) {
             real = Py_NewRef(value);
@@ -352,6 +398,10 @@ static PyObject *of_any(
             result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
         }
         quick = result != NULL || !is_refused();
+        if (result != NULL && parts > 0 && has_views(result)) {
+            Py_CLEAR(result);
+            quick = 0;
+        }
     }
     else {
         quick = 0;
@@ -427,8 +477,9 @@ static PyObject *of_list(
 {
     int is_lone = count == 1 && (names == NULL || PyTuple_GET_SIZE(names) == 0);
     PyObject *given = is_lone ? args[0] : NULL;
-    if (given != NULL && IS_ARRAY(given) && IS_DIRECT(given)) {
-        return wrapped(PyArray_NewCopy((PyArrayObject *)EAGER(given), NPY_KEEPORDER));
+    PyObject *values = given != NULL && IS_ARRAY(given) ? values_of(given) : NULL;
+    if (values != NULL) {
+        return wrapped(PyArray_NewCopy((PyArrayObject *)values, NPY_KEEPORDER));
     }
     int quick = given != NULL && PyList_CheckExact(given) && PyList_GET_SIZE(given) < LONGEST &&
                 PyList_GET_SIZE(given) < eager_below();
@@ -584,7 +635,16 @@ static PyObject *of_kind(int kind, PyObject *args)
 
 PyObject *quick_method(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    return of_kind(METHOD, args);
+    PyObject *theirs, *ours;
+    int writes = 0;
+    if (!PyArg_ParseTuple(args, "OO|p", &theirs, &ours, &writes)) {
+        return NULL;
+    }
+    PyObject *x = made(METHOD, theirs, ours, NULL, MOST, 0);
+    if (x != NULL) {
+        ((Quick *)x)->writes = writes;
+    }
+    return x;
 }
 
 PyObject *quick_first_array(PyObject *Py_UNUSED(module), PyObject *args)
@@ -611,9 +671,13 @@ PyObject *quick_any_arrays(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *theirs, *ours;
     Py_ssize_t most;
-    int spreads;
-    if (!PyArg_ParseTuple(args, "OOpn", &theirs, &ours, &spreads, &most)) {
+    int spreads, writes;
+    if (!PyArg_ParseTuple(args, "OOpnp", &theirs, &ours, &spreads, &most, &writes)) {
         return NULL;
     }
-    return made(ANY, theirs, ours, NULL, most, spreads);
+    PyObject *x = made(ANY, theirs, ours, NULL, most, spreads);
+    if (x != NULL) {
+        ((Quick *)x)->writes = writes;
+    }
+    return x;
 }

@@ -54,7 +54,7 @@ static int keep_axes(Geometry *g, const npy_intp *dims, const npy_intp *strides,
     return 1;
 }
 
-int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g)
+int select_part(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g)
 {
     PyObject **parts = PyTuple_CheckExact(key) ? &PyTuple_GET_ITEM(key, 0) : &key;
     Py_ssize_t count = parts == &key ? 1 : PyTuple_GET_SIZE(key);
@@ -63,33 +63,33 @@ int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key,
     g->offset = 0;
     for (Py_ssize_t at = 0; at < count; at++) {
         PyObject *part = parts[at];
-        if (PyLong_CheckExact(part)) {
-            Py_ssize_t index = PyLong_AsSsize_t(part);
+        if (is_index(part)) {
+            Py_ssize_t index = PyNumber_AsSsize_t(part, PyExc_IndexError);
             if (index == -1 && PyErr_Occurred()) {
                 PyErr_Clear();
-                return 0;
+                return NO_PART;
             }
             if (axis == nd) {
-                return 0;
+                return NO_PART;
             }
             index += index < 0 ? dims[axis] : 0;
             if (index < 0 || index >= dims[axis]) {
-                return 0; /* an IndexError in NumPy's words */
+                return NO_PART; /* an IndexError in NumPy's words */
             }
             g->offset += index * strides[axis++];
         }
         else if (is_plain_slice(part)) {
             Py_ssize_t start, stop, step;
             if (axis == nd || g->nd == RANK) {
-                return 0;
+                return NO_PART;
             }
             if (PySlice_Unpack(part, &start, &stop, &step) < 0) {
                 PyErr_Clear();
-                return 0;
+                return NO_PART;
             }
             Py_ssize_t length = PySlice_AdjustIndices(dims[axis], &start, &stop, step);
             if (length == 0) {
-                return 0; /* where NumPy lets it point */
+                return NO_PART; /* where NumPy lets it point */
             }
             g->dims[g->nd] = length;
             g->offset += start * strides[axis];
@@ -97,7 +97,7 @@ int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key,
         }
         else if (part == Py_None) {
             if (g->nd == RANK) {
-                return 0;
+                return NO_PART;
             }
             g->dims[g->nd] = 1;
             g->strides[g->nd++] = 0;
@@ -108,16 +108,24 @@ int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key,
                 to -= parts[after] != Py_None;
             }
             if (to < axis || !keep_axes(g, dims, strides, axis, to)) {
-                return 0;
+                return NO_PART;
             }
             open = 1;
             axis = to;
         }
         else {
-            return 0;
+            return NO_PART;
         }
     }
-    return keep_axes(g, dims, strides, axis, nd) && g->nd > 0;
+    if (!keep_axes(g, dims, strides, axis, nd)) {
+        return NO_PART;
+    }
+    return g->nd > 0 ? SOME : open ? NO_PART : ELEMENT;
+}
+
+int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g)
+{
+    return select_part(nd, dims, strides, key, g) == SOME;
 }
 
 int narrow_part(const Geometry *from, PyObject *key, Geometry *g)

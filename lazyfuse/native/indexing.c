@@ -5,7 +5,7 @@
 
 static int is_basic_part(PyObject *key)
 {
-    return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_Ellipsis || key == Py_None;
+    return is_index(key) || PySlice_Check(key) || key == Py_Ellipsis || key == Py_None;
 }
 
 /* Whether a key gives a view or an element. */
@@ -80,7 +80,10 @@ static PyObject *array_get(PyObject *x, PyObject *key)
         }
     }
     else if (EAGER(self) == Py_None) {
-        PyObject *part = recorded_view(self, key);
+        PyObject *part = part_get(self, key);
+        if (part == NULL && !PyErr_Occurred()) {
+            part = recorded_view(self, key);
+        }
         if (part != NULL || PyErr_Occurred()) {
             return part;
         }
@@ -128,7 +131,10 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
         }
     }
     else if (EAGER(x) == Py_None) {
-        int recorded = recorded_write((Core *)x, key, value);
+        int recorded = part_set((Core *)x, key, value);
+        if (recorded == 0) {
+            recorded = recorded_write((Core *)x, key, value);
+        }
         if (recorded == 0 && is_basic(key)) {
             recorded = exported_write((Core *)x, key, value);
         }
@@ -145,6 +151,10 @@ static Py_ssize_t array_length(PyObject *x)
 {
     if (IS_DIRECT(x)) {
         return PyObject_Size(EAGER(x));
+    }
+    PyObject *real = small_part((Core *)x);
+    if (real != NULL) {
+        return PyObject_Size(real);
     }
     PyObject *found = PyObject_CallOneArg(hooks.length, x);
     if (found == NULL) {

@@ -23,6 +23,7 @@ static PyMethodDef functions[] = {
     {"get_shape", ONE(geometry_shape), "The shape of an array."},
     {"get_size", ONE(geometry_size), "How many elements an array has."},
     {"get_transposed", ONE(geometry_transposed), "The transpose of an array."},
+    {"kept_real", FAST(kept_real), "The real view of an array that a table keeps, or None."},
     {"may_grow", ONE(array_may_grow), "Whether an operation on a numpy array may give much."},
     {"new", ONE(array_new), "An array without slots set."},
     {"operator", VARARGS(array_operator), "Complete the operator of that name."},
@@ -64,7 +65,7 @@ static PyModuleDef definition = {
 
 static PyTypeObject *const types[] = {
     &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
-    &ReplayProgramType,
+    &ReplayProgramType, &RealsType,
 };
 
 PyMODINIT_FUNC PyInit__native(void)
@@ -76,7 +77,7 @@ PyMODINIT_FUNC PyInit__native(void)
         return NULL;
     }
     int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 ||
-                 walk_ready() < 0;
+                 walk_ready() < 0 || reals_ready() < 0;
     for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {
         failed = PyModule_AddType(module, types[at]) < 0;
     }

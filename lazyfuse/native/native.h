@@ -14,6 +14,7 @@
 #include <structmember.h>
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #define PY_ARRAY_UNIQUE_SYMBOL lazyfuse_native_array
 #define PY_UFUNC_UNIQUE_SYMBOL lazyfuse_native_ufunc
 #ifndef LAZYFUSE_MODULE
@@ -27,10 +28,15 @@
 /* ---------------------------------------------------------------------------------------- array */
 
 /* The slots of an array; ndarray.py says what they hold. NULL: not set. */
-typedef struct {
+typedef struct Core {
     PyObject_HEAD
     PyObject *eager, *node, *storage, *base, *may_grow, *view, *layout, *reals, *ticket, *picks;
     PyObject *deferred, *weak;
+    /* of an aliased array: NumPy's array over its part of the memory, while `reals` lists it there
+       (parts.c); its neighbours in the list; where a part begins in its block, while `view` is NULL */
+    PyObject *real;
+    struct Core *before, *after;
+    npy_intp offset;
 } Core;
 
 extern PyTypeObject CoreType;
@@ -42,6 +48,33 @@ extern PyTypeObject *array_type; /* `ndarray`, once it exists */
 #define EAGER(x) (((Core *)(x))->eager)
 #define IS_DIRECT(x) (EAGER(x) != NULL && IS_REAL(EAGER(x)))
 
+/* NumPy's array of a small part of a block that has its values (borrowed), else NULL. */
+PyObject *small_part(Core *x);
+/* The same, if NumPy may write to it at once. */
+PyObject *part_for_writing(Core *x);
+/* Takes the evaluations' lock, where NumPy may give Python's lock away while it writes so many
+   elements: 2, or 1 where it does not; 0: Python does it, -1: an error. The caller asks for the
+   memory again, since another thread may have had the lock. */
+int lock_part(npy_intp size);
+int unlock_part(int lock, int result);
+/* An element or a small part of values that exist (new); NULL without an exception: neither. */
+PyObject *part_get(Core *self, PyObject *key);
+/* The same is written at once: 1, 0 where Python does it, -1 with an exception. */
+int part_set(Core *self, PyObject *key, PyObject *value);
+/* Drop the real view of an array. */
+void part_forget(Core *x);
+PyObject *kept_real(PyObject *module, PyObject *const *args, Py_ssize_t count);
+int reals_ready(void);
+extern PyTypeObject RealsType;
+
+/* What NumPy works on at once: the values of an eager array, or of a small part of a block
+   (borrowed); NULL: neither. */
+static inline PyObject *values_of(PyObject *x)
+{
+    Core *core = (Core *)x;
+    return IS_DIRECT(x) ? core->eager : core->real != NULL ? small_part(core) : NULL;
+}
+
 /* Whether the type of `x` is in a set of types. A type that cannot be hashed is in none. */
 static inline int is_of(PyObject *types, PyObject *x)
 {
@@ -52,13 +85,28 @@ static inline int is_of(PyObject *types, PyObject *x)
     return found > 0;
 }
 
+/* NumPy's whole numbers, as keys. Not those of Python's or the user's classes on them. */
+static inline int is_numpy_integer(PyObject *x)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    return type == &PyLongArrType_Type || type == &PyIntArrType_Type ||
+           type == &PyLongLongArrType_Type || type == &PyULongArrType_Type ||
+           type == &PyUIntArrType_Type || type == &PyShortArrType_Type ||
+           type == &PyUShortArrType_Type || type == &PyByteArrType_Type ||
+           type == &PyUByteArrType_Type || type == &PyULongLongArrType_Type;
+}
+
+static inline int is_index(PyObject *x)
+{
+    return PyLong_CheckExact(x) || is_numpy_integer(x);
+}
+
 /* A slice whose bounds are whole numbers or None. Reading other bounds runs Python code, which
    may raise, evaluate, let other threads run or change the array: C leaves those to
    Python. */
 static inline int is_plain_bound(PyObject *x)
 {
-    return x == Py_None || PyLong_CheckExact(x) || Py_TYPE(x) == &PyLongArrType_Type ||
-           Py_TYPE(x) == &PyLongLongArrType_Type;
+    return x == Py_None || is_index(x);
 }
 
 static inline int is_plain_slice(PyObject *x)
@@ -197,8 +245,8 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
        reductions by method, what reductions gave, arrangements of views */                        \
     _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
-    /* how NumPy's loops of a ufunc may be called: base.loop_types */                              \
-    _(loop_types)                                                                                  \
+    /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                 \
+    _(loop_types) _(meta)                                                                                 \
     /* sets of types, and of lazyfuse's packages; `tickets`: an iterator over numbers; names of    \
        tracing.py; NumPy's error state and its default; how often NumPy ran, by line */            \
     _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)  \
@@ -291,6 +339,9 @@ PyObject *shape_tuple(int nd, const npy_intp *dims);
 /* A numpy array over a part of the memory of another one. */
 PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_intp *strides,
                     char *data);
+/* The same, with the dtype and flags of `a`, over memory that `base` keeps alive. */
+PyObject *make_view_on(PyObject *base, PyArrayObject *a, int nd, const npy_intp *dims,
+                       const npy_intp *strides, char *data);
 
 static inline int is_pending(PyObject *node)
 {

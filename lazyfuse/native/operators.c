@@ -70,31 +70,26 @@ static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
 static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
 {
     Operator *o = &operators[which];
-    if (!IS_DIRECT(self)) {
+    PyObject *small = values_of((PyObject *)self), *right = other;
+    int ours = IS_ARRAY(other), thin;
+    if (small != NULL && ours) {
+        right = values_of(other);
+    }
+    if (small == NULL || right == NULL) {
+        PyObject *found = NULL;
         if (EAGER(self) == Py_None && o->known != NULL) {
-            PyObject *found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
-            if (found == NULL && !PyErr_Occurred()) {
-                found = at_once(o, self, other, swapped);
-            }
-            if (found != NULL || PyErr_Occurred()) {
-                return found;
-            }
+            found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
         }
+        if (found == NULL && !PyErr_Occurred() && o->known != NULL &&
+            (EAGER(self) == Py_None || EAGER(other) == Py_None)) {
+            found = at_once(o, self, other, swapped);
+        }
+        return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
+    }
+    if (!ours && !is_number(other)) {
         return slow_binary(o, self, other, swapped);
     }
-    PyObject *small = EAGER(self), *right = other;
-    int thin = MAY_GROW(self);
-    if (IS_ARRAY(other)) {
-        if (!IS_DIRECT(other)) {
-            PyObject *found = EAGER(other) == Py_None ? at_once(o, self, other, swapped) : NULL;
-            return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
-        }
-        right = EAGER(other);
-        thin |= MAY_GROW(other);
-    }
-    else if (!is_number(other)) {
-        return slow_binary(o, self, other, swapped);
-    }
+    thin = MAY_GROW(self) || (ours && MAY_GROW(other));
     Py_ssize_t limit = PY_SSIZE_T_MAX;
     if (thin) {
         limit = eager_below();
@@ -122,30 +117,38 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
 {
     Operator *o = &operators[which];
     Core *self = (Core *)x;
-    if (IS_DIRECT(self)) {
-        PyObject *small = EAGER(self), *right = other;
-        if (IS_ARRAY(other) && IS_DIRECT(other)) {
-            right = EAGER(other);
+    int is_part = !IS_DIRECT(self);
+    PyObject *small = is_part ? part_for_writing(self) : EAGER(self), *right = other;
+    if (IS_ARRAY(other)) {
+        right = values_of(other);
+    }
+    else if (!is_number(other)) {
+        right = NULL;
+    }
+    if (small != NULL && right != NULL) {
+        Py_INCREF(small);
+        Py_INCREF(right);
+        int lock = is_part ? lock_part(PyArray_SIZE((PyArrayObject *)small)) : 1, done = lock < 0;
+        if (lock == 2 && part_for_writing(self) != small) {
+            lock = unlock_part(lock, 0); /* another thread had the lock */
         }
-        else if (!is_number(other)) {
-            right = NULL;
-        }
-        if (right != NULL) {
-            Py_INCREF(small);
-            Py_INCREF(right);
-            int done = loops_into(o->loops, small, right, (PyArrayObject *)small);
+        if (lock > 0) {
+            done = loops_into(o->loops, small, right, (PyArrayObject *)small);
             if (done == 0) {
                 PyObject *args[] = {small, right, small};
                 PyObject *result = PyObject_Vectorcall(o->call, args, 3, NULL);
                 done = result == NULL ? -1 : 1;
                 Py_XDECREF(result);
             }
-            Py_DECREF(small);
-            Py_DECREF(right);
-            return done < 0 ? NULL : Py_NewRef(x);
+            done = unlock_part(lock, done);
+        }
+        Py_DECREF(small);
+        Py_DECREF(right);
+        if (lock != 0) {
+            return done < 0 || lock < 0 ? NULL : Py_NewRef(x);
         }
     }
-    else if (EAGER(self) == Py_None && o->known != NULL) {
+    if (is_part && EAGER(self) == Py_None && o->known != NULL) {
         int done = recorded_inplace(o->op, o->known, self, other);
         PyObject *args[] = {x, other};
         done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self);
@@ -164,10 +167,11 @@ static PyObject *unary(int which, PyObject *x)
 {
     Operator *o = &operators[which];
     Core *self = (Core *)x;
-    if (IS_DIRECT(self)) {
-        PyObject *small = Py_NewRef(EAGER(self));
+    PyObject *small = values_of(x);
+    if (small != NULL) {
         int thin = MAY_GROW(self);
         PyObject *result = NULL;
+        Py_INCREF(small);
         if (!thin || PyArray_SIZE((PyArrayObject *)small) < eager_below()) {
             result = loops_unary(o->loops, small);
             if (result == NULL && !thin && !PyErr_Occurred()) {
@@ -247,9 +251,11 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     if (!IS_OURS(self)) {
         Py_RETURN_NOTIMPLEMENTED; /* lazyfuse's operand is the modulo */
     }
-    if (!swapped && modulo == Py_None && IS_DIRECT(self) && !MAY_GROW(self) && is_number(other)) {
-        PyObject *small = Py_NewRef(EAGER(self)), *result = NULL;
+    PyObject *small = !swapped && modulo == Py_None ? values_of(self) : NULL;
+    if (small != NULL && !MAY_GROW(self) && is_number(other)) {
+        PyObject *result = NULL;
         int overflow = 0;
+        Py_INCREF(small);
         if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2 &&
             plain_type((PyArrayObject *)small) != NPY_BOOL) { /* versions of NumPy differ there */
             result = loops_unary(operators[SQUARE].loops, small);
@@ -279,10 +285,12 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
 {
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
-    if (!swapped && IS_DIRECT(self) && IS_ARRAY(other) && IS_DIRECT(other) &&
-        plain_type((PyArrayObject *)EAGER(self)) > NPY_BOOL &&
-        plain_type((PyArrayObject *)EAGER(other)) > NPY_BOOL) {
-        PyObject *first = Py_NewRef(EAGER(self)), *second = Py_NewRef(EAGER(other));
+    PyObject *first = !swapped ? values_of(self) : NULL;
+    PyObject *second = first != NULL && IS_ARRAY(other) ? values_of(other) : NULL;
+    if (second != NULL && plain_type((PyArrayObject *)first) > NPY_BOOL &&
+        plain_type((PyArrayObject *)second) > NPY_BOOL) {
+        Py_INCREF(first);
+        Py_INCREF(second);
         PyObject *result = PyNumber_MatrixMultiply(first, second);
         Py_DECREF(first);
         Py_DECREF(second);

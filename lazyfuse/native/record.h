@@ -29,8 +29,11 @@ int same_dims(const Geometry *first, const Geometry *second);
 int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g);
 /* The geometry of a meta array; 0: Python does it. */
 int view_geometry(PyArrayObject *view, Geometry *g);
-/* The geometry that a basic key leaves of an array; 0 where it leaves an element or nothing, or is
-   wrong. */
+/* What a basic key leaves of an array, and where it lies: some elements, one element (not as an array
+   without axes), or neither: nothing, or the key is wrong or no basic one. */
+enum { NO_PART, SOME, ELEMENT };
+int select_part(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
+/* Whether it leaves some elements. */
 int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
 int narrow_part(const Geometry *from, PyObject *key, Geometry *g);
 /* As index_keys.region: the geometry that a key with one list leaves, where that list is a
@@ -54,6 +57,26 @@ PyObject *make_layout(const Geometry *g, npy_intp itemsize);
 /* Folds the lengths of one more operand into the shape of a result that has room for `most`
    axes; 0: they do not fit. */
 int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *other);
+
+/* ---------------------------------------------------------------------------------------- parts */
+
+/* The geometry of an aliased array in its block, as a meta array (borrowed); NULL: it has none. */
+PyArrayObject *part_geometry(Core *x);
+/* Whether a block has its values in host memory, and `x` the table of their real views. */
+int is_there(Core *x);
+/* NumPy's array over such a block's part, if it was made before (borrowed). */
+PyObject *real_of(Core *x);
+/* An array on the block of `self`, over a part of the memory of its real view; steals `real`, which
+   may be NULL after an error. */
+PyObject *part_over(Core *self, PyObject *real);
+/* Whether `value` is the part `g` of `whole`, the real view of `self`. */
+int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *value);
+/* Whether a table of real views is empty; drop them; a new table. */
+int is_empty(PyObject *reals);
+void reals_clear(PyObject *reals);
+PyObject *reals_new(void);
+/* Give the evaluations' lock back, which a write has held. */
+int unlock_writes(int result);
 
 /* ------------------------------------------------------------------------------------- operands */
 

@@ -3,8 +3,6 @@
 
 #include "record.h"
 
-enum { REALS = 256 }; /* storage.REALS_LIMIT */
-
 /* As index_keys.read: a copy of what a key with a list picks of a pending block; NULL as above. */
 static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
 {
@@ -49,15 +47,13 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
     return from_node(made);
 }
 
-/* An array on the block of `self`, over a part of its memory (a meta array). Steals all but `self`;
-   `view` and `ticket` may be NULL after an error, `reals` where there are no concrete values. */
-static PyObject *make_part(Core *self, PyObject *view, PyObject *reals, PyObject *ticket)
+/* An array on the block of `self`, over a part of its memory (a meta array). Steals `view`, which may
+   be NULL after an error. */
+static PyObject *make_part(Core *self, PyObject *view)
 {
     Core *x = view == NULL ? NULL : (Core *)array_new(NULL, (PyObject *)array_type);
     if (x == NULL) {
         Py_XDECREF(view);
-        Py_XDECREF(reals);
-        Py_XDECREF(ticket);
         return NULL;
     }
     x->eager = Py_NewRef(Py_None);
@@ -66,14 +62,13 @@ static PyObject *make_part(Core *self, PyObject *view, PyObject *reals, PyObject
     x->view = view;
     x->layout = Py_NewRef(Py_None);
     x->base = Py_NewRef(base_of(self));
-    x->reals = reals == NULL ? Py_NewRef(Py_None) : reals;
-    x->ticket = ticket;
+    x->reals = Py_NewRef(Py_None);
     return (PyObject *)x;
 }
 
 PyObject *recorded_view(Core *self, PyObject *key)
 {
-    PyObject *node = self->node == Py_None ? any_node(self) : NULL, *view, *real = NULL;
+    PyObject *node = self->node == Py_None ? any_node(self) : NULL;
     Geometry whole, g;
     if (node != NULL && STORAGE(self->storage, exports) != Py_None
             ? NODE(node, value) == Py_None || NODE(node, value) != STORAGE(self->storage, value)
@@ -86,43 +81,21 @@ PyObject *recorded_view(Core *self, PyObject *key)
     if (!narrow_part(&whole, key, &g)) {
         return copy_listed(self, key, &whole);
     }
-    PyObject *storage = self->storage, *reals = NULL, *ticket = NULL;
+    PyObject *storage = self->storage;
     int there = NODE(node, value) != Py_None;
     if (there && size_of(&g) >= eager_below() && is_fresh(storage, node)) {
         there = 0; /* just computed, and recorded work will read this part */
     }
     if (there) {
-        reals = STORAGE(storage, reals);
-        if (NODE(node, value) != STORAGE(storage, value) || !PyDict_CheckExact(reals) ||
-            PyDict_GET_SIZE(reals) >= REALS || self->reals != reals || self->ticket == NULL) {
+        PyArrayObject *real = (PyArrayObject *)real_of(self);
+        if (real == NULL) {
             return NULL;
         }
-        real = PyDict_GetItemWithError(reals, self->ticket);
-        if (real == NULL || !IS_REAL(real)) {
-            return NULL;
-        }
-        char *origin = PyArray_BYTES((PyArrayObject *)real) - whole.offset;
-        real = make_view((PyArrayObject *)real, g.nd, g.dims, g.strides, origin + g.offset);
-        ticket = real == NULL ? NULL : PyIter_Next(hooks.tickets);
-        if (ticket == NULL || PyDict_SetItem(reals, ticket, real) < 0) {
-            Py_XDECREF(real);
-            Py_XDECREF(ticket);
-            return NULL;
-        }
-        Py_DECREF(real);
-        Py_INCREF(reals);
+        char *first = PyArray_BYTES(real) - whole.offset + g.offset;
+        return part_over(self, make_view(real, g.nd, g.dims, g.strides, first));
     }
-    view = make_view((PyArrayObject *)self->view, g.nd, g.dims, g.strides,
-                     (char *)hooks.origin + g.offset);
-    PyObject *x = make_part(self, view, reals, ticket);
-    PyObject *part = there && x != NULL ? PyTuple_Pack(3, key, self->view, view) : NULL;
-    if (part != NULL) {
-        Py_XSETREF(STORAGE(storage, part), part);
-    }
-    else if (x != NULL) {
-        PyErr_Clear();
-    }
-    return x;
+    return make_part(self, make_view((PyArrayObject *)self->view, g.nd, g.dims, g.strides,
+                                     (char *)hooks.origin + g.offset));
 }
 
 PyObject *recorded_piece(Core *self, const char *name)
@@ -137,5 +110,5 @@ PyObject *recorded_piece(Core *self, const char *name)
             return NULL;
         }
     }
-    return make_part(self, PyObject_GetAttrString(self->view, name), NULL, NULL);
+    return make_part(self, PyObject_GetAttrString(self->view, name));
 }

@@ -24,15 +24,15 @@ static int become(Core *x, PyObject *node)
         Py_SETREF(STORAGE(storage, node), Py_NewRef(node));
         Py_SETREF(STORAGE(storage, value), Py_NewRef(Py_None));
         Py_SETREF(STORAGE(storage, flat), Py_NewRef(Py_None));
-        if (!PyDict_CheckExact(reals) || PyDict_GET_SIZE(reals)) {
-            PyObject *fresh = PyDict_New();
+        if (!is_empty(reals)) {
+            PyObject *fresh = reals_new();
             if (fresh == NULL) {
                 Py_DECREF(node);
                 return -1;
             }
             Py_INCREF(reals);
             Py_SETREF(STORAGE(storage, reals), fresh);
-            PyDict_Clear(reals); /* arrays that hold the old table find it empty */
+            reals_clear(reals); /* arrays that hold the old table find it empty */
             Py_DECREF(reals);
         }
     }
@@ -57,7 +57,7 @@ static int lock_writes(void)
     return done == NULL ? -1 : 1;
 }
 
-static int unlock_writes(int result)
+int unlock_writes(int result)
 {
     PyObject *kind, *error, *trace, *done;
     PyErr_Fetch(&kind, &error, &trace);
@@ -245,9 +245,13 @@ static int is_loop(PyObject *node)
 /* Whether `value` is exactly the part `g` of the memory that `self` views. */
 static int is_itself(Core *self, const Geometry *g, Core *value)
 {
-    PyArrayObject *view = (PyArrayObject *)self->view, *other = (PyArrayObject *)value->view;
-    return value->storage == self->storage && EAGER(value) == Py_None && other != NULL &&
-           IS_REAL(other) && PyArray_ISWRITEABLE(view) &&
+    PyArrayObject *view = (PyArrayObject *)self->view;
+    if (value->storage != self->storage || EAGER(value) != Py_None) {
+        return 0;
+    }
+    PyArrayObject *other = part_geometry(value);
+    PyErr_Clear();
+    return other != NULL && PyArray_ISWRITEABLE(view) &&
            PyArray_DESCR(other) == PyArray_DESCR(view) && PyArray_NDIM(other) == g->nd &&
            PyArray_BYTES(other) == (char *)hooks.origin + g->offset &&
            memcmp(PyArray_DIMS(other), g->dims, g->nd * sizeof(npy_intp)) == 0 &&

@@ -49,9 +49,12 @@ static PyObject *parts(PyObject *result)
                                                          : wrap_each(result, placed_as_is);
 }
 
-static int is_small(PyObject *x)
+/* The values of an array that is small (borrowed); NULL: it is not. */
+static PyObject *small_values(PyObject *x)
 {
-    return IS_DIRECT(x) && (!MAY_GROW(x) || PyArray_SIZE((PyArrayObject *)EAGER(x)) < eager_below());
+    PyObject *found = values_of(x);
+    return found != NULL && (!MAY_GROW(x) || PyArray_SIZE((PyArrayObject *)found) < eager_below())
+        ? found : NULL;
 }
 
 /* Whether a call was recorded before: then its loops are known. */
@@ -79,15 +82,16 @@ static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
 static PyObject *of_one(UfuncCore *self, PyObject *x)
 {
     if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar) {
-        if (EAGER(x) == Py_None) {
+        PyObject *small = small_values(x), *result = NULL;
+        if (small == NULL && EAGER(x) == Py_None) {
             PyObject *found = !is_known(self) ? NULL
                 : recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
             return found != NULL || PyErr_Occurred() ? found : at_once(self, &x, 1);
         }
-        if (!is_small(x)) {
+        if (small == NULL) {
             return NULL;
         }
-        PyObject *small = Py_NewRef(EAGER(x)), *result = NULL;
+        Py_INCREF(small);
         Loops *loops = loops_of(self);
         if (loops != NULL && (self->compute == self->call ||
                               !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)small)))) {
@@ -108,18 +112,18 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     int arrays = 0, thin = 0;
     for (int k = 0; k < 2; k++) {
         if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
-            if (EAGER(args[k]) == Py_None) {
+            given[k] = small_values(args[k]);
+            if (given[k] == NULL && EAGER(args[k]) == Py_None) {
                 PyObject *found = !is_known(self) ? NULL : recorded_binary(
                     PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
                     NULL);
                 return found != NULL || PyErr_Occurred() ? found : at_once(self, args, 2);
             }
-            if (!is_small(given[k])) {
+            if (given[k] == NULL) {
                 return at_once(self, args, 2);
             }
             arrays++;
-            thin |= MAY_GROW(given[k]);
-            given[k] = EAGER(given[k]);
+            thin |= MAY_GROW(args[k]);
         }
         else if (!is_number(given[k])) {
             return NULL;
@@ -142,16 +146,16 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
 }
 
 /* Whether the call was written to `out`; -1 with an exception. */
-static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
+static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out, PyObject *memory)
 {
-    PyObject *given[3] = {left, right, EAGER(out)};
-    int count = right == NULL ? 1 : 2;
+    PyObject *given[3] = {left, right, memory};
+    int count = right == NULL ? 1 : 2, is_part = !IS_DIRECT(out);
     for (int k = 0; k < count; k++) {
         if (IS_ARRAY(given[k])) {
-            if (!IS_DIRECT(given[k])) {
+            given[k] = values_of(given[k]);
+            if (given[k] == NULL) {
                 return 0;
             }
-            given[k] = EAGER(given[k]);
         }
         else if (!is_number(given[k])) {
             return 0;
@@ -164,17 +168,20 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
     for (int k = 0; k <= count; k++) {
         Py_INCREF(given[k]);
     }
-    int done = 0;
+    int done = 0, lock = is_part ? lock_part(PyArray_SIZE((PyArrayObject *)memory)) : 1;
+    if (lock == 2 && part_for_writing((Core *)out) != memory) {
+        lock = unlock_part(lock, 0); /* another thread had the lock */
+    }
     int whole = self->compute == self->call ||
                 !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)given[count]));
     int first = IS_REAL(given[0]), second = count == 2 && IS_REAL(given[1]);
     /* numbers without arrays choose their dtype, not `out` */
-    if (loops != NULL && whole && (first || second) &&
+    if (lock > 0 && loops != NULL && whole && (first || second) &&
         (first + second == count || self->beside == Py_True)) {
         done = loops_into(
             loops, given[0], count == 1 ? NULL : given[1], (PyArrayObject *)given[count]);
     }
-    if (done == 0) { /* by name: `maximum` warns of a third operand */
+    if (lock > 0 && done == 0) { /* by name: `maximum` warns of a third operand */
         PyObject *names = PyTuple_Pack(1, name_out);
         PyObject *result = NULL;
         if (names != NULL) {
@@ -188,7 +195,7 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out)
     for (int k = 0; k <= count; k++) {
         Py_DECREF(given[k]);
     }
-    return done;
+    return lock < 0 ? -1 : unlock_part(lock, done);
 }
 
 static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
@@ -218,10 +225,12 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         PyLong_Check(self->nout) && PyLong_AsLong(self->nout) == 1 &&
         PyUnicode_Compare(PyTuple_GET_ITEM(names, 0), name_out) == 0) {
         int done = 0;
-        if (IS_DIRECT(args[count])) {
-            done = into(self, args[0], count == 1 ? NULL : args[1], args[count]);
+        PyObject *memory = IS_DIRECT(args[count]) ? EAGER(args[count])
+                                                  : part_for_writing((Core *)args[count]);
+        if (memory != NULL) {
+            done = into(self, args[0], count == 1 ? NULL : args[1], args[count], memory);
         }
-        else if (is_known(self)) {
+        if (done == 0 && !IS_DIRECT(args[count]) && is_known(self)) {
             done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)count,
                                  (Core *)args[count]);
         }

@@ -1,0 +1,360 @@
+/* Small parts of large blocks: NumPy works on them at once, as on small arrays, while the block has
+   its values. Owns the NumPy arrays of our arrays over a block (`Core.real`), the table that keeps
+   them (`Storage.reals`), and how elements and small parts are read and written. The same in Python:
+   storage.py, ndarray.py and indexing.py.
+
+   A part holds NumPy's array over its memory. When the values of the block are replaced, its table
+   drops these arrays, so that they do not keep old memory alive. The geometry of a part for recorded
+   work (`view`) is made when it is asked for. */
+
+#include "record.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ the table */
+
+/* A table of real views: by ticket those that Python has made, in a list those of `Core.real`. */
+typedef struct {
+    PyDictObject table;
+    Core *first;
+} Reals;
+
+PyTypeObject RealsType;
+
+static void unlink_part(Core *x)
+{
+    if (x->before != NULL) {
+        x->before->after = x->after;
+    }
+    else {
+        ((Reals *)x->reals)->first = x->after;
+    }
+    if (x->after != NULL) {
+        x->after->before = x->before;
+    }
+    x->before = x->after = NULL;
+}
+
+/* Steals `real`. */
+static void link_part(Core *x, PyObject *real)
+{
+    Reals *table = (Reals *)x->reals;
+    x->real = real;
+    x->after = table->first;
+    if (x->after != NULL) {
+        x->after->before = x;
+    }
+    table->first = x;
+}
+
+void part_forget(Core *x)
+{
+    if (x->real != NULL) {
+        PyObject *real = x->real;
+        unlink_part(x);
+        x->real = NULL;
+        Py_DECREF(real);
+    }
+}
+
+PyArrayObject *part_geometry(Core *x)
+{
+    if (x->view == NULL && x->real != NULL && hooks.meta != NULL) {
+        PyArrayObject *real = (PyArrayObject *)x->real;
+        x->view = make_view_on(hooks.meta, real, PyArray_NDIM(real), PyArray_DIMS(real),
+                               PyArray_STRIDES(real), (char *)hooks.origin + x->offset);
+    }
+    return x->view != NULL && IS_REAL(x->view) ? (PyArrayObject *)x->view : NULL;
+}
+
+int is_empty(PyObject *reals)
+{
+    return Py_IS_TYPE(reals, &RealsType) && ((Reals *)reals)->first == NULL &&
+           PyDict_GET_SIZE(reals) == 0;
+}
+
+void reals_clear(PyObject *reals)
+{
+    while (Py_IS_TYPE(reals, &RealsType) && ((Reals *)reals)->first != NULL) {
+        Core *x = ((Reals *)reals)->first;
+        if (part_geometry(x) == NULL) {
+            PyErr_Clear(); /* no memory: the part keeps the old one, to know where it lies */
+            unlink_part(x);
+            continue;
+        }
+        part_forget(x);
+    }
+    PyDict_Clear(reals);
+}
+
+static PyObject *reals_clear_method(PyObject *self, PyObject *Py_UNUSED(nothing))
+{
+    reals_clear(self);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef reals_methods[] = {
+    {"clear", reals_clear_method, METH_NOARGS, "Drop all real views."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject RealsType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Reals",
+    .tp_doc = "The numpy arrays of lazyfuse's arrays over the memory of a block.",
+    .tp_basicsize = sizeof(Reals),
+    .tp_flags = Py_TPFLAGS_DEFAULT, /* the collector's part comes from dict */
+    .tp_methods = reals_methods,
+};
+
+int reals_ready(void)
+{
+    RealsType.tp_base = &PyDict_Type;
+    return PyType_Ready(&RealsType);
+}
+
+PyObject *reals_new(void)
+{
+    return PyObject_CallNoArgs((PyObject *)&RealsType);
+}
+
+/* ----------------------------------------------------------------------------------- real views */
+
+int is_there(Core *x)
+{
+    PyObject *storage = x->storage;
+    if (storage == NULL || (PyObject *)Py_TYPE(storage) != hooks.storage || in_storage.node < 0 ||
+        STORAGE(storage, always_eager) != Py_False || STORAGE(storage, reals) != x->reals) {
+        return 0;
+    }
+    PyObject *node = STORAGE(storage, node);
+    return node != NULL && IS_NODE(node) && NODE(node, value) != NULL &&
+           NODE(node, value) != Py_None && NODE(node, value) == STORAGE(storage, value) &&
+           NODE(node, resident) == Py_None;
+}
+
+PyObject *real_of(Core *x)
+{
+    if (EAGER(x) != Py_None || x->reals == NULL || !is_there(x)) {
+        return NULL;
+    }
+    if (x->real == NULL && x->ticket != NULL && Py_IS_TYPE(x->reals, &RealsType)) {
+        PyObject *found = PyDict_GetItemWithError(x->reals, x->ticket);
+        if (found != NULL && IS_REAL(found)) {
+            link_part(x, Py_NewRef(found));
+        }
+    }
+    return x->real;
+}
+
+PyObject *kept_real(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyObject_TypeCheck(args[0], &CoreType) || !PyDict_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "kept_real: expected an array and a table of real views");
+        return NULL;
+    }
+    Core *x = (Core *)args[0];
+    PyObject *found = x->reals != args[1] ? NULL
+        : x->real != NULL ? x->real
+        : x->ticket != NULL ? PyDict_GetItemWithError(args[1], x->ticket) : NULL;
+    return found == NULL && PyErr_Occurred() ? NULL : Py_NewRef(found == NULL ? Py_None : found);
+}
+
+/* Where the memory of `x` begins in its block, in bytes; 0 where that is not known. */
+static int find_offset(Core *x, npy_intp *offset)
+{
+    if (x->view == NULL) {
+        *offset = x->offset;
+        return x->real != NULL;
+    }
+    *offset = PyArray_BYTES((PyArrayObject *)x->view) - (char *)hooks.origin;
+    return IS_REAL(x->view);
+}
+
+PyObject *part_over(Core *self, PyObject *real)
+{
+    npy_intp offset;
+    if (real == NULL || self->real == NULL || !find_offset(self, &offset)) {
+        Py_XDECREF(real);
+        return NULL;
+    }
+    Core *x = (Core *)array_new(NULL, (PyObject *)array_type);
+    if (x == NULL) {
+        Py_DECREF(real);
+        return NULL;
+    }
+    x->eager = Py_NewRef(Py_None);
+    x->node = Py_NewRef(Py_None);
+    x->storage = Py_NewRef(self->storage);
+    x->layout = Py_NewRef(Py_None);
+    x->base = Py_NewRef(base_of(self));
+    x->reals = Py_NewRef(self->reals);
+    x->may_grow = Py_NewRef(may_grow((PyArrayObject *)real) ? Py_True : Py_False);
+    x->offset = offset + (PyArray_BYTES((PyArrayObject *)real) -
+                          PyArray_BYTES((PyArrayObject *)self->real));
+    link_part(x, real);
+    return (PyObject *)x;
+}
+
+PyObject *small_part(Core *x)
+{
+    PyObject *real = x->real != NULL && is_there(x) ? x->real : NULL;
+    return real != NULL && PyArray_SIZE((PyArrayObject *)real) < eager_below() ? real : NULL;
+}
+
+/* ---------------------------------------------------------------------------------------- reads */
+
+/* The values of an array that owns them, or of its part of a block (borrowed). */
+static PyArrayObject *present_values(Core *x)
+{
+    PyObject *node = x->node, *value;
+    if (node == NULL || node == Py_None) {
+        return (PyArrayObject *)real_of(x);
+    }
+    if (EAGER(x) != Py_None || !IS_NODE(node) || !IS_ARRAY(x) || NODE(node, resident) != Py_None) {
+        return NULL;
+    }
+    value = NODE(node, value);
+    return value != NULL && IS_REAL(value) ? (PyArrayObject *)value : NULL;
+}
+
+PyObject *part_get(Core *self, PyObject *key)
+{
+    PyArrayObject *whole = present_values(self);
+    Geometry g;
+    if (whole == NULL || plain_type(whole) < 0) {
+        return NULL;
+    }
+    int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key, &g);
+    if (kind == ELEMENT) {
+        return PyArray_Scalar(PyArray_BYTES(whole) + g.offset, PyArray_DESCR(whole),
+                              (PyObject *)whole);
+    }
+    if (kind != SOME || size_of(&g) >= eager_below() || self->node != Py_None) {
+        return NULL;
+    }
+    return part_over(self, make_view(whole, g.nd, g.dims, g.strides, PyArray_BYTES(whole) + g.offset));
+}
+
+/* --------------------------------------------------------------------------------------- writes */
+
+enum { BRIEF = 256 }; /* elements that NumPy copies without giving Python's lock away */
+
+/* Whether nothing else reads the values of an array, nor has its memory: `indexing._live`. `own`:
+   references to values that an array owns which the caller has. */
+static int is_private_beside(Core *x, Py_ssize_t own)
+{
+    PyObject *node = x->node;
+    if (node != Py_None) {
+        return Py_REFCNT(node) == 1 && Py_REFCNT(NODE(node, value)) == 1 + own;
+    }
+    node = STORAGE(x->storage, node);
+    /* the references of the node, the storage and the holder of the flat memory */
+    return STORAGE(x->storage, exports) == Py_None && Py_REFCNT(node) == 1 &&
+           Py_REFCNT(NODE(node, value)) <= 3;
+}
+
+static int is_private(Core *x)
+{
+    return is_private_beside(x, 0);
+}
+
+PyObject *part_for_writing(Core *x)
+{
+    PyObject *real = small_part(x);
+    return real != NULL && is_private(x) && PyArray_ISWRITEABLE((PyArrayObject *)real) ? real : NULL;
+}
+
+int lock_part(npy_intp size)
+{
+    if (size <= BRIEF) {
+        return 1;
+    }
+    PyObject *done = hooks.acquire == NULL ? NULL : PyObject_CallNoArgs(hooks.acquire);
+    if (done == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    Py_DECREF(done);
+    return 2;
+}
+
+int unlock_part(int lock, int result)
+{
+    return lock == 2 ? unlock_writes(result) : result;
+}
+
+int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *value)
+{
+    Core *x = (Core *)value;
+    if (!IS_ARRAY(value) || EAGER(x) != Py_None || x->real == NULL || x->reals != self->reals ||
+        self->node != Py_None) {
+        return 0;
+    }
+    PyArrayObject *real = (PyArrayObject *)x->real;
+    return PyArray_BYTES(real) == PyArray_BYTES(whole) + g->offset && PyArray_NDIM(real) == g->nd &&
+           PyArray_DESCR(real) == PyArray_DESCR(whole) &&
+           memcmp(PyArray_DIMS(real), g->dims, g->nd * sizeof(npy_intp)) == 0 &&
+           memcmp(PyArray_STRIDES(real), g->strides, g->nd * sizeof(npy_intp)) == 0;
+}
+
+/* NumPy's object for a value that is written: a number, or the values of a small array (borrowed);
+   NULL: Python does it, also where NumPy warns of imaginary parts that are lost. */
+static PyObject *written_value(PyObject *value, PyArrayObject *to)
+{
+    PyObject *found = IS_ARRAY(value) ? values_of(value) : value;
+    int is_complex;
+    if (found == NULL) {
+        return NULL;
+    }
+    if (IS_REAL(found)) {
+        if (plain_type((PyArrayObject *)found) < 0) {
+            return NULL;
+        }
+        is_complex = PyArray_ISCOMPLEX((PyArrayObject *)found);
+    }
+    else if (is_number(found)) {
+        is_complex = PyComplex_Check(found) || PyArray_IsScalar(found, ComplexFloating);
+    }
+    else {
+        return NULL;
+    }
+    return is_complex && !PyArray_ISCOMPLEX(to) ? NULL : found;
+}
+
+int part_set(Core *self, PyObject *key, PyObject *value)
+{
+    PyArrayObject *whole = present_values(self);
+    Geometry g;
+    if (whole == NULL || plain_type(whole) < 0 || !PyArray_ISWRITEABLE(whole) ||
+        eager_below() <= 1) {
+        return 0;
+    }
+    int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key, &g);
+    if (kind == NO_PART || (kind == SOME && size_of(&g) >= eager_below())) {
+        return 0;
+    }
+    if (kind == SOME && is_same_part(self, whole, &g, value)) {
+        return 1;
+    }
+    PyObject *right = written_value(value, whole);
+    if (right == NULL || !is_private(self)) {
+        return 0;
+    }
+    if (kind == ELEMENT) {
+        if (right != value) {
+            return 0; /* how an element takes an array is NumPy's */
+        }
+        int done = PyArray_Pack(PyArray_DESCR(whole), PyArray_BYTES(whole) + g.offset, value);
+        return done < 0 ? -1 : 1;
+    }
+    Py_INCREF(whole);
+    Py_INCREF(right);
+    int done = 0, lock = lock_part(size_of(&g));
+    /* another thread may have had the lock */
+    if (lock == 1 || (lock == 2 && present_values(self) == whole && is_private_beside(self, 1))) {
+        done = PyObject_SetItem((PyObject *)whole, key, right) < 0 ? -1 : 1;
+    }
+    Py_DECREF(whole);
+    Py_DECREF(right);
+    return lock < 0 ? -1 : unlock_part(lock, done);
+}
