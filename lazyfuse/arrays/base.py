@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lazyfuse import bootstrap, config
-from lazyfuse.arrays.nodes import CONSTANTS, INSIDE, PLAIN, caller, constant
+from lazyfuse.arrays.nodes import (
+    CONSTANTS,
+    INSIDE,
+    PLAIN,
+    STRONG,
+    caller,
+    constant,
+    scalar_node,
+)
 from lazyfuse.arrays.storage import TICKETS, Storage
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import memo
@@ -228,6 +236,7 @@ if COMPILED:
         "options": OPTIONS,
         "origin": ORIGIN,
         "pieces": PIECES,
+        "scalar_node": scalar_node,
         "source_location": errstate.SourceLocation,
         "plain_numbers": PLAIN,
         "reduced": REDUCED,
@@ -236,6 +245,7 @@ if COMPILED:
         "square_op": ops.TABLE["square"],
         "state": errstate.STATE,
         "storage": Storage,
+        "strong": STRONG,
         "tickets": TICKETS,
         "tracing": vars(tracing),
         "usual_state": errstate.DEFAULT,

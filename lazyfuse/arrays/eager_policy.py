@@ -59,6 +59,8 @@ from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 
 # How many small parts in a row are written to a pending array before it is evaluated.
 WRITE_LIMIT = 16
+# How many small parts are read of a pending block before it is evaluated: NumPy then works on parts.
+VISIT_LIMIT = 16
 
 
 def evaluated(x: ndarray) -> Rule | None:
@@ -361,6 +363,14 @@ def _fill_now(self: ndarray) -> None:
         storage.node = filled
     else:
         self._node = filled
+
+
+def is_often_visited(storage: Storage, size: int) -> bool:
+    """Whether a program that reads a part of that size of a pending block has read many: a loop."""
+    if size >= options.eager_below:
+        return False
+    storage.visits += 1
+    return storage.visits > VISIT_LIMIT
 
 
 def _is_write_loop(node: Node) -> bool:

@@ -36,7 +36,8 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, falls
 
 BASIC = frozenset((int, slice, EllipsisType, type(None)))
-BOUNDS = frozenset((int, type(None), np.int64))
+INTEGERS = frozenset(np.dtype(char).type for char in "bBhHiIlLqQ")
+BOUNDS = INTEGERS | {int, type(None)}
 
 
 def is_basic(key: Any) -> bool:

@@ -27,7 +27,7 @@ from lazyfuse.arrays.assignment import (
     value_node,
 )
 from lazyfuse.arrays.conversion import real_operand
-from lazyfuse.arrays.eager_policy import assignment, private_write
+from lazyfuse.arrays.eager_policy import assignment, is_often_visited, private_write
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.arrays.ndarray import (
     OURS,
@@ -176,6 +176,9 @@ def _read_storage(self: ndarray, key: Any) -> Any:
             gather(self)
             return self[key]
         return _pick(self, key, layout_in(storage.node, view))
+    if is_often_visited(storage, view.size):
+        gather(self)
+        return self[key]
     return on_storage(storage, view, ORIGIN, base)
 
 

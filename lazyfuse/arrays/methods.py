@@ -384,15 +384,32 @@ def __iter__(self: ndarray, /) -> Iterator[Any]:
         raise TypeError("iteration over a 0-d array")
     if small is not None and len(shape) == 1:
         return iter(small)
+    if base.COMPILED:
+        there = small is not None or _is_there(self)
+        return _items(self) if there else _items_of_pending(self)
     return _elements(self) if len(shape) == 1 else _rows(self, shape[0])
 
 
-def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
+def _items(self: ndarray) -> Iterator[Any]:
+    items: Iterator[Any] = base.NATIVE.items(self)
+    return items
+
+
+def _items_of_pending(self: ndarray) -> Iterator[Any]:
+    gather(self)  # when the first is asked for
+    yield from _items(self)
+
+
+def _is_there(self: ndarray) -> bool:
+    """Whether an array has values, of which its rows are views."""
     storage = self._storage
     node = self._node if storage is None else storage.node
-    if node is None or not is_evaluated(node):  # else rows are views of the memory
+    return node is not None and is_evaluated(node)
+
+
+def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
+    if not _is_there(self):
         gather(self)
-    del node, storage
     for index in range(count):
         yield self[index]
 

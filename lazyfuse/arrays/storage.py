@@ -130,8 +130,9 @@ class Storage:
     `flat` is the block as a flat numpy array once the values exist (see `memory`), `origin` its
     address. `reals` are the numpy arrays of our arrays over it. They are dropped when the values
     are replaced, so that they neither keep old memory alive nor make it look shared. `part` is the
-    last read: its key, the view that was indexed, and the view of the part. An always-eager storage
-    is never pending again: everything on it runs at once.
+    last read: its key, the view that was indexed, and the view of the part. `picks` and `visits`
+    count the elements and small parts that were read while the values were pending. An always-eager
+    storage is never pending again: everything on it runs at once.
     """
 
     __slots__ = (
@@ -145,6 +146,7 @@ class Storage:
         "picks",
         "reals",
         "value",
+        "visits",
     )
 
     def __init__(self, node: Node) -> None:
@@ -156,6 +158,7 @@ class Storage:
         self.always_eager = False
         self.part: tuple[Any, Array, Array] | None = None
         self.picks = 0
+        self.visits = 0
         self.reals = Reals()
 
     def memory(self) -> Array | None:
@@ -179,7 +182,7 @@ class Storage:
             self.forget_reals()
         self.flat = flat
         self.origin = address(flat)
-        self.picks = 0
+        self.picks = self.visits = 0
         self.value = value  # last: for other threads it means that all is set
         return flat
 
@@ -284,7 +287,7 @@ class Storage:
         if not (value.flags.c_contiguous and value.flags.writeable) or is_exported(value):
             return None
         self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
-        self.picks = 0
+        self.picks = self.visits = 0
         self.value = value  # last: for other threads it means that all is set
         self.exports = [Export(array, 1)]  # 1: the slot of the export
         return array

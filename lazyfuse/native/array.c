@@ -316,9 +316,8 @@ PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
     }
     Core *self = (Core *)x;
     if (!IS_DIRECT(x)) {
-        PyObject *real = small_part(self);
-        return real != NULL ? part_over(self, PyArray_Transpose((PyArrayObject *)real, NULL))
-                            : PyObject_CallOneArg(hooks.transposed, x);
+        PyObject *found = part_transposed(self);
+        return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(hooks.transposed, x);
     }
     PyObject *value = PyArray_Transpose((PyArrayObject *)EAGER(x), NULL);
     if (value == NULL) {

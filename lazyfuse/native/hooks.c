@@ -33,7 +33,7 @@ static const struct {
     SLOT(storage, in_storage, node), SLOT(storage, in_storage, value),
     SLOT(storage, in_storage, flat), SLOT(storage, in_storage, always_eager),
     SLOT(storage, in_storage, exports), SLOT(storage, in_storage, reals),
-    SLOT(storage, in_storage, part), SLOT(storage, in_storage, picks),
+    SLOT(storage, in_storage, picks), SLOT(storage, in_storage, visits),
     SLOT(root, in_root, array), SLOT(root, in_root, own),
     SLOT(memory, in_memory, owned), SLOT(memory, in_memory, leaves),
     SLOT(options, in_options, eager_below), SLOT(options, in_options, device),

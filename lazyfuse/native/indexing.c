@@ -82,6 +82,10 @@ static PyObject *array_get(PyObject *x, PyObject *key)
     else if (EAGER(self) == Py_None) {
         PyObject *part = part_get(self, key);
         if (part == NULL && !PyErr_Occurred()) {
+            PyObject *where = IS_ARRAY(key) ? values_of(key) : IS_REAL(key) ? key : NULL;
+            part = where == NULL ? NULL : part_pick(self, (PyArrayObject *)where);
+        }
+        if (part == NULL && !PyErr_Occurred()) {
             part = recorded_view(self, key);
         }
         if (part != NULL || PyErr_Occurred()) {
@@ -152,9 +156,9 @@ static Py_ssize_t array_length(PyObject *x)
     if (IS_DIRECT(x)) {
         return PyObject_Size(EAGER(x));
     }
-    PyObject *real = small_part((Core *)x);
-    if (real != NULL) {
-        return PyObject_Size(real);
+    PyArrayObject *real = present_values((Core *)x);
+    if (real != NULL && PyArray_NDIM(real) > 0) {
+        return PyArray_DIM(real, 0);
     }
     PyObject *found = PyObject_CallOneArg(hooks.length, x);
     if (found == NULL) {
@@ -167,6 +171,17 @@ static Py_ssize_t array_length(PyObject *x)
 
 static PyObject *array_item(PyObject *x, Py_ssize_t at)
 {
+    PyArrayObject *real = IS_DIRECT(x) ? (PyArrayObject *)EAGER(x) : present_values((Core *)x);
+    int nd = real == NULL ? 0 : PyArray_NDIM(real);
+    if (nd > 0 && at >= PyArray_DIM(real, 0)) { /* the end of an iteration */
+        PyErr_Format(PyExc_IndexError, "index %zd is out of bounds for axis 0 with size %zd", at,
+                     (Py_ssize_t)PyArray_DIM(real, 0));
+        return NULL;
+    }
+    if (nd == 1 && at >= 0 && plain_type(real) >= 0) {
+        return PyArray_Scalar(PyArray_BYTES(real) + at * PyArray_STRIDE(real, 0),
+                              PyArray_DESCR(real), (PyObject *)real);
+    }
     PyObject *key = PyLong_FromSsize_t(at);
     if (key == NULL) {
         return NULL;

@@ -23,9 +23,11 @@ static PyMethodDef functions[] = {
     {"get_shape", ONE(geometry_shape), "The shape of an array."},
     {"get_size", ONE(geometry_size), "How many elements an array has."},
     {"get_transposed", ONE(geometry_transposed), "The transpose of an array."},
+    {"items", ONE(array_items), "An iterator over the items of an array, by index."},
     {"kept_real", FAST(kept_real), "The real view of an array that a table keeps, or None."},
     {"may_grow", ONE(array_may_grow), "Whether an operation on a numpy array may give much."},
     {"new", ONE(array_new), "An array without slots set."},
+    {"override", ONE(array_override), "The method by which NumPy's ufuncs call arrays of a class."},
     {"operator", VARARGS(array_operator), "Complete the operator of that name."},
     /* functions and ufuncs */
     {"adopt_ufunc", ONE(ufunc_adopt), "Let objects of a class on UfuncCore be called directly."},

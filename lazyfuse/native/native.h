@@ -61,6 +61,12 @@ int unlock_part(int lock, int result);
 PyObject *part_get(Core *self, PyObject *key);
 /* The same is written at once: 1, 0 where Python does it, -1 with an exception. */
 int part_set(Core *self, PyObject *key, PyObject *value);
+/* The values of an array that owns them, or of its part of a block (borrowed); NULL: Python knows. */
+PyArrayObject *present_values(Core *x);
+/* The transpose of an aliased array (new); NULL without an exception: Python does it. */
+PyObject *part_transposed(Core *self);
+/* Iterates over an array by its indices. */
+PyObject *array_items(PyObject *module, PyObject *x);
 /* Drop the real view of an array. */
 void part_forget(Core *x);
 PyObject *kept_real(PyObject *module, PyObject *const *args, Py_ssize_t count);
@@ -72,7 +78,10 @@ extern PyTypeObject RealsType;
 static inline PyObject *values_of(PyObject *x)
 {
     Core *core = (Core *)x;
-    return IS_DIRECT(x) ? core->eager : core->real != NULL ? small_part(core) : NULL;
+    if (IS_DIRECT(x)) {
+        return core->eager;
+    }
+    return core->real != NULL || core->ticket != NULL ? small_part(core) : NULL;
 }
 
 /* Whether the type of `x` is in a set of types. A type that cannot be hashed is in none. */
@@ -134,6 +143,7 @@ int operators_ready(void);
 int operators_find_loops(void);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);
+PyObject *array_override(PyObject *module, PyObject *type);
 PyObject *array_buffer(PyObject *module, PyObject *function);
 PyObject *array_new(PyObject *module, PyObject *type);
 PyObject *array_alone(PyObject *module, PyObject *node);
@@ -237,6 +247,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
+    _(array_ufunc) _(scalar_node)                                                                  \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)                 \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
@@ -245,6 +256,8 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
        reductions by method, what reductions gave, arrangements of views */                        \
     _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
+    /* the dtypes of NumPy's numbers, by type */                                                   \
+    _(strong)                                                                                      \
     /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                 \
     _(loop_types) _(meta)                                                                                 \
     /* sets of types, and of lazyfuse's packages; `tickets`: an iterator over numbers; names of    \
@@ -283,7 +296,7 @@ typedef struct {
     Py_ssize_t op, src, arg, shape, dtype, perm, location, value, resident;
 } NodeSlots;
 typedef struct {
-    Py_ssize_t node, value, flat, always_eager, exports, reals, part, picks;
+    Py_ssize_t node, value, flat, always_eager, exports, reals, picks, visits;
 } StorageSlots;
 typedef struct {
     Py_ssize_t array, own;

@@ -86,15 +86,22 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         }
         return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
     }
-    if (!ours && !is_number(other)) {
+    thin = MAY_GROW(self);
+    if (ours) {
+        thin |= MAY_GROW(other);
+    }
+    else if (IS_REAL(other) && plain_type((PyArrayObject *)other) >= 0 &&
+             PyArray_SIZE((PyArrayObject *)other) < eager_below()) {
+        thin |= may_grow((PyArrayObject *)other);
+    }
+    else if (!is_number(other)) {
         return slow_binary(o, self, other, swapped);
     }
-    thin = MAY_GROW(self) || (ours && MAY_GROW(other));
     Py_ssize_t limit = PY_SSIZE_T_MAX;
     if (thin) {
         limit = eager_below();
         if (PyArray_SIZE((PyArrayObject *)small) >= limit ||
-            (right != other && PyArray_SIZE((PyArrayObject *)right) >= limit)) {
+            (ours && PyArray_SIZE((PyArrayObject *)right) >= limit)) {
             return slow_binary(o, self, other, swapped);
         }
     }
@@ -298,6 +305,51 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
     }
     PyObject *args[] = {self, other, swapped ? Py_True : Py_False};
     return PyObject_Vectorcall(hooks.matmul, args, 3, NULL);
+}
+
+/* `__array_ufunc__`: a ufunc of NumPy's that is an operator here, called with a number or an array of
+   NumPy's and one of ours, as `numpy.float64(2) * x` does. All else is Python's. */
+static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *names)
+{
+    const char *method = count == 4 && names == NULL && PyUnicode_CheckExact(args[1])
+        ? PyUnicode_AsUTF8(args[1]) : NULL;
+    if (method != NULL && strcmp(method, "__call__") == 0 &&
+        (IS_ARRAY(args[2]) || IS_ARRAY(args[3]))) {
+        int swapped = !IS_ARRAY(args[2]);
+        PyObject *self = args[swapped ? 3 : 2], *other = args[swapped ? 2 : 3];
+        int known = is_number(other) || IS_ARRAY(other) || IS_REAL(other);
+        for (int at = 0; known && at < NEGATIVE; at++) {
+            if (operators[at].call == args[0]) {
+                return binary(at, (Core *)self, other, swapped);
+            }
+        }
+    }
+    PyErr_Clear();
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    PyObject **given = PyMem_New(PyObject *, all + 1), *result = NULL;
+    if (given == NULL) {
+        return PyErr_NoMemory();
+    }
+    given[0] = x;
+    memcpy(given + 1, args, (size_t)all * sizeof(PyObject *));
+    result = PyObject_Vectorcall(hooks.array_ufunc, given, (size_t)count + 1, names);
+    PyMem_Free(given);
+    return result;
+}
+
+static PyMethodDef override = {
+    "__array_ufunc__", (PyCFunction)(void (*)(void))called_by_ufunc,
+    METH_FASTCALL | METH_KEYWORDS, NULL,
+};
+
+PyObject *array_override(PyObject *Py_UNUSED(module), PyObject *type)
+{
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &CoreType)) {
+        PyErr_SetString(PyExc_TypeError, "override: expected a class on Core");
+        return NULL;
+    }
+    return PyDescr_NewMethod((PyTypeObject *)type, &override);
 }
 
 PyNumberMethods array_number = {

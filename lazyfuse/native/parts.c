@@ -135,7 +135,7 @@ int is_there(Core *x)
 
 PyObject *real_of(Core *x)
 {
-    if (EAGER(x) != Py_None || x->reals == NULL || !is_there(x)) {
+    if (EAGER(x) != Py_None || (x->real == NULL && x->ticket == NULL) || !is_there(x)) {
         return NULL;
     }
     if (x->real == NULL && x->ticket != NULL && Py_IS_TYPE(x->reals, &RealsType)) {
@@ -198,14 +198,13 @@ PyObject *part_over(Core *self, PyObject *real)
 
 PyObject *small_part(Core *x)
 {
-    PyObject *real = x->real != NULL && is_there(x) ? x->real : NULL;
+    PyObject *real = real_of(x);
     return real != NULL && PyArray_SIZE((PyArrayObject *)real) < eager_below() ? real : NULL;
 }
 
 /* ---------------------------------------------------------------------------------------- reads */
 
-/* The values of an array that owns them, or of its part of a block (borrowed). */
-static PyArrayObject *present_values(Core *x)
+PyArrayObject *present_values(Core *x)
 {
     PyObject *node = x->node, *value;
     if (node == NULL || node == Py_None) {
@@ -234,6 +233,45 @@ PyObject *part_get(Core *self, PyObject *key)
         return NULL;
     }
     return part_over(self, make_view(whole, g.nd, g.dims, g.strides, PyArray_BYTES(whole) + g.offset));
+}
+
+/* What an array of indices, or a mask, picks of the values: a copy of few elements (new). */
+PyObject *part_pick(Core *self, PyArrayObject *where)
+{
+    PyArrayObject *whole = present_values(self);
+    int type = plain_type(where), axes = PyArray_NDIM(where);
+    if (whole == NULL || plain_type(whole) < 0 || type < 0 || axes == 0 ||
+        !(PyTypeNum_ISINTEGER(type) || type == NPY_BOOL) || PyArray_NDIM(whole) == 0) {
+        return NULL;
+    }
+    npy_intp size = PyArray_SIZE(where), most = eager_below();
+    for (int axis = type == NPY_BOOL ? axes : 1; axis < PyArray_NDIM(whole); axis++) {
+        size *= PyArray_DIM(whole, axis);
+        if (size >= most) {
+            return NULL;
+        }
+    }
+    if (size >= most) {
+        return NULL;
+    }
+    Py_INCREF(whole);
+    PyObject *found = PyObject_GetItem((PyObject *)whole, (PyObject *)where);
+    Py_DECREF(whole);
+    return placed_as_is(found);
+}
+
+PyObject *part_transposed(Core *self)
+{
+    PyObject *real = real_of(self);
+    if (real != NULL) {
+        return part_over(self, PyArray_Transpose((PyArrayObject *)real, NULL));
+    }
+    return NULL;
+}
+
+PyObject *array_items(PyObject *Py_UNUSED(module), PyObject *x)
+{
+    return PySeqIter_New(x);
 }
 
 /* --------------------------------------------------------------------------------------- writes */

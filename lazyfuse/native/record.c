@@ -76,6 +76,18 @@ int is_fresh(PyObject *storage, PyObject *node)
     return none != NULL;
 }
 
+/* NumPy's numbers choose a loop by their dtype. */
+static int look_at_numpys(PyObject *object, Given *given)
+{
+    PyObject *dtype = hooks.strong == NULL || hooks.scalar_node == NULL || PyArray_Check(object)
+        ? NULL : PyDict_GetItemWithError(hooks.strong, (PyObject *)Py_TYPE(object));
+    given->kind = NUMBER;
+    given->ready = 1;
+    given->dtype = dtype;
+    given->g.nd = 0;
+    return dtype != NULL;
+}
+
 int look_at(PyObject *object, Given *given)
 {
     given->object = object;
@@ -88,7 +100,7 @@ int look_at(PyObject *object, Given *given)
     }
     int scalar = (PyObject *)Py_TYPE(object) == hooks.scalar;
     if (!IS_ARRAY(object) && !scalar) {
-        return 0;
+        return look_at_numpys(object, given);
     }
     Core *x = (Core *)object;
     PyObject *node = x->node;
@@ -240,6 +252,9 @@ PyObject *node_of(Given *given, PyObject *loop, int at)
     if (given->kind == PIECE) {
         return piece_node(x, &given->g);
     }
+    if (PyArray_DescrCheck(given->dtype)) {
+        return PyObject_CallFunctionObjArgs(hooks.scalar_node, given->object, given->dtype, NULL);
+    }
     PyObject *ins = PyObject_GetAttr(loop, name_ins);
     PyObject *dtype = ins == NULL ? NULL : PySequence_GetItem(ins, at);
     Py_XDECREF(ins);
@@ -321,6 +336,11 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
     PyObject *loop = known_loop(loops, given, count);
     if (loop == NULL || (shape->nd == 0 && !are_scalars(given, count))) {
         return NULL;
+    }
+    for (int at = 0; shape->nd == 0 && at < count; at++) {
+        if (given[at].kind == NUMBER && PyArray_DescrCheck(given[at].dtype)) {
+            return NULL; /* NumPy's numbers beside lazy scalars are Python's */
+        }
     }
     return build_node(op, loop, given, count, shape);
 }

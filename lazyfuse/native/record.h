@@ -71,6 +71,9 @@ PyObject *real_of(Core *x);
 PyObject *part_over(Core *self, PyObject *real);
 /* Whether `value` is the part `g` of `whole`, the real view of `self`. */
 int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *value);
+/* What an array of indices, or a mask, picks of values that exist (new); NULL without an exception:
+   Python does it. */
+PyObject *part_pick(Core *self, PyArrayObject *where);
 /* Whether a table of real views is empty; drop them; a new table. */
 int is_empty(PyObject *reals);
 void reals_clear(PyObject *reals);

@@ -3,6 +3,20 @@
 
 #include "record.h"
 
+enum { VISITS = 16 }; /* eager_policy.VISIT_LIMIT */
+
+/* As eager_policy.is_often_visited: counts one more small part of a pending block. */
+static int is_often_visited(PyObject *storage)
+{
+    Py_ssize_t visits = PyLong_AsSsize_t(STORAGE(storage, visits)) + 1;
+    PyObject *now = visits > VISITS ? NULL : PyLong_FromSsize_t(visits);
+    if (now != NULL) {
+        Py_SETREF(STORAGE(storage, visits), now);
+    }
+    PyErr_Clear();
+    return visits > VISITS;
+}
+
 /* As index_keys.read: a copy of what a key with a list picks of a pending block; NULL as above. */
 static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
 {
@@ -93,6 +107,9 @@ PyObject *recorded_view(Core *self, PyObject *key)
         }
         char *first = PyArray_BYTES(real) - whole.offset + g.offset;
         return part_over(self, make_view(real, g.nd, g.dims, g.strides, first));
+    }
+    if (NODE(node, value) == Py_None && size_of(&g) < eager_below() && is_often_visited(storage)) {
+        return NULL; /* Python evaluates it */
     }
     return make_part(self, make_view((PyArrayObject *)self->view, g.nd, g.dims, g.strides,
                                      (char *)hooks.origin + g.offset));
