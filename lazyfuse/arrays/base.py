@@ -228,6 +228,7 @@ if COMPILED:
         "constants": CONSTANTS,
         "copy_op": ops.TABLE["copy"],
         "acquire": evaluate.acquire,
+        "error_bits": errstate.error_bits,
         "inside": INSIDE,
         "loop_types": loop_types,
         "meta": meta_array((), np.dtype(np.bool_), None),

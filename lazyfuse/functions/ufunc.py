@@ -276,8 +276,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if not all(type(x) is ndarray for x in operands) or self.signature is not None:
             return None
         left, right = operands
-        left = left.reshape(left.shape + (1,) * right.ndim)
-        return self._recorded((left, right), {}, ())
+        return self(left[(..., *(None,) * right.ndim)], right)
 
     def at(self, *args: Any) -> Any:
         """As `numpy.ufunc.at`."""

@@ -47,6 +47,13 @@ static PyObject *wrap_part(Core *self, PyObject *value)
     return direct_over(value, base_of(self), thin);
 }
 
+/* Whether an array holds whole numbers or is a mask, of a plain dtype. */
+static int is_plain_index(PyArrayObject *where)
+{
+    int type = plain_type(where);
+    return type >= 0 && (PyTypeNum_ISINTEGER(type) || type == NPY_BOOL);
+}
+
 static PyObject *array_get(PyObject *x, PyObject *key)
 {
     Core *self = (Core *)x;
@@ -64,10 +71,10 @@ static PyObject *array_get(PyObject *x, PyObject *key)
             value = done ? wrap_part(self, PyObject_GetItem(small, key)) : NULL;
         }
         else {
-            PyArrayObject *where = IS_ARRAY(key) && IS_DIRECT(key) && plain
-                ? (PyArrayObject *)EAGER(key) : NULL;
+            PyArrayObject *where = !plain ? NULL
+                : (PyArrayObject *)(IS_ARRAY(key) ? values_of(key) : IS_REAL(key) ? key : NULL);
             done = where != NULL && PyArray_NDIM(where) != 0 &&
-                   PyArray_SIZE(where) < eager_below();
+                   PyArray_SIZE(where) < eager_below() && is_plain_index(where);
             if (done) {
                 Py_INCREF(where);
                 value = wrapped(PyObject_GetItem(small, (PyObject *)where));
@@ -110,13 +117,16 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
         if (is_number(value)) {
             right = value;
         }
-        else if (IS_ARRAY(value) && IS_DIRECT(value) && plain) {
-            right = EAGER(value);
+        else if (IS_ARRAY(value) && plain) {
+            right = values_of(value);
         }
-        if (IS_ARRAY(key) && IS_DIRECT(key) && plain) {
-            where = EAGER(key); /* indices, or a mask */
-            if (plain_type((PyArrayObject *)where) < 0 ||
-                PyArray_NDIM((PyArrayObject *)where) == 0) {
+        else if (IS_REAL(value) && plain && plain_type((PyArrayObject *)value) >= 0) {
+            right = value;
+        }
+        if (IS_ARRAY(key) || IS_REAL(key)) { /* indices, or a mask */
+            where = !plain ? NULL : IS_ARRAY(key) ? values_of(key) : key;
+            if (where != NULL && (!is_plain_index((PyArrayObject *)where) ||
+                                  PyArray_NDIM((PyArrayObject *)where) == 0)) {
                 where = NULL;
             }
         }

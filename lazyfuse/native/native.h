@@ -247,7 +247,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    _(array_ufunc) _(scalar_node)                                                                  \
+    _(array_ufunc) _(scalar_node) _(error_bits)                                                               \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)                 \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
@@ -279,6 +279,7 @@ extern Bindings hooks;
 #define NAMES(_)                                                                                   \
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
+    _(ignored, "ignored")                                                                          \
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
     _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
     _(qualname, "__qualname__") _(read, "read") _(scalar_overflow, "scalar_overflow")              \
@@ -338,6 +339,8 @@ void look_for_other_slots(void);
 int is_usual(void);
 /* As errstate.is_default. */
 int is_default(void);
+/* As recording.may_record: whether NumPy's error state lets operations wait. */
+int may_record(void);
 /* As nodes.caller: the user's source line (new). */
 PyObject *find_caller(void);
 /* A node; steals `src`, which may be NULL after an error. */

@@ -23,11 +23,62 @@ int is_default(void)
     return hooks.plain && is_usual();
 }
 
+/* The flags that an unusual error state ignores, -1: it is one in which operations run at once. Python
+   is asked once per state. */
+static long error_bits(void)
+{
+    static PyObject *known_state; /* NumPy never changes one */
+    static long known_bits = -1;
+    static int known_plain;
+    PyObject *state = NULL, *bits;
+    if (hooks.state == NULL || hooks.error_bits == NULL ||
+        PyContextVar_Get(hooks.state, NULL, &state) < 0 || state == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (state != known_state || known_plain != hooks.plain) {
+        bits = PyObject_CallNoArgs(hooks.error_bits);
+        long found = bits == NULL ? -1 : PyLong_AsLong(bits);
+        Py_XDECREF(bits);
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+            Py_DECREF(state);
+            return -1;
+        }
+        Py_XSETREF(known_state, Py_NewRef(state));
+        known_bits = found;
+        known_plain = hooks.plain;
+    }
+    Py_DECREF(state);
+    return known_bits;
+}
+
+/* As recording.may_record. */
+int may_record(void)
+{
+    return is_default() || error_bits() >= 0;
+}
+
+/* As nodes.caller: a location with the flags that are ignored there; steals `where`. */
+static PyObject *note_ignored(PyObject *where, long ignored)
+{
+    PyObject *place = PyObject_CallOneArg(hooks.source_location, where);
+    PyObject *bits = place == NULL ? NULL : PyLong_FromLong(ignored);
+    if (bits == NULL || PyObject_SetAttr(place, name_ignored, bits) < 0) {
+        Py_CLEAR(place);
+    }
+    Py_XDECREF(bits);
+    Py_DECREF(where);
+    return place;
+}
+
 /* As nodes.caller: the first frame outside lazyfuse. */
 PyObject *find_caller(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
-    if (frame == NULL || !is_usual()) {
+    int usual = is_usual();
+    long ignored = usual ? 0 : error_bits();
+    if (frame == NULL || ignored < 0 || hooks.source_location == NULL) {
         return PyObject_CallNoArgs(hooks.caller);
     }
     Py_INCREF(frame);
@@ -57,7 +108,7 @@ PyObject *find_caller(void)
     PyTuple_SET_ITEM(where, 0, (PyObject *)PyFrame_GetCode(frame));
     PyTuple_SET_ITEM(where, 1, offset);
     Py_DECREF(frame);
-    return where;
+    return usual ? where : note_ignored(where, ignored);
 }
 
 /* A node; steals `src`, which may be NULL after an error. */

@@ -18,6 +18,8 @@ enum {
     POSITIVE, ABSOLUTE, INVERT, POWER, SQUARE, OPERATORS
 };
 
+static PyObject *matmul; /* NumPy's */
+
 #define OPERATOR(code, text) [code] = {.name = text}
 static Operator operators[OPERATORS] = {
     OPERATOR(ADD, "add"), OPERATOR(SUBTRACT, "subtract"), OPERATOR(MULTIPLY, "multiply"),
@@ -288,14 +290,25 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     return PyObject_Vectorcall(hooks.power, args, 4, NULL);
 }
 
+/* The values of an operand of a product, if NumPy multiplies it at once (borrowed). */
+static PyObject *factor(PyObject *x)
+{
+    PyObject *found = NULL;
+    if (IS_ARRAY(x)) {
+        found = values_of(x);
+    }
+    else if (IS_REAL(x) && PyArray_SIZE((PyArrayObject *)x) < eager_below()) {
+        found = x;
+    }
+    return found != NULL && plain_type((PyArrayObject *)found) > NPY_BOOL ? found : NULL;
+}
+
 static PyObject *array_matmul(PyObject *left, PyObject *right)
 {
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
-    PyObject *first = !swapped ? values_of(self) : NULL;
-    PyObject *second = first != NULL && IS_ARRAY(other) ? values_of(other) : NULL;
-    if (second != NULL && plain_type((PyArrayObject *)first) > NPY_BOOL &&
-        plain_type((PyArrayObject *)second) > NPY_BOOL) {
+    PyObject *first = factor(left), *second = first == NULL ? NULL : factor(right);
+    if (second != NULL) {
         Py_INCREF(first);
         Py_INCREF(second);
         PyObject *result = PyNumber_MatrixMultiply(first, second);
@@ -319,6 +332,9 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
         int swapped = !IS_ARRAY(args[2]);
         PyObject *self = args[swapped ? 3 : 2], *other = args[swapped ? 2 : 3];
         int known = is_number(other) || IS_ARRAY(other) || IS_REAL(other);
+        if (known && args[0] == matmul) {
+            return array_matmul(args[2], args[3]);
+        }
         for (int at = 0; known && at < NEGATIVE; at++) {
             if (operators[at].call == args[0]) {
                 return binary(at, (Core *)self, other, swapped);
@@ -406,6 +422,10 @@ int operators_find_loops(void)
 int operators_ready(void)
 {
     PyObject *numpy = PyImport_ImportModule("numpy");
+    matmul = numpy == NULL ? NULL : PyObject_GetAttrString(numpy, "matmul");
+    if (matmul == NULL) {
+        Py_CLEAR(numpy);
+    }
     for (int at = 0; numpy != NULL && at < OPERATORS; at++) {
         Operator *o = &operators[at];
         o->call = PyObject_GetAttrString(numpy, o->name);

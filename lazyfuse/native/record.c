@@ -327,7 +327,7 @@ static int are_scalars(const Given *given, int count)
 
 PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape)
 {
-    if (!is_default() || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
+    if (!may_record() || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
         return NULL;
     }
     if (!broadcast_operands(given, count, shape)) {
@@ -393,7 +393,7 @@ PyObject *recorded_where(PyObject *const *args)
     Given given[3];
     Geometry shape;
     int ready = 1;
-    if (hooks.where_op == NULL || hooks.loops == NULL || !is_default()) {
+    if (hooks.where_op == NULL || hooks.loops == NULL || !may_record()) {
         return NULL;
     }
     for (int at = 0; at < 3; at++) {
@@ -417,6 +417,11 @@ PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *o
     Geometry shape;
     if (!look_at((PyObject *)self, &given[swapped]) || !look_at(other, &given[!swapped])) {
         return NULL;
+    }
+    /* a row and a column may give much; as an operator Python does it: eager_policy.is_for_update */
+    if (name == NULL && given[0].ready && given[1].ready &&
+        broadcast_operands(given, 2, &shape) && size_of(&shape) >= eager_below()) {
+        given[0].ready = 0;
     }
     PyObject *node = record_operation(op, loops, given, 2, &shape);
     if (node != NULL && shape.nd == 0 && name != NULL) {
@@ -446,7 +451,7 @@ static int overflows_alone(const Given *given)
 PyObject *recorded_operator(PyObject *op, Core *self)
 {
     Given given;
-    if (op == NULL || hooks.loops == NULL || !is_default() || !look_at((PyObject *)self, &given) ||
+    if (op == NULL || hooks.loops == NULL || !may_record() || !look_at((PyObject *)self, &given) ||
         given.ready || given.kind == NUMBER) {
         return NULL;
     }
@@ -463,7 +468,7 @@ PyObject *recorded_operator(PyObject *op, Core *self)
 PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims)
 {
     Given given;
-    if (hooks.reduced == NULL || !is_default() || !IS_ARRAY(self) ||
+    if (hooks.reduced == NULL || !may_record() || !IS_ARRAY(self) ||
         !look_at((PyObject *)self, &given) || given.ready || given.g.nd == 0) {
         return NULL;
     }

@@ -48,7 +48,7 @@ static int lock_writes(void)
 {
     PyObject *listeners = hooks.acquire == NULL || hooks.release == NULL || hooks.tracing == NULL
         ? NULL : PyDict_GetItemWithError(hooks.tracing, name_listeners);
-    if (!is_default() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
+    if (!may_record() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
         PyTuple_GET_SIZE(listeners) != 0) {
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -271,6 +271,32 @@ static int find_written(Core *self, const Given *given, PyObject *key, Geometry 
            narrow_by_list(&given->g, key, g, &place);
 }
 
+/* Whether a real node has one complex operand: it may be a view in NumPy, its parts. */
+static int is_of_complex(PyObject *node)
+{
+    PyObject *src = NODE(node, src);
+    if (!PyTuple_Check(src) || PyTuple_GET_SIZE(src) != 1 ||
+        ((PyArray_Descr *)NODE(node, dtype))->kind == 'c') {
+        return 0;
+    }
+    return ((PyArray_Descr *)NODE(PyTuple_GET_ITEM(src, 0), dtype))->kind == 'c';
+}
+
+/* As nodes.updated, where all of a block becomes a value that was computed for no other memory. */
+static int write_whole(Core *self, PyObject *old, Given *from, const Geometry *g)
+{
+    PyObject *node = from->kind == ALONE && same_dims(g, &from->g) ? node_of(from, NULL, 0) : NULL;
+    if (node == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (NODE(old, perm) != Py_None || NODE(node, perm) != Py_None || !is_pending(node) ||
+        NODE(node, op) == hooks.view_op || is_of_complex(node)) {
+        Py_DECREF(node);
+        return 0;
+    }
+    return become(self, node);
+}
+
 static int write_given(Core *self, PyObject *key, PyObject *value)
 {
     Given given, from;
@@ -287,8 +313,9 @@ static int write_given(Core *self, PyObject *key, PyObject *value)
     }
     PyObject *old = given.kind == PART ? storage_node(self) : self->node;
     npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)given.dtype);
-    if (is_whole(&g, NODE(old, shape), itemsize) != 0) {
-        return 0;
+    int whole = is_whole(&g, NODE(old, shape), itemsize);
+    if (whole != 0) {
+        return whole > 0 ? write_whole(self, old, &from, &g) : 0;
     }
     if (from.ready && size_of(&g) < eager_below() &&
         (NODE(old, op) == hooks.full_op || is_loop(old))) {

@@ -142,6 +142,11 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     }
     Py_DECREF(given[0]);
     Py_DECREF(given[1]);
+    int first = IS_ARRAY(left) ? 0 : 1;
+    if (result == NULL && thin && !PyErr_Occurred() && is_known(self)) { /* much is recorded */
+        return recorded_binary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[first],
+                               args[!first], first, NULL);
+    }
     return parts(result);
 }
 

@@ -59,12 +59,15 @@ class CapturingRun(Run):
         self.updates: list[tuple[int, BlockPart, int]] = []
         self.slides: dict[int, int] = {}  # windows, and the blocks that represent them
         values = plan.graph.values
-        self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF])
+        # numbers that are written to a part are copied from where they lie, as arrays are
+        written = {each.src[1] for each in values if each.op is ops.UPDATE}
+        written = {i for i in written if values[i].op is ops.SCALAR}
+        self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF or i in written])
         self.key = key_of(self)
         self.fit = self.key is not None and not self.off_cpu
         for index in self.leaves:
             array = self.env[index]
-            if array is None:
+            if type(array) is not np.ndarray:
                 self.fit = False
                 return
             self.extents.append((address(array), array.nbytes, array.flags.c_contiguous))

@@ -95,6 +95,11 @@ def must_run_at_once() -> bool:
     )
 
 
+def error_bits() -> int:
+    """`ignored_bits`; -1 where `must_run_at_once`."""
+    return -1 if must_run_at_once() else ignored_bits()
+
+
 def is_plain() -> bool:
     """Whether the state is NumPy's default. Checks again: `numpy.errstate` ends without notice."""
     if not plain and not _entered and np.geterr() == PLAIN:
