@@ -149,8 +149,8 @@ def any_arrays(
     `spreads`: it broadcasts its operands, so that a row and a column may give a large result.
     `views`: its result may be an operand, or a view of one.
     """
-    if COMPILED and not views:
-        return NATIVE.any_arrays(theirs, ours, spreads, most, writes)
+    if COMPILED:
+        return NATIVE.any_arrays(theirs, ours, spreads, views, most, writes)
     array = HOOKS.array
 
     def call(*args: Any, **kwargs: Any) -> Any:

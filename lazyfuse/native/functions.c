@@ -17,7 +17,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
-    int kind, spreads, writes, is_where, reduction;
+    int kind, spreads, views, writes, is_where, reduction;
 } Quick;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
@@ -191,7 +191,7 @@ static int is_of_part(PyObject *view, PyObject *part)
 static int has_views(PyObject *result)
 {
     if (IS_REAL(result)) {
-        return PyArray_BASE((PyArrayObject *)result) != NULL;
+        return PyArray_BASE((PyArrayObject *)result) != NULL || Py_REFCNT(result) > 1;
     }
     if (!PyTuple_CheckExact(result)) {
         return !is_number(result) && result != Py_None;
@@ -365,13 +365,31 @@ static int names_device(PyObject *names)
     return 0;
 }
 
+/* NumPy's view of the values `small` of an array, as a view of that array (new); NULL without an
+   exception: Python does it. */
+static PyObject *view_of_one(PyObject *x, PyObject *small, PyObject *result)
+{
+    if (!IS_ARRAY(x) || !IS_REAL(result) || result == small || values_of(x) != small) {
+        return NULL;
+    }
+    PyObject *base = PyArray_BASE((PyArrayObject *)result);
+    if (base != small && base != PyArray_BASE((PyArrayObject *)small)) {
+        return NULL;
+    }
+    if (IS_DIRECT(x)) {
+        return direct_over(Py_NewRef(result), base_of((Core *)x),
+                           may_grow((PyArrayObject *)result));
+    }
+    return is_of_part(result, small) ? part_over((Core *)x, Py_NewRef(result)) : NULL;
+}
+
 /* Of any number of arrays, and of lists of them. */
 static PyObject *of_any(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0;
     PyObject *given[MOST], *result = NULL;
-    int arrays = 0, parts = 0, quick = count <= self->most && count + named <= MOST && !names_device(names);
+    int arrays = 0, parts = 0, is_view = 0, quick = count <= self->most && count + named <= MOST && !names_device(names);
     for (Py_ssize_t at = 0; quick && at < count + named; at++) {
         PyObject *value = args[at], *real = NULL;
         if (at < count && IS_ARRAY(value)) {
@@ -398,9 +416,22 @@ static PyObject *of_any(
             result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
         }
         quick = result != NULL || !is_refused();
-        if (result != NULL && parts > 0 && has_views(result)) {
-            Py_CLEAR(result);
-            quick = 0;
+        if (result != NULL && has_views(result) && (parts > 0 || self->views)) {
+            PyObject *view = arrays == 1 ? view_of_one(args[0], given[0], result) : NULL;
+            if (view != NULL || PyErr_Occurred()) {
+                Py_SETREF(result, view);
+                while (made > 0) {
+                    Py_DECREF(given[--made]);
+                }
+                return result;
+            }
+            if (parts > 0) {
+                Py_CLEAR(result);
+                quick = 0;
+            }
+            else {
+                is_view = 1;
+            }
         }
     }
     else {
@@ -420,6 +451,9 @@ static PyObject *of_any(
             PyErr_Clear();
         }
         return PyObject_Vectorcall(self->ours, args, flags, names);
+    }
+    if (is_view) {
+        return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
     }
     if (result == NULL || IS_REAL(result)) {
         return wrapped(result);
@@ -671,12 +705,13 @@ PyObject *quick_any_arrays(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *theirs, *ours;
     Py_ssize_t most;
-    int spreads, writes;
-    if (!PyArg_ParseTuple(args, "OOpnp", &theirs, &ours, &spreads, &most, &writes)) {
+    int spreads, views, writes;
+    if (!PyArg_ParseTuple(args, "OOppnp", &theirs, &ours, &spreads, &views, &most, &writes)) {
         return NULL;
     }
     PyObject *x = made(ANY, theirs, ours, NULL, most, spreads);
     if (x != NULL) {
+        ((Quick *)x)->views = views;
         ((Quick *)x)->writes = writes;
     }
     return x;

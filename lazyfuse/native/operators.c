@@ -303,12 +303,50 @@ static PyObject *factor(PyObject *x)
     return found != NULL && plain_type((PyArrayObject *)found) > NPY_BOOL ? found : NULL;
 }
 
+/* The values of an operand of any size, where they exist (borrowed). */
+static PyObject *large_factor(PyObject *x)
+{
+    PyObject *found = IS_REAL(x) ? x : NULL;
+    if (IS_ARRAY(x)) {
+        found = IS_DIRECT(x) ? EAGER(x) : (PyObject *)present_values((Core *)x);
+    }
+    return found != NULL && plain_type((PyArrayObject *)found) > NPY_BOOL ? found : NULL;
+}
+
+/* Whether a product has a vector as an operand and a small result: then it is NumPy's at once, as
+   products._at_once says. */
+static int gives_little(PyArrayObject *first, PyArrayObject *second)
+{
+    int m = PyArray_NDIM(first), n = PyArray_NDIM(second);
+    npy_intp size = 1;
+    if (m == 0 || n == 0 || (m > 1 && n > 1)) {
+        return 0;
+    }
+    for (int axis = 0; axis < m - 1; axis++) {
+        size *= PyArray_DIM(first, axis);
+    }
+    for (int axis = 0; axis < n; axis++) {
+        size *= n > 1 && axis != n - 2 ? PyArray_DIM(second, axis) : 1;
+    }
+    return size < eager_below();
+}
+
 static PyObject *array_matmul(PyObject *left, PyObject *right)
 {
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
     PyObject *first = factor(left), *second = first == NULL ? NULL : factor(right);
     if (second != NULL) {
+        Py_INCREF(first);
+        Py_INCREF(second);
+        PyObject *result = PyNumber_MatrixMultiply(first, second);
+        Py_DECREF(first);
+        Py_DECREF(second);
+        return wrapped(result);
+    }
+    first = large_factor(left);
+    second = first == NULL ? NULL : large_factor(right);
+    if (second != NULL && gives_little((PyArrayObject *)first, (PyArrayObject *)second)) {
         Py_INCREF(first);
         Py_INCREF(second);
         PyObject *result = PyNumber_MatrixMultiply(first, second);
