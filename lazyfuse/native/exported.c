@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { AXES = 32 };
+enum { MIDDLING = 8 }; /* eager_rules.MIDDLING */
 
 /* exported_memory.py binds it last. */
 #define IS_BOUND (hooks.run_counts != NULL)
@@ -82,6 +83,19 @@ static int is_shared(PyObject *storage)
     return 0;
 }
 
+int has_exports(PyObject *storage)
+{
+    PyObject *roots = STORAGE(storage, exports);
+    if (roots == Py_None) {
+        return 0;
+    }
+    if (!IS_BOUND || !PyList_CheckExact(roots) || is_shared(storage)) {
+        return 1;
+    }
+    Py_SETREF(STORAGE(storage, exports), Py_NewRef(Py_None));
+    return 0;
+}
+
 /* The node of an array's block, whose values are in host memory, where the block is not always
    eager. */
 static PyObject *block_of(Core *x)
@@ -132,11 +146,7 @@ static int look(PyObject *object, There *there)
     }
     else if (value == Py_None) {
         value = block_of(x) == NULL ? NULL : real_of(x);
-        int exported = value != NULL && STORAGE(x->storage, exports) != Py_None;
-        there->visible = exported && is_shared(x->storage);
-        if (exported && !there->visible) {
-            return 0; /* private again */
-        }
+        there->visible = value != NULL && has_exports(x->storage);
     }
     if (value == NULL || !IS_REAL(value)) {
         return 0;
@@ -374,19 +384,57 @@ static PyObject *for_writing(Core *x)
     return real_of(x);
 }
 
+/* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed). */
+static PyObject *middling_for_writing(Core *x)
+{
+    PyObject *real = real_of(x);
+    npy_intp limit = eager_below();
+    if (real == NULL || !is_private(x) || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
+        return NULL;
+    }
+    PyObject *flat = STORAGE(x->storage, flat);
+    int fits = flat != NULL && IS_REAL(flat) && limit <= NPY_MAX_INTP / MIDDLING &&
+               PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
+    return fits ? real : NULL;
+}
+
+/* As eager_policy.middling_update, for values that are there: of arrays, by an exact operation. */
+static int is_middling_update(PyObject *op, const There *there, int count, Result *result)
+{
+    Row *row = row_of(op);
+    if (row == NULL || !broadcast_values(there, count, result)) {
+        return 0;
+    }
+    for (int at = 0; at < count; at++) {
+        int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
+        if (type < 0 || row->most[type] == 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
 {
     There there[3];
     Result result;
     PyObject *given[3], *real = !IS_BOUND ? NULL : for_writing(out);
-    int done = 0;
+    int done = 0, middling = real == NULL;
+    if (IS_BOUND && middling) {
+        real = middling_for_writing(out);
+    }
     if (real == NULL || !hooks.plain || !look_at_all(args, count, there)) {
         return 0;
     }
     there[count].value = Py_NewRef(real);
     there[count].array = there[count].visible = 1;
-    int way = decision(op, there, count + 1, &result);
-    if (way != 0) {
+    int way = middling ? is_middling_update(op, there, count + 1, &result)
+                       : decision(op, there, count + 1, &result);
+    int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
+    if (lock == 2 && middling_for_writing(out) != real) {
+        way = 0; /* another thread had the lock */
+    }
+    if (way != 0 && lock > 0) {
         for (int at = 0; at <= count; at++) {
             given[at] = there[at].value;
         }
@@ -400,7 +448,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
         }
     }
     let_go(there, count + 1);
-    return done;
+    return lock < 0 ? -1 : unlock_part(lock, done);
 }
 
 /* Whether `value` is what `self[key]` has just given: the last step of `self[key] += other`. */

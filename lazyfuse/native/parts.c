@@ -288,11 +288,10 @@ static int is_private_beside(Core *x, Py_ssize_t own)
     }
     node = STORAGE(x->storage, node);
     /* the references of the node, the storage and the holder of the flat memory */
-    return STORAGE(x->storage, exports) == Py_None && Py_REFCNT(node) == 1 &&
-           Py_REFCNT(NODE(node, value)) <= 3;
+    return Py_REFCNT(node) == 1 && Py_REFCNT(NODE(node, value)) <= 3 && !has_exports(x->storage);
 }
 
-static int is_private(Core *x)
+int is_private(Core *x)
 {
     return is_private_beside(x, 0);
 }

@@ -74,6 +74,10 @@ int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *
 /* What an array of indices, or a mask, picks of values that exist (new); NULL without an exception:
    Python does it. */
 PyObject *part_pick(Core *self, PyArrayObject *where);
+/* As `Storage.shared`: whether other code has the memory of a block; forgets exports that ended. */
+int has_exports(PyObject *storage);
+/* Whether nothing else reads or has the memory of values that exist, as `indexing._live` asks. */
+int is_private(Core *x);
 /* Whether a table of real views is empty; drop them; a new table. */
 int is_empty(PyObject *reals);
 void reals_clear(PyObject *reals);
