@@ -337,6 +337,16 @@ def assignment(self: ndarray, region: Array, value: Any) -> Rule | None:
     return SMALL_WRITE if materialise(self) is not None or not has_readers(self) else None
 
 
+def masked_items(self: ndarray, covered: tuple[int, ...]) -> Rule | None:
+    """A write to the items of an array that a mask of this shape picks: at once if the mask is
+    small, the values exist, and recorded work does not read them.
+    """
+    if size_of(covered) >= options.eager_below or has_readers(self):
+        return None
+    node = self._storage.node if self._storage is not None else self._node
+    return SMALL_WRITE if node is not None and node.value is not None else None
+
+
 def private_write(region: Array, value: Any) -> Rule | None:
     """A write to a part of memory that has no other reader: at once if the part is small."""
     if type(value) not in PLAIN and (type(value) not in OURS or concrete_value(value) is None):

@@ -27,7 +27,12 @@ from lazyfuse.arrays.assignment import (
     value_node,
 )
 from lazyfuse.arrays.conversion import real_operand
-from lazyfuse.arrays.eager_policy import assignment, is_often_visited, private_write
+from lazyfuse.arrays.eager_policy import (
+    assignment,
+    is_often_visited,
+    masked_items,
+    private_write,
+)
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.arrays.ndarray import (
     OURS,
@@ -411,7 +416,7 @@ def _write_mask(self: ndarray, mask: Any, value: Any) -> bool:
     ):
         return False
     known = type(mask) not in OURS or concrete_value(mask) is not None
-    if known and assignment(self, geometry(self), value):
+    if known and (masked_items(self, covered) or assignment(self, geometry(self), value)):
         return False
     rest = shape[len(covered) :]
     own = shape_of(value)

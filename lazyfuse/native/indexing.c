@@ -75,7 +75,11 @@ static PyObject *array_get(PyObject *x, PyObject *key)
                 : (PyArrayObject *)(IS_ARRAY(key) ? values_of(key) : IS_REAL(key) ? key : NULL);
             done = where != NULL && PyArray_NDIM(where) != 0 &&
                    PyArray_SIZE(where) < eager_below() && is_plain_index(where);
-            if (done) {
+            if (!done) {
+                value = part_pick(self, key);
+                done = value != NULL || PyErr_Occurred();
+            }
+            else {
                 Py_INCREF(where);
                 value = wrapped(PyObject_GetItem(small, (PyObject *)where));
                 Py_DECREF(where);
@@ -89,8 +93,7 @@ static PyObject *array_get(PyObject *x, PyObject *key)
     else if (EAGER(self) == Py_None) {
         PyObject *part = part_get(self, key);
         if (part == NULL && !PyErr_Occurred()) {
-            PyObject *where = IS_ARRAY(key) ? values_of(key) : IS_REAL(key) ? key : NULL;
-            part = where == NULL ? NULL : part_pick(self, (PyArrayObject *)where);
+            part = part_pick(self, key);
         }
         if (part == NULL && !PyErr_Occurred()) {
             part = recorded_view(self, key);

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+enum { MIDDLING = 8 }; /* eager_rules.MIDDLING */
+
 /* ------------------------------------------------------------------------------------ the table */
 
 /* A table of real views: by ticket those that Python has made, in a list those of `Core.real`. */
@@ -235,28 +237,108 @@ PyObject *part_get(Core *self, PyObject *key)
     return part_over(self, make_view(whole, g.nd, g.dims, g.strides, PyArray_BYTES(whole) + g.offset));
 }
 
-/* What an array of indices, or a mask, picks of the values: a copy of few elements (new). */
-PyObject *part_pick(Core *self, PyArrayObject *where)
+enum { LISTED = 64 }; /* the longest list of indices that is looked at */
+
+/* Whether a list holds nothing but a few whole numbers. */
+static int is_index_list(PyObject *list)
 {
-    PyArrayObject *whole = present_values(self);
-    int type = plain_type(where), axes = PyArray_NDIM(where);
-    if (whole == NULL || plain_type(whole) < 0 || type < 0 || axes == 0 ||
-        !(PyTypeNum_ISINTEGER(type) || type == NPY_BOOL) || PyArray_NDIM(whole) == 0) {
-        return NULL;
-    }
-    npy_intp size = PyArray_SIZE(where), most = eager_below();
-    for (int axis = type == NPY_BOOL ? axes : 1; axis < PyArray_NDIM(whole); axis++) {
-        size *= PyArray_DIM(whole, axis);
-        if (size >= most) {
-            return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    for (Py_ssize_t at = 0; count <= LISTED && at < count; at++) {
+        if (!PyLong_CheckExact(PyList_GET_ITEM(list, at))) {
+            return 0;
         }
     }
-    if (size >= most) {
+    return count > 0 && count <= LISTED;
+}
+
+/* What a key with arrays of indices, lists of them and masks means to NumPy. */
+typedef struct {
+    PyObject *key; /* new */
+    int axes; /* of the array that it takes */
+    npy_intp most; /* as many elements as it may pick */
+} Fancy;
+
+/* Adds a part of a key; `to`: where NumPy's object for it goes. 0: C does not know it. */
+static int take_fancy(PyObject *part, PyArrayObject *whole, npy_intp *picked, Fancy *fancy,
+                      PyObject **to)
+{
+    PyObject *found = IS_ARRAY(part) ? values_of(part) : part;
+    if (found != NULL && IS_REAL(found)) {
+        PyArrayObject *where = (PyArrayObject *)found;
+        int type = plain_type(where), nd = PyArray_NDIM(where);
+        if (nd == 0 || type < 0 || !(PyTypeNum_ISINTEGER(type) || type == NPY_BOOL)) {
+            return 0;
+        }
+        npy_intp size = PyArray_SIZE(where);
+        if (type == NPY_BOOL && size < eager_below()) {
+            size = PyArray_CountNonzero(where);
+        }
+        *picked = size > *picked ? size : *picked;
+        fancy->axes += type == NPY_BOOL ? nd : 1;
+    }
+    else if (found != NULL && PyList_CheckExact(found)) {
+        if (!is_index_list(found)) {
+            return 0;
+        }
+        *picked = PyList_GET_SIZE(found) > *picked ? PyList_GET_SIZE(found) : *picked;
+        fancy->axes++;
+    }
+    else if (found != NULL && is_index(found)) {
+        fancy->axes++;
+    }
+    else if (found != NULL && is_plain_slice(found) && fancy->axes < PyArray_NDIM(whole)) {
+        fancy->most *= PyArray_DIM(whole, fancy->axes++);
+    }
+    else {
+        return 0;
+    }
+    *to = Py_NewRef(found);
+    return fancy->axes <= PyArray_NDIM(whole);
+}
+
+/* The key for NumPy, where it picks fewer elements of `whole` than `limit`; 0: Python does it. */
+static int read_fancy(PyObject *key, PyArrayObject *whole, npy_intp limit, Fancy *fancy)
+{
+    npy_intp picked = 1;
+    int fits = 1;
+    *fancy = (Fancy){.key = NULL, .axes = 0, .most = 1};
+    if (!PyTuple_CheckExact(key)) {
+        fits = take_fancy(key, whole, &picked, fancy, &fancy->key);
+    }
+    else {
+        Py_ssize_t count = PyTuple_GET_SIZE(key);
+        fancy->key = count > NPY_MAXDIMS ? NULL : PyTuple_New(count);
+        fits = fancy->key != NULL;
+        for (Py_ssize_t at = 0; fits && at < count; at++) {
+            PyObject *part = NULL;
+            fits = take_fancy(PyTuple_GET_ITEM(key, at), whole, &picked, fancy, &part);
+            PyTuple_SET_ITEM(fancy->key, at, part);
+        }
+    }
+    for (int axis = fancy->axes; fits && axis < PyArray_NDIM(whole); axis++) {
+        fancy->most *= PyArray_DIM(whole, axis); /* no product of lengths overflows */
+    }
+    fits = fits && picked < limit && fancy->most < limit && picked <= limit / (fancy->most + 1);
+    fancy->most *= picked;
+    if (!fits) {
+        PyErr_Clear();
+        Py_CLEAR(fancy->key);
+    }
+    return fits;
+}
+
+PyObject *part_pick(Core *self, PyObject *key)
+{
+    PyArrayObject *whole = IS_DIRECT(self) ? (PyArrayObject *)EAGER(self) : present_values(self);
+    Fancy fancy;
+    if (whole == NULL || plain_type(whole) < 0 ||
+        !read_fancy(key, whole, eager_below(), &fancy)) {
         return NULL;
     }
     Py_INCREF(whole);
-    PyObject *found = PyObject_GetItem((PyObject *)whole, (PyObject *)where);
+    PyObject *found = PyObject_GetItem((PyObject *)whole, fancy.key);
     Py_DECREF(whole);
+    Py_DECREF(fancy.key);
     return placed_as_is(found);
 }
 
@@ -358,6 +440,36 @@ static PyObject *written_value(PyObject *value, PyArrayObject *to)
     return is_complex && !PyArray_ISCOMPLEX(to) ? NULL : found;
 }
 
+/* NumPy writes `size` elements of the values `whole`: as `part_set`. */
+static int set_items(Core *self, PyArrayObject *whole, PyObject *key, PyObject *right, npy_intp size)
+{
+    Py_INCREF(whole);
+    Py_INCREF(right);
+    int done = 0, lock = lock_part(size);
+    /* another thread may have had the lock */
+    if (lock == 1 || (lock == 2 && present_values(self) == whole && is_private_beside(self, 1))) {
+        done = PyObject_SetItem((PyObject *)whole, key, right) < 0 ? -1 : 1;
+    }
+    Py_DECREF(whole);
+    Py_DECREF(right);
+    return lock < 0 ? -1 : unlock_part(lock, done);
+}
+
+/* Few elements that arrays of indices, lists of them or masks pick: as `part_set`. */
+static int set_fancy(Core *self, PyArrayObject *whole, PyObject *key, PyObject *value)
+{
+    PyObject *right = written_value(value, whole);
+    Fancy fancy;
+    npy_intp limit = eager_below();
+    limit *= limit < NPY_MAX_INTP / MIDDLING ? MIDDLING : 1;
+    if (right == NULL || !is_private(self) || !read_fancy(key, whole, limit, &fancy)) {
+        return 0;
+    }
+    int done = set_items(self, whole, fancy.key, right, fancy.most);
+    Py_DECREF(fancy.key);
+    return done;
+}
+
 int part_set(Core *self, PyObject *key, PyObject *value)
 {
     PyArrayObject *whole = present_values(self);
@@ -367,7 +479,10 @@ int part_set(Core *self, PyObject *key, PyObject *value)
         return 0;
     }
     int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key, &g);
-    if (kind == NO_PART || (kind == SOME && size_of(&g) >= eager_below())) {
+    if (kind == NO_PART) {
+        return set_fancy(self, whole, key, value);
+    }
+    if (kind == SOME && size_of(&g) >= eager_below()) {
         return 0;
     }
     if (kind == SOME && is_same_part(self, whole, &g, value)) {
@@ -384,14 +499,5 @@ int part_set(Core *self, PyObject *key, PyObject *value)
         int done = PyArray_Pack(PyArray_DESCR(whole), PyArray_BYTES(whole) + g.offset, value);
         return done < 0 ? -1 : 1;
     }
-    Py_INCREF(whole);
-    Py_INCREF(right);
-    int done = 0, lock = lock_part(size_of(&g));
-    /* another thread may have had the lock */
-    if (lock == 1 || (lock == 2 && present_values(self) == whole && is_private_beside(self, 1))) {
-        done = PyObject_SetItem((PyObject *)whole, key, right) < 0 ? -1 : 1;
-    }
-    Py_DECREF(whole);
-    Py_DECREF(right);
-    return lock < 0 ? -1 : unlock_part(lock, done);
+    return set_items(self, whole, key, right, size_of(&g));
 }

@@ -71,9 +71,9 @@ PyObject *real_of(Core *x);
 PyObject *part_over(Core *self, PyObject *real);
 /* Whether `value` is the part `g` of `whole`, the real view of `self`. */
 int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *value);
-/* What an array of indices, or a mask, picks of values that exist (new); NULL without an exception:
+/* What arrays of indices, lists of them and masks pick of values that exist, if it is little (new); NULL without an exception:
    Python does it. */
-PyObject *part_pick(Core *self, PyArrayObject *where);
+PyObject *part_pick(Core *self, PyObject *key);
 /* As `Storage.shared`: whether other code has the memory of a block; forgets exports that ended. */
 int has_exports(PyObject *storage);
 /* Whether nothing else reads or has the memory of values that exist, as `indexing._live` asks. */
