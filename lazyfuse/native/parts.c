@@ -299,7 +299,7 @@ static int take_fancy(PyObject *part, PyArrayObject *whole, npy_intp *picked, Fa
 /* The key for NumPy, where it picks fewer elements of `whole` than `limit`; 0: Python does it. */
 static int read_fancy(PyObject *key, PyArrayObject *whole, npy_intp limit, Fancy *fancy)
 {
-    npy_intp picked = 1;
+    npy_intp picked = -1; /* no array or list: NumPy would give a view */
     int fits = 1;
     *fancy = (Fancy){.key = NULL, .axes = 0, .most = 1};
     if (!PyTuple_CheckExact(key)) {
@@ -318,7 +318,7 @@ static int read_fancy(PyObject *key, PyArrayObject *whole, npy_intp limit, Fancy
     for (int axis = fancy->axes; fits && axis < PyArray_NDIM(whole); axis++) {
         fancy->most *= PyArray_DIM(whole, axis); /* no product of lengths overflows */
     }
-    fits = fits && picked < limit && fancy->most < limit && picked <= limit / (fancy->most + 1);
+    fits = fits && picked >= 0 && picked < limit && fancy->most < limit && picked <= limit / (fancy->most + 1);
     fancy->most *= picked;
     if (!fits) {
         PyErr_Clear();
