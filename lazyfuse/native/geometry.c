@@ -64,7 +64,8 @@ int select_part(int nd, const npy_intp *dims, const npy_intp *strides, PyObject 
     for (Py_ssize_t at = 0; at < count; at++) {
         PyObject *part = parts[at];
         if (is_index(part)) {
-            Py_ssize_t index = PyNumber_AsSsize_t(part, PyExc_IndexError);
+            Py_ssize_t index = PyLong_CheckExact(part) ? PyLong_AsSsize_t(part)
+                                                       : PyNumber_AsSsize_t(part, PyExc_IndexError);
             if (index == -1 && PyErr_Occurred()) {
                 PyErr_Clear();
                 return NO_PART;

@@ -22,12 +22,16 @@ static int is_basic(PyObject *key)
     return 1;
 }
 
-/* The view that a basic key names of an array of a plain dtype; NULL without an exception for other
-   keys, and for elements. */
+/* The view or element that a basic key names of an array of a plain dtype; NULL without an exception
+   for other keys. */
 static PyObject *quick_view(PyArrayObject *a, PyObject *key)
 {
     Geometry g;
-    if (!narrow(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g)) {
+    int kind = select_part(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g);
+    if (kind == ELEMENT) {
+        return PyArray_Scalar(PyArray_BYTES(a) + g.offset, PyArray_DESCR(a), (PyObject *)a);
+    }
+    if (kind == NO_PART) {
         return NULL;
     }
     return make_view(a, g.nd, g.dims, g.strides, PyArray_BYTES(a) + g.offset);
@@ -106,6 +110,17 @@ static PyObject *array_get(PyObject *x, PyObject *key)
     return PyObject_Vectorcall(hooks.get_item, args, 2, NULL);
 }
 
+/* A number becomes an element: 1, 0 where this is something else, -1 with an exception. */
+static int set_element(PyArrayObject *a, PyObject *key, PyObject *value)
+{
+    Geometry g;
+    if (!PyArray_ISWRITEABLE(a) || !is_number(value) ||
+        select_part(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g) != ELEMENT) {
+        return 0;
+    }
+    return PyArray_Pack(PyArray_DESCR(a), PyArray_BYTES(a) + g.offset, value) < 0 ? -1 : 1;
+}
+
 static int array_set(PyObject *x, PyObject *key, PyObject *value)
 {
     PyObject *args[] = {x, key, value}, *done;
@@ -117,6 +132,10 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
     if (IS_DIRECT(x)) {
         PyObject *small = EAGER(x), *right = NULL, *where = key;
         int plain = plain_type((PyArrayObject *)small) >= 0;
+        int element = plain ? set_element((PyArrayObject *)small, key, value) : 0;
+        if (element != 0) {
+            return element < 0 ? -1 : 0;
+        }
         if (is_number(value)) {
             right = value;
         }
