@@ -30,9 +30,6 @@ VIEWS = (
 ).split()
 """Functions of the main namespace that always return views."""
 
-METHODS = "reshape ravel".split()
-"""Functions that return views where possible: the method of the array decides."""
-
 
 def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
     if result is whole:
@@ -64,6 +61,25 @@ def view_function(theirs: Any) -> Callable[..., Any]:
     dress(call, theirs)
     pair(theirs, call)
     return call
+
+
+@implements(np.reshape)
+def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """As `numpy.reshape`: a view where possible, which the method of the array decides."""
+    if type(a) is ndarray and 0 < len(args) < 3 and kwargs.keys() <= {"order", "copy"}:
+        if len(args) == 1:
+            return a.reshape(*args, **kwargs)
+        if "order" not in kwargs:
+            return a.reshape(args[0], order=args[1], **kwargs)
+    return fallback.run(np.reshape, "reshape", (a, *args), kwargs)
+
+
+@implements(np.ravel)
+def ravel(a: Any, order: Any = "C") -> Any:
+    """As `numpy.ravel`: a view where possible, which the method of the array decides."""
+    if type(a) is ndarray:
+        return a.ravel(order)
+    return fallback.run(np.ravel, "ravel", (a,), {"order": order})
 
 
 @implements(np.unstack)
