@@ -28,8 +28,9 @@ arrays/base.py arrays/eager_functions.py arrays/eager_operators.py arrays/eager_
 arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
-arrays/scalars.py arrays/storage.py functions/ufunc.py runtime/capture/native_replay.py
-runtime/capture/replay.py runtime/layout/meta_arrays.py runtime/numerics/errstate.py
+arrays/scalars.py arrays/storage.py functions/products.py functions/ufunc.py
+runtime/capture/native_replay.py runtime/capture/replay.py runtime/layout/meta_arrays.py
+runtime/numerics/errstate.py
 runtime/scheduling/eager_rules.py runtime/scheduling/flush.py codegen/graph/linearize.py
 devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py
 """.split()

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.statements`: ordinary statements in loops, alternately in NumPy and lazyfuse.
+"""`python -m benchmarks.statements`: ordinary statements in loops, in NumPy and lazyfuse by turns.
 
 One statement at a time, as programs repeat them: on rows, columns and elements, with masks and
 `out=`, products, concatenations, sorts, indices. Nothing is chosen for what lazyfuse does well. A
@@ -151,12 +151,11 @@ def loop(np: Any, text: str, size: int) -> Callable[[int], float]:
 
     def run(turns: int) -> float:
         scope["turns"] = min(turns, size)
-        if True:
-            began = time.perf_counter()
-            exec(code, scope)
-            for name in "mvxt":
-                numpy.asarray(scope[name])
-            return (time.perf_counter() - began) / scope["turns"]
+        began = time.perf_counter()
+        exec(code, scope)
+        for name in "mvxt":
+            numpy.asarray(scope[name])
+        return (time.perf_counter() - began) / scope["turns"]
 
     return run
 

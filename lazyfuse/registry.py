@@ -96,7 +96,8 @@ def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
 
     `eager`: small arrays go directly to NumPy's function. It is a function of "arrays"; its results
     may be "views" of them; it may "broadcast" them to large results; or it makes arrays, which are
-    "created"; or it writes to a "target", its first. Empty: the function below decides (or eager_table.py).
+    "created"; or it writes to a "target", its first. Empty: the function below decides (or
+    eager_table.py).
     """
 
     def register(ours: F) -> F:

@@ -59,7 +59,7 @@ from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 
 # How many small parts in a row are written to a pending array before it is evaluated.
 WRITE_LIMIT = 16
-# How many small parts are read of a pending block before it is evaluated: NumPy then works on parts.
+# How many small parts are read of a pending block before it is evaluated, for NumPy to work on.
 VISIT_LIMIT = 16
 
 

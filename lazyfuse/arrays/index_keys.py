@@ -79,6 +79,8 @@ def _real_part(part: Any) -> Any:
     if kind in OURS:
         value = real_operand(part)
         return int(value) if isinstance(value, np.integer) else value
+    if kind is np.timedelta64:  # an integer to its class, no index to NumPy
+        return part
     if issubclass(kind, np.integer):
         return int(part)
     if kind is list or kind is tuple:

@@ -9,7 +9,7 @@ An array is in one of four states:
 - owned (made by `alone`): `_node` has its values, pending or not; no other array shares its memory.
 - aliased (made by `on_storage`): `_storage` holds the values of a block, `_view` is a meta array,
   the geometry of this array in it. `_reals` and `_ticket` find the numpy array of this array in the
-  storage (see `real_view`).
+  storage (see `real_view`). In C a part holds it itself (native/parts.c).
 - dynamic-size: none of the three is set, `_selection` has the values and the mask of a selection
   whose size the program has not needed yet (mask_selection.py). `materialise` ends this state.
 """
@@ -280,7 +280,7 @@ def concrete_value(x: ndarray) -> Array | None:
         if value is None:
             return None
         if value is storage.value:
-            found = core.kept_real(x, storage.reals)  # emptied when the values are replaced
+            found: Array | None = core.kept_real(x, storage.reals)  # emptied with the values
             if found is not None:
                 return found
         del value  # `memory` counts its references

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import stride_tricks
 
+from lazyfuse.arrays import methods
 from lazyfuse.arrays.attributes import materialise_view
 from lazyfuse.arrays.conversion import base_view, derive, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import geometry, ndarray, writable
@@ -68,9 +69,9 @@ def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.reshape`: a view where possible, which the method of the array decides."""
     if type(a) is ndarray and 0 < len(args) < 3 and kwargs.keys() <= {"order", "copy"}:
         if len(args) == 1:
-            return a.reshape(*args, **kwargs)
+            return methods.reshape(a, *args, **kwargs)
         if "order" not in kwargs:
-            return a.reshape(args[0], order=args[1], **kwargs)
+            return methods.reshape(a, args[0], order=args[1], **kwargs)
     return fallback.run(np.reshape, "reshape", (a, *args), kwargs)
 
 
@@ -78,7 +79,7 @@ def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
 def ravel(a: Any, order: Any = "C") -> Any:
     """As `numpy.ravel`: a view where possible, which the method of the array decides."""
     if type(a) is ndarray:
-        return a.ravel(order)
+        return methods.ravel(a, order)
     return fallback.run(np.ravel, "ravel", (a,), {"order": order})
 
 

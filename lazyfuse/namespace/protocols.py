@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import exported_memory, methods
-from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.attributes import become
+from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
@@ -242,7 +242,7 @@ for _name, _function in METHODS.items():
 methods.install(METHODS)
 if COMPILED:  # C does what is an operator; ours the rest
     NATIVE.bind("array_ufunc", array_ufunc)
-    ndarray.__array_ufunc__ = NATIVE.override(ndarray)  # type: ignore[method-assign]
+    ndarray.__array_ufunc__ = NATIVE.override(ndarray)  # type: ignore[attr-defined]
 ndarray.device = property(device_api.place_of, _set_device)  # type: ignore[attr-defined]
 ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]

@@ -389,7 +389,8 @@ static PyObject *of_any(
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0;
     PyObject *given[MOST], *result = NULL;
-    int arrays = 0, parts = 0, is_view = 0, quick = count <= self->most && count + named <= MOST && !names_device(names);
+    int arrays = 0, parts = 0, is_view = 0;
+    int quick = count <= self->most && count + named <= MOST && !names_device(names);
     for (Py_ssize_t at = 0; quick && at < count + named; at++) {
         PyObject *value = args[at], *real = NULL;
         if (at < count && IS_ARRAY(value)) {

@@ -22,8 +22,8 @@ static int is_basic(PyObject *key)
     return 1;
 }
 
-/* The view or element that a basic key names of an array of a plain dtype; NULL without an exception
-   for other keys. */
+/* The view or element that a basic key names of an array of a plain dtype; NULL without an
+   exception for other keys. */
 static PyObject *quick_view(PyArrayObject *a, PyObject *key)
 {
     Geometry g;

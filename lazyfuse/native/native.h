@@ -32,8 +32,8 @@ typedef struct Core {
     PyObject_HEAD
     PyObject *eager, *node, *storage, *base, *may_grow, *view, *layout, *reals, *ticket, *picks;
     PyObject *deferred, *weak;
-    /* of an aliased array: NumPy's array over its part of the memory, while `reals` lists it there
-       (parts.c); its neighbours in the list; where a part begins in its block, while `view` is NULL */
+    /* of an aliased array: NumPy's array over its part of the memory, while `reals` lists it
+       (parts.c); its neighbours in the list; where a part begins in its block, without a `view` */
     PyObject *real;
     struct Core *before, *after;
     npy_intp offset;
@@ -61,7 +61,8 @@ int unlock_part(int lock, int result);
 PyObject *part_get(Core *self, PyObject *key);
 /* The same is written at once: 1, 0 where Python does it, -1 with an exception. */
 int part_set(Core *self, PyObject *key, PyObject *value);
-/* The values of an array that owns them, or of its part of a block (borrowed); NULL: Python knows. */
+/* The values of an array that owns them, or of its part of a block (borrowed); NULL: there are
+   none, or Python has to look. */
 PyArrayObject *present_values(Core *x);
 /* The transpose of an aliased array (new); NULL without an exception: Python does it. */
 PyObject *part_transposed(Core *self);
@@ -247,9 +248,10 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    _(array_ufunc) _(scalar_node) _(error_bits)                                                               \
+    _(array_ufunc) _(scalar_node) _(error_bits)                                                    \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
-    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)                 \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar)          \
+    _(source_location)                                                                             \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
     _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
     _(reduce_rows)                                                                                 \
@@ -258,8 +260,8 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
     /* the dtypes of NumPy's numbers, by type */                                                   \
     _(strong)                                                                                      \
-    /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                 \
-    _(loop_types) _(meta)                                                                                 \
+    /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                \
+    _(loop_types) _(meta)                                                                          \
     /* sets of types, and of lazyfuse's packages; `tickets`: an iterator over numbers; names of    \
        tracing.py; NumPy's error state and its default; how often NumPy ran, by line */            \
     _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)  \

@@ -23,8 +23,8 @@ int is_default(void)
     return hooks.plain && is_usual();
 }
 
-/* The flags that an unusual error state ignores, -1: it is one in which operations run at once. Python
-   is asked once per state. */
+/* The flags that an unusual error state ignores, -1: it is one in which operations run at once.
+   Python is asked once per state. */
 static long error_bits(void)
 {
     static PyObject *known_state; /* NumPy never changes one */

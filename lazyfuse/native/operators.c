@@ -358,8 +358,8 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
     return PyObject_Vectorcall(hooks.matmul, args, 3, NULL);
 }
 
-/* `__array_ufunc__`: a ufunc of NumPy's that is an operator here, called with a number or an array of
-   NumPy's and one of ours, as `numpy.float64(2) * x` does. All else is Python's. */
+/* `__array_ufunc__`: a ufunc of NumPy's that is an operator here, called with a number or an array
+   of NumPy's and one of ours, as `numpy.float64(2) * x` does. All else is Python's. */
 static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t count,
                                  PyObject *names)
 {

@@ -1,11 +1,11 @@
 /* Small parts of large blocks: NumPy works on them at once, as on small arrays, while the block has
    its values. Owns the NumPy arrays of our arrays over a block (`Core.real`), the table that keeps
-   them (`Storage.reals`), and how elements and small parts are read and written. The same in Python:
-   storage.py, ndarray.py and indexing.py.
+   them (`Storage.reals`), and how elements and small parts are read and written. The same in
+   Python: storage.py, ndarray.py and indexing.py.
 
    A part holds NumPy's array over its memory. When the values of the block are replaced, its table
-   drops these arrays, so that they do not keep old memory alive. The geometry of a part for recorded
-   work (`view`) is made when it is asked for. */
+   drops these arrays, so that they do not keep old memory alive. The geometry of a part for
+   recorded work (`view`) is made when it is asked for. */
 
 #include "record.h"
 
@@ -226,7 +226,8 @@ PyObject *part_get(Core *self, PyObject *key)
     if (whole == NULL || plain_type(whole) < 0) {
         return NULL;
     }
-    int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key, &g);
+    int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key,
+                           &g);
     if (kind == ELEMENT) {
         return PyArray_Scalar(PyArray_BYTES(whole) + g.offset, PyArray_DESCR(whole),
                               (PyObject *)whole);
@@ -234,7 +235,8 @@ PyObject *part_get(Core *self, PyObject *key)
     if (kind != SOME || size_of(&g) >= eager_below() || self->node != Py_None) {
         return NULL;
     }
-    return part_over(self, make_view(whole, g.nd, g.dims, g.strides, PyArray_BYTES(whole) + g.offset));
+    char *first = PyArray_BYTES(whole) + g.offset;
+    return part_over(self, make_view(whole, g.nd, g.dims, g.strides, first));
 }
 
 enum { LISTED = 64 }; /* the longest list of indices that is looked at */
@@ -318,7 +320,8 @@ static int read_fancy(PyObject *key, PyArrayObject *whole, npy_intp limit, Fancy
     for (int axis = fancy->axes; fits && axis < PyArray_NDIM(whole); axis++) {
         fancy->most *= PyArray_DIM(whole, axis); /* no product of lengths overflows */
     }
-    fits = fits && picked >= 0 && picked < limit && fancy->most < limit && picked <= limit / (fancy->most + 1);
+    fits = fits && picked >= 0 && picked < limit && fancy->most < limit &&
+           picked <= limit / (fancy->most + 1);
     fancy->most *= picked;
     if (!fits) {
         PyErr_Clear();
@@ -381,7 +384,8 @@ int is_private(Core *x)
 PyObject *part_for_writing(Core *x)
 {
     PyObject *real = small_part(x);
-    return real != NULL && is_private(x) && PyArray_ISWRITEABLE((PyArrayObject *)real) ? real : NULL;
+    int fits = real != NULL && is_private(x) && PyArray_ISWRITEABLE((PyArrayObject *)real);
+    return fits ? real : NULL;
 }
 
 int lock_part(npy_intp size)
@@ -441,7 +445,8 @@ static PyObject *written_value(PyObject *value, PyArrayObject *to)
 }
 
 /* NumPy writes `size` elements of the values `whole`: as `part_set`. */
-static int set_items(Core *self, PyArrayObject *whole, PyObject *key, PyObject *right, npy_intp size)
+static int set_items(Core *self, PyArrayObject *whole, PyObject *key, PyObject *right,
+                     npy_intp size)
 {
     Py_INCREF(whole);
     Py_INCREF(right);
@@ -478,7 +483,8 @@ int part_set(Core *self, PyObject *key, PyObject *value)
         eager_below() <= 1) {
         return 0;
     }
-    int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key, &g);
+    int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key,
+                           &g);
     if (kind == NO_PART) {
         return set_fancy(self, whole, key, value);
     }

@@ -418,7 +418,7 @@ PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *o
     if (!look_at((PyObject *)self, &given[swapped]) || !look_at(other, &given[!swapped])) {
         return NULL;
     }
-    /* a row and a column may give much; as an operator Python does it: eager_policy.is_for_update */
+    /* a row and a column may give much; operators are Python's: eager_policy.is_for_update */
     if (name == NULL && given[0].ready && given[1].ready &&
         broadcast_operands(given, 2, &shape) && size_of(&shape) >= eager_below()) {
         given[0].ready = 0;

@@ -29,8 +29,8 @@ int same_dims(const Geometry *first, const Geometry *second);
 int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g);
 /* The geometry of a meta array; 0: Python does it. */
 int view_geometry(PyArrayObject *view, Geometry *g);
-/* What a basic key leaves of an array, and where it lies: some elements, one element (not as an array
-   without axes), or neither: nothing, or the key is wrong or no basic one. */
+/* What a basic key leaves of an array, and where it lies: some elements, one element (not as an
+   array without axes), or neither: nothing, or the key is wrong or no basic one. */
 enum { NO_PART, SOME, ELEMENT };
 int select_part(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
 /* Whether it leaves some elements. */
@@ -71,8 +71,8 @@ PyObject *real_of(Core *x);
 PyObject *part_over(Core *self, PyObject *real);
 /* Whether `value` is the part `g` of `whole`, the real view of `self`. */
 int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *value);
-/* What arrays of indices, lists of them and masks pick of values that exist, if it is little (new); NULL without an exception:
-   Python does it. */
+/* What arrays of indices, lists of them and masks pick of values that exist, if it is little (new);
+   NULL without an exception: Python does it. */
 PyObject *part_pick(Core *self, PyObject *key);
 /* As `Storage.shared`: whether other code has the memory of a block; forgets exports that ended. */
 int has_exports(PyObject *storage);

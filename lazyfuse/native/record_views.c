@@ -61,8 +61,8 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
     return from_node(made);
 }
 
-/* An array on the block of `self`, over a part of its memory (a meta array). Steals `view`, which may
-   be NULL after an error. */
+/* An array on the block of `self`, over a part of its memory (a meta array). Steals `view`, which
+   may be NULL after an error. */
 static PyObject *make_part(Core *self, PyObject *view)
 {
     Core *x = view == NULL ? NULL : (Core *)array_new(NULL, (PyObject *)array_type);

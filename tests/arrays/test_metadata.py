@@ -29,6 +29,8 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "iter": lambda xp, x: iter(x) is not None,
     "iterable": lambda xp, x: xp.iterable(x),
     "ndim": lambda xp, x: [xp.ndim(x), xp.ndim(a=x[0])],
+    "ravel": lambda xp, x: [xp.ravel(x), xp.ravel(x[1:], "F")],
+    "reshape": lambda xp, x: [xp.reshape(x, 9), xp.reshape(x, (-1, 1), "F")],
     "result_type": lambda xp, x: [xp.result_type(x, "f4", 1), xp.result_type(x, 1j)],
     "shape": lambda xp, x: [xp.shape(x), xp.shape(x[1:].T), xp.shape([1, 2])],
     "size": lambda xp, x: [xp.size(x), xp.size(x, 0), xp.size(x[:, :2], axis=1)],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.scheduling import evaluate
 
 SIZE = 40_000
@@ -60,3 +61,20 @@ def test_small_results_along_an_axis(axis: int) -> None:
         y[1:-1, 1:-1] = y[1:-1, 1:-1] / (1.0 + y.max(axis=axis, keepdims=True)[:1, :1])
         assert np.asarray(total).tobytes() == ((y.sum(axis=axis) / 3.0 + 1.0) * 2.0).tobytes()
         assert np.asarray(x).tobytes() == y.tobytes()
+
+
+@pytest.mark.usefixtures("at_home")
+def test_a_run_that_writes_numbers_to_parts_is_captured() -> None:
+    def waves(xp: Any, turns: int) -> Any:
+        ey, hz = xp.ones((200, 220)), xp.arange(44000.0).reshape(200, 220)
+        for t in range(turns):
+            ey[0, :] = t * 0.5
+            ey[:, -1] = xp.float64(3.0)
+            ey[1:, :] -= 0.5 * (hz[1:, :] - hz[:-1, :])
+            hz[:-1, :-1] -= 0.7 * (ey[1:, :-1] - ey[:-1, :-1])
+        return hz
+
+    before = counters.totals.decisions[decisions.REPLAYED]
+    for _ in range(4):
+        assert np.asarray(waves(lf, 40)).tobytes() == waves(np, 40).tobytes()
+    assert counters.totals.decisions[decisions.REPLAYED] > before
