@@ -17,7 +17,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
-    int kind, spreads, views, writes, is_where, reduction;
+    int kind, spreads, views, writes, is_where, is_copy, reduction;
 } Quick;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
@@ -240,6 +240,9 @@ static PyObject *of_first(
     Py_INCREF(small);
     if (self->reduction >= 0) {
         result = reduced(self, (PyArrayObject *)small, args, count, names);
+    }
+    else if (self->is_copy && count == 1 && named == 0) {
+        result = PyArray_NewCopy((PyArrayObject *)small, NPY_CORDER);
     }
     if (result == NULL && !PyErr_Occurred()) {
         PyObject *given[MOST + 1];
@@ -650,6 +653,7 @@ static PyObject *made(
     }
     else if (text != NULL && PyObject_TypeCheck(theirs, &PyMethodDescr_Type)) {
         x->reduction = loops_reduction(text);
+        x->is_copy = kind == METHOD && strcmp(text, "copy") == 0;
         x->method = Py_NewRef(name);
     }
     PyErr_Clear();

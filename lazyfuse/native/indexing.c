@@ -110,15 +110,20 @@ static PyObject *array_get(PyObject *x, PyObject *key)
     return PyObject_Vectorcall(hooks.get_item, args, 2, NULL);
 }
 
-/* A number becomes an element: 1, 0 where this is something else, -1 with an exception. */
-static int set_element(PyArrayObject *a, PyObject *key, PyObject *value)
+/* A number becomes an element, or few elements what they can become without NumPy: 1, 0 where
+   NumPy does it, -1 with an exception. */
+static int set_plainly(PyArrayObject *a, PyObject *key, PyObject *value)
 {
     Geometry g;
-    if (!PyArray_ISWRITEABLE(a) || !is_number(value) ||
-        select_part(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g) != ELEMENT) {
+    PyObject *right = IS_ARRAY(value) ? values_of(value) : value;
+    if (!PyArray_ISWRITEABLE(a) || right == NULL || !(IS_REAL(right) || is_number(right))) {
         return 0;
     }
-    return PyArray_Pack(PyArray_DESCR(a), PyArray_BYTES(a) + g.offset, value) < 0 ? -1 : 1;
+    int kind = select_part(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g);
+    if (kind == ELEMENT && right == value && !IS_REAL(right)) {
+        return PyArray_Pack(PyArray_DESCR(a), PyArray_BYTES(a) + g.offset, value) < 0 ? -1 : 1;
+    }
+    return kind == SOME && write_plainly(a, &g, right);
 }
 
 static int array_set(PyObject *x, PyObject *key, PyObject *value)
@@ -132,9 +137,9 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
     if (IS_DIRECT(x)) {
         PyObject *small = EAGER(x), *right = NULL, *where = key;
         int plain = plain_type((PyArrayObject *)small) >= 0;
-        int element = plain ? set_element((PyArrayObject *)small, key, value) : 0;
-        if (element != 0) {
-            return element < 0 ? -1 : 0;
+        int set = plain ? set_plainly((PyArrayObject *)small, key, value) : 0;
+        if (set != 0) {
+            return set < 0 ? -1 : 0;
         }
         if (is_number(value)) {
             right = value;

@@ -361,7 +361,8 @@ PyObject *array_items(PyObject *Py_UNUSED(module), PyObject *x)
 
 /* --------------------------------------------------------------------------------------- writes */
 
-enum { BRIEF = 256 }; /* elements that NumPy copies without giving Python's lock away */
+enum { BRIEF = 256 }; /* elements that NumPy copies without giving the lock away */
+enum { FEW = 4096 }; /* elements whose copy takes no longer here than NumPy's */
 
 /* Whether nothing else reads the values of an array, nor has its memory: `indexing._live`. `own`:
    references to values that an array owns which the caller has. */
@@ -444,6 +445,79 @@ static PyObject *written_value(PyObject *value, PyArrayObject *to)
     return is_complex && !PyArray_ISCOMPLEX(to) ? NULL : found;
 }
 
+/* Copies elements of `size` bytes along all axes; strides of 0 repeat what is read. */
+static void copy_along(char *to, const npy_intp *to_strides, const char *from,
+                       const npy_intp *from_strides, const npy_intp *dims, int nd, npy_intp size)
+{
+    npy_intp count = dims[0], step = to_strides[0], back = from_strides[0];
+    if (nd > 1) {
+        for (npy_intp at = 0; at < count; at++, to += step, from += back) {
+            copy_along(to, to_strides + 1, from, from_strides + 1, dims + 1, nd - 1, size);
+        }
+        return;
+    }
+#define COPY(bytes)                                                                                \
+    for (npy_intp at = 0; at < count; at++, to += step, from += back) {                            \
+        memcpy(to, from, bytes); /* of a constant size: one move */                                \
+    }                                                                                              \
+    return
+    switch (size) {
+    case 1:
+        COPY(1);
+    case 2:
+        COPY(2);
+    case 4:
+        COPY(4);
+    case 8:
+        COPY(8);
+    default:
+        COPY(size);
+    }
+#undef COPY
+}
+
+/* Whether no byte lies in the memory of both: asked of their extents. */
+static int are_apart(const char *first, const Geometry *g, PyArrayObject *other)
+{
+    const char *low = first, *high = first, *from = PyArray_BYTES(other), *to = from;
+    npy_intp size = PyArray_ITEMSIZE(other);
+    for (int axis = 0; axis < g->nd; axis++) {
+        npy_intp reach = (g->dims[axis] - 1) * g->strides[axis];
+        npy_intp theirs = (PyArray_DIM(other, axis) - 1) * PyArray_STRIDE(other, axis);
+        *(reach < 0 ? &low : &high) += reach;
+        *(theirs < 0 ? &from : &to) += theirs;
+    }
+    return high + size <= from || to + size <= low;
+}
+
+int write_plainly(PyArrayObject *whole, const Geometry *g, PyObject *right)
+{
+    static const npy_intp none[RANK];
+    npy_clongdouble number; /* room for any, aligned for all */
+    int type = plain_type(whole);
+    char *first = PyArray_BYTES(whole) + g->offset;
+    if (size_of(g) > FEW) {
+        return 0;
+    }
+    if (!IS_REAL(right)) {
+        if (!put_number(&number, right, type)) {
+            return 0;
+        }
+        copy_along(first, g->strides, (const char *)&number, none, g->dims, g->nd,
+                   PyArray_ITEMSIZE(whole));
+        return 1;
+    }
+    PyArrayObject *other = (PyArrayObject *)right;
+    if (plain_type(other) != type || PyArray_NDIM(other) != g->nd ||
+        memcmp(PyArray_DIMS(other), g->dims, g->nd * sizeof(npy_intp)) != 0 ||
+        !are_apart(first, g, other)) {
+        return 0;
+    }
+    copy_along(first, g->strides, PyArray_BYTES(other), PyArray_STRIDES(other), g->dims, g->nd,
+               PyArray_ITEMSIZE(whole));
+    return 1;
+}
+
 /* NumPy writes `size` elements of the values `whole`: as `part_set`. */
 static int set_items(Core *self, PyArrayObject *whole, PyObject *key, PyObject *right,
                      npy_intp size)
@@ -504,6 +578,9 @@ int part_set(Core *self, PyObject *key, PyObject *value)
         }
         int done = PyArray_Pack(PyArray_DESCR(whole), PyArray_BYTES(whole) + g.offset, value);
         return done < 0 ? -1 : 1;
+    }
+    if (write_plainly(whole, &g, right)) {
+        return 1;
     }
     return set_items(self, whole, key, right, size_of(&g));
 }

@@ -74,6 +74,9 @@ int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *
 /* What arrays of indices, lists of them and masks pick of values that exist, if it is little (new);
    NULL without an exception: Python does it. */
 PyObject *part_pick(Core *self, PyObject *key);
+/* Few elements become a number that the dtype holds, or elements of the same dtype and shape that
+   lie elsewhere, without NumPy's way to its loop. Whether that was done. */
+int write_plainly(PyArrayObject *whole, const Geometry *g, PyObject *right);
 /* As `Storage.shared`: whether other code has the memory of a block; forgets exports that ended. */
 int has_exports(PyObject *storage);
 /* Whether nothing else reads or has the memory of values that exist, as `indexing._live` asks. */
