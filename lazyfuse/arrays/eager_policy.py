@@ -173,6 +173,13 @@ def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
     return SMALL if all(is_there(x) for x in operands) else None
 
 
+def middling_copy(operands: Sequence[ndarray], size: int) -> Rule | None:
+    """A copy of `size` elements of several arrays: at once if they exist and it is no large one."""
+    if size > MIDDLING * options.eager_below:
+        return None
+    return MIDDLING_BLOCK if all(is_there(x) for x in operands) else None
+
+
 def is_there(x: ndarray) -> bool:
     """Whether the values of an array exist in the host's memory."""
     if concrete_value(x) is not None:

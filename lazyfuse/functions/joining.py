@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
+from lazyfuse.arrays.eager_policy import middling_copy
 from lazyfuse.arrays.ndarray import (
     caller,
     cast_node,
@@ -109,6 +110,8 @@ def _joined(arrays: Any, axis: Any) -> Any:
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
     size = _size(shape)
+    if middling_copy(operands, size) and devices.current() is devices.cpu():
+        return wrap(np.concatenate([gather(x) for x in operands], place))
     few = len(operands) <= PIECES and size and not small(size)
     if few and devices.current() is devices.cpu():
         return from_node(_by_parts(operands, place, shape, dtype, perm))
