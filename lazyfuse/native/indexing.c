@@ -116,7 +116,7 @@ static int set_plainly(PyArrayObject *a, PyObject *key, PyObject *value)
 {
     Geometry g;
     PyObject *right = IS_ARRAY(value) ? values_of(value) : value;
-    if (!PyArray_ISWRITEABLE(a) || right == NULL || !(IS_REAL(right) || is_number(right))) {
+    if (!is_writeable(a) || right == NULL || !(IS_REAL(right) || is_number(right))) {
         return 0;
     }
     int kind = select_part(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g);

@@ -15,7 +15,6 @@
 #define AXES 8
 #define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
 #define UNLOCKED 1000  /* elements from which the loop runs without the GIL; NumPy: 500 */
-#define WARN_ON_WRITE (1u << 31) /* set by `diagonal` and others: NumPy warns of writes */
 #define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
 
 static PyArray_Descr *descriptors[TYPES];

@@ -59,6 +59,14 @@ int lock_part(npy_intp size);
 int unlock_part(int lock, int result);
 /* An element or a small part of values that exist (new); NULL without an exception: neither. */
 PyObject *part_get(Core *self, PyObject *key);
+#define WARN_ON_WRITE (1u << 31) /* set by `diagonal` and others: NumPy warns of writes */
+
+/* Whether an array may be written to without a word. */
+static inline int is_writeable(PyArrayObject *a)
+{
+    return PyArray_ISWRITEABLE(a) && !((unsigned)PyArray_FLAGS(a) & WARN_ON_WRITE);
+}
+
 /* The same is written at once: 1, 0 where Python does it, -1 with an exception. */
 int part_set(Core *self, PyObject *key, PyObject *value);
 /* The values of an array that owns them, or of its part of a block (borrowed); NULL: there are

@@ -394,7 +394,9 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
 
 static PyMethodDef override = {
     "__array_ufunc__", (PyCFunction)(void (*)(void))called_by_ufunc,
-    METH_FASTCALL | METH_KEYWORDS, NULL,
+    METH_FASTCALL | METH_KEYWORDS,
+    "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
+    "Runs our ufunc for NumPy's, which was called with an array of ours (NEP 13).",
 };
 
 PyObject *array_override(PyObject *Py_UNUSED(module), PyObject *type)

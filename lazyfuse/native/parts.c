@@ -385,7 +385,7 @@ int is_private(Core *x)
 PyObject *part_for_writing(Core *x)
 {
     PyObject *real = small_part(x);
-    int fits = real != NULL && is_private(x) && PyArray_ISWRITEABLE((PyArrayObject *)real);
+    int fits = real != NULL && is_private(x) && is_writeable((PyArrayObject *)real);
     return fits ? real : NULL;
 }
 
@@ -553,7 +553,7 @@ int part_set(Core *self, PyObject *key, PyObject *value)
 {
     PyArrayObject *whole = present_values(self);
     Geometry g;
-    if (whole == NULL || plain_type(whole) < 0 || !PyArray_ISWRITEABLE(whole) ||
+    if (whole == NULL || plain_type(whole) < 0 || !is_writeable(whole) ||
         eager_below() <= 1) {
         return 0;
     }
