@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum { AXES = 32 };
-enum { MIDDLING = 8 }; /* eager_rules.MIDDLING */
 
 /* exported_memory.py binds it last. */
 #define IS_BOUND (hooks.run_counts != NULL)

@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-enum { MIDDLING = 8 }; /* eager_rules.MIDDLING */
-
 /* ------------------------------------------------------------------------------------ the table */
 
 /* A table of real views: by ticket those that Python has made, in a list those of `Core.real`. */

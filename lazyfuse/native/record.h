@@ -8,6 +8,7 @@
 /* ------------------------------------------------------------------------------------- geometry */
 
 enum { RANK = 8 }; /* most axes of arrays that C records */
+enum { MIDDLING = 8 }; /* eager_rules.MIDDLING */
 
 /* Where the elements of an array lie in its block. */
 typedef struct {
