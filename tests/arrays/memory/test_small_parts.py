@@ -198,7 +198,9 @@ def test_numpys_integers_are_keys(key: Any) -> None:
     numpy.testing.assert_array_equal(numpy.asarray(m), want)
 
 
-@pytest.mark.parametrize("key", [numpy.True_, numpy.timedelta64(1, "s"), numpy.float64(1), 10**30, 300])
+@pytest.mark.parametrize(
+    "key", [numpy.True_, numpy.timedelta64(1, "s"), numpy.float64(1), 10**30, 300]
+)
 def test_other_keys_do_what_numpy_does(key: Any) -> None:
     m, want = block()
     outcomes = []
