@@ -24,7 +24,7 @@ from lazyfuse.arrays.nodes import (
     constant,
     scalar_node,
 )
-from lazyfuse.arrays.storage import TICKETS, Storage
+from lazyfuse.arrays.storage import Storage
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.events import tracing
@@ -247,7 +247,6 @@ if COMPILED:
         "state": errstate.STATE,
         "storage": Storage,
         "strong": STRONG,
-        "tickets": TICKETS,
         "tracing": vars(tracing),
         "usual_state": errstate.DEFAULT,
         "view_op": ops.VIEW,

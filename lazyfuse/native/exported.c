@@ -95,24 +95,6 @@ int has_exports(PyObject *storage)
     return 0;
 }
 
-/* The node of an array's block, whose values are in host memory, where the block is not always
-   eager. */
-static PyObject *block_of(Core *x)
-{
-    PyObject *storage = x->storage;
-    if (!IS_BOUND || storage == NULL || (PyObject *)Py_TYPE(storage) != hooks.storage ||
-        STORAGE(storage, always_eager) != Py_False) {
-        return NULL;
-    }
-    PyObject *node = STORAGE(storage, node);
-    if (node == NULL || !IS_NODE(node) ||
-        NODE(node, value) == NULL || NODE(node, value) == Py_None ||
-        NODE(node, value) != STORAGE(storage, value) || NODE(node, resident) != Py_None) {
-        return NULL;
-    }
-    return node;
-}
-
 static int look(PyObject *object, There *there)
 {
     there->array = 1;
@@ -144,7 +126,7 @@ static int look(PyObject *object, There *there)
         }
     }
     else if (value == Py_None) {
-        value = block_of(x) == NULL ? NULL : real_of(x);
+        value = real_of(x);
         there->visible = value != NULL && has_exports(x->storage);
     }
     if (value == NULL || !IS_REAL(value)) {
@@ -376,11 +358,9 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
    none of the old values. */
 static PyObject *for_writing(Core *x)
 {
-    PyObject *node = IS_ARRAY(x) && EAGER(x) == Py_None ? block_of(x) : NULL;
-    if (node == NULL || Py_REFCNT(node) > 1 || !is_shared(x->storage)) {
-        return NULL;
-    }
-    return real_of(x);
+    PyObject *real = IS_ARRAY(x) ? real_of(x) : NULL;
+    int fits = real != NULL && Py_REFCNT(STORAGE(x->storage, node)) == 1 && is_shared(x->storage);
+    return fits ? real : NULL;
 }
 
 /* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed). */

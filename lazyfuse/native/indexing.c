@@ -51,13 +51,6 @@ static PyObject *wrap_part(Core *self, PyObject *value)
     return direct_over(value, base_of(self), thin);
 }
 
-/* Whether an array holds whole numbers or is a mask, of a plain dtype. */
-static int is_plain_index(PyArrayObject *where)
-{
-    int type = plain_type(where);
-    return type >= 0 && (PyTypeNum_ISINTEGER(type) || type == NPY_BOOL);
-}
-
 static PyObject *array_get(PyObject *x, PyObject *key)
 {
     Core *self = (Core *)x;
@@ -77,8 +70,7 @@ static PyObject *array_get(PyObject *x, PyObject *key)
         else {
             PyArrayObject *where = !plain ? NULL
                 : (PyArrayObject *)(IS_ARRAY(key) ? values_of(key) : IS_REAL(key) ? key : NULL);
-            done = where != NULL && PyArray_NDIM(where) != 0 &&
-                   PyArray_SIZE(where) < eager_below() && is_plain_index(where);
+            done = where != NULL && PyArray_SIZE(where) < eager_below() && is_plain_index(where);
             if (!done) {
                 value = part_pick(self, key);
                 done = value != NULL || PyErr_Occurred();
@@ -152,8 +144,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
         }
         if (IS_ARRAY(key) || IS_REAL(key)) { /* indices, or a mask */
             where = !plain ? NULL : IS_ARRAY(key) ? values_of(key) : key;
-            if (where != NULL && (!is_plain_index((PyArrayObject *)where) ||
-                                  PyArray_NDIM((PyArrayObject *)where) == 0)) {
+            if (where != NULL && !is_plain_index((PyArrayObject *)where)) {
                 where = NULL;
             }
         }

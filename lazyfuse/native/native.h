@@ -258,8 +258,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits)                                                    \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
-    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar)          \
-    _(source_location)                                                                             \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
     _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
     _(reduce_rows)                                                                                 \
@@ -270,9 +269,9 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(strong)                                                                                      \
     /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                \
     _(loop_types) _(meta)                                                                          \
-    /* sets of types, and of lazyfuse's packages; `tickets`: an iterator over numbers; names of    \
-       tracing.py; NumPy's error state and its default; how often NumPy ran, by line */            \
-    _(simple) _(plain_numbers) _(inside) _(tickets) _(options) _(tracing) _(state) _(usual_state)  \
+    /* sets of types, and of lazyfuse's packages; names of tracing.py; NumPy's error state and its \
+       default; how often NumPy ran, by line */                                                    \
+    _(simple) _(plain_numbers) _(inside) _(options) _(tracing) _(state) _(usual_state)             \
     _(run_counts)
 
 typedef struct {
@@ -345,10 +344,6 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 /* Checks a class of nodes that was just bound for slots that C does not know and could not
    fill. */
 void look_for_other_slots(void);
-/* As errstate.is_untouched: whether this thread's error state is the one that NumPy starts with. */
-int is_usual(void);
-/* As errstate.is_default. */
-int is_default(void);
 /* As recording.may_record: whether NumPy's error state lets operations wait. */
 int may_record(void);
 /* As nodes.caller: the user's source line (new). */

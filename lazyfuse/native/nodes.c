@@ -6,7 +6,7 @@
 static int is_whole_node; /* whether a node has no slots but those known here */
 
 /* As errstate.is_untouched: whether this thread's error state is the one that NumPy starts with. */
-int is_usual(void)
+static int is_usual(void)
 {
     PyObject *state = NULL;
     if (hooks.state == NULL || PyContextVar_Get(hooks.state, NULL, &state) < 0) {
@@ -18,7 +18,7 @@ int is_usual(void)
 }
 
 /* As errstate.is_default. */
-int is_default(void)
+static int is_default(void)
 {
     return hooks.plain && is_usual();
 }

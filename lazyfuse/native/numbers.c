@@ -10,7 +10,8 @@
 int is_number(PyObject *x)
 {
     return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
-           Py_TYPE(x) == &PyDoubleArrType_Type || PyComplex_CheckExact(x) || is_of(hooks.plain_numbers, x);
+           Py_TYPE(x) == &PyDoubleArrType_Type || PyComplex_CheckExact(x) ||
+           is_of(hooks.plain_numbers, x);
 }
 
 static int put_double(void *to, double value, int type)

@@ -290,25 +290,16 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     return PyObject_Vectorcall(hooks.power, args, 4, NULL);
 }
 
-/* The values of an operand of a product, if NumPy multiplies it at once (borrowed). */
-static PyObject *factor(PyObject *x)
-{
-    PyObject *found = NULL;
-    if (IS_ARRAY(x)) {
-        found = values_of(x);
-    }
-    else if (IS_REAL(x) && PyArray_SIZE((PyArrayObject *)x) < eager_below()) {
-        found = x;
-    }
-    return found != NULL && plain_type((PyArrayObject *)found) > NPY_BOOL ? found : NULL;
-}
-
-/* The values of an operand of any size, where they exist (borrowed). */
-static PyObject *large_factor(PyObject *x)
+/* The values of an operand of a product, where they exist (borrowed); `small`: whether NumPy works
+   on them at once, whatever the other operand is. */
+static PyObject *factor(PyObject *x, int *small)
 {
     PyObject *found = IS_REAL(x) ? x : NULL;
+    *small = found != NULL && PyArray_SIZE((PyArrayObject *)found) < eager_below();
     if (IS_ARRAY(x)) {
-        found = IS_DIRECT(x) ? EAGER(x) : (PyObject *)present_values((Core *)x);
+        found = values_of(x);
+        *small = found != NULL;
+        found = *small ? found : (PyObject *)present_values((Core *)x);
     }
     return found != NULL && plain_type((PyArrayObject *)found) > NPY_BOOL ? found : NULL;
 }
@@ -335,18 +326,11 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
 {
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
-    PyObject *first = factor(left), *second = first == NULL ? NULL : factor(right);
-    if (second != NULL) {
-        Py_INCREF(first);
-        Py_INCREF(second);
-        PyObject *result = PyNumber_MatrixMultiply(first, second);
-        Py_DECREF(first);
-        Py_DECREF(second);
-        return wrapped(result);
-    }
-    first = large_factor(left);
-    second = first == NULL ? NULL : large_factor(right);
-    if (second != NULL && gives_little((PyArrayObject *)first, (PyArrayObject *)second)) {
+    int is_first_small, is_second_small;
+    PyObject *first = factor(left, &is_first_small);
+    PyObject *second = first == NULL ? NULL : factor(right, &is_second_small);
+    if (second != NULL && ((is_first_small && is_second_small) ||
+                           gives_little((PyArrayObject *)first, (PyArrayObject *)second))) {
         Py_INCREF(first);
         Py_INCREF(second);
         PyObject *result = PyNumber_MatrixMultiply(first, second);

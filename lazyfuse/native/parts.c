@@ -171,6 +171,20 @@ static int find_offset(Core *x, npy_intp *offset)
     return IS_REAL(x->view);
 }
 
+Core *new_part(Core *self, PyObject *reals)
+{
+    Core *x = (Core *)array_new(NULL, (PyObject *)array_type);
+    if (x != NULL) {
+        x->eager = Py_NewRef(Py_None);
+        x->node = Py_NewRef(Py_None);
+        x->storage = Py_NewRef(self->storage);
+        x->layout = Py_NewRef(Py_None);
+        x->base = Py_NewRef(base_of(self));
+        x->reals = Py_NewRef(reals);
+    }
+    return x;
+}
+
 PyObject *part_over(Core *self, PyObject *real)
 {
     npy_intp offset;
@@ -178,17 +192,11 @@ PyObject *part_over(Core *self, PyObject *real)
         Py_XDECREF(real);
         return NULL;
     }
-    Core *x = (Core *)array_new(NULL, (PyObject *)array_type);
+    Core *x = new_part(self, self->reals);
     if (x == NULL) {
         Py_DECREF(real);
         return NULL;
     }
-    x->eager = Py_NewRef(Py_None);
-    x->node = Py_NewRef(Py_None);
-    x->storage = Py_NewRef(self->storage);
-    x->layout = Py_NewRef(Py_None);
-    x->base = Py_NewRef(base_of(self));
-    x->reals = Py_NewRef(self->reals);
     x->may_grow = Py_NewRef(may_grow((PyArrayObject *)real) ? Py_True : Py_False);
     x->offset = offset + (PyArray_BYTES((PyArrayObject *)real) -
                           PyArray_BYTES((PyArrayObject *)self->real));
@@ -239,6 +247,12 @@ PyObject *part_get(Core *self, PyObject *key)
 
 enum { LISTED = 64 }; /* the longest list of indices that is looked at */
 
+int is_plain_index(PyArrayObject *where)
+{
+    int type = plain_type(where);
+    return type >= 0 && (PyTypeNum_ISINTEGER(type) || type == NPY_BOOL) && PyArray_NDIM(where) > 0;
+}
+
 /* Whether a list holds nothing but a few whole numbers. */
 static int is_index_list(PyObject *list)
 {
@@ -265,16 +279,16 @@ static int take_fancy(PyObject *part, PyArrayObject *whole, npy_intp *picked, Fa
     PyObject *found = IS_ARRAY(part) ? values_of(part) : part;
     if (found != NULL && IS_REAL(found)) {
         PyArrayObject *where = (PyArrayObject *)found;
-        int type = plain_type(where), nd = PyArray_NDIM(where);
-        if (nd == 0 || type < 0 || !(PyTypeNum_ISINTEGER(type) || type == NPY_BOOL)) {
+        int is_mask = PyArray_TYPE(where) == NPY_BOOL;
+        if (!is_plain_index(where)) {
             return 0;
         }
         npy_intp size = PyArray_SIZE(where);
-        if (type == NPY_BOOL && size < eager_below()) {
+        if (is_mask && size < eager_below()) {
             size = PyArray_CountNonzero(where);
         }
         *picked = size > *picked ? size : *picked;
-        fancy->axes += type == NPY_BOOL ? nd : 1;
+        fancy->axes += is_mask ? PyArray_NDIM(where) : 1;
     }
     else if (found != NULL && PyList_CheckExact(found)) {
         if (!is_index_list(found)) {

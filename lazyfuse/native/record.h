@@ -67,6 +67,10 @@ PyArrayObject *part_geometry(Core *x);
 int is_there(Core *x);
 /* NumPy's array over such a block's part, if it was made before (borrowed). */
 PyObject *real_of(Core *x);
+/* An array on the block of `self` without a geometry yet, with that table of real views. */
+Core *new_part(Core *self, PyObject *reals);
+/* Whether an array holds indices or is a mask, of a plain dtype and with axes. */
+int is_plain_index(PyArrayObject *where);
 /* An array on the block of `self`, over a part of the memory of its real view; steals `real`, which
    may be NULL after an error. */
 PyObject *part_over(Core *self, PyObject *real);

@@ -65,18 +65,12 @@ static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
    may be NULL after an error. */
 static PyObject *make_part(Core *self, PyObject *view)
 {
-    Core *x = view == NULL ? NULL : (Core *)array_new(NULL, (PyObject *)array_type);
+    Core *x = view == NULL ? NULL : new_part(self, Py_None);
     if (x == NULL) {
         Py_XDECREF(view);
         return NULL;
     }
-    x->eager = Py_NewRef(Py_None);
-    x->node = Py_NewRef(Py_None);
-    x->storage = Py_NewRef(self->storage);
     x->view = view;
-    x->layout = Py_NewRef(Py_None);
-    x->base = Py_NewRef(base_of(self));
-    x->reals = Py_NewRef(Py_None);
     return (PyObject *)x;
 }
 
