@@ -379,6 +379,12 @@ def table(values: Options, which: list[Row]) -> str:
     return "\n".join([*lines[0], *title, *lines[1]])
 
 
+def on_any_change(callback: Callable[[Any], None]) -> None:
+    """Call `callback(value)` now and whenever any option is set."""
+    for row in rows():
+        on_change(row.name, callback)
+
+
 def on_change(name: str, callback: Callable[[Any], None]) -> None:
     """Call `callback(value)` now and whenever option `name` is set: for fast module globals."""
     row = _row(name)

@@ -58,14 +58,14 @@ NO_CACHES = {
     "lazyfuse.runtime.execution.routine._native_kernels": "rules, written at import",
     "lazyfuse.runtime.execution.tiles.MAKERS": "rules, written at import",
     "lazyfuse.runtime.numerics.fp_flags._registries": "warnings that were shown",
-    "lazyfuse.runtime.scheduling.elision._watched": "elided values that may be read; weak",
+    "lazyfuse.runtime.scheduling.elision.watched": "elided values that may be read; weak",
     "lazyfuse.runtime.placement.devices._found": "devices, by the names asked for",
     "lazyfuse.runtime.placement.devices._lost": "devices that are lost",
     "lazyfuse.runtime.placement.offload._opened": "devices in use",
     "lazyfuse.runtime.placement.offload._refused": "why devices are not used",
     "lazyfuse.runtime.placement.pending_launches._early": "what has to be reported still",
     "lazyfuse.runtime.placement.pending_launches._waiting": "launches under way",
-    "lazyfuse.runtime.capture.bound_launches._switches": "options",
+    "lazyfuse.runtime.capture.conditions._switches": "options",
 }
 """Tables that begin empty and hold state that is not to be computed again: what they are."""
 

@@ -30,7 +30,7 @@ GIVEN = {
     "devices.cpu.bound_launch.native": "runtime.scheduling.evaluate",
     "devices.cpu_figures._in_use": "runtime.placement.calibrate",
     "devices.thread_pool.callers": "runtime.execution.concurrency",
-    "runtime.capture.bound_launches.native": "runtime.scheduling.evaluate",
+    "runtime.capture.conditions.native": "runtime.scheduling.evaluate",
     "runtime.layout.copies.native": "runtime.scheduling.evaluate",
     "runtime.scheduling.flush.native": "runtime.scheduling.evaluate",
 }

@@ -93,7 +93,6 @@ class Plan:
     times: dict[str, float] = field(default_factory=dict)  # seconds per pass
     sizes: list[int] = field(default_factory=list)  # of the recording that it was made from
     choices: dict[Any, Any] = field(default_factory=dict)  # of a device, by class of sizes
-    bound_plans: dict[Any, Any] | None = field(default_factory=dict)  # launches; None: unsuitable
     chains: tuple[Chain, ...] = ()  # steps that may run tile by tile
     replays: Any = UNKNOWN  # captured runs, by geometry; None: unsuitable
     costly: tuple[
@@ -111,8 +110,7 @@ class Plan:
 
     def forget(self) -> None:
         """Drop the programs, and what earlier runs bound for their sizes."""
-        if self.bound_plans:
-            self.bound_plans.clear()
+        self.replays = UNKNOWN
         if self.large_variant is not None and self.large_variant is not self:
             self.large_variant.forget()
         for step in self.kernels:

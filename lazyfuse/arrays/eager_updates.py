@@ -39,7 +39,7 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
 from lazyfuse.devices.base import RowProgram
 from lazyfuse.devices.caches import memo
-from lazyfuse.runtime.capture.bound_launches import may_bind
+from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, address
@@ -169,7 +169,7 @@ def outer(op: Op, left: Array, right: Array) -> ndarray | None:
 
 def _is_on() -> bool:
     """Whether the error state, the options, the listeners and the device allow such updates."""
-    plain = errstate.is_default() and options.fusion and may_bind()
+    plain = errstate.is_default() and options.fusion and may_capture()
     return plain and devices.current() is devices.cpu()
 
 

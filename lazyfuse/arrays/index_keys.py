@@ -175,7 +175,7 @@ def read(self: ndarray, key: Any) -> Any:
     perm = (first, *[axis for axis in range(view.ndim) if axis != first]) if first else None
     op = ops.TABLE["copy"]
     keys = (part.dtype,)
-    loop = base.LOOPS[op, keys] = promotion.resolve(op, keys)  # for native/record_views.c
+    loop = base.LOOPS[op, keys] = promotion.resolve(op, keys)  # for native/record.c
     return from_node(Node(op, (part,), loop, view.shape, part.dtype, perm, caller()))
 
 

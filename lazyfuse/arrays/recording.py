@@ -35,6 +35,7 @@ from lazyfuse.codegen.graph.shapes import broadcast_all, reduced_shape
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm
 from lazyfuse.runtime.numerics import errstate
 
@@ -183,6 +184,14 @@ def step(op: Op, *nodes: Node) -> Node:
 # -------------------------------------------------------------------------------- reductions
 
 
+@cached(4096)
+def _reduction(
+    axes: tuple[int, ...], keepdims: bool, accumulator: np.dtype[Any], short: int
+) -> Reduction:
+    """The same object for the same arguments: evaluations are found again by its address."""
+    return Reduction(axes, keepdims, accumulator, short)
+
+
 def reduce_node(
     op: Op, source: Node, axes: tuple[int, ...], keepdims: bool, requested: Any = None
 ) -> Node | None:
@@ -200,7 +209,7 @@ def reduce_node(
     perm = _reduced_order(source.perm, axes, keepdims) if op.ufunc is not None else None
     number = source.shape[axes[0]] if len(axes) == 1 else 0
     short = number if 1 < number <= LONGEST else 0  # plans may unroll it
-    arg = Reduction(axes, keepdims, CANONICAL[accumulator], short)
+    arg = _reduction(axes, keepdims, CANONICAL[accumulator], short)
     return Node(op, (source,), arg, shape, CANONICAL[result], perm, caller())
 
 

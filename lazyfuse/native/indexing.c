@@ -1,4 +1,4 @@
-/* Indexing of arrays: by NumPy at once where they are eager; record_views.c and record_writes.c
+/* Indexing of arrays: by NumPy at once where they are eager; record.c and record_writes.c
    index recorded ones, exported.c exported memory, and Python (indexing.py) does the rest. */
 
 #include "record.h"

@@ -43,6 +43,7 @@ static PyMethodDef functions[] = {
     {"replay_begin", FAST(replay_begin), "The blocks of a replay, and their addresses."},
     {"replay_bind", FAST(replay_bind),
      "What a run begins with, and the key under which replays are kept."},
+    {"replay_find", FAST(replay_find), "What is kept of an evaluation that was done before."},
     {"replay_commit", FAST(replay_commit), "Give the nodes their values."},
     {"replay_play", FAST(replay_play), "Go through the events of a replay."},
     {"replay_program", VARARGS(replay_program), "A replay as numbers."},

@@ -346,6 +346,8 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 void look_for_other_slots(void);
 /* As recording.may_record: whether NumPy's error state lets operations wait. */
 int may_record(void);
+/* The IEEE flags that NumPy's error state ignores; -1: it does more with exceptions than warn. */
+long ignored_errors(void);
 /* As nodes.caller: the user's source line (new). */
 PyObject *find_caller(void);
 /* A node; steals `src`, which may be NULL after an error. */
@@ -370,6 +372,32 @@ static inline int is_pending(PyObject *node)
 }
 
 /* ----------------------------------------------------------------------------------------- walk */
+
+/* What orders a pending graph: nodes by identity, their positions, how often each is read. */
+typedef struct {
+    PyObject *key; /* a node; borrowed */
+    Py_ssize_t index; /* its position in the order; -1: not there yet */
+    Py_ssize_t edges; /* how often pending nodes refer to it */
+    int root;
+} Entry;
+
+typedef struct {
+    Entry *entries;
+    size_t mask, used;
+    Entry first[64];
+} Table;
+
+typedef struct {
+    PyObject **items;
+    Py_ssize_t size, room;
+} Stack;
+
+void table_begin(Table *table);
+void table_end(Table *table);
+/* Where the entry of a node is, or would be. */
+size_t entry_place(const Table *table, const PyObject *key);
+/* As linearize._order: puts the nodes below the roots in order. */
+int order_nodes(PyObject *roots, PyObject *order, Table *table, Stack *stack);
 
 extern PyTypeObject NotesType;
 int walk_ready(void);
@@ -402,6 +430,7 @@ int copy_elements(int64_t target, int64_t source, PyObject *description);
 extern PyTypeObject ReplayProgramType;
 PyObject *replay_program(PyObject *module, PyObject *args);
 PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given);
+PyObject *replay_find(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *replay_begin(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *replay_play(PyObject *module, PyObject *const *args, Py_ssize_t given);
 PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t given);

@@ -59,6 +59,11 @@ int may_record(void)
     return is_default() || error_bits() >= 0;
 }
 
+long ignored_errors(void)
+{
+    return is_default() ? 0 : error_bits();
+}
+
 /* As nodes.caller: a location with the flags that are ignored there; steals `where`. */
 static PyObject *note_ignored(PyObject *where, long ignored)
 {

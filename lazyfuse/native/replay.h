@@ -48,4 +48,7 @@ typedef struct {
     PyObject *leaves, *written, *given, *results;
 } Program;
 
+/* Whether an array has exactly this number of references, and only it refers to its memory. */
+int is_unseen(PyObject *array, Py_ssize_t owners);
+
 #endif

@@ -17,20 +17,7 @@ static PyObject *zero, *one, *minus_one;
 
 /* ------------------------------------------------------------------------------------ the table */
 
-typedef struct {
-    PyObject *key; /* a node; borrowed */
-    Py_ssize_t index; /* its position in the order; -1: not there yet */
-    Py_ssize_t edges; /* how often pending nodes refer to it */
-    int root;
-} Entry;
-
-typedef struct {
-    Entry *entries;
-    size_t mask, used;
-    Entry first[64];
-} Table;
-
-static size_t place_of(const Table *table, const PyObject *key)
+size_t entry_place(const Table *table, const PyObject *key)
 {
     size_t at = ((size_t)key >> 4) * (size_t)0x9E3779B97F4A7C15ull;
     at = (at >> 20) & table->mask;
@@ -40,7 +27,7 @@ static size_t place_of(const Table *table, const PyObject *key)
     return at;
 }
 
-static void table_begin(Table *table)
+void table_begin(Table *table)
 {
     table->entries = table->first;
     table->mask = 63;
@@ -48,7 +35,7 @@ static void table_begin(Table *table)
     memset(table->first, 0, sizeof table->first);
 }
 
-static void table_end(Table *table)
+void table_end(Table *table)
 {
     if (table->entries != table->first) {
         PyMem_Free(table->entries);
@@ -67,7 +54,7 @@ static int table_grow(Table *table)
     table->mask = 4 * before - 1;
     for (size_t at = 0; at < before; at++) {
         if (old[at].key != NULL) {
-            made[place_of(table, old[at].key)] = old[at];
+            made[entry_place(table, old[at].key)] = old[at];
         }
     }
     if (old != table->first) {
@@ -79,13 +66,13 @@ static int table_grow(Table *table)
 /* The entry of a node, made if missing; valid until the next entry is made. */
 static Entry *entry_of(Table *table, PyObject *key)
 {
-    size_t at = place_of(table, key);
+    size_t at = entry_place(table, key);
     if (table->entries[at].key == NULL) {
         if (2 * ++table->used > table->mask) {
             if (table_grow(table) < 0) {
                 return NULL;
             }
-            at = place_of(table, key);
+            at = entry_place(table, key);
         }
         table->entries[at].key = key;
         table->entries[at].index = -1;
@@ -94,11 +81,6 @@ static Entry *entry_of(Table *table, PyObject *key)
 }
 
 /* ------------------------------------------------------------------------------------ the order */
-
-typedef struct {
-    PyObject **items;
-    Py_ssize_t size, room;
-} Stack;
 
 static int push(Stack *stack, PyObject *node)
 {
@@ -127,7 +109,7 @@ static int append(PyObject *order, Table *table, PyObject *node)
 }
 
 /* As linearize._order: puts the nodes below the roots in order. */
-static int order_nodes(PyObject *roots, PyObject *order, Table *table, Stack *stack)
+int order_nodes(PyObject *roots, PyObject *order, Table *table, Stack *stack)
 {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(roots); i++) {
         PyObject *root = PySequence_Fast_GET_ITEM(roots, i);
@@ -344,7 +326,7 @@ static PyObject *pending_key(Numbers *numbers, Table *table, PyObject *node, PyO
     PyObject *sources = Py_NewRef(NODE(node, src));
     PyObject *src = PyTuple_New(PyTuple_GET_SIZE(sources));
     for (Py_ssize_t i = 0; src != NULL && i < PyTuple_GET_SIZE(sources); i++) {
-        size_t at = place_of(table, PyTuple_GET_ITEM(sources, i));
+        size_t at = entry_place(table, PyTuple_GET_ITEM(sources, i));
         PyObject *number = PyLong_FromSsize_t(table->entries[at].index);
         if (number == NULL) {
             Py_CLEAR(src);
@@ -383,7 +365,7 @@ static int make_key(PyObject *order, Table *table, Numbers *numbers, PyObject *k
             part = evaluated_key(numbers, node, ids);
         }
         else {
-            const Entry *entry = &table->entries[place_of(table, node)];
+            const Entry *entry = &table->entries[entry_place(table, node)];
             /* the list of nodes holds one reference; a constant array that the user holds is
                cheaper to make again than to write now */
             keep = entry->root
@@ -405,7 +387,7 @@ static PyObject *count_edges(PyObject *order, Table *table)
     PyObject *edges = PyDict_New();
     for (Py_ssize_t i = 0; edges != NULL && i < PyList_GET_SIZE(order); i++) {
         PyObject *node = PyList_GET_ITEM(order, i);
-        Py_ssize_t count = table->entries[place_of(table, node)].edges;
+        Py_ssize_t count = table->entries[entry_place(table, node)].edges;
         if (!count) {
             continue;
         }
@@ -556,7 +538,7 @@ PyObject *walk_frontier(PyObject *Py_UNUSED(module), PyObject *args)
     if (count_reads(alive, &table, &stack) == 0 && (found = PyList_New(0)) != NULL) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(alive); i++) {
             PyObject *node = PyList_GET_ITEM(alive, i);
-            if (table.entries[place_of(&table, node)].edges == 0
+            if (table.entries[entry_place(&table, node)].edges == 0
                 && PyList_Append(found, node) < 0) {
                 Py_CLEAR(found);
                 break;

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.plan.chains import Chain
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device
-from lazyfuse.runtime.capture.bound_launches import may_bind
+from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.capture.replay import (
     LIMIT,
     Allocation,
     Call,
+    ChainEvent,
     Event,
     LaunchEvent,
     Replay,
@@ -29,7 +31,7 @@ from lazyfuse.runtime.capture.replay import (
     cache_of,
     key_of,
 )
-from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.run_values import at_most
 from lazyfuse.runtime.layout.copies import BlockPart, Copy, copy_of
@@ -41,7 +43,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def capturing_run(run: Run) -> Run:
     """A run to execute: a capturing one, if its geometry is likely to repeat."""
     kept = cache_of(run.plan)
-    if kept is None or not may_bind() or not kept.is_worth_observing():
+    if kept is None or not may_capture() or not kept.is_worth_observing():
         return run
     run.env.clear()  # the operands: it would count as a reader of them
     return CapturingRun(run.plan, run.recording, run.device)
@@ -112,8 +114,30 @@ class CapturingRun(Run):
         parts = tuple([(at, part) for at, part in sources if type(part) is BlockPart])
         if not all(self.is_flat(part.root) for _, part in parts):
             self.fit = False
-        self.events.append(Call(index, parts, len(self.extents), reached))
         self.extents.append((address(result), result.nbytes, True))
+        if value.op is ops.COPY and parts and result.flags.c_contiguous and result.base is None:
+            self.events.append(Allocation(len(self.extents) - 1, result.shape, result.dtype))
+            self.events.append(copy_of(self.part(result), parts[0][1]))
+        else:
+            self.events.append(Call(index, parts, len(self.extents) - 1, reached))
+
+    def run_chain(self, chain: Chain) -> bool:
+        before = len(self.events)
+        loads = [self.array(index) for index in chain.loads]
+        if not super().run_chain(chain):
+            return False
+        bound = tiled_run.bind(self, chain, loads)
+        if bound is None:
+            self.fit = False
+            return True
+        del self.events[before:]  # the chain allocates its results each time
+        scalars = {index for step in bound.sized_chain.kernels for index in step.scalars}
+        computed = [(index, self.scalar(index)) for index in sorted(scalars)]
+        sources = [(i, self.located(i, a)) for i, a in zip(chain.loads, loads, strict=True)]
+        sources += [(index, part) for index, part in computed if type(part) is BlockPart]
+        made = tuple([(index, self.part(self.array(index)).root) for index in chain.kept])
+        self.events.append(ChainEvent(bound, tuple(sources), made))
+        return True
 
     def reached(self) -> tuple[tuple[int, BlockPart], ...]:
         """The values that the run has made and that are still needed."""
@@ -257,7 +281,9 @@ class CapturingRun(Run):
         if any(not self.extents[part.root][2] for _, part in results if not _is_whole(self, part)):
             return
         starts = [event for event in self.events if type(event) is LaunchEvent]
-        if not self.fit or len(starts) != len(self.plan.kernels):
+        chains = [event.bound.chain for event in self.events if type(event) is ChainEvent]
+        kernels = len(starts) + sum(len(each.kernels) for each in chains)
+        if not self.fit or kernels != len(self.plan.kernels):
             return
         kept.learnt += 1
         if len(kept.found) >= LIMIT:
@@ -266,6 +292,7 @@ class CapturingRun(Run):
         dead = _dead(self.events, {part.root for _, part in results})
         kept.found[self.key] = Replay(
             self.device,
+            len(self.extents),
             self.leaves,
             frozenset(stored & leaves),
             tuple([root for root in stored if self.gave(root)]),
@@ -282,7 +309,7 @@ class CapturingRun(Run):
         sizes = [size for _, size, _ in self.extents]
         turns = (
             (
-                [sizes[event.root]] if type(event) is Allocation else [],
+                [sizes[root] for root in _allocated(event)],
                 [sizes[root] for root in roots if root >= self.known],
             )
             for event, roots in zip(self.events, dead, strict=True)
@@ -317,6 +344,12 @@ def _written(event: Event) -> tuple[BlockPart, ...]:
     return (event.target,) if type(event) is Copy else ()
 
 
+def _allocated(event: Event) -> list[int]:
+    if type(event) is ChainEvent:
+        return [root for _, root in event.made]
+    return [event.root] if type(event) is Allocation else []
+
+
 def _touched(event: Event) -> list[int]:
     if type(event) is LaunchEvent:
         scalars = [each.root for each in event.scalars if type(each) is BlockPart]
@@ -327,6 +360,8 @@ def _touched(event: Event) -> list[int]:
         return [event.root, event.source.root]
     if type(event) is Call:
         return [event.root, *[part.root for _, part in event.sources]]
+    if type(event) is ChainEvent:
+        return _allocated(event) + [part.root for _, part in event.sources]
     return [event.root]  # type: ignore[union-attr]
 
 

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices.base import Device
-from lazyfuse.runtime.capture import bound_launches, tier_up
+from lazyfuse.runtime.capture import conditions, tier_up
 from lazyfuse.runtime.capture import replay as replays
-from lazyfuse.runtime.capture.bound_launches import Raised
+from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.capture.replay import (
     Allocation,
     Call,
+    ChainEvent,
     Event,
     LaunchEvent,
     Replay,
@@ -45,22 +47,26 @@ class ReplayedRun(Run):
 
     __slots__ = ()
 
-    def __init__(self, plan: Plan, recording: Recording, device: Device, env: list[Any]) -> None:
+    def __init__(
+        self, plan: Plan, nodes: list[Node], sizes: list[int], device: Device, env: list[Any]
+    ) -> None:
         self.plan = plan
-        self.recording = recording
-        self.nodes = recording.nodes
+        self.recording = Recording(nodes, (), [], {}, sizes)
+        self.nodes = nodes
         self.assigned_device = self.device = device
-        self.off_cpu = self.overwrites = self.spoilt = False
+        self.off_cpu = self.overwrites = self.spoilt = self.careful = False
         self.raised, self.waiting, self.made, self.spares = [], [], [], []
         self.moved, self.free = set(), set()
         self.env = env
-        same = recording.sizes == plan.sizes
-        self.resized = None if same else dict(zip(plan.sizes, recording.sizes, strict=True))
+        same = sizes == plan.sizes
+        self.resized = None if same else dict(zip(plan.sizes, sizes, strict=True))
 
 
-def run(plan: Plan, kept: ReplayCache, recording: Recording, device: Device) -> Raised | None:
+def run(
+    plan: Plan, kept: ReplayCache, recording: Recording, device: Device
+) -> tuple[Raised, Replay] | None:
     """Replay a run of this plan at the same geometry; None if `Run` has to run it."""
-    native = bound_launches.native
+    native = conditions.native
     bound = replays.bind(kept, recording, bool(plan.in_place))
     if bound is None:
         return None
@@ -79,25 +85,27 @@ def run(plan: Plan, kept: ReplayCache, recording: Recording, device: Device) -> 
         return None
     kept.learnt = 0
     try:
-        raised = _play(found, plan, recording, env, *begun)
+        raised = play(found, plan, recording.nodes, recording.sizes, env, *begun)
     finally:
         if buffers is not None:
             buffers.release()
     if tier_up.is_due(found):
         tier_up.compile_small(kept, found)
-    return raised
+    return raised, found
 
 
-def _play(
+def play(
     replay: Replay,
     plan: Plan,
-    recording: Recording,
+    nodes: list[Node],
+    sizes: list[int],
     env: list[Any],
     roots: list[Any],
     addresses: list[int],
 ) -> Raised:
+    """Play a replay whose blocks C has found; the exceptions that arose."""
     program, launched, numbers = replay.program
-    native, nodes = bound_launches.native, recording.nodes
+    native = conditions.native
     empty = replay.device.empty
     again: ReplayedRun | None = None
     at = 0
@@ -108,7 +116,7 @@ def _play(
                 break
             at, bits = stop
             if again is None:
-                again = ReplayedRun(plan, recording, replay.device, env)
+                again = ReplayedRun(plan, nodes, sizes, replay.device, env)
             numbers -= _by_python(replay.events[at], bits, again, roots, addresses)
             for root in replay.dead[at]:
                 roots[root] = None
@@ -133,6 +141,8 @@ def _by_python(event: Event, bits: int, run: Run, roots: list[Any], addresses: l
     elif type(event) is Call:
         replays.call(event, run, roots, addresses)
         return 1 if _number(event, run.plan) is not None else 0
+    elif type(event) is ChainEvent:
+        replays.run_chain(event, run, roots, addresses)
     elif type(event) is Window:
         replays.slide(event, run, roots, addresses)
     elif type(event) is Copy:
@@ -157,9 +167,8 @@ def _program(replay: Replay, plan: Plan) -> Any:
             for index, part in replay.results
         ]
     )
-    blocks = len(replay.leaves) + len(replay.events) + 1
-    made = bound_launches.native.replay_program(
-        blocks, replay.leaves, tuple(replay.written), replay.given, events, results
+    made = conditions.native.replay_program(
+        replay.size + 1, replay.leaves, tuple(replay.written), replay.given, events, results
     )
     launched: Counter[str] = Counter()
     operations = 0
@@ -186,6 +195,8 @@ def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
     if type(event) is Call:
         number = _number(event, plan)
         return python if number is None else (NUMBER, dead, event.root, event.index, *number)
+    if type(event) is ChainEvent:
+        return python
     assert type(event) is Copy, "all kinds are named"
     if not event.how:
         return python

@@ -21,11 +21,12 @@ from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Bound, Device
-from lazyfuse.runtime.capture import bound_launches, tier_up
-from lazyfuse.runtime.capture.bound_launches import may_bind
+from lazyfuse.runtime.capture import conditions, tier_up
+from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.execution.tiled_run import BoundChain
 from lazyfuse.runtime.layout.copies import BlockPart, Copy
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.layout.strides import is_alone
@@ -35,7 +36,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Geometries kept per plan, and how many runs may be captured before one of them is replayed: a loop
 # over windows that never repeat is not worth capturing.
-LIMIT = 8
+LIMIT = 32
 PATIENCE = 4
 # The first `EAGER_TURNS` runs are captured, then one in `SPACING`: programs may still be compiled.
 EAGER_TURNS = 4
@@ -87,7 +88,16 @@ class LaunchEvent:
     operations: int
 
 
-Event = Allocation | Copy | Window | Call | LaunchEvent
+@dataclass(frozen=True, slots=True)
+class ChainEvent:
+    """A chain of kernels that runs tile by tile; its results are blocks of their own."""
+
+    bound: BoundChain
+    sources: tuple[tuple[int, BlockPart], ...]  # loads, and scalars that the run computes
+    made: tuple[tuple[int, int], ...]  # values and their blocks
+
+
+Event = Allocation | Copy | Window | Call | ChainEvent | LaunchEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class Replay:
     """A run at one geometry, on one device."""
 
     device: Device
+    size: int  # how many blocks there are
     leaves: tuple[int, ...]  # values whose memory is block 0, 1, ...
     written: frozenset[int]  # blocks among them that are written to
     given: tuple[int, ...]  # those of them whose operands die: donated buffers that took results
@@ -111,12 +122,15 @@ class Replay:
 class ReplayCache:
     """The replays of one plan."""
 
-    __slots__ = ("found", "learnt", "operands", "places", "size", "slides", "turns", "windows")
+    __slots__ = (
+        "found", "learnt", "operands", "places", "size", "slides", "turns", "unmet", "windows",
+    )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
         self.found: dict[Any, Replay] = {}
         self.learnt = 0  # runs captured since the last replay
         self.turns = 0  # runs that were not replays
+        self.unmet = 0  # evaluations kept since one was met again (evaluations.py)
         values = enumerate(plan.graph.values)
         # where nothing is written over, no decision depends on the offset of a part in its block
         self.slides = not any(value.op is ops.UPDATE for value in plan.graph.values)
@@ -136,12 +150,10 @@ class ReplayCache:
 
 
 def suits(plan: Plan) -> bool:
-    """Whether a plan's steps can be replayed and are not kernels alone."""
-    if plan.chains:
-        return False
+    """Whether a plan's steps can be replayed."""
     values = plan.graph.values
     singles = [values[step.index] for step in plan.steps if type(step) is SingleStep]
-    return bool(singles) and all(value.op.kind in _KINDS for value in singles)
+    return all(value.op.kind in _KINDS for value in singles)
 
 
 _KINDS = frozenset({"view", "update", "map", "reduce", "host", "contract"})
@@ -152,7 +164,7 @@ def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
 
     `free`: the nodes whose memory may be written over; True: C finds them.
     """
-    return bound_launches.native.replay_bind(
+    return conditions.native.replay_bind(
         kept.size, kept.operands, kept.places, kept.slides, free, recording.nodes,
         recording.edges, recording.sizes,
     )  # fmt: skip
@@ -160,7 +172,7 @@ def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
 
 def key_of(run: Run) -> Any:
     """The key of a run's decisions; None if an operand is not in host memory."""
-    if bound_launches.native is not None:
+    if conditions.native is not None:
         bound = bind(run.plan.replays, run.recording, run.free)
         return None if bound is None else bound[0]
     values = run.plan.graph.values
@@ -187,7 +199,7 @@ def key_of(run: Run) -> Any:
 def run_again(run: Run) -> bool:
     """Replay a run of this plan at the same geometry; False if `Run` has to run it."""
     kept = cache_of(run.plan)
-    if kept is None or not kept.found or not may_bind():
+    if kept is None or not kept.found or not may_capture():
         return False
     found = kept.found.get(key_of(run))
     if found is None or found.device is not run.device:
@@ -240,7 +252,7 @@ def _are_disjoint(roots: list[Array], written: frozenset[int]) -> bool:
 
 
 def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
-    roots += [None] * (len(replay.events) + 1)
+    roots += [None] * (replay.size - len(roots))
     addresses = [address(root) if root is not None else 0 for root in roots]
     empty = run.device.empty
     done = 0
@@ -256,6 +268,8 @@ def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
                 slide(event, run, roots, addresses)
             elif type(event) is Call:
                 call(event, run, roots, addresses)
+            elif type(event) is ChainEvent:
+                run_chain(event, run, roots, addresses)
             else:
                 event.play(addresses)  # type: ignore[union-attr]
             done += 1
@@ -306,6 +320,24 @@ def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
         raise
     block = roots[event.root] = run.array(event.index)
     addresses[event.root] = address(block)
+
+
+def run_chain(event: ChainEvent, run: Run, roots: list[Any], addresses: list[int]) -> None:
+    """Run a chain tile by tile; kernel by kernel, where its exceptions need a closer look."""
+    for index, part in event.sources:
+        run.env[index] = part.at(addresses)
+    flags = event.bound.start(run.env)
+    if flags is None or (any(flags) and not event.bound.report_exceptions(run, flags)):
+        for step in event.bound.chain.steps:
+            if isinstance(step, KernelStep):
+                run.run_kernel(step, ())
+            else:
+                run.run_single(step.index)
+    for index, root in event.made:
+        perm = run.plan.graph.values[index].perm
+        array = run.array(index)
+        block = roots[root] = array if perm is None else array.transpose(perm)
+        addresses[root] = address(block)
 
 
 def start(event: LaunchEvent, run: Run, addresses: list[int]) -> None:

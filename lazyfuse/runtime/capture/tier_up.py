@@ -31,6 +31,11 @@ def is_due(replay: Replay) -> bool:
     return not turns[0] % TURNS and turns[0] > config.options.compile_after
 
 
+def is_awaited(replay: Replay) -> bool:
+    """Whether the runs of a replay are still counted."""
+    return bool(replay.small) and replay.turns[0] < MOST
+
+
 def compile_small(kept: ReplayCache, replay: Replay) -> None:
     """Ask for the programs of small kernels; once one exists, the run is captured anew."""
     found = [

@@ -193,10 +193,6 @@ DONATION = _rule(
     IN_PLACE, "donation", "an operand without later readers gives its buffer to a result",
     "runtime.execution.executor",
 )  # fmt: skip
-BOUND = _rule(
-    REPLAY, "bound launches", "a plan of kernels ran before at this geometry",
-    "runtime.capture.bound_launches", "capture",
-)  # fmt: skip
 REPLAYED = _rule(
     REPLAY, "replay", "all steps of a plan were captured at this geometry",
     "runtime.capture.replay", "capture",

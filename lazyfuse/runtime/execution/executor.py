@@ -78,7 +78,7 @@ class Run(RunValues):
                 at += 1
                 if here:
                     self.spoilt = True
-                ran = next((each for each in here if tiled_run.run(self, each)), None)
+                ran = next((each for each in here if self.run_chain(each)), None)
                 if ran is not None:
                     at = begin + len(ran.steps)
                 elif isinstance(step, KernelStep):
@@ -101,6 +101,10 @@ class Run(RunValues):
             self.commit(self.plan.outputs)
             if reserved is not None:
                 reserved.release()
+
+    def run_chain(self, chain: Chain) -> bool:
+        """Run a chain tile by tile; False if its steps have to run one after the other."""
+        return tiled_run.run(self, chain)
 
     def run_single(self, index: int) -> None:
         value = self.plan.graph.values[index]

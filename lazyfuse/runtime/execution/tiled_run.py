@@ -282,7 +282,7 @@ def _report(values: Run, prepared: SizedChain, start: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BoundChain:
-    """A chain that is a whole plan, at one geometry: its launch, with nothing left to decide."""
+    """A chain at one geometry: its launch, with nothing left to decide."""
 
     device: Any
     chain: Chain
@@ -327,22 +327,10 @@ class BoundChain:
         return True
 
 
-def is_one_chain(plan: Plan) -> bool:
-    """Whether a plan consists of a single chain."""
-    if len(plan.chains) != 1:
-        return False
-    chain = plan.chains[0]
-    return len(chain.steps) == len(plan.steps) and not chain.views
-
-
-def bind(values: Run, env: dict[int, Array]) -> BoundChain | None:
-    """The launch to keep of a plan that is one chain, after a run; None if it ran without tiles.
-
-    `env`: the operands of the plan.
-    """
-    chain = values.plan.chains[0]
+def bind(values: Run, chain: Chain, loads: Sequence[Array]) -> BoundChain | None:
+    """The launch to keep of a chain that has just run tile by tile on these operands."""
     products = config.options.matrix_products
-    strides = [env[index].strides for index in chain.loads]
+    strides = [array.strides for array in loads]
     prepared = chain.bound.get((values.device, products, values.sizes, *strides))
     if prepared is None or prepared.batch is None or prepared.why or chain.why or chain.backoff:
         return None

@@ -97,7 +97,9 @@ class Elision:
 
 
 NOTHING = Elision()
-_watched: dict[int, Watch] = {}
+NEVER = Elision()
+"""Nothing is elided, whenever a recording of this structure and these sizes is evaluated."""
+watched: dict[int, Watch] = {}
 """By id. Entries of dead objects are dropped from time to time."""
 _due = 0
 """Recordings until that happens: as many as there are entries, for it looks at each of them."""
@@ -115,14 +117,14 @@ def elide(
     `find` gives the plan of a recording whose structure has run before. `waits`: whether a caller
     waits for the roots.
     """
-    met = _meet(recording, dry_run) if _watched else {}
+    met = _meet(recording, dry_run) if watched else {}
     plan = find(recording)
     if sum(recording.held) <= len(roots) or len(recording.held) > MAX_NODES:
-        return NOTHING, plan
+        return NEVER, plan
     state = _state(plan, recording, waits, dry_run)
     options = config.options
     if state.rule is None or not (options.elision and options.fusion) or options.fusion_max_length:
-        return NOTHING, plan
+        return NEVER, plan
     if is_watched():
         return NOTHING, plan
     choice = None
@@ -158,14 +160,14 @@ def conclude(elision: Elision, raised: bool) -> None:
     for watch in elision.watched if not raised or elision.rule is None else ():
         node = watch[0]()
         if node is not None and elision.rule is not None:
-            _watched[id(node)] = watch
+            watched[id(node)] = watch
         elif node is not None and node.value is not None:  # later recordings read the array
-            _watched[id(node.value)] = (ref(node.value), *watch[1:])
+            watched[id(node.value)] = (ref(node.value), *watch[1:])
 
 
 def forget() -> None:
     """Drop all watched values."""
-    _watched.clear()
+    watched.clear()
 
 
 def _state(plan: Plan | None, recording: Recording, waits: bool, dry_run: bool) -> PerSize:
@@ -188,22 +190,22 @@ def _meet(recording: Recording, dry_run: bool) -> dict[int, Rule]:
     met = {}
     for node in recording.nodes:
         for what in (node, node.value):
-            each = _watched.get(id(what))
+            each = watched.get(id(what))
             if each is None or each[0]() is not what:
                 continue
             met[id(what)] = each[1]
             if not dry_run:
-                del _watched[id(what)]
+                del watched[id(what)]
                 if each[2] is not None:
                     each[2].read.add(each[3])
                     each[2].choice = None
     if not dry_run:
         _due -= 1
         if _due < 0:
-            for key in list(_watched):
-                if _watched[key][0]() is None:
-                    del _watched[key]
-            _due = max(MAX_SIZES, len(_watched))
+            for key in list(watched):
+                if watched[key][0]() is None:
+                    del watched[key]
+            _due = max(MAX_SIZES, len(watched))
     return met
 
 

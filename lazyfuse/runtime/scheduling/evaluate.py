@@ -29,7 +29,7 @@ from lazyfuse.devices.base import Device
 from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.capture import bound_launches, capture, native_replay, replay
+from lazyfuse.runtime.capture import capture, conditions, evaluations, native_replay, replay
 from lazyfuse.runtime.events import counters as report
 from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
@@ -75,17 +75,68 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
             concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]
         if pending:
+            missed: evaluations.Missed | None = None
+            if apart is None and not _recorded.overdue and _may_repeat():
+                outcome = _repeated(pending, _recorded.nodes, rule)
+                if outcome is True:
+                    return
+                missed = outcome or None
             more: Sequence[Node] = ()
             if len(_recorded.nodes) > 1 or _recorded.overdue:
                 found = together(pending, rule)
                 if found and not (concurrency.under_way and concurrency.meets(found[1])):
                     report.totals.decisions[found[0]] += 1
                     more = found[1]
-            _evaluate_concurrently([*pending, *more] if more else pending, rule, pending, apart)
+            if more:
+                _evaluate_concurrently([*pending, *more], rule, pending, apart)
+            else:
+                _evaluate_concurrently(pending, rule, pending, apart, missed)
             for node in pending:
                 if node.value is None:
                     _gather(pending, rule)
                     break
+
+
+def _may_repeat() -> bool:
+    """Whether evaluations that were done before may be found and played in C."""
+    return (
+        conditions.native is not None
+        and conditions.may_capture()
+        and not concurrency.busy
+        and hardware.is_default_cpu()
+    )
+
+
+_MODES = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
+
+
+def _repeated(
+    roots: list[Node], recorded: list[ref[Node]] | None, rule: Rule
+) -> evaluations.Missed | bool | None:
+    """Whether an evaluation was done before, and has now been played; else its key, if it has one.
+
+    `recorded`: no other of these operations may be pending.
+    """
+    mode = _MODES.get(rule, 0)
+    found = evaluations.find(roots, recorded, elision.watched, mode)
+    if found is None or len(found) == 2:
+        return found
+    concurrency.busy += 1
+    try:
+        raised = evaluations.play(found)
+    finally:
+        concurrency.busy -= 1
+    if raised is None:
+        return None
+    del found  # nodes that only it kept are not pending any more
+    counters["evaluations"] += 1
+    counters["plan hits"] += 1
+    report.totals.flushes[rule] += 1
+    report.totals.decisions[decisions.REPLAYED] += 1
+    _recorded.reset()
+    for flags, operations in raised:
+        fp_flags.warn_for(flags, operations)
+    return True
 
 
 def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
@@ -109,7 +160,7 @@ def _concurrent_evaluation() -> concurrency.ConcurrentEvaluation | None:
         return None
     return (
         concurrency.ConcurrentEvaluation()
-        if bound_launches.may_bind() and hardware.is_default_cpu()
+        if conditions.may_capture() and hardware.is_default_cpu()
         else None
     )
 
@@ -119,11 +170,21 @@ def _evaluate_concurrently(
     rule: Rule,
     wanted: Sequence[Node],
     apart: concurrency.ConcurrentEvaluation | None,
+    missed: evaluations.Missed | None = None,
 ) -> None:
-    """Evaluate so that other threads notice it; concurrently with them where that is allowed."""
+    """Evaluate so that other threads notice it; concurrently with them where that is allowed.
+
+    `missed`: the key of the evaluation, if it was looked for and not found.
+    """
+    if missed is None and apart is None and _may_repeat():
+        roots = [node for node in nodes if node.value is None and node.resident is None]
+        outcome = _repeated(roots, None, rule) if roots else None
+        if outcome is True:
+            return
+        missed = outcome or None
     concurrency.busy += 1
     try:
-        raised = _evaluate(nodes, rule, wanted, apart)
+        raised = _evaluate(nodes, rule, wanted, apart, missed)
     finally:
         concurrency.busy -= 1
         if apart is not None:
@@ -182,7 +243,7 @@ def use_native(native: Any) -> None:
     global note_recorded
     use(native)
     bound_launch.use(native)
-    bound_launches.use(native)
+    conditions.use(native)
     flush.use(native)
     copies.use(native)
     note_recorded = _recorded.note
@@ -230,13 +291,14 @@ def _evaluate(
     nodes: Sequence[Node],
     rule: Rule,
     wanted: Sequence[Node],
-    apart: concurrency.ConcurrentEvaluation | None = None,
-) -> bound_launches.Raised:
+    apart: concurrency.ConcurrentEvaluation | None,
+    missed: evaluations.Missed | None,
+) -> conditions.Raised:
     """Give every node a value; the exceptions that arose, with the operations that raised them."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
         return []
-    usual = bound_launches.may_bind() and hardware.is_default_cpu()
+    usual = conditions.may_capture() and hardware.is_default_cpu()
     if usual:
         counters["evaluations"] += 1
     else:
@@ -254,13 +316,15 @@ def _evaluate(
         elided, plan = elision.elide(recording, pending, known, rule is not decisions.LOOP)
         if plan is not None and plan.costly:
             plan = recompute.by_size(plan, recording)
-        if plan is not None and (plan.bound_plans or plan.replays):
-            if apart is not None and not plan.bound_plans:  # bound plans are kernels alone
+        if plan is not None and plan.replays:
+            if apart is not None:
                 apart.begin(recording.nodes, plan)
-            again = bound_launches.run if plan.bound_plans else _replayed
-            raised = again(plan, recording, hardware.cpu(), rule)
-            if raised is not None:
+            replayed = _replayed(plan, recording, hardware.cpu(), rule)
+            if replayed is not None:
                 counters["plan hits"] += 1
+                raised, kept = replayed
+                if missed is not None and kept is not None and elided is elision.NEVER:
+                    evaluations.keep(missed, plan, kept, recording)
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised
@@ -274,7 +338,7 @@ def _evaluate(
     if recording is None:
         recording = linearize(pending)
         elided, _ = elision.elide(recording, pending, waits=rule is not decisions.LOOP)
-    told: bound_launches.Raised = []
+    told: conditions.Raised = []
     try:
         plan = plan_for(recording)
         if apart is not None:
@@ -292,9 +356,9 @@ def known(recording: Recording) -> Plan | None:
     return _plans.get((recording.key, options.fusion, options.fusion_max_length))
 
 
-def _note_elided(elided: elision.Elision, raised: bound_launches.Raised) -> None:
+def _note_elided(elided: elision.Elision, raised: conditions.Raised) -> None:
     """After an evaluation: what it elided stays pending, and is no unfinished work."""
-    if elided is not elision.NOTHING:
+    if elided is not elision.NOTHING and elided is not elision.NEVER:
         _recorded.forget(elided.pending)
         elision.conclude(elided, bool(raised))
         if raised and elided.rematerialised:  # rematerialised later, they would report them again
@@ -305,16 +369,16 @@ def _note_elided(elided: elision.Elision, raised: bound_launches.Raised) -> None
 
 def _replayed(
     plan: Plan, recording: Recording, device: Device, rule: Rule
-) -> bound_launches.Raised | None:
-    """Replay a plan; None if no replay was kept for this geometry."""
+) -> tuple[conditions.Raised, replay.Replay | None] | None:
+    """Replay a plan, and the replay where C has played it; None: this geometry has none."""
     kept = plan.replays
     if not isinstance(kept, replay.ReplayCache) or not kept.found:
         return None
-    if bound_launches.native is not None:
-        raised = native_replay.run(plan, kept, recording, device)
-        if raised is not None:
+    if conditions.native is not None:
+        played = native_replay.run(plan, kept, recording, device)
+        if played is not None:
             report.flushed(rule, plan, recording, decisions.REPLAYED)
-        return raised
+        return played
     values, nodes = plan.graph.values, recording.nodes
     for index in plan.bound:  # another device may hold the value: then that device runs the plan
         if nodes[values[index].origin].resident is not None:
@@ -323,7 +387,7 @@ def _replayed(
     if not replay.run_again(run):
         return None
     report.flushed(rule, plan, recording, decisions.REPLAYED)
-    return run.raised
+    return run.raised, None
 
 
 def _device(node: Node, rule: Rule) -> Device:
@@ -347,10 +411,6 @@ def run_plan(
     `wanted`: the nodes whose values the host is waiting for (None: all results).
     """
     device = hardware.for_plan(plan, recording, wanted)
-    if plan.bound_plans:
-        raised = bound_launches.run(plan, recording, device, rule)
-        if raised is not None:
-            return raised
     if device.memory is not None:
         run: Run = DiscreteRun(plan, recording, device)
     else:
@@ -368,8 +428,6 @@ def run_plan(
         raised = run.raised
         del run  # it would count as a reader of its values
         return raised + _resume(plan, recording)
-    if plan.bound_plans is not None:
-        bound_launches.learn(plan, recording, run)
     return run.raised
 
 
@@ -392,10 +450,10 @@ def run_again(
     return run_plan(plan, recording, rule)
 
 
-def _run_eagerly(rule: Rule, nodes: list[Node]) -> bound_launches.Raised:
+def _run_eagerly(rule: Rule, nodes: list[Node]) -> conditions.Raised:
     """Run operations in NumPy, in order; the exceptions that arose, with their operations."""
     report.totals.decisions[rule] += 1
-    raised: bound_launches.Raised = []
+    raised: conditions.Raised = []
     try:
         for node in nodes:
             if node.value is None:
@@ -467,6 +525,7 @@ def clear_plans() -> None:
     with lock:
         _plans.clear()
         elision.forget()
+        evaluations.forget()
         epoch += 1
 
 
@@ -495,11 +554,6 @@ _of_plans(
     "runtime.execution.tiled_run.bound",
     lambda plan: sum(len(chain.bound) for chain in plan.chains),
     "MOST_SIZES for each chain; they go with their plan",
-)
-_of_plans(
-    "runtime.capture.bound_launches",
-    lambda plan: len(plan.bound_plans or ()),
-    f"{bound_launches.LIMIT} for each plan; they go with it",
 )
 _of_plans(
     "runtime.capture.replays",

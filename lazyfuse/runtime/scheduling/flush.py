@@ -65,6 +65,7 @@ class Pending:
         "filters_first",
         "filters_size",
         "last",
+        "left",
         "lines",
         "location",
         "looping",
@@ -77,6 +78,7 @@ class Pending:
         "room",
         "roomy_line",
         "rounds",
+        "rounds_left",
         "steady",
         "waiting",
     )
@@ -91,6 +93,8 @@ class Pending:
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # lines that recorded since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each line recorded since the last sink
+        self.left: list[ref[Node]] = []  # what the last sink left pending, as others had
+        self.rounds_left: dict[int, int] = {}  # `rounds` for it
         self.steady: set[int] = set()  # lines of loops with a sink in every iteration
         self.overdue = False  # whether a steady line has recorded work that was not evaluated
         self.plain = True  # whether all pending work is elementwise
@@ -264,15 +268,7 @@ class Pending:
 
     def reset(self) -> None:
         """After an evaluation: keep only the nodes that are still pending."""
-        left: list[Node] = []
-        kept: list[ref[Node]] = []
-        for each in self.nodes:
-            node = each()
-            if node is not None and node.value is None and node.resident is None:
-                left.append(node)
-                kept.append(each)
-        node = None  # the variable would keep the node alive
-        self.nodes = kept
+        self.nodes = left = [each for each in self.nodes if _is_pending(each())]
         self.elements = 0
         self.lines.clear()
         self.plain = True
@@ -286,18 +282,22 @@ class Pending:
             self.nodes_planned, self.elements_due = self.due
             self.nodes_due = 0 if tracing.records else self.nodes_planned
         if not self.looping:
-            if left or self.steady:
-                self.keep_rounds(left)
-            else:
+            if not left and not self.steady:
                 self.rounds.clear()
+            elif left == self.left and not self.steady:
+                self.rounds = self.rounds_left.copy()
+            else:
+                self.keep_rounds(left)
 
-    def keep_rounds(self, left: Sequence[Node]) -> None:
+    def keep_rounds(self, left: Sequence[ref[Node]]) -> None:
         """After a sink: count for each line the iterations whose work is still pending."""
         turns: dict[int, int] = {}
-        for node in left:
-            if node.location is not None:
-                line = line_of(node.location)
+        for each in left:
+            where = each().location  # type: ignore[union-attr]  # pending a moment ago
+            if where is not None:
+                line = line_of(where)
                 turns[line] = turns.get(line, 0) + 1
+        self.left, self.rounds_left = list(left), turns.copy()
         if len(self.steady) > STEADY_LINES:
             self.steady.clear()
         self.steady.update([line for line, count in turns.items() if count > ROUNDS])

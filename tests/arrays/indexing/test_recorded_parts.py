@@ -1,4 +1,4 @@
-"""Parts of blocks recorded in C (native/record_views.c): Python's nodes, NumPy's values."""
+"""Parts of blocks recorded in C (native/record.c): Python's nodes, NumPy's values."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import lazyfuse as lf
 from lazyfuse import config
 from lazyfuse.arrays import storage
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.capture import bound_launches
+from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, offload
 from lazyfuse.runtime.scheduling import evaluate, flush
@@ -81,10 +81,10 @@ def test_whoever_wants_to_look_gets_the_long_way(
 ) -> None:
     a, b, wanted = warm
     with config.options(**options):
-        assert not bound_launches.may_bind()
+        assert not conditions.may_capture()
         assert np.array_equal(chain(a, b).to_numpy(), wanted)
     assert len(slow) == 1
-    assert bound_launches.may_bind()
+    assert conditions.may_capture()
     assert np.array_equal(chain(a, b).to_numpy(), wanted)
 
 

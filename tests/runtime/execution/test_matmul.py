@@ -312,7 +312,7 @@ def test_what_follows_a_product_runs_on_its_tiles_B3_B6(
 
 
 def test_the_product_is_never_stored_as_a_whole_B3(either: Watch) -> None:
-    x, w = made((517, 40), "f8", "C", 1), made((40, 65), "f8", "C", 2)
+    x, w = made((9001, 40), "f8", "C", 1), made((40, 65), "f8", "C", 2)
     b = np.array(made((1, 65), "f8", "C", 3)[0])
     results(layer(np, np.array(x), np.array(w), b))
     assert either.tiles[-1] > 1

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.runtime.capture import bound_launches
+from lazyfuse.runtime.capture import capture
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.scheduling import evaluate
 
 N = 50_000
@@ -33,16 +34,17 @@ def operands(seed: int = 0) -> tuple[Any, Any]:
 
 @pytest.fixture
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each run of a plan that could be prepared was."""
+    """Whether each evaluation was a replay."""
     found: list[bool] = []
-    run = bound_launches.run
+    compute = evaluate._evaluate_concurrently
 
-    def watched(*args: Any) -> Any:
-        result = run(*args)
-        found.append(result is not None)
-        return result
+    def watched(*args: Any) -> None:
+        before = counters.totals.decisions[decisions.REPLAYED]
+        compute(*args)
+        found.append(counters.totals.decisions[decisions.REPLAYED] > before)
 
-    monkeypatch.setattr(bound_launches, "run", watched)
+    monkeypatch.setattr(evaluate, "_may_repeat", lambda: False)
+    monkeypatch.setattr(evaluate, "_evaluate_concurrently", watched)
     return found
 
 
@@ -135,11 +137,11 @@ def test_the_switch_and_the_curious(hits: list[bool]) -> None:
 
 
 def test_few_geometries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound_launches, "LIMIT", 3)
+    monkeypatch.setattr(capture, "LIMIT", 3)
     before = set(map(id, evaluate._plans.values()))
     for extra in range(12):
         x = lf.array(np.arange(40_000.0 + extra))
         for _ in range(3):
             (x * 3.0 - 1.5).to_numpy()
     plans = [plan for plan in evaluate._plans.values() if id(plan) not in before]
-    assert all(len(plan.bound_plans or ()) <= 3 for plan in plans)
+    assert all(len(getattr(plan.replays, "found", ())) <= 3 for plan in plans)

@@ -1,0 +1,97 @@
+"""Evaluations that were done before: one look-up leads from the roots to a captured run.
+
+An evaluation asks what else is to be computed, orders the graph, finds its plan, asks what it may
+leave out, and finds the replay for these sizes and strides. All that follows from the structure,
+the sizes and strides, and which operands die. `find` makes one key of these (native/bind.c), and
+`keep` stores under it what was found the slow way. Only evaluations without anything else to decide
+are kept: no other recorded work is pending, nothing is elided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.plan.plan import Plan
+from lazyfuse.devices.caches import register
+from lazyfuse.runtime.capture import conditions, native_replay, tier_up
+from lazyfuse.runtime.capture.conditions import Raised
+from lazyfuse.runtime.execution import concurrency
+
+if TYPE_CHECKING:
+    from lazyfuse.runtime.capture.replay import Replay, ReplayCache
+
+LIMIT = 1024
+"""Keys kept; then all are dropped."""
+UNMET = 8
+"""Keys kept of one plan while none of them is met again: sizes that never repeat, for example."""
+
+LOOP, EXPORT = 1, 2
+"""Bits of the mode of `find`: no caller waits for the roots; the program may write to them."""
+
+Missed = tuple[bytes, list[Any]]
+"""The key of an evaluation that is not kept, and what the key names by address."""
+Kept = tuple[Any, int, tuple[Any, ...], Plan, "ReplayCache", "Replay", list[int], list[Any]]
+"""A program, how many values the plan has and which are operands; the plan, its replays, the
+replay, its sizes; what the key names by address."""
+Found = tuple[Kept, list[Node], list[Any], tuple[list[Any], list[int]]]
+"""What is kept; the nodes in order, the plan's values, the blocks and their addresses."""
+
+_kept: dict[bytes, Kept] = {}
+
+
+def find(
+    roots: list[Node], recorded: Sequence[ref[Node]] | None, watched: dict[int, Any], mode: int
+) -> Found | Missed | None:
+    """What is kept of the evaluation of `roots`, or its key; None if more has to be looked at.
+
+    `recorded`: if any other of these operations is pending, more has to be looked at. `watched`:
+    the ids of nodes and arrays that it must not read.
+    """
+    found: Found | Missed | None = conditions.native.replay_find(
+        roots, _kept, recorded, watched, mode
+    )
+    return found
+
+
+def play(found: Found) -> Raised | None:
+    """Run what was found; the exceptions that arose. None if memory is short."""
+    kept, nodes, env, (roots, addresses) = found
+    _, _, _, plan, cache, replay, sizes, _ = kept
+    buffers = cast(Any, replay.device).buffers if replay.blocks else None
+    if buffers is not None and not buffers.reserve(replay.blocks):
+        return None
+    cache.learnt = cache.unmet = 0
+    try:
+        return native_replay.play(replay, plan, nodes, sizes, env, roots, addresses)
+    finally:
+        if buffers is not None:
+            buffers.release()
+
+
+def keep(missed: Missed, plan: Plan, replay: Replay, recording: Recording) -> None:
+    """Keep an evaluation that was a replay and nothing else."""
+    cache: ReplayCache = plan.replays
+    if not replay.program or cache.unmet >= UNMET or tier_up.is_awaited(replay):
+        return
+    if concurrency.current is not None:
+        return
+    cache.unmet += 1
+    if len(_kept) >= LIMIT:
+        _kept.clear()
+    key, pins = missed
+    program, sizes = replay.program[0], recording.sizes
+    _kept[key] = program, cache.size, cache.operands, plan, cache, replay, sizes, pins
+
+
+def forget(value: object = None) -> None:
+    """Forget every evaluation."""
+    _kept.clear()
+
+
+config.on_any_change(forget)
+register("runtime.capture.evaluations", _kept.__len__, LIMIT, forget)
