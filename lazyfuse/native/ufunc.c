@@ -3,6 +3,8 @@
 
 #include "native.h"
 
+#include <string.h>
+
 #include <stddef.h>
 
 typedef struct {
@@ -203,6 +205,14 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out,
     return lock < 0 ? -1 : unlock_part(lock, done);
 }
 
+/* Whether NumPy warns where `out` is given by its place: it may have been meant as an operand. */
+static int warns_of_places(UfuncCore *self)
+{
+    Loops *loops = loops_of(self);
+    return loops == NULL || strcmp(loops->ufunc->name, "maximum") == 0 ||
+           strcmp(loops->ufunc->name, "minimum") == 0;
+}
+
 static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
 {
     UfuncCore *self = (UfuncCore *)x;
@@ -212,8 +222,9 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         return general(x, args, count, names);
     }
     long nin = PyLong_AsLong(self->nin);
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     PyObject *result = NULL;
-    if (names == NULL || PyTuple_GET_SIZE(names) == 0) {
+    if (named == 0 && count <= nin) {
         if (count == nin && nin == 2) {
             result = of_two(self, args[0], args[1]);
         }
@@ -225,26 +236,26 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         }
     }
     else if (
-        PyTuple_GET_SIZE(names) == 1 && count == nin && (nin == 1 || nin == 2) &&
-        IS_ARRAY(args[count]) && self->nout != NULL &&
-        PyLong_Check(self->nout) && PyLong_AsLong(self->nout) == 1 &&
-        PyUnicode_Compare(PyTuple_GET_ITEM(names, 0), name_out) == 0) {
+        count + named == nin + 1 && (nin == 1 || nin == 2) && IS_ARRAY(args[nin]) &&
+        self->nout != NULL && PyLong_Check(self->nout) && PyLong_AsLong(self->nout) == 1 &&
+        (named ? PyUnicode_Compare(PyTuple_GET_ITEM(names, 0), name_out) == 0
+               : !warns_of_places(self))) {
+        PyObject *out = args[nin];
         int done = 0;
-        PyObject *memory = IS_DIRECT(args[count]) ? EAGER(args[count])
-                                                  : part_for_writing((Core *)args[count]);
+        PyObject *memory = IS_DIRECT(out) ? EAGER(out) : part_for_writing((Core *)out);
         if (memory != NULL) {
-            done = into(self, args[0], count == 1 ? NULL : args[1], args[count], memory);
+            done = into(self, args[0], nin == 1 ? NULL : args[1], out, memory);
         }
-        if (done == 0 && !IS_DIRECT(args[count]) && is_known(self)) {
-            done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)count,
-                                 (Core *)args[count]);
+        if (done == 0 && !IS_DIRECT(out) && is_known(self)) {
+            done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)nin,
+                                 (Core *)out);
         }
-        PyObject *op = done == 0 && EAGER(args[count]) == Py_None ? only_op(self) : NULL;
+        PyObject *op = done == 0 && EAGER(out) == Py_None ? only_op(self) : NULL;
         if (op != NULL) {
-            done = exported_into(op, self->call, args, (int)count, (Core *)args[count]);
+            done = exported_into(op, self->call, args, (int)nin, (Core *)out);
         }
         if (done != 0) {
-            return done < 0 ? NULL : Py_NewRef(args[count]);
+            return done < 0 ? NULL : Py_NewRef(out);
         }
     }
     return general(x, args, count, names);

@@ -30,8 +30,9 @@ LIMIT = 1024
 UNMET = 8
 """Keys kept of one plan while none of them is met again: sizes that never repeat, for example."""
 
-LOOP, EXPORT = 1, 2
-"""Bits of the mode of `find`: no caller waits for the roots; the program may write to them."""
+LOOP, EXPORT, WAITS, BITS = 1, 2, 4, 3
+"""Bits of the mode of `find`: a loop's own flush; the program may write to the roots; a caller
+waits for them. The number of the devices' state follows."""
 
 Missed = tuple[bytes, list[Any]]
 """The key of an evaluation that is not kept, and what the key names by address."""

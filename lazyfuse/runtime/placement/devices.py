@@ -35,6 +35,8 @@ tuning = tunings.tuning
 CHOOSE = ("", "auto")
 """Names that leave the choice of the device to lazyfuse."""
 
+_AT_HOME = (*CHOOSE, "cpu")
+
 _within: ContextVar[str] = ContextVar("device", default="")  # of the innermost `with` block
 _found: dict[str, Device] = {}  # by requested name
 _lost: dict[Device, str] = {}  # devices that no longer work, with the reason
@@ -54,6 +56,24 @@ def user_selected() -> Device | None:
 def is_default_cpu() -> bool:
     """Whether all plans run on the CPU: the user named no device, and there is no other one."""
     return not (_within.get() or config.options.device) and offload.always_cpu()
+
+
+def names_another() -> bool:
+    """Whether the user named a device other than the CPU."""
+    return (_within.get() or config.options.device) not in _AT_HOME
+
+
+def stays_on_cpu(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> bool:
+    """Whether this and later runs of a plan at such sizes are the CPU's."""
+    if (_within.get() or config.options.device) == "cpu":
+        return True
+    return not names_another() and offload.stays_on_cpu(plan, recording, wanted)
+
+
+def state_number() -> int:
+    """Another number whenever the device of a plan may be another one than before."""
+    named = (_within.get() or config.options.device) == "cpu"
+    return 2 * offload.state_number() + named
 
 
 def cpu() -> CPU:

@@ -8,6 +8,7 @@ measures and runs neither.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -258,6 +259,7 @@ class _State:
     may_measure: bool = False  # device "auto": spend a few seconds on measuring now
     costs: dict[str, Costs] = field(default_factory=dict)  # empty: the file was not read yet
     copies: bool = False  # whether some device has memory of its own
+    number: int = field(default_factory=itertools.count().__next__)
 
 
 def choose(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> Choice:
@@ -280,6 +282,17 @@ def choose(plan: Plan, recording: Recording, wanted: Collection[Node] | None = N
         if found.missed >= found.need:
             found = plan.choices[key] = _move(plan, recording, found, state)
     return found
+
+
+def state_number() -> int:
+    """Another number whenever choices may differ from earlier ones for reasons outside a plan."""
+    return (_state or _begin()).number
+
+
+def stays_on_cpu(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> bool:
+    """Whether runs of a plan are the CPU's at sizes of this class until the state changes."""
+    choice = choose(plan, recording, wanted)
+    return choice.device == CPU and not choice.better
 
 
 def always_cpu() -> bool:

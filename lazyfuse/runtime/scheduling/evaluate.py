@@ -103,7 +103,7 @@ def _may_repeat() -> bool:
         conditions.native is not None
         and conditions.may_capture()
         and not concurrency.busy
-        and hardware.is_default_cpu()
+        and not hardware.names_another()
     )
 
 
@@ -111,13 +111,14 @@ _MODES = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT
 
 
 def _repeated(
-    roots: list[Node], recorded: list[ref[Node]] | None, rule: Rule
+    roots: list[Node], recorded: list[ref[Node]] | None, rule: Rule, waits: bool = True
 ) -> evaluations.Missed | bool | None:
     """Whether an evaluation was done before, and has now been played; else its key, if it has one.
 
-    `recorded`: no other of these operations may be pending.
+    `recorded`: no other of these operations may be pending. `waits`: a caller waits for the roots.
     """
-    mode = _MODES.get(rule, 0)
+    mode = _MODES.get(rule, 0) + (evaluations.WAITS if waits else 0)
+    mode += hardware.state_number() << evaluations.BITS
     found = evaluations.find(roots, recorded, elision.watched, mode)
     if found is None or len(found) == 2:
         return found
@@ -178,7 +179,7 @@ def _evaluate_concurrently(
     """
     if missed is None and apart is None and _may_repeat():
         roots = [node for node in nodes if node.value is None and node.resident is None]
-        outcome = _repeated(roots, None, rule) if roots else None
+        outcome = _repeated(roots, None, rule, bool(wanted)) if roots else None
         if outcome is True:
             return
         missed = outcome or None
@@ -298,7 +299,7 @@ def _evaluate(
     pending = [node for node in nodes if node.value is None and node.resident is None]
     if not pending:
         return []
-    usual = conditions.may_capture() and hardware.is_default_cpu()
+    usual = conditions.may_capture() and not hardware.names_another()
     if usual:
         counters["evaluations"] += 1
     else:
@@ -316,7 +317,7 @@ def _evaluate(
         elided, plan = elision.elide(recording, pending, known, rule is not decisions.LOOP)
         if plan is not None and plan.costly:
             plan = recompute.by_size(plan, recording)
-        if plan is not None and plan.replays:
+        if plan is not None and plan.replays and hardware.stays_on_cpu(plan, recording, wanted):
             if apart is not None:
                 apart.begin(recording.nodes, plan)
             replayed = _replayed(plan, recording, hardware.cpu(), rule)
