@@ -38,7 +38,6 @@ from lazyfuse.arrays.nodes import snapshot as snapshot
 from lazyfuse.arrays.nodes import updated
 from lazyfuse.arrays.storage import CANONICAL as CANONICAL
 from lazyfuse.arrays.storage import (
-    EXPORTED,
     Storage,
     foreign,
     fresh_leaf,
@@ -46,6 +45,7 @@ from lazyfuse.arrays.storage import (
     is_evaluated,
     leaf,
     lender,
+    note_owner,
     own_value,
 )
 from lazyfuse.codegen.graph.node import Layout, Node, Where
@@ -379,14 +379,14 @@ def gather(x: ndarray) -> Array:
         value = node.value
         assert value is not None, "evaluation left a node without a value"
         if type(x) is ndarray:  # no view of ours shares a scalar's memory
-            EXPORTED[id(terminal(value))] = x
+            note_owner(value, x)
         return value
     storage = x._storage
     if storage is None:  # dynamic-size, or another thread has just changed the state
         materialise(x)
         return gather(x)
     flat = storage.force(decisions.GATHER)
-    EXPORTED[id(terminal(flat))] = storage
+    note_owner(flat, storage)
     return real_view(x)
 
 

@@ -320,6 +320,15 @@ class Storage:
 
 EXPORTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """id of the numpy array at the end of a chain of bases -> the storage (or array) that owns it."""
+_owners: dict[int, weakref.ref[Any]] = EXPORTED.data  # type: ignore[attr-defined]
+
+
+def note_owner(array: Array, owner: Any) -> None:
+    """Note which storage or array owns the memory that NumPy is about to get."""
+    key = id(terminal(array))
+    known = _owners.get(key)
+    if known is None or known() is not owner:  # a new entry costs several times a look
+        EXPORTED[key] = owner
 
 
 def lender(last: Array) -> Any:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.eager_policy import middling_copy
+from lazyfuse.arrays.eager_policy import is_there, middling_copy
 from lazyfuse.arrays.ndarray import (
+    alone,
     caller,
     cast_node,
     concrete_value,
@@ -88,7 +89,38 @@ def _is_default_cast(casting: Any) -> bool:
     return type(casting) is str and casting == "same_kind"
 
 
+def _middling(arrays: Any, axis: Any) -> ndarray | None:
+    """A join of a few middling arrays of ours that exist, of one dtype and in C order, at once."""
+    reals: list[Any] = []
+    total = 0
+    for x in arrays:
+        if type(x) is not ndarray or not is_there(x):
+            return None
+        real = gather(x)
+        if not real.flags.c_contiguous or real.dtype not in CANONICAL:
+            return None
+        reals.append(real)
+        total += real.size
+    first = reals[0] if reals else None
+    if first is None or type(axis) is not int or not 0 <= axis < first.ndim:
+        return None
+    if small(total) or not middling_copy((), total) or devices.current() is not devices.cpu():
+        return None
+    if any(each.dtype != first.dtype or each.ndim != first.ndim for each in reals):
+        return None
+    length = sum([each.shape[axis] for each in reals])
+    shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
+    room = devices.cpu().empty(shape, first.dtype)  # new pages would cost more than the copy
+    try:
+        np.concatenate(reals, axis, room)
+    except ValueError:
+        return None  # NumPy's words are about the arrays
+    return alone(leaf(room, None))
+
+
 def _joined(arrays: Any, axis: Any) -> Any:
+    if (made := _middling(arrays, axis)) is not None:
+        return made
     if not any(type(x) is ndarray and concrete_value(x) is None for x in arrays):
         return None
     operands = [_as_array(x) for x in arrays]
@@ -111,11 +143,22 @@ def _joined(arrays: Any, axis: Any) -> Any:
     )
     size = _size(shape)
     if middling_copy(operands, size) and devices.current() is devices.cpu():
-        return wrap(np.concatenate([gather(x) for x in operands], place))
+        return alone(_joined_now(operands, place, shape, dtype, perm))
     few = len(operands) <= PIECES and size and not small(size)
     if few and devices.current() is devices.cpu():
         return from_node(_by_parts(operands, place, shape, dtype, perm))
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
+
+
+def _joined_now(
+    operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
+) -> Node:
+    """The values of a join, in memory that was used before: new pages cost more than the copy."""
+    packed = shape if perm is None else tuple([shape[axis] for axis in perm])
+    block = devices.cpu().empty(packed, dtype)
+    joined = block if perm is None else block.transpose(np.argsort(perm))
+    np.concatenate([gather(x) for x in operands], place, joined)
+    return leaf(joined, perm)
 
 
 def _by_parts(

@@ -18,7 +18,7 @@ static const char *const field_names[FIELDS] = {
 /* A callable that notes nodes; it calls `flush.Pending.note` where Python decides. */
 typedef struct {
     PyObject_HEAD
-    PyObject *pending, *slow, *warnings, *compound; /* the last two: names of modules */
+    PyObject *pending, *slow, *warnings, *compound, *flush; /* the last three: names of modules */
     Py_ssize_t fields[FIELDS];
     long most, fewer; /* repeats of a line without a decision; `fewer`: where iterations reduce */
     long together; /* pending nodes from which loop iterations stop being joined */
@@ -89,8 +89,15 @@ static int is_due(Notes *self, long rounds)
         || !PyLong_CheckExact(FIELD(self, WAITING)) || PyLong_AsLong(FIELD(self, WAITING)) != 0;
 }
 
+/* Whether the pending elements pay for a launch: fewer never end an iteration. */
+static int is_worth_it(Notes *self, long long elements)
+{
+    PyObject *least = PyDict_GetItemWithError(self->flush, name_worth);
+    return least == NULL || elements >= PyLong_AsLongLong(least);
+}
+
 /* Counts one more repeat of a line; 0: done, 1: Python decides, -1: an error. */
-static int count_round(Notes *self, PyObject *line)
+static int count_round(Notes *self, PyObject *line, long long elements)
 {
     PyObject *rounds = FIELD(self, ROUNDS), *before, *after;
     if (!PyDict_CheckExact(rounds) || !PyAnySet_CheckExact(FIELD(self, LINES))) {
@@ -103,7 +110,8 @@ static int count_round(Notes *self, PyObject *line)
     }
     if (count >= (FIELD(self, REDUCING) == Py_False ? self->most : self->fewer)
         && (!PyAnySet_CheckExact(FIELD(self, STEADY)) || PySet_GET_SIZE(FIELD(self, STEADY))
-            || (PySet_Contains(FIELD(self, LINES), line) && is_due(self, count + 1)))) {
+            || (is_worth_it(self, elements) && PySet_Contains(FIELD(self, LINES), line)
+                && is_due(self, count + 1)))) {
         return 1;
     }
     after = PyLong_FromLong(count + 1);
@@ -135,7 +143,7 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
         return PyObject_CallOneArg(self->slow, node);
     }
     PyObject *line = PyLong_FromLongLong(number);
-    int state = line == NULL ? -1 : count_round(self, line);
+    int state = line == NULL ? -1 : count_round(self, line, elements);
     if (state) {
         Py_XDECREF(line);
         return state < 0 ? NULL : PyObject_CallOneArg(self->slow, node);
@@ -176,6 +184,7 @@ static void notes_dealloc(PyObject *object)
     Py_XDECREF(self->slow);
     Py_XDECREF(self->warnings);
     Py_XDECREF(self->compound);
+    Py_XDECREF(self->flush);
     Py_TYPE(object)->tp_free(object);
 }
 
@@ -198,10 +207,11 @@ PyTypeObject NotesType = {
 
 PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *pending, *slow, *warnings, *compound;
+    PyObject *pending, *slow, *warnings, *compound, *flush;
     long most, fewer, together;
-    if (!PyArg_ParseTuple(args, "OOO!O!lll", &pending, &slow, &PyDict_Type, &warnings,
-                          &PyDict_Type, &compound, &most, &fewer, &together)) {
+    if (!PyArg_ParseTuple(args, "OOO!O!O!lll", &pending, &slow, &PyDict_Type, &warnings,
+                          &PyDict_Type, &compound, &PyDict_Type, &flush, &most, &fewer,
+                          &together)) {
         return NULL;
     }
     if (hooks.node == NULL) {
@@ -222,6 +232,7 @@ PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
     made->most = most;
     made->fewer = fewer;
     made->together = together;
+    made->flush = Py_NewRef(flush);
     made->pending = Py_NewRef(pending);
     made->slow = Py_NewRef(slow);
     made->warnings = Py_NewRef(warnings);

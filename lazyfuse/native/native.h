@@ -292,7 +292,7 @@ extern Bindings hooks;
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
     _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
     _(qualname, "__qualname__") _(read, "read") _(scalar_overflow, "scalar_overflow")              \
-    _(shape, "shape")
+    _(shape, "shape") _(worth, "WORTH_A_LAUNCH")
 
 #define NAME(name, text) extern PyObject *name_##name;
 NAMES(NAME)

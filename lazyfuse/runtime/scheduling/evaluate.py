@@ -44,7 +44,12 @@ from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
 from lazyfuse.runtime.scheduling import compound_calls, eager_rules, elision, flush, recompute
 from lazyfuse.runtime.scheduling.co_evaluation import reading_outputs, small_outputs
-from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
+from lazyfuse.runtime.scheduling.flush import (
+    REDUCING,
+    ROUNDS,
+    TOGETHER,
+    Pending,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -249,7 +254,7 @@ def use_native(native: Any) -> None:
     copies.use(native)
     note_recorded = _recorded.note
     if native is not None:
-        names = vars(warnings), vars(compound_calls)
+        names = vars(warnings), vars(compound_calls), vars(flush)
         rounds = ROUNDS, REDUCING, TOGETHER
         note_recorded = native.notes(_recorded, _recorded.note, *names, *rounds)
 
