@@ -29,7 +29,8 @@ arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
 arrays/scalars.py arrays/storage.py functions/products.py functions/ufunc.py
-runtime/capture/evaluations.py runtime/capture/native_replay.py runtime/capture/replay.py
+runtime/capture/evaluations.py runtime/capture/governor.py
+runtime/capture/native_replay.py runtime/capture/replay.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
 runtime/scheduling/eager_rules.py runtime/scheduling/flush.py codegen/graph/linearize.py

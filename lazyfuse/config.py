@@ -225,6 +225,9 @@ class Options:
     capture: bool = _switch(
         True, "LAZYFUSE_CAPTURE", "launch what ran before at the same sizes without deciding anew"
     )
+    governor: bool = _switch(
+        True, "LAZYFUSE_GOVERNOR", "run at once where recording was measured to be slower"
+    )
     fusion: bool = _switch(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
     routines: bool = _switch(
         True, "LAZYFUSE_ROUTINES", "sort, scan, count and gather by compiled loops in threads"

@@ -17,7 +17,8 @@ enum { AXES = 32 };
 
 /* What the op table says of an op; it lives as long as the module. */
 typedef struct {
-    PyObject *op, *name;
+    PyObject *op, *name, *call; /* `call`: NumPy's ufunc, once it was asked for */
+    Loops *loops;
     unsigned char most[TYPES]; /* times `eager_below`: elements for NumPy; 0: inexact, or none */
 } Row;
 
@@ -353,6 +354,40 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
     return found;
 }
 
+PyObject *called_at_once(PyObject *op, PyObject *const *args, int count)
+{
+    There there[2] = {{NULL}};
+    Result result;
+    Row *row = row_of(op);
+    PyObject *found = NULL, *given[3] = {NULL};
+    if (row != NULL && row->call == NULL) {
+        row->call = PyObject_GetAttr(op, name_ufunc);
+        row->loops = row->call == NULL || row->call == Py_None ? NULL : loops_new(row->call);
+        PyErr_Clear();
+    }
+    if (row == NULL || row->loops == NULL || !IS_BOUND || !look_at_all(args, count, there)) {
+        return NULL;
+    }
+    int fits = broadcast_values(there, count, &result);
+    for (int at = 0; at < count; at++) {
+        int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
+        fits &= !there[at].array || (type >= 0 && row->most[type] > 0);
+        given[at] = there[at].value;
+    }
+    if (fits) {
+        given[count] = room_for(row->loops, there, count, &result);
+        PyObject *room = given[count], *names = room == NULL ? NULL : PyTuple_Pack(1, name_out);
+        if (!PyErr_Occurred()) {
+            found = PyObject_Vectorcall(row->call, given, count, names);
+        }
+        Py_XDECREF(names);
+        found = finished(found, room != NULL);
+        Py_XDECREF(room);
+    }
+    let_go(there, count);
+    return found;
+}
+
 /* The numpy array over memory that `x` shares with exporters, for a write at once (borrowed);
    NULL without an exception: Python does it. As `Storage.writable`, where recorded work needs
    none of the old values. */
@@ -459,9 +494,10 @@ int exported_write(Core *self, PyObject *key, PyObject *value)
     return done < 0 ? -1 : 1;
 }
 
-PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
+PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed *turn)
 {
     There there;
+    turn->place = NULL;
     if (!IS_BOUND || !IS_ARRAY(x) || EAGER(x) != Py_None || !look(x, &there)) {
         return NULL;
     }
@@ -472,6 +508,10 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
         }
         Row *row = which < PyTuple_GET_SIZE(hooks.reduce_rows)
             ? row_of(PyTuple_GET_ITEM(hooks.reduce_rows, which)) : NULL;
+        int type = plain_type((PyArrayObject *)there.value);
+        if (row != NULL && type >= 0 && row->most[type] > 0 && governed_begin(turn, size)) {
+            return there.value;
+        }
         if (row != NULL && spares_copy(row, &there, 1, size)) {
             PyObject *name = PyObject_GetAttrString(theirs, "__name__");
             if (name != NULL) {

@@ -146,7 +146,8 @@ static PyObject *reduced_now(
             return NULL;
         }
     }
-    PyObject *value = exported_reduction(self->reduction, self->theirs, args[0]);
+    Governed turn;
+    PyObject *value = exported_reduction(self->reduction, self->theirs, args[0], &turn);
     if (value == NULL) {
         return NULL;
     }
@@ -159,6 +160,7 @@ static PyObject *reduced_now(
         result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
     }
     Py_DECREF(value);
+    governed_end(&turn);
     if (result == NULL) {
         (void)is_refused(); /* the user gets NumPy's words */
         return NULL;

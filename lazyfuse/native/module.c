@@ -40,6 +40,8 @@ static PyMethodDef functions[] = {
     {"copy", FAST(copy_part), "Elements from address to address."},
     {"frontier", VARARGS(walk_frontier), "Pending nodes that no other pending node reads."},
     {"notes", VARARGS(notes_new), "Writes nodes down as `Pending.note` does."},
+    {"govern", VARARGS(govern), "Have NumPy run the next visits of a place at once."},
+    {"governed", VARARGS(governed_at), "What was measured at a place since."},
     {"replay_begin", FAST(replay_begin), "The blocks of a replay, and their addresses."},
     {"replay_bind", FAST(replay_bind),
      "What a run begins with, and the key under which replays are kept."},
@@ -49,6 +51,7 @@ static PyMethodDef functions[] = {
     {"replay_program", VARARGS(replay_program), "A replay as numbers."},
     {"rows", VARARGS(rows_new), "A launch with only addresses and scalars to fill in."},
     {"walk", ONE(walk_roots), "Nodes, key, held, edges and sizes, as `linearize` finds them."},
+    {"ungovern", NONE(ungovern), "Record everywhere again."},
     /* sections */
     {"bring_back", NONE(section_bring_back),
      "Bring handlers back, after so many calls as of put_off."},

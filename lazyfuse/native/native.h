@@ -292,7 +292,7 @@ extern Bindings hooks;
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
     _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
     _(qualname, "__qualname__") _(read, "read") _(scalar_overflow, "scalar_overflow")              \
-    _(shape, "shape") _(worth, "WORTH_A_LAUNCH")
+    _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
 #define NAME(name, text) extern PyObject *name_##name;
 NAMES(NAME)
@@ -350,6 +350,8 @@ int may_record(void);
 long ignored_errors(void);
 /* As nodes.caller: the user's source line (new). */
 PyObject *find_caller(void);
+/* The first frame outside lazyfuse (new); NULL without an exception: there is none. */
+PyFrameObject *user_frame(void);
 /* A node; steals `src`, which may be NULL after an error. */
 PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape, PyObject *dtype,
                     PyObject *perm, PyObject *where);
@@ -457,6 +459,24 @@ PyObject *recorded_piece(Core *self, const char *name);
 /* A part becomes `value`: 1, 0 where Python does it, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
 
+/* ------------------------------------------------------------------------------------- governor */
+
+/* A visit of a place whose operations NumPy runs at once. */
+typedef struct {
+    void *place;
+    double began;
+} Governed;
+
+/* The operation by NumPy, where the user's program is at a governed place and all values exist;
+   NULL without an exception: neither. `size`: of its result. */
+PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size);
+/* Whether NumPy is to reduce so many elements at once here; the end of that visit. */
+int governed_begin(Governed *turn, Py_ssize_t size);
+void governed_end(const Governed *turn);
+PyObject *govern(PyObject *module, PyObject *args);
+PyObject *governed_at(PyObject *module, PyObject *args);
+PyObject *ungovern(PyObject *module, PyObject *nothing);
+
 /* ------------------------------------------------------------------------------ exported memory */
 
 /* The operation on concrete values, in NumPy at once; NULL without an exception: Python
@@ -465,9 +485,11 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
                         int count);
 /* The same into an array: 1, 0 where Python does it, -1 with an exception. */
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
+/* The exact operation on concrete values, in NumPy at once; NULL as above. */
+PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values (new) that NumPy's function reduces at once, by its code in loops.c;
-   NULL without an exception: Python does it. */
-PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x);
+   NULL without an exception: Python does it. `turn`: whether the place is governed. */
+PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed *turn);
 /* A part, named by a basic key, becomes `value`, at once: as above. */
 int exported_write(Core *self, PyObject *key, PyObject *value);
 

@@ -77,17 +77,11 @@ static PyObject *note_ignored(PyObject *where, long ignored)
     return place;
 }
 
-/* As nodes.caller: the first frame outside lazyfuse. */
-PyObject *find_caller(void)
+PyFrameObject *user_frame(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
-    int usual = is_usual();
-    long ignored = usual ? 0 : error_bits();
-    if (frame == NULL || ignored < 0 || hooks.source_location == NULL) {
-        return PyObject_CallNoArgs(hooks.caller);
-    }
-    Py_INCREF(frame);
-    for (;;) {
+    Py_XINCREF(frame);
+    while (frame != NULL) {
         PyObject *globals = PyFrame_GetGlobals(frame);
         PyObject *package = PyDict_GetItemWithError(globals, name_package);
         int inside = package == NULL ? 0 : PySet_Contains(hooks.inside, package);
@@ -101,6 +95,18 @@ PyObject *find_caller(void)
             break;
         }
         Py_SETREF(frame, back);
+    }
+    return frame;
+}
+
+/* As nodes.caller: the first frame outside lazyfuse. */
+PyObject *find_caller(void)
+{
+    int usual = is_usual();
+    long ignored = usual ? 0 : error_bits();
+    PyFrameObject *frame = ignored < 0 || hooks.source_location == NULL ? NULL : user_frame();
+    if (frame == NULL) {
+        return PyObject_CallNoArgs(hooks.caller);
     }
     PyObject *where = PyTuple_New(2);
     PyObject *offset = PyLong_FromLong(PyFrame_GetLasti(frame));

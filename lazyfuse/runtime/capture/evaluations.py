@@ -20,6 +20,7 @@ from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices.caches import register
 from lazyfuse.runtime.capture import conditions, native_replay, tier_up
 from lazyfuse.runtime.capture.conditions import Raised
+from lazyfuse.runtime.capture.governor import Watch
 from lazyfuse.runtime.execution import concurrency
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ waits for them. The number of the devices' state follows."""
 
 Missed = tuple[bytes, list[Any]]
 """The key of an evaluation that is not kept, and what the key names by address."""
-Kept = tuple[Any, int, tuple[Any, ...], Plan, "ReplayCache", "Replay", list[int], list[Any]]
+Kept = tuple[
+    Any, int, tuple[Any, ...], Plan, "ReplayCache", "Replay", list[int], list[Any], Watch | None
+]
 """A program, how many values the plan has and which are operands; the plan, its replays, the
-replay, its sizes; what the key names by address."""
+replay, its sizes; what the key names by address; what the governor knows."""
 Found = tuple[Kept, list[Node], list[Any], tuple[list[Any], list[int]]]
 """What is kept; the nodes in order, the plan's values, the blocks and their addresses."""
 
@@ -62,7 +65,7 @@ def find(
 def play(found: Found) -> Raised | None:
     """Run what was found; the exceptions that arose. None if memory is short."""
     kept, nodes, env, (roots, addresses) = found
-    _, _, _, plan, cache, replay, sizes, _ = kept
+    _, _, _, plan, cache, replay, sizes, _, _ = kept
     buffers = cast(Any, replay.device).buffers if replay.blocks else None
     if buffers is not None and not buffers.reserve(replay.blocks):
         return None
@@ -74,7 +77,9 @@ def play(found: Found) -> Raised | None:
             buffers.release()
 
 
-def keep(missed: Missed, plan: Plan, replay: Replay, recording: Recording) -> None:
+def keep(
+    missed: Missed, plan: Plan, replay: Replay, recording: Recording, watch: Watch | None
+) -> None:
     """Keep an evaluation that was a replay and nothing else."""
     cache: ReplayCache = plan.replays
     if not replay.program or cache.unmet >= UNMET or tier_up.is_awaited(replay):
@@ -86,7 +91,7 @@ def keep(missed: Missed, plan: Plan, replay: Replay, recording: Recording) -> No
         _kept.clear()
     key, pins = missed
     program, sizes = replay.program[0], recording.sizes
-    _kept[key] = program, cache.size, cache.operands, plan, cache, replay, sizes, pins
+    _kept[key] = program, cache.size, cache.operands, plan, cache, replay, sizes, pins, watch
 
 
 def forget(value: object = None) -> None:

@@ -70,6 +70,8 @@ class Totals:
     compiling: float = 0.0  # seconds that the requests took
     lines: dict[Line, LineCounts] = field(default_factory=dict)
     single_lines: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    governed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
+    """Lines that run at once: NumPy's seconds, and those of recorded work."""
 
 
 totals = Totals()
@@ -343,6 +345,9 @@ def text(
     lines += [f"{'copied':<17} {_copied_line(key)}" for key in totals.copies]
     lines += _resident_lines(resident)
     lines += _line_table()
+    for (file, number), (theirs, ours) in list(totals.governed.items())[-_ROWS:]:
+        took = f"{theirs * 1e6:.0f} us against {ours * 1e6:.0f} us recorded"
+        lines.append(f"{'runs at once':<17} {file}:{number}: {took}")
     for (file, number, name), count in totals.single_lines.most_common(_ROWS):
         lines.append(f"in NumPy          {count} {name} at {file}:{number}")
     for place, count in sorted((fallback_counts or {}).items(), key=lambda item: -item[1])[:_ROWS]:

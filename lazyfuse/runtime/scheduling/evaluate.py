@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from time import perf_counter
 from typing import Any
 from weakref import ref
 
@@ -29,7 +30,14 @@ from lazyfuse.devices.base import Device
 from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.capture import capture, conditions, evaluations, native_replay, replay
+from lazyfuse.runtime.capture import (
+    capture,
+    conditions,
+    evaluations,
+    governor,
+    native_replay,
+    replay,
+)
 from lazyfuse.runtime.events import counters as report
 from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
@@ -124,6 +132,7 @@ def _repeated(
     """
     mode = _MODES.get(rule, 0) + (evaluations.WAITS if waits else 0)
     mode += hardware.state_number() << evaluations.BITS
+    began = perf_counter()
     found = evaluations.find(roots, recorded, elision.watched, mode)
     if found is None or len(found) == 2:
         return found
@@ -134,12 +143,15 @@ def _repeated(
         concurrency.busy -= 1
     if raised is None:
         return None
+    watch = found[0][-1]
     del found  # nodes that only it kept are not pending any more
     counters["evaluations"] += 1
     counters["plan hits"] += 1
     report.totals.flushes[rule] += 1
     report.totals.decisions[decisions.REPLAYED] += 1
     _recorded.reset()
+    if watch is not None:
+        watch.note(perf_counter() - began)
     for flags, operations in raised:
         fp_flags.warn_for(flags, operations)
     return True
@@ -325,12 +337,14 @@ def _evaluate(
         if plan is not None and plan.replays and hardware.stays_on_cpu(plan, recording, wanted):
             if apart is not None:
                 apart.begin(recording.nodes, plan)
+            repeats = missed is not None and elided is elision.NEVER
+            watch = governor.watch(recording) if repeats else None
             replayed = _replayed(plan, recording, hardware.cpu(), rule)
             if replayed is not None:
                 counters["plan hits"] += 1
                 raised, kept = replayed
-                if missed is not None and kept is not None and elided is elision.NEVER:
-                    evaluations.keep(missed, plan, kept, recording)
+                if missed is not None and kept is not None and repeats:
+                    evaluations.keep(missed, plan, kept, recording, watch)
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised

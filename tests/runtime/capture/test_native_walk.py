@@ -168,7 +168,7 @@ class Twins:
     def __init__(self, native: Any) -> None:
         self.runs: list[list[tuple[int, str]]] = [[], []]
         self.pendings = [flush.Pending(self.evaluate(at)) for at in range(2)]
-        names = vars(flush.warnings), vars(compound_calls)
+        names = vars(flush.warnings), vars(compound_calls), vars(flush)
         second = self.pendings[1]
         limits = flush.ROUNDS, flush.REDUCING, flush.TOGETHER
         noted = native.notes(second, second.note, *names, *limits)
@@ -239,7 +239,7 @@ def test_an_error_of_the_slow_way_comes_through(native: Any) -> None:
     def refuse(node: Node) -> None:
         raise KeyError("refused")
 
-    names = vars(flush.warnings), vars(compound_calls)
+    names = vars(flush.warnings), vars(compound_calls), {"WORTH_A_LAUNCH": 0}
     noted = native.notes(twins.pendings[1], refuse, *names, 0, 0, 0)
     noted(_node((5,), (where := _line())))
     with pytest.raises(KeyError, match="refused"):
