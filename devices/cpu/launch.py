@@ -82,6 +82,7 @@ _word_at = ctypes.c_size_t.from_address
 _WORDS = 8  # shared words in front of the rows: a cache line of their own
 _SPINS = 20_000  # 20 to 60 us
 AWAKE = 4  # a worker thread that already spins is worth this many times less work
+LONG = 1 << 22  # additions: two milliseconds, in which workers that come late still help
 FOLLOWS = 150e-6  # seconds between two such launches in which a worker thread stays awake
 _SLOTS = {"b": "q8x", "i": "q8x", "u": "Q8x", "f": "d8x", "c": "dd"}
 
@@ -143,7 +144,7 @@ class ChunkRunner:
         `native`: worker threads in machine code, which may be spinning now.
         """
         most = self.pool.threads // thread_pool.callers
-        if most < 2:
+        if most < 2 or (work < LONG and native and self.native.are_late()):
             return 0
         least = self.threads_above  # waking a thread takes the caller's time
         if work < least:

@@ -17,6 +17,7 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -46,8 +47,14 @@ _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, within one process
 SPINS = 3000
 YIELDS = 400
 
+# How often the caller checks for workers that still have a chunk before it counts them as late,
+# some 150 us: a chunk takes less, so the system has given their core to another program. After that
+# short launches do without workers, for a moment that grows as long as workers are late again.
+LATE = 8192
+ALONE, LONGEST_ALONE = 0.02, 0.64  # seconds
+
 # Shared words, each on its own cache line.
-_SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _WORDS = range(0, 72, 8)
+_SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _LATE, _WORDS = range(0, 80, 8)
 
 # One job at a time. A worker registers as active, then takes a ticket. The caller takes the tickets
 # back, then waits until no worker is active: it waits for workers with a ticket; a late worker
@@ -64,6 +71,7 @@ start:
   %tickets = getelementptr i64, ptr %shared, i64 {_TICKETS}
   %active = getelementptr i64, ptr %shared, i64 {_ACTIVE}
   %sleepers = getelementptr i64, ptr %shared, i64 {_SLEEPERS}
+  %late = getelementptr i64, ptr %shared, i64 {_LATE}
   %locked = cmpxchg ptr %lock, i64 0, i64 1 seq_cst seq_cst
   %mine = extractvalue {{i64, i1}} %locked, 1
   br i1 %mine, label %post, label %alone
@@ -103,8 +111,14 @@ look:
   %none = icmp eq i64 %inside, 0
   br i1 %none, label %done, label %more
 more:
-  %patient = icmp slt i64 %turn, 16384
-  br i1 %patient, label %again, label %yield
+  %patient = icmp slt i64 %turn, {LATE}
+  br i1 %patient, label %again, label %enough
+enough:
+  %first = icmp eq i64 %turn, {LATE}
+  br i1 %first, label %note, label %yield
+note:
+  %r4 = atomicrmw add ptr %late, i64 1 seq_cst
+  br label %again
 again:
   %following = add i64 %turn, 1
   {_PAUSE[1]}
@@ -220,6 +234,7 @@ class _Team:
         self.sleepers = ctypes.c_int64.from_address(self.address + 8 * _SLEEPERS)
         self.sequence = ctypes.c_int32.from_address(self.address)
         self.resting = ctypes.c_int32.from_address(self.address + 8 * _REST)
+        self.late = ctypes.c_int64.from_address(self.address + 8 * _LATE)
         self.resting.value = -1
         self.loaded = loaded
         self.share = _Share(loaded[0].address)
@@ -264,6 +279,9 @@ class NativeThreads:
         """Start without workers."""
         self._team: _Team | None = None
         self._lock = threading.Lock()
+        self._late = 0  # what the team's counter was
+        self._alone_until = 0.0
+        self._alone = ALONE
 
     def resize(self) -> None:
         """Start again, with the new number of threads."""
@@ -281,6 +299,21 @@ class NativeThreads:
         if crew is not None and crew.sleepers.value < crew.size:
             return True
         return follows and not self._failed
+
+    def are_late(self) -> bool:
+        """Whether workers kept a caller waiting a moment ago: other programs have their cores."""
+        crew = self._team
+        if crew is None or (crew.late.value == self._late and not self._alone_until):
+            return False
+        now = time.perf_counter()
+        if crew.late.value != self._late:
+            again = now < self._alone_until + 2 * self._alone
+            self._late = crew.late.value
+            self._alone = min(2 * self._alone, LONGEST_ALONE) if again else ALONE
+            self._alone_until = now + self._alone
+        elif now > self._alone_until + 2 * self._alone:
+            self._alone_until = 0.0  # they came in time
+        return now < self._alone_until
 
     def sleep_early(self) -> None:
         """Let waiting workers sleep at once, to free their cores for other libraries."""

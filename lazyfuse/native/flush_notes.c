@@ -36,7 +36,8 @@ static int is_true_name(PyObject *names, PyObject *name)
 static long long line_of(Notes *self, PyObject *node)
 {
     PyObject *where = NODE(node, location);
-    if (where == NULL || !PyTuple_CheckExact(where) || PyTuple_GET_SIZE(where) != 2) {
+    if (where == NULL || !PyTuple_Check(where) || PyTuple_GET_SIZE(where) != 2
+        || (!PyTuple_CheckExact(where) && (PyObject *)Py_TYPE(where) != hooks.source_location)) {
         return -1;
     }
     PyObject *filters = PyDict_GetItemWithError(self->warnings, name_filters);

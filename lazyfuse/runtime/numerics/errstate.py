@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, ContextVar
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -78,21 +78,42 @@ def _fits(pattern: Any, text: str) -> bool:
     return pattern.match(text) is not None
 
 
+class _Facts(NamedTuple):
+    """What a state means. NumPy makes a new object for each state."""
+
+    state: object
+    plain: bool
+    handled: bool  # exceptions do more than warn
+    ignored: int
+
+
+def _facts() -> _Facts:
+    """What this thread's state means: asked of NumPy where it is not the one asked about last."""
+    global _last
+    found, state = _last, STATE.get()
+    if found is None or found.state is not state:
+        settings: Mapping[str, Any] = np.geterr()
+        handled = any(
+            value not in ("warn", "ignore") or (value == "warn" and name == "under")
+            for name, value in settings.items()
+        )
+        ignored = [bit for name, bit in BITS.items() if settings[name] == "ignore" != PLAIN[name]]
+        found = _last = _Facts(state, settings == PLAIN, handled, sum(ignored))
+    return found
+
+
+_last: _Facts | None = None
+
+
 def ignored_bits() -> int:
     """The flags that this thread ignores now, without underflow, which it ignores by default."""
-    state: Mapping[str, Any] = np.geterr()
-    ignored = [bit for name, bit in BITS.items() if state[name] == "ignore" != PLAIN[name]]
-    return sum(ignored)
+    return _facts().ignored
 
 
 def must_run_at_once() -> bool:
     """Whether a floating-point exception would have to be handled at the line that raises it."""
     is_plain()
-    state = np.geterr()
-    return any(
-        value not in ("warn", "ignore") or (value == "warn" and name == "under")
-        for name, value in state.items()
-    )
+    return _facts().handled
 
 
 def error_bits() -> int:
@@ -102,7 +123,7 @@ def error_bits() -> int:
 
 def is_plain() -> bool:
     """Whether the state is NumPy's default. Checks again: `numpy.errstate` ends without notice."""
-    if not plain and not _entered and np.geterr() == PLAIN:
+    if not plain and not _entered and _facts().plain:
         changed()
     return plain
 

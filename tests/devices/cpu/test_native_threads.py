@@ -113,3 +113,55 @@ def test_a_child_has_helpers_of_its_own(work: Any) -> None:
     check(3, 5, wrong)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not wrong
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that `native_threads` sees, in a list of one number."""
+    now = [1000.0]
+    monkeypatch.setattr(native_threads.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_short_launches_do_without_workers_that_were_late(work: Any, clock: list[float]) -> None:
+    wrong: list[int] = []
+    check(4, 3, wrong)
+    crew = work.native._team
+    work.native.are_late()  # a busy machine may have made them late just now
+    clock[0] += 10.0
+    assert not work.native.are_late()
+    crew.late.value += 1
+    assert work.helpers(200_000.0, 8) == 0  # a short launch
+    assert work.helpers(1e8, 8) > 0
+    clock[0] += 1.01 * native_threads.ALONE
+    assert not work.native.are_late()  # tried again
+    crew.late.value += 1
+    assert work.native.are_late()
+    clock[0] += 1.01 * native_threads.ALONE
+    assert work.native.are_late()  # late again at once: for longer
+    clock[0] += 10.0
+    assert not work.native.are_late()
+    crew.late.value += 1
+    assert work.native.are_late()
+    clock[0] += 1.01 * native_threads.ALONE
+    assert not work.native.are_late()  # they had come in time: as at first
+    check(4, 3, wrong)
+    assert not wrong
+
+
+def test_a_worker_that_keeps_its_chunk_for_long_is_counted(work: Any) -> None:
+    wrong: list[int] = []
+    check(5, 30, wrong)
+    crew, words = work.native._team, work.native._team.words
+    before = crew.late.value
+
+    def come_back() -> None:  # the caller waits, so nothing else changes the word
+        words[native_threads._ACTIVE] -= 1
+
+    words[native_threads._ACTIVE] += 1
+    ended = threading.Timer(0.05, come_back)
+    ended.start()
+    check(5, 5, wrong)
+    ended.join()
+    assert not wrong
+    assert crew.late.value > before
