@@ -134,7 +134,18 @@ def is_product(step: Step, graph: Graph) -> bool:
         return False
     value = graph.values[step.writes[0]]
     rule = PRODUCTS.get(value.arg.name if value.op is ops.HOST else value.op.name)
-    return rule is not None and rule([graph.values[source] for source in value.src])
+    if rule is None or not rule([graph.values[source] for source in value.src]):
+        return False
+    return not _is_by_transpose(value.src, graph)
+
+
+def _is_by_transpose(sources: Sequence[int], graph: Graph) -> bool:
+    """Whether a matrix is multiplied by its own transpose: BLAS computes half of the result."""
+    for one, other in (sources, sources[::-1]):
+        value = graph.values[other]
+        if value.op is ops.VIEW and value.src[0] == one and value.axes == (1, 0):
+            return True
+    return False
 
 
 def multiplies_rows(chain: Chain, graph: Graph) -> bool:

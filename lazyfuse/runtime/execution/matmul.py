@@ -38,6 +38,7 @@ from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
+from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices
 
@@ -166,6 +167,8 @@ def product(first: Array, second: Array) -> Array | None:
     """`first @ second`; None where NumPy has to compute it."""
     if not is_ours(first.shape, second.shape, (first.dtype, second.dtype)):
         return None
+    if _is_transposed(first, second):
+        return None  # the result is symmetric: BLAS computes half of it
     size = first.itemsize
     arrays = [
         x if x.flags.aligned and _is_regular(x.shape, [s / size for s in x.strides]) else x.copy()
@@ -184,6 +187,12 @@ def product(first: Array, second: Array) -> Array | None:
     else:
         flags = _run(found, [*arrays, result])
     return None if flags and fp_flags.is_wanted(flags) else result
+
+
+def _is_transposed(first: Array, second: Array) -> bool:
+    """Whether a matrix is multiplied by its own transpose."""
+    same = first.ndim == 2 and address(first) == address(second)
+    return same and first.shape == second.shape[::-1] and first.strides == second.strides[::-1]
 
 
 def _is_regular(shape: Ints, strides: Sequence[float]) -> bool:

@@ -425,3 +425,24 @@ def test_numpys_threads_are_as_before_B6(watch: Watch) -> None:
     with np.options(matrix_products="blas"):
         numpy.asarray(np.sqrt(abs(first @ second)))
     assert library.scipy_openblas_get_num_threads64_() == before
+
+
+@pytest.mark.parametrize("way", ["view", "dot", "centred", "turned"])
+def test_a_matrix_by_its_own_transpose_is_numpys(either: Watch, way: str) -> None:
+    """BLAS computes half of a symmetric result: the bits are NumPy's, and no chain takes it."""
+    a = made((700, 900), "f8", "C", 4)
+
+    def program(xp: Any, x: Any) -> Any:
+        if way == "view":
+            return x @ x.T
+        if way == "dot":
+            return xp.dot(x, x.T)
+        if way == "turned":
+            return x.T @ x
+        d = x - 0.5
+        return d @ d.T
+
+    for _ in range(4):
+        found = numpy.asarray(program(np, np.array(a)))
+        assert numpy.array_equal(found, program(numpy, a))
+        assert numpy.array_equal(found, found.T)
