@@ -101,8 +101,11 @@ class Combination:
         """The work of `run_single`: output, partial results, operation, and how many sums each
         partial sum is joined with. None: `run_single` is unsuitable.
         """
-        if not all(self.reduced) or any(is_argument(each.reduction) for each in self.results):
+        reductions = [each.reduction for each in self.results]
+        if not all(self.reduced) or any(map(is_argument, reductions)):
             return None
+        if any(each.accumulator[0] == "c" for each in reductions):
+            return None  # NumPy halves a row of complex numbers elsewhere
         joins = _schedule(self.lengths, self.blocks)
         return [(each.output, each.partial, each.reduction.op, joins) for each in self.results]
 

@@ -39,10 +39,10 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.functions.compound import of_one_array
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, implements
 from lazyfuse.runtime.layout.meta_arrays import result_order
-from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 _NoValue = np._NoValue
 
@@ -201,7 +201,7 @@ def around(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     return round(a, decimals, out)
 
 
-@as_one
+@of_one_array
 def _round(a: ndarray, decimals: int) -> Any:
     """The steps of NumPy's `PyArray_Round` for floats."""
     source = node_of(a)

@@ -35,6 +35,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import normalize_axes, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
+from lazyfuse.functions.compound import of_one_array
 from lazyfuse.interop import fallback
 from lazyfuse.registry import implements
 from lazyfuse.runtime.scheduling.compound_calls import as_one
@@ -74,6 +75,8 @@ def _is_copied_packed(a: ndarray) -> bool:
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    if type(axis) is bool:
+        raise _Refused  # NumPy raises
     try:
         axes = normalize_axes(axis, ndim)
     except Exception as error:  # NumPy raises its own error
@@ -304,7 +307,7 @@ def mean(
         return _at_once(np.mean, a, out, axis=axis, dtype=dtype, **named)
 
 
-@as_one
+@of_one_array
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
     if SELECTIONS and (found := mask_selection.mean(a, axis, dtype, keepdims, unusual)) is not None:
         return from_node(_divided(*found))
@@ -428,7 +431,7 @@ def std(
     return _deviation(np.std, True, a, axis, dtype, out, ddof, keepdims, **given)
 
 
-@as_one
+@of_one_array
 def _spread(
     a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, root: bool, *unusual: Any
 ) -> Any:
@@ -449,7 +452,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> 
         return _at_once(np.ptp, a, out, axis=axis, **_given(keepdims=keepdims))
 
 
-@as_one
+@of_one_array
 def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
     x = _source(a, *unusual)
     axes = _axes(axis, len(shape_of(x)))
