@@ -26,6 +26,15 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def no_callbacks() -> Iterator[None]:
+    """Without the collector's callbacks: Hypothesis has one, in which an interrupt is dropped."""
+    kept = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks[:] = kept
+
+
 class Interrupt(BaseException):
     """What the handler raises, as Ctrl-C does."""
 

@@ -74,6 +74,9 @@ class CapturingRun(Run):
                 return
             self.extents.append((address(array), array.nbytes, array.flags.c_contiguous))
         self.known = len(self.extents)
+        spans = sorted([(start, start + size) for start, size, _ in self.extents if size])
+        if any(end > start for (_, end), (start, _) in zip(spans, spans[1:], strict=False)):
+            self.fit = False  # an address would not say which operand it belongs to
 
     # -- events ---------------------------------------------------------------------------------
 

@@ -145,3 +145,20 @@ def test_few_geometries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             (x * 3.0 - 1.5).to_numpy()
     plans = [plan for plan in evaluate._plans.values() if id(plan) not in before]
     assert all(len(getattr(plan.replays, "found", ())) <= 3 for plan in plans)
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_operands_that_shared_memory_do_not_later() -> None:
+    """A run on one array in two places is not what a run on two arrays repeats."""
+    a, b = operands()
+
+    def polynomial(x: Any, y: Any) -> Any:
+        z = x * 2.0 + y
+        return (z * z / (y + 3.0) + x) * 0.5
+
+    program = lf.freeze(polynomial, x=a, y=b)
+    for _ in range(4):
+        np.testing.assert_array_equal(np.asarray(program(x=a, y=a)), polynomial(a, a))
+    for first, second in ((a, b), (b, a), (a, a), (a[:], a[:]), (b, b), (a, b)):
+        found = np.asarray(program(x=first, y=second))
+        np.testing.assert_array_equal(found, polynomial(first, second))
