@@ -182,8 +182,7 @@ def walk(roots: Sequence[Node]) -> Walked:
             held.append(False)
             continue
         op = node.op
-        # the user holds a constant array: making it again later is cheaper than writing it now
-        keep = identity in roots_ids or (count > 1 + edges.get(identity, 0) and op is not ops.FULL)
+        keep = identity in roots_ids or (count > 1 + edges.get(identity, 0) and not _is_full(node))
         held.append(keep)
         src = tuple([index[id(source)] for source in node.src])
         arg = node.arg
@@ -197,6 +196,13 @@ def walk(roots: Sequence[Node]) -> Walked:
             arg = arg.name
         key.append((op.number, src, ids, node.dtype.char, arg, node.perm, keep))
     return nodes, tuple(key), held, edges, list(sizes)
+
+
+def _is_full(node: Node) -> bool:
+    """Whether a node is a constant array, which costs less to make again than to write: only if
+    the number is there. One that this run computes may read memory that the run writes over.
+    """
+    return node.op is ops.FULL and node.src[0].value is not None
 
 
 _walk: Callable[[Sequence[Node]], Walked] = walk

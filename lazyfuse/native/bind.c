@@ -384,8 +384,7 @@ static int put_pending(Graph *graph, Py_ssize_t at)
     PyObject *node = PyList_GET_ITEM(graph->order, at), *src = NODE(node, src);
     PyObject *shape = NODE(node, shape);
     const Entry *entry = &graph->table.entries[entry_place(&graph->table, node)];
-    int keep = entry->root
-        || (Py_REFCNT(node) > 1 + entry->edges && NODE(node, op) != hooks.full_op);
+    int keep = entry->root || (Py_REFCNT(node) > 1 + entry->edges && !is_full(node));
     if (!PyTuple_Check(shape)) {
         return 0;
     }

@@ -373,6 +373,14 @@ static inline int is_pending(PyObject *node)
     return NODE(node, value) == Py_None && NODE(node, resident) == Py_None;
 }
 
+/* As linearize._is_full: whether a pending node is a constant array whose number is there. */
+static inline int is_full(PyObject *node)
+{
+    PyObject *src = NODE(node, src);
+    return NODE(node, op) == hooks.full_op && PyTuple_GET_SIZE(src) == 1 &&
+           NODE(PyTuple_GET_ITEM(src, 0), value) != Py_None;
+}
+
 /* ----------------------------------------------------------------------------------------- walk */
 
 /* What orders a pending graph: nodes by identity, their positions, how often each is read. */

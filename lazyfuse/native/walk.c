@@ -366,10 +366,8 @@ static int make_key(PyObject *order, Table *table, Numbers *numbers, PyObject *k
         }
         else {
             const Entry *entry = &table->entries[entry_place(table, node)];
-            /* the list of nodes holds one reference; a constant array that the user holds is
-               cheaper to make again than to write now */
-            keep = entry->root
-                || (Py_REFCNT(node) > 1 + entry->edges && NODE(node, op) != hooks.full_op);
+            /* the list of nodes holds one reference */
+            keep = entry->root || (Py_REFCNT(node) > 1 + entry->edges && !is_full(node));
             part = pending_key(numbers, table, node, ids, keep);
         }
         Py_DECREF(ids);

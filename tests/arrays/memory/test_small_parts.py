@@ -283,3 +283,24 @@ def test_a_table_of_real_views_drops_them_all() -> None:
     float(m.sum())
     assert m._storage.reals is not table
     assert all(numpy.asarray(x)[0] == 400 * k for k, x in enumerate(parts))
+
+
+def test_a_constant_array_whose_number_is_pending_is_kept() -> None:
+    """Its number is read from a block that the evaluation of another array writes over."""
+    with lazyfuse.options(eager_below=20):
+
+        def program(np: Any) -> tuple[Any, ...]:
+            a = np.array(numpy.arange(144.0).reshape(12, 12))
+            p = a[3]
+            np.multiply(a, 0.25, out=a)
+            a = np.zeros((12, 12))
+            p = np.array(p)
+            s = p.ravel()[0] * 1.0
+            p[...] = s
+            q = np.sort(p * 2 - p)
+            p[p > 1] = 0.5
+            s = p.ravel()[0] * 1.0
+            return p, q, s, a
+
+        for ours, theirs in zip(program(lazyfuse), program(numpy), strict=True):
+            assert numpy.array_equal(numpy.asarray(ours), theirs)
