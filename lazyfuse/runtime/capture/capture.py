@@ -7,6 +7,7 @@ in numbers is not kept. Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ class CapturingRun(Run):
             self.extents.append((address(array), array.nbytes, array.flags.c_contiguous))
         self.known = len(self.extents)
         spans = sorted([(start, start + size) for start, size, _ in self.extents if size])
-        if any(end > start for (_, end), (start, _) in zip(spans, spans[1:], strict=False)):
+        if any(end > start for (_, end), (start, _) in itertools.pairwise(spans)):
             self.fit = False  # an address would not say which operand it belongs to
 
     # -- events ---------------------------------------------------------------------------------
