@@ -128,10 +128,12 @@ class Node:
         return f"<{self.op.name} {self.dtype.name}{list(self.shape)} {state}>"
 
 
-def topological(roots: Iterable[Node]) -> list[Node]:
-    """Every node reachable from `roots` through pending nodes, sources first, without recursion."""
+def topological(roots: Iterable[Node], known: Iterable[Node] = ()) -> list[Node]:
+    """Every node reachable from `roots` through pending nodes, sources first, without recursion;
+    neither the `known` ones nor what only they reach.
+    """
     order: list[Node] = []
-    seen: set[int] = set()
+    seen: set[int] = {id(node) for node in known}
     stack: list[Node] = list(roots)
     while stack:
         node = stack[-1]

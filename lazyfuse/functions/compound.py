@@ -18,7 +18,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import SELECTIONS, from_node, ndarray, options
 from lazyfuse.arrays.nodes import caller
 from lazyfuse.arrays.recording import may_record
-from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import memo
@@ -104,18 +104,14 @@ def _template(operand: Node, result: Node | None) -> Template | None:
     place = {id(operand): 0}
     numbers: list[Node] = []
     steps: list[_Step] = []
-    below = _below(result, operand)
-    if below is None:
-        return None
-    for node in below:
+    for node in topological([result], [operand]):
         if node.op is ops.SCALAR:
             numbers.append(node)
             place[id(node)] = -len(numbers)
-    for node in below:
-        if node is operand or node.op is ops.SCALAR:
             continue
         where = node.location
-        if node.op.kind not in ("map", "reduce") or type(where) not in (tuple, type(None)):
+        is_new = node.op.kind in ("map", "reduce") and node.value is None and node.resident is None
+        if not is_new or type(where) not in (tuple, type(None)) or len(steps) == MOST:
             return None
         place[id(node)] = len(steps) + 1
         src = tuple([place[id(source)] for source in node.src])
@@ -123,27 +119,3 @@ def _template(operand: Node, result: Node | None) -> Template | None:
             _Step(node.op, src, node.arg, node.shape, node.dtype, node.perm, where is not None)
         )
     return Template(tuple(steps), tuple(numbers[::-1])) if steps else None
-
-
-def _below(result: Node, operand: Node) -> list[Node] | None:
-    """The nodes from the operand to the result, operands first; None if there are others."""
-    found: list[Node] = []
-    seen = {id(operand)}
-    stack = [result]
-    while stack:
-        node = stack[-1]
-        if id(node) in seen:
-            stack.pop()
-            continue
-        if node.op is not ops.SCALAR and (node.value is not None or not node.src):
-            return None
-        waiting = [source for source in node.src if id(source) not in seen]
-        if waiting:
-            stack += waiting
-            continue
-        seen.add(id(node))
-        found.append(node)
-        stack.pop()
-        if len(found) > MOST:
-            return None
-    return found

@@ -110,12 +110,10 @@ def _middling(arrays: Any, axis: Any) -> ndarray | None:
         return None
     length = sum([each.shape[axis] for each in reals])
     shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
-    room = devices.cpu().empty(shape, first.dtype)  # new pages would cost more than the copy
     try:
-        np.concatenate(reals, axis, room)
+        return _joined_now(reals, axis, shape, first.dtype, None)
     except ValueError:
         return None  # NumPy's words are about the arrays
-    return alone(leaf(room, None))
 
 
 def _joined(arrays: Any, axis: Any) -> Any:
@@ -143,7 +141,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
     )
     size = _size(shape)
     if middling_copy(operands, size) and devices.current() is devices.cpu():
-        return alone(_joined_now(operands, place, shape, dtype, perm))
+        return _joined_now([gather(x) for x in operands], place, shape, dtype, perm)
     few = len(operands) <= PIECES and size and not small(size)
     if few and devices.current() is devices.cpu():
         return from_node(_by_parts(operands, place, shape, dtype, perm))
@@ -151,14 +149,14 @@ def _joined(arrays: Any, axis: Any) -> Any:
 
 
 def _joined_now(
-    operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
-) -> Node:
-    """The values of a join, in memory that was used before: new pages cost more than the copy."""
+    reals: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
+) -> ndarray:
+    """NumPy's join of values, in memory that was used before: new pages cost more than the copy."""
     packed = shape if perm is None else tuple([shape[axis] for axis in perm])
     block = devices.cpu().empty(packed, dtype)
     joined = block if perm is None else block.transpose(np.argsort(perm))
-    np.concatenate([gather(x) for x in operands], place, joined)
-    return leaf(joined, perm)
+    np.concatenate(reals, place, joined)
+    return alone(leaf(joined, perm))
 
 
 def _by_parts(

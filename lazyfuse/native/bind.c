@@ -169,8 +169,7 @@ static PyObject *node_of(PyObject *operand, PyObject *nodes)
     return PyList_GET_ITEM(nodes, origin);
 }
 
-/* Adds to the key what decides about an operand: 0 where it does not lie in host memory, or
-   dies although the run may overwrite no operand. */
+/* Adds to the key what decides about an operand: 0 where it does not lie in host memory. */
 static int put_operand(Key *key, PyObject *operand, PyObject *nodes, const Edges *edges,
                        PyObject *free)
 {
@@ -189,7 +188,7 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, const Edges
     if (free == Py_True) {
         is_written = is_free(node, edges);
     }
-    else if (free != Py_False && free != Py_None) {
+    else if (free != Py_False) {
         is_written = PySet_Contains(free, PyTuple_GET_ITEM(operand, 0));
     }
     Py_ssize_t held = edges_to(edges, node);
@@ -202,15 +201,29 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, const Edges
             return -1;
         }
     }
-    if (free == Py_None) {
-        return !dies;
-    }
     return put(key, dies + 2 * is_written + 4 * (PyArray_ISWRITEABLE(array) != 0)) < 0 ? -1 : 1;
 }
 
+/* The values of a plan with `size` values: the operands' are there (new). */
+static PyObject *values_for(PyObject *size, PyObject *operands, PyObject *nodes)
+{
+    Py_ssize_t count = PyLong_AsSsize_t(size);
+    PyObject *env = count < 0 ? NULL : PyList_New(count);
+    for (Py_ssize_t i = 0; env != NULL && i < count; i++) {
+        PyList_SET_ITEM(env, i, Py_NewRef(Py_None));
+    }
+    for (Py_ssize_t i = 0; env != NULL && i < PyTuple_GET_SIZE(operands); i++) {
+        PyObject *operand = PyTuple_GET_ITEM(operands, i), *node = node_of(operand, nodes);
+        Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 1));
+        if (node == NULL || PyList_SetItem(env, index, Py_NewRef(NODE(node, value))) < 0) {
+            Py_CLEAR(env);
+        }
+    }
+    return env;
+}
+
 /* bind(count, operands, windows, slides, free, nodes, edges, sizes): the key and the values that
-   a run begins with, or None. `free`: the nodes whose memory the run may overwrite; True: look.
-   None: it may overwrite no operand, and none dies in this run. */
+   a run begins with, or None. `free`: the nodes whose memory the run may overwrite; True: look. */
 PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     if (given != 8 || !PyLong_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2])
@@ -220,14 +233,7 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     }
     PyObject *operands = args[1], *windows = args[2], *nodes = args[5];
     const Edges edges = {args[6], NULL};
-    Py_ssize_t count = PyLong_AsSsize_t(args[0]);
-    PyObject *env = count < 0 ? NULL : PyList_New(count);
-    if (env == NULL) {
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyList_SET_ITEM(env, i, Py_NewRef(Py_None));
-    }
+    PyObject *env = NULL;
     Key key = {.count = 0, .room = 128};
     key.numbers = key.few;
     int fits = put_all(&key, args[7]) < 0 ? -1 : 1;
@@ -235,13 +241,8 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
         fits = put_operand(&key, PyTuple_GET_ITEM(operands, i), nodes, &edges, args[4]);
     }
     /* the values come last, after the check for other readers of an array */
-    for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(operands); i++) {
-        PyObject *operand = PyTuple_GET_ITEM(operands, i);
-        PyObject *value = NODE(node_of(operand, nodes), value);
-        Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 1));
-        if (PyList_SetItem(env, index, Py_NewRef(value)) < 0) {
-            fits = -1;
-        }
+    if (fits > 0 && (env = values_for(args[0], operands, nodes)) == NULL) {
+        fits = -1;
     }
     for (Py_ssize_t i = 0; fits > 0 && i < PyTuple_GET_SIZE(windows); i++) {
         Py_ssize_t origin = PyLong_AsSsize_t(PyTuple_GET_ITEM(windows, i));
@@ -267,7 +268,7 @@ PyObject *replay_bind(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     if (key.numbers != key.few) {
         PyMem_Free(key.numbers);
     }
-    Py_DECREF(env);
+    Py_XDECREF(env);
     return result;
 }
 
@@ -472,24 +473,6 @@ static PyObject *pins_of(Graph *graph)
         Py_XDECREF(arg);
     }
     return pins;
-}
-
-/* The values of a plan with `size` values: the operands' are there (new). */
-static PyObject *values_for(PyObject *size, PyObject *operands, PyObject *nodes)
-{
-    Py_ssize_t count = PyLong_AsSsize_t(size);
-    PyObject *env = count < 0 ? NULL : PyList_New(count);
-    for (Py_ssize_t i = 0; env != NULL && i < count; i++) {
-        PyList_SET_ITEM(env, i, Py_NewRef(Py_None));
-    }
-    for (Py_ssize_t i = 0; env != NULL && i < PyTuple_GET_SIZE(operands); i++) {
-        PyObject *operand = PyTuple_GET_ITEM(operands, i), *node = node_of(operand, nodes);
-        Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand, 1));
-        if (node == NULL || PyList_SetItem(env, index, Py_NewRef(NODE(node, value))) < 0) {
-            Py_CLEAR(env);
-        }
-    }
-    return env;
 }
 
 /* What `table` keeps for the evaluation: see replay_find. */

@@ -322,33 +322,42 @@ static PyObject *finished(PyObject *value, int pooled)
 
 /* --------------------------------------------------------------------------------- entry points */
 
+/* NumPy's call on values, as an array of ours. `loops`: the result may take used memory. */
+static PyObject *call_on(PyObject *call, const Loops *loops, const There *there, int count,
+                         Result *result)
+{
+    PyObject *given[3] = {NULL}, *names = NULL, *found = NULL;
+    for (int at = 0; at < count; at++) {
+        given[at] = there[at].value;
+    }
+    PyObject *room = given[count] = room_for(loops, there, count, result);
+    if (room != NULL) { /* by name: `maximum` warns of a third operand */
+        names = PyTuple_Pack(1, name_out);
+    }
+    if (!PyErr_Occurred()) {
+        found = PyObject_Vectorcall(call, given, count, names);
+    }
+    Py_XDECREF(names);
+    found = finished(found, room != NULL);
+    Py_XDECREF(room);
+    return found;
+}
+
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count)
 {
     There there[2] = {{NULL}};
     Result result;
-    PyObject *found = NULL, *given[3] = {NULL};
+    PyObject *found = NULL;
     if (!IS_BOUND || !look_at_all(args, count, there)) {
         return NULL;
     }
     int way = decision(op, there, count, &result);
     if (way != 0) {
-        for (int at = 0; at < count; at++) {
-            given[at] = there[at].value;
+        found = call_on(call, way == 2 ? loops : NULL, there, count, &result);
+        if (way == 2 && found != NULL) {
+            count_run(row_of(op)->name);
         }
-        given[count] = way == 2 ? room_for(loops, there, count, &result) : NULL;
-        if (!PyErr_Occurred()) {
-            PyObject *room = given[count]; /* by name: `maximum` warns of a third operand */
-            PyObject *names = room == NULL ? NULL : PyTuple_Pack(1, name_out);
-            found = room != NULL && names == NULL
-                ? NULL : PyObject_Vectorcall(call, given, count, names);
-            Py_XDECREF(names);
-            if (way == 2 && found != NULL) {
-                count_run(row_of(op)->name);
-            }
-            found = finished(found, room != NULL);
-        }
-        Py_XDECREF(given[count]);
     }
     let_go(there, count);
     return found;
@@ -359,7 +368,6 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count)
     There there[2] = {{NULL}};
     Result result;
     Row *row = row_of(op);
-    PyObject *found = NULL, *given[3] = {NULL};
     if (row != NULL && row->call == NULL) {
         row->call = PyObject_GetAttr(op, name_ufunc);
         row->loops = row->call == NULL || row->call == Py_None ? NULL : loops_new(row->call);
@@ -372,18 +380,8 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count)
     for (int at = 0; at < count; at++) {
         int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
         fits &= !there[at].array || (type >= 0 && row->most[type] > 0);
-        given[at] = there[at].value;
     }
-    if (fits) {
-        given[count] = room_for(row->loops, there, count, &result);
-        PyObject *room = given[count], *names = room == NULL ? NULL : PyTuple_Pack(1, name_out);
-        if (!PyErr_Occurred()) {
-            found = PyObject_Vectorcall(row->call, given, count, names);
-        }
-        Py_XDECREF(names);
-        found = finished(found, room != NULL);
-        Py_XDECREF(room);
-    }
+    PyObject *found = fits ? call_on(row->call, row->loops, there, count, &result) : NULL;
     let_go(there, count);
     return found;
 }

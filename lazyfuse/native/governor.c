@@ -78,28 +78,6 @@ static Place *here(Py_ssize_t size)
     return place != NULL && place->left > 0 ? place : NULL;
 }
 
-static void visited(Place *place, double seconds)
-{
-    if (place->runs++ == 0 || seconds < place->seconds) {
-        place->seconds = seconds;
-    }
-    governed -= --place->left == 0;
-}
-
-PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size)
-{
-    Place *place = here(size);
-    if (place == NULL) {
-        return NULL;
-    }
-    double began = now();
-    PyObject *result = called_at_once(op, args, count);
-    if (result != NULL && place->left > 0) {
-        visited(place, now() - began);
-    }
-    return result;
-}
-
 int governed_begin(Governed *turn, Py_ssize_t size)
 {
     turn->place = here(size);
@@ -110,9 +88,24 @@ int governed_begin(Governed *turn, Py_ssize_t size)
 void governed_end(const Governed *turn)
 {
     Place *place = turn->place;
-    if (place != NULL && place->left > 0) {
-        visited(place, now() - turn->began);
+    if (place == NULL || place->left == 0) {
+        return;
     }
+    double seconds = now() - turn->began;
+    if (place->runs++ == 0 || seconds < place->seconds) {
+        place->seconds = seconds;
+    }
+    governed -= --place->left == 0;
+}
+
+PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size)
+{
+    Governed turn;
+    PyObject *result = governed_begin(&turn, size) ? called_at_once(op, args, count) : NULL;
+    if (result != NULL) {
+        governed_end(&turn);
+    }
+    return result;
 }
 
 /* govern(code, offset, size, visits): NumPy runs the next visits of a place at once; what was

@@ -12,6 +12,16 @@
 /* ------------------------------------------------------------------------------------- programs */
 /* A replay as numbers: what native_replay.py gives, checked and turned into structures once. */
 
+/* Memory for so many items; NULL with an exception. */
+static void *zeroed(Py_ssize_t count, size_t size)
+{
+    void *made = PyMem_Calloc(count, size);
+    if (made == NULL) {
+        PyErr_NoMemory();
+    }
+    return made;
+}
+
 static int place_of(PyObject *given, Py_ssize_t at, Place *place, Py_ssize_t blocks)
 {
     place->root = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, at));
@@ -30,9 +40,7 @@ static int place_of(PyObject *given, Py_ssize_t at, Place *place, Py_ssize_t blo
 static int scalars_of(PyObject *given, Event *event, Py_ssize_t blocks)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(given);
-    event->scalars = PyMem_Calloc(count + 1, sizeof(Scalar));
-    if (event->scalars == NULL) {
-        PyErr_NoMemory();
+    if ((event->scalars = zeroed(count + 1, sizeof(Scalar))) == NULL) {
         return -1;
     }
     event->scalars_count = count;
@@ -56,9 +64,7 @@ static int launch_of(PyObject *given, Event *event, Py_ssize_t blocks)
     event->second = Py_NewRef(PyTuple_GET_ITEM(given, 3));
     Py_ssize_t arrays = 0, rows = rows_look(event->first, &arrays, &event->kinds);
     event->places_count = PyTuple_GET_SIZE(places);
-    event->places = PyMem_Calloc(event->places_count + 1, sizeof(Place));
-    if (event->places == NULL) {
-        PyErr_NoMemory();
+    if ((event->places = zeroed(event->places_count + 1, sizeof(Place))) == NULL) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < event->places_count; i++) {
@@ -83,9 +89,7 @@ static int launch_of(PyObject *given, Event *event, Py_ssize_t blocks)
         return 0;
     }
     event->combining_count = PyTuple_GET_SIZE(combining);
-    event->combining = PyMem_Calloc(event->combining_count + 1, sizeof(Combining));
-    if (event->combining == NULL) {
-        PyErr_NoMemory();
+    if ((event->combining = zeroed(event->combining_count + 1, sizeof(Combining))) == NULL) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < event->combining_count; i++) {
@@ -112,9 +116,7 @@ static int event_of(PyObject *given, Event *event, Py_ssize_t blocks)
     if (event->kind == LAUNCH) {
         return launch_of(given, event, blocks);
     }
-    event->places = PyMem_Calloc(2, sizeof(Place));
-    if (event->places == NULL) {
-        PyErr_NoMemory();
+    if ((event->places = zeroed(2, sizeof(Place))) == NULL) {
         return -1;
     }
     if (event->kind == COPY || event->kind == WINDOW) {

@@ -10,7 +10,7 @@ are kept: no other recorded work is pending, nothing is elided.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from lazyfuse import config
@@ -66,15 +66,8 @@ def play(found: Found) -> Raised | None:
     """Run what was found; the exceptions that arose. None if memory is short."""
     kept, nodes, env, (roots, addresses) = found
     _, _, _, plan, cache, replay, sizes, _, _ = kept
-    buffers = cast(Any, replay.device).buffers if replay.blocks else None
-    if buffers is not None and not buffers.reserve(replay.blocks):
-        return None
-    cache.learnt = cache.unmet = 0
-    try:
-        return native_replay.play(replay, plan, nodes, sizes, env, roots, addresses)
-    finally:
-        if buffers is not None:
-            buffers.release()
+    cache.unmet = 0
+    return native_replay.play(replay, cache, plan, nodes, sizes, env, roots, addresses)
 
 
 def keep(

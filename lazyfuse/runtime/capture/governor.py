@@ -13,6 +13,7 @@ outcome. native/governor.c keeps the places and takes NumPy's times. Owns the de
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf, prod
 from typing import Any
 
@@ -53,7 +54,7 @@ class Watch:
 
     __slots__ = ("due", "places", "seconds", "tried", "turns", "visits", "wait")
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: Counter[Place]) -> None:
         self.places = places
         self.turns = 0
         self.due = FIRST
@@ -79,14 +80,14 @@ class Watch:
                 self.set_visits(0)
                 self.put_off()
             return
-        ours = self.seconds + AROUND + RECORDING * len(self.places)
+        ours = self.seconds + AROUND + RECORDING * self.places.total()
         if theirs > MARGIN * ours:
             self.put_off()
             return
         counters.totals.decisions[decisions.GOVERNED] += 1
-        for code, offset, _ in self.places[-1:]:
-            file, line, _function = source_line((code, offset))
-            counters.totals.governed[file, line] = theirs, ours
+        code, offset, _ = next(reversed(self.places))
+        file, line, _function = source_line((code, offset))
+        counters.totals.governed[file, line] = theirs, ours
         self.set_visits(self.visits)
         self.visits = min(4 * self.visits, MOST_VISITS)
         self.begin(MEASURED)
@@ -105,7 +106,7 @@ class Watch:
     def measured(self) -> float | None:
         """What NumPy took for all places; None while the trial goes on."""
         total, began = 0.0, False
-        for place in set(self.places):
+        for place, count in self.places.items():
             found = conditions.native.governed(*place)
             if found is None:
                 return None
@@ -114,27 +115,27 @@ class Watch:
                 return None
             began = began or runs > 0
             # nothing to govern there: it reads an array of single bytes, which runs at once anyway
-            total += self.places.count(place) * (seconds if runs else CALL + BYTE * place[2])
+            total += count * (seconds if runs else CALL + BYTE * place[2])
         return total if began else None
 
     def set_visits(self, visits: int) -> None:
         """Have NumPy run the next visits of all places."""
-        for place in set(self.places):
-            conditions.native.govern(*place, visits * self.places.count(place))
+        for place, count in self.places.items():
+            conditions.native.govern(*place, visits * count)
 
 
 def watch(recording: Recording) -> Watch | None:
     """The watch of an evaluation that is kept; None if it is not to be governed."""
     if not config.options.governor:
         return None
-    places: list[Place] = []
+    places: Counter[Place] = Counter()
     for node in recording.nodes:
         if node.value is not None or node.op is ops.VIEW:
             continue
         place = _place(node)
-        if place is None or len(places) == MOST:
+        if place is None or places.total() == MOST:
             return None
-        places.append(place)
+        places[place] += 1
     return Watch(places) if places else None
 
 

@@ -80,21 +80,29 @@ def run(
     begun = native.replay_begin(program, env)
     if begun is None:
         return None
-    buffers = device.buffers if found.blocks else None
-    if buffers is not None and not buffers.reserve(found.blocks):
+    raised = play(found, kept, plan, recording.nodes, recording.sizes, env, *begun)
+    if raised is None:
         return None
-    kept.learnt = 0
-    try:
-        raised = play(found, plan, recording.nodes, recording.sizes, env, *begun)
-    finally:
-        if buffers is not None:
-            buffers.release()
     if tier_up.is_due(found):
         tier_up.compile_small(kept, found)
     return raised, found
 
 
-def play(
+def play(replay: Replay, kept: ReplayCache, *run: Any) -> Raised | None:
+    """Play a replay whose blocks C has found, as `_play`; None if memory is short."""
+    device: Any = replay.device
+    buffers = device.buffers if replay.blocks else None
+    if buffers is not None and not buffers.reserve(replay.blocks):
+        return None
+    kept.learnt = 0
+    try:
+        return _play(replay, *run)
+    finally:
+        if buffers is not None:
+            buffers.release()
+
+
+def _play(
     replay: Replay,
     plan: Plan,
     nodes: list[Node],
@@ -103,7 +111,7 @@ def play(
     roots: list[Any],
     addresses: list[int],
 ) -> Raised:
-    """Play a replay whose blocks C has found; the exceptions that arose."""
+    """The exceptions that arose."""
     program, launched, numbers = replay.program
     native = conditions.native
     empty = replay.device.empty

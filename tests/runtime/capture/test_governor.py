@@ -59,6 +59,12 @@ def operands() -> tuple[Any, Any, Any, Any]:
     return a, b, x, y
 
 
+def statement() -> tuple[Callable[[], Any], Any]:
+    """A statement that comes round, and its result."""
+    a, b, x, y = operands()
+    return lambda: (x * y - x).to_numpy(), a * b - a
+
+
 def settled(function: Callable[[], Any]) -> None:
     """Call a function until its kernels are compiled, and its evaluations are kept."""
     for _ in range(4):
@@ -69,38 +75,26 @@ def settled(function: Callable[[], Any]) -> None:
 
 def test_a_place_that_numpy_does_faster_runs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     times(monkeypatch, theirs=1e-6, ours=50e-6)
-    a, b, x, y = operands()
-
-    def turn() -> Any:
-        return (x * y - x).to_numpy()
-
+    turn, expected = statement()
     before = counters.totals.decisions[decisions.GOVERNED]
     settled(turn)
     assert counters.totals.decisions[decisions.GOVERNED] > before
     assert kernels(turn, 20) == 0
-    np.testing.assert_array_equal(turn(), a * b - a)
+    np.testing.assert_array_equal(turn(), expected)
     assert "us recorded" in "\n".join(counters.text().splitlines())
 
 
 def test_a_place_that_kernels_do_faster_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     times(monkeypatch, theirs=100e-6, ours=10e-6)
-    a, b, x, y = operands()
-
-    def turn() -> Any:
-        return (x * y - x).to_numpy()
-
+    turn, expected = statement()
     settled(turn)
     assert kernels(turn, 20) == 20
-    np.testing.assert_array_equal(turn(), a * b - a)
+    np.testing.assert_array_equal(turn(), expected)
 
 
 def test_trials_come_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     times(monkeypatch, theirs=100e-6, ours=10e-6)
-    _, _, x, y = operands()
-
-    def turn() -> Any:
-        return (x * y - x).to_numpy()
-
+    turn, _ = statement()
     settled(turn)
     watches = [kept[-1] for kept in evaluations._kept.values() if kept[-1] is not None]
     assert [each.wait for each in watches] == [16 * governor.FIRST]
@@ -112,11 +106,7 @@ def test_what_runs_at_once_is_measured_anew(monkeypatch: pytest.MonkeyPatch) -> 
     times(monkeypatch, theirs=1e-6, ours=50e-6)
     monkeypatch.setattr(governor, "VISITS", 40)
     monkeypatch.setattr(governor, "MOST_VISITS", 40)
-    _, _, x, y = operands()
-
-    def turn() -> Any:
-        return (x * y + x).to_numpy()
-
+    turn, _ = statement()
     settled(turn)
     launched = kernels(turn, 200)
     assert 0 < launched < 120
@@ -124,11 +114,7 @@ def test_what_runs_at_once_is_measured_anew(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     times(monkeypatch, theirs=1e-6, ours=50e-6)
-    _, _, x, y = operands()
-
-    def turn() -> Any:
-        return (x * y - x).to_numpy()
-
+    turn, _ = statement()
     settled(turn)
     assert kernels(turn, 10) == 0
     with lf.options(governor=False):
