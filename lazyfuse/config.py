@@ -235,8 +235,9 @@ class Options:
     matrix_products: str = _switch(
         "auto",
         "LAZYFUSE_MATRIX_PRODUCTS",
-        "multiply large matrices tile by tile together with what follows: auto (by loops of ours "
-        "where NumPy's BLAS does not know the processor), blas or loops (always by these), off",
+        "multiply large matrices tile by tile together with what follows: auto (stacks, integers, "
+        "and by loops of ours where NumPy's BLAS does not know the processor; two matrices of "
+        "floats are BLAS's, on its own threads), blas or loops (always by these), off",
     )
     dynamic_sizes: bool = _switch(
         True, "LAZYFUSE_DYNAMIC_SIZES", "keep x[mask] as its mask until its size is asked for"

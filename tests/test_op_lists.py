@@ -22,7 +22,6 @@ OPS = {name.removeprefix("reduce:") for name in TABLE} - {*KINDS}
 FEWEST = 3
 
 ALLOWED = {
-    "lazyfuse/runtime/capture/native_replay.py": "codes of the combinations in native/replay.c",
     "devices/pools/own_math.py": "functions that the file itself has",
     "devices/pools/vector_math.py": "functions of libmvec, of which some are no op",
     "lazyfuse/native/operators.c": "the slots that Python gives operators in a type",

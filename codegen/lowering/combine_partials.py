@@ -98,12 +98,17 @@ class Combination:
         return True
 
     def numbers(self) -> list[tuple[int, int, str, Ints]] | None:
-        """The work of `run_single`: output, partial results, operation, and how many sums each
-        partial sum is joined with. None: `run_single` is unsuitable.
+        """The work of `run` where results and partial results lie in one order: output, partial
+        results, operation, and how many sums each partial sum is joined with. None: they do not.
         """
         reductions = [each.reduction for each in self.results]
-        if not all(self.reduced) or any(map(is_argument, reductions)):
+        if any(self.reduced) or any(map(is_argument, reductions)):
             return None
+        dense = [math.prod(self.sizes[at + 1 :]) for at in range(len(self.sizes))]
+        for each in self.results:
+            steps = zip(self.sizes, each.strides, dense, strict=True)
+            if any(size > 1 and stride != step for size, stride, step in steps):
+                return None
         if any(each.accumulator[0] == "c" for each in reductions):
             return None  # NumPy halves a row of complex numbers elsewhere
         joins = _schedule(self.lengths, self.blocks)

@@ -385,7 +385,7 @@ class Job:
                 self.program_arrays,
                 self.first_target,
             )
-            for language, size in (("numba", self.chunk), ("numpy", NUMPY_CHUNK))
+            for language, size in (("numba", self.kept_chunk(is_partial)), ("numpy", NUMPY_CHUNK))
         }
         combination = None
         if is_partial:
@@ -421,7 +421,7 @@ class Job:
             language: partial(
                 box_table, nest, form, size, arrays, language, step, self.first_target
             )
-            for language, size in (("numba", self.chunk), ("numpy", numpy_chunk))
+            for language, size in (("numba", self.kept_chunk(is_partial)), ("numpy", numpy_chunk))
         }
         if not is_partial:
             temporaries, slots = self.temporaries(shape, is_partial)
@@ -431,6 +431,10 @@ class Job:
         combination = combine_boxes(kernel, loops, self.partial_slots())
         made = {"numba": table}
         return Lowered(kernel, form, temporaries, self.elements, slots, tables, combination, made)
+
+    def kept_chunk(self, is_partial: bool) -> int:
+        """Elements of a chunk of a reduction: smaller where chunks leave whole results."""
+        return self.chunk if is_partial else self.map_chunk
 
     @property
     def values(self) -> int:

@@ -326,7 +326,11 @@ def _is_small(shape: Any) -> bool:
     return bool(size < OPTIONS.eager_below)
 
 
+GOVERNABLE = {"clip": 1, "mean": 1, "ptp": 2, "std": 4, "var": 4, "where": 1}
+"""How many exact operations on all elements functions record, for the governor."""
+
 if COMPILED:
     NATIVE.bind("simple", SIMPLE | PLAIN)
+    NATIVE.bind("governable", GOVERNABLE)
     NATIVE.bind("adopted", from_numpy)
     globals().update({each: getattr(NATIVE, each) for each in ("first_array", "method")})

@@ -31,7 +31,7 @@ from lazyfuse.arrays.ndarray import (
     ndarray,
     options,
 )
-from lazyfuse.arrays.nodes import PLAIN
+from lazyfuse.arrays.nodes import PLAIN, asking_frame
 from lazyfuse.arrays.storage import Storage, is_evaluated, leaf
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast, broadcast_all, size_of
@@ -61,6 +61,7 @@ from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 WRITE_LIMIT = 16
 # How many small parts are read of a pending block before it is evaluated, for NumPy to work on.
 VISIT_LIMIT = 16
+COUNTS, PLACES = 1 << 8, 1 << 48  # of `Storage.visits`: more than all counts, and places
 
 
 def evaluated(x: ndarray) -> Rule | None:
@@ -383,11 +384,23 @@ def _fill_now(self: ndarray) -> None:
 
 
 def is_often_visited(storage: Storage, size: int) -> bool:
-    """Whether a program that reads a part of that size of a pending block has read many: a loop."""
+    """Whether a program that reads a part of that size of a pending block is in a loop: it has read
+    many, or comes to the instruction of the user's that read the first one, of the same values.
+
+    `storage.visits` holds the number of visits, above it what stands for instruction and values.
+    """
     if size >= options.eager_below:
         return False
-    storage.visits += 1
-    return storage.visits > VISIT_LIMIT
+    frame = asking_frame()
+    place = 0
+    if frame is not None:
+        place = 31 * (id(frame.f_code) >> 4) + 17 * (id(storage.node) >> 4) + frame.f_lasti
+        place = place % PLACES * COUNTS
+    visits = storage.visits
+    if place and visits and visits - visits % COUNTS == place:
+        return True
+    storage.visits = visits + 1 if visits else place + 1
+    return storage.visits % COUNTS > VISIT_LIMIT
 
 
 def _is_write_loop(node: Node) -> bool:

@@ -196,6 +196,7 @@ if base.COMPILED:  # native/exported.c does the same for operands with a known l
     for _name, _value in {
         "exact_types": _exact_types,
         "leaf": leaf,
+        "real_view": array.real_view,
         "reduce_rows": tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")]),
         "room": _room,
         "root": Export,

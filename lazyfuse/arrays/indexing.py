@@ -127,6 +127,8 @@ def _part(self: ndarray, value: Array) -> Any:
 
 def _read(self: ndarray, key: Any) -> Any:
     if not is_basic(key):
+        if type(key) is ndarray and (found := mask_selection.at_once(self, key)) is not None:
+            return found
         if array.SELECTIONS and (found := mask_selection.narrowed(self, key)) is not None:
             return found
         found = library_indexing.select(self, key)
@@ -238,17 +240,8 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                     return
                 if view.flags.writeable and _is_itself(self, view[opened(key)], value):
                     return
-        elif type(value) in PLAIN and type(key) is not slice and options.eager_below > 1:
-            storage = self._storage
-            reals = storage.reals if storage else None
-            real = _live(self)
-            if real is not None and is_pick(key, real.ndim):
-                node = self._node
-                # this check and the write call nothing, so no other thread runs between them
-                if node.value is real if node else storage and storage.reals is reals:
-                    real[key] = value
-                    return
-                del node
+        elif _element_written(self, key, value):
+            return
         with held():
             _write(self, key, value)
         return
@@ -264,6 +257,26 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
             small[key] = value
     except ValueError as error:
         store_foreign(error, small, key, value)
+
+
+def _element_written(self: ndarray, key: Any, value: Any) -> bool:
+    """Write one element of an array that nothing else reads; False: it is not that.
+
+    A function of its own, so that no name of it refers to the memory when others count references.
+    """
+    if type(value) not in PLAIN or type(key) is slice or options.eager_below <= 1:
+        return False
+    storage = self._storage
+    reals = storage.reals if storage else None
+    real = _live(self)
+    if real is None or not is_pick(key, real.ndim):
+        return False
+    node = self._node
+    # this check and the write call nothing, so no other thread runs between them
+    if not (node.value is real if node else storage and storage.reals is reals):
+        return False
+    real[key] = value
+    return True
 
 
 def _write(self: ndarray, key: Any, value: Any) -> None:

@@ -52,6 +52,7 @@ from lazyfuse.kernels import compact
 from lazyfuse.kernels.compact import CountedMask
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.eager_rules import small
 
@@ -298,6 +299,21 @@ def selection(x: ndarray, mask: Any) -> Any:
         evaluate.evaluate(pending, decisions.GATHER)
         del pending
         return wrap(compact.select(gather(x), real_operand(mask)))
+
+
+def at_once(x: ndarray, mask: ndarray) -> Any:
+    """`x[mask]` for an eager mask and evaluated values on the host; else None."""
+    truth = mask._eager
+    if truth is None or truth.dtype.kind != "b" or not truth.size or x._eager is not None:
+        return None
+    node = x._node
+    there = node is None or (node.value is not None and node.resident is None)
+    if not there or not devices.is_default_cpu() or of(x) is not None:
+        return None
+    if shape_of(x) != truth.shape or dtype_of(x) not in CANONICAL:
+        return None
+    counters.totals.selections["made at once: the mask is a small array"] += 1
+    return wrap(compact.select(gather(x), truth))
 
 
 def is_same(first: Node, second: Node, depth: int = 4) -> bool:

@@ -7,6 +7,7 @@ NumPy, or nodes. Knows nodes and numpy arrays, not the array type.
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,14 @@ _POOLED = 1 << 17  # bytes from which freed memory may go back to the system eac
 
 _getframe = sys._getframe
 _plain = True  # whether NumPy's floating-point error state is its default
+
+
+def asking_frame() -> FrameType | None:
+    """The frame that uses an array, if it is the user's: not a function of lazyfuse's."""
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return None if frame is None or frame.f_globals.get("__package__") in INSIDE else frame
 
 
 def caller() -> Where:

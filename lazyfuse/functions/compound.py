@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lazyfuse.arrays.ndarray import SELECTIONS, from_node, ndarray, options
+from lazyfuse.arrays.ndarray import SELECTIONS, from_node, ndarray, node_of, options
 from lazyfuse.arrays.nodes import caller
 from lazyfuse.arrays.recording import may_record
 from lazyfuse.codegen.graph.node import Node, topological
@@ -69,7 +69,7 @@ def of_one_array(function: F) -> F:
 
     @functools.wraps(function)
     def call(a: Any, *args: Any) -> Any:
-        node = a._node if type(a) is ndarray and not SELECTIONS else None
+        node = _whole(a) if type(a) is ndarray and not SELECTIONS else None
         if node is None or not _is_usual(node, args):
             return recorded(a, *args)
         key = function, node.dtype, node.shape, node.perm, args, *map(type, args)
@@ -84,6 +84,15 @@ def of_one_array(function: F) -> F:
         return result
 
     return call  # type: ignore[return-value]
+
+
+def _whole(a: ndarray) -> Node | None:
+    """The node of an array that has all values of its node, in their order."""
+    storage = a._storage
+    if a._node is not None or storage is None or storage.shared():
+        return a._node
+    node = node_of(a)
+    return None if node.op is ops.VIEW else node
 
 
 def _is_usual(node: Node, args: tuple[Any, ...]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import assignment
+from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import EXPORT, FOREIGN, Kept, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import (
     changing,
@@ -188,12 +189,22 @@ def _dispatched(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return from_numpy(call(function, [to_numpy(value) for value in args], named))
 
 
+_call_plainly: Any = None if NATIVE is None else NATIVE.call_plainly
+
+
 def run(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call NumPy's `function` on the NumPy arrays of the arguments; wrap what it returns."""
     kept: Kept = [], []
-    reals, ours = kept
+    ours = kept[1]
+    if _call_plainly is not None:
+        done = _call_plainly(function, name, args, kwargs)
+        if done is not None:
+            if done[1]:
+                return done[0]
+            to_numpy(args, kept)  # what it may have views of
+            return _finished(done[0], function, args, kwargs, kept)
     real_args = [to_numpy(value, kept) for value in args]
     if not kwargs:
         if ours and any(x is FOREIGN for x in ours):
@@ -205,12 +216,30 @@ def run(
             if ours and any(x is FOREIGN for x in ours):
                 return _dispatched(function, args, kwargs)
             result = call(function, real_args, named)
-    if any(type(x) is ndarray and x._eager is None for x in ours):
+    if _is_any_recorded(ours):
         numpy_calls.count(name, sys._getframe(1))
-        kind = type(result)
-        if kind is not np.ndarray and issubclass(kind, _HOLDERS) and _holds(result, kept):
-            return function(*to_numpy(args, EXPORT), **to_numpy(kwargs, EXPORT))
+    return _finished(result, function, args, kwargs, kept)
+
+
+def _finished(
+    result: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    kept: Kept,
+) -> Any:
+    """NumPy's result with our arrays instead of NumPy's; what stays NumPy's holds exports."""
+    reals, ours = kept
+    kind = type(result)
+    stays = kind is not np.ndarray and issubclass(kind, _HOLDERS)
+    if stays and _is_any_recorded(ours) and _holds(result, kept):
+        return function(*to_numpy(args, EXPORT), **to_numpy(kwargs, EXPORT))
     return from_numpy(result, reals, ours)
+
+
+def _is_any_recorded(ours: list[Any]) -> bool:
+    """Whether any of the arrays is not eager: its calls of NumPy are counted."""
+    return any(type(x) is ndarray and x._eager is None for x in ours)
 
 
 _HOLDERS = (np.ndarray, ctypes.Array)

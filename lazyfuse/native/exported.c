@@ -96,6 +96,18 @@ int has_exports(PyObject *storage)
     return 0;
 }
 
+/* Whether the host has the values of a block, perhaps without an array over it yet. */
+static int is_evaluated(PyObject *storage)
+{
+    if (storage == NULL || (PyObject *)Py_TYPE(storage) != hooks.storage ||
+        hooks.real_view == NULL || STORAGE(storage, always_eager) != Py_False) {
+        return 0;
+    }
+    PyObject *node = STORAGE(storage, node);
+    return node != NULL && IS_NODE(node) && NODE(node, value) != NULL &&
+           NODE(node, value) != Py_None && NODE(node, resident) == Py_None;
+}
+
 static int look(PyObject *object, There *there)
 {
     there->array = 1;
@@ -128,6 +140,12 @@ static int look(PyObject *object, There *there)
     }
     else if (value == Py_None) {
         value = real_of(x);
+        if (value == NULL && is_evaluated(x->storage)) {
+            there->value = PyObject_CallOneArg(hooks.real_view, object);
+            there->visible = there->value != NULL && has_exports(x->storage);
+            PyErr_Clear();
+            return there->value != NULL && IS_REAL(there->value);
+        }
         there->visible = value != NULL && has_exports(x->storage);
     }
     if (value == NULL || !IS_REAL(value)) {
@@ -135,6 +153,12 @@ static int look(PyObject *object, There *there)
     }
     there->value = Py_NewRef(value);
     return 1;
+}
+
+PyObject *value_there(PyObject *x)
+{
+    There there;
+    return look(x, &there) ? there.value : NULL;
 }
 
 static int look_at_all(PyObject *const *objects, int count, There *there)
@@ -236,7 +260,7 @@ static int decision(PyObject *op, const There *there, int count, Result *result)
 }
 
 /* As fallback.count: counts that NumPy ran an operation of the user's line. Never fails. */
-static void count_run(PyObject *name)
+void count_run(PyObject *name)
 {
     PyObject *where = find_caller(), *key = NULL, *number = NULL, *more = NULL;
     if (where != NULL && PyTuple_CheckExact(where) && PyTuple_GET_SIZE(where) == 2) {
@@ -396,22 +420,30 @@ static PyObject *for_writing(Core *x)
     return fits ? real : NULL;
 }
 
-/* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed). */
-static PyObject *middling_for_writing(Core *x)
+/* The numpy array over a part of a block of middling size, or `governed`, if nothing else reads it
+   (borrowed). */
+static PyObject *middling_for_writing(Core *x, int governed)
 {
     PyObject *real = real_of(x);
     npy_intp limit = eager_below();
+    if (real == NULL && governed && is_evaluated(x->storage)) {
+        Py_XDECREF(PyObject_CallOneArg(hooks.real_view, (PyObject *)x));
+        PyErr_Clear();
+        real = real_of(x);
+    }
     if (real == NULL || !is_private(x) || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
         return NULL;
     }
     PyObject *flat = STORAGE(x->storage, flat);
     int fits = flat != NULL && IS_REAL(flat) && limit <= NPY_MAX_INTP / MIDDLING &&
-               PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
+               (governed || PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit);
     return fits ? real : NULL;
 }
 
-/* As eager_policy.middling_update, for values that are there: of arrays, by an exact operation. */
-static int is_middling_update(PyObject *op, const There *there, int count, Result *result)
+/* As eager_policy.middling_update, for values that are there: of arrays, and of numbers where it is
+   `governed`, by an exact operation. */
+static int is_middling_update(
+    PyObject *op, const There *there, int count, Result *result, int governed)
 {
     Row *row = row_of(op);
     if (row == NULL || !broadcast_values(there, count, result)) {
@@ -419,31 +451,36 @@ static int is_middling_update(PyObject *op, const There *there, int count, Resul
     }
     for (int at = 0; at < count; at++) {
         int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
-        if (type < 0 || row->most[type] == 0) {
+        if (there[at].array ? type < 0 || row->most[type] == 0 : !governed) {
             return 0;
         }
     }
     return 1;
 }
 
-int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
+int exported_into(
+    PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out, int governed)
 {
     There there[3];
     Result result;
-    PyObject *given[3], *real = !IS_BOUND ? NULL : for_writing(out);
+    Governed turn = {NULL, 0.0};
+    PyObject *given[3], *real = !IS_BOUND || governed ? NULL : for_writing(out);
     int done = 0, middling = real == NULL;
     if (IS_BOUND && middling) {
-        real = middling_for_writing(out);
+        real = middling_for_writing(out, governed);
+    }
+    if (real != NULL && governed && !governed_begin(&turn, PyArray_SIZE((PyArrayObject *)real))) {
+        return 0;
     }
     if (real == NULL || !hooks.plain || !look_at_all(args, count, there)) {
         return 0;
     }
     there[count].value = Py_NewRef(real);
     there[count].array = there[count].visible = 1;
-    int way = middling ? is_middling_update(op, there, count + 1, &result)
+    int way = middling ? is_middling_update(op, there, count + 1, &result, governed)
                        : decision(op, there, count + 1, &result);
     int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
-    if (lock == 2 && middling_for_writing(out) != real) {
+    if (lock == 2 && middling_for_writing(out, governed) != real) {
         way = 0; /* another thread had the lock */
     }
     if (way != 0 && lock > 0) {
@@ -458,6 +495,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
         if (done > 0 && way == 2) {
             count_run(row_of(op)->name);
         }
+        governed_end(&turn, 1);
     }
     let_go(there, count + 1);
     return lock < 0 ? -1 : unlock_part(lock, done);

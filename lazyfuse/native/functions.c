@@ -17,7 +17,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
-    int kind, spreads, views, writes, is_where, is_copy, reduction;
+    int kind, spreads, views, writes, is_where, is_copy, reduction, operations;
 } Quick;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
@@ -160,7 +160,7 @@ static PyObject *reduced_now(
         result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
     }
     Py_DECREF(value);
-    governed_end(&turn);
+    governed_end(&turn, 1);
     if (result == NULL) {
         (void)is_refused(); /* the user gets NumPy's words */
         return NULL;
@@ -206,6 +206,69 @@ static int has_views(PyObject *result)
     return 0;
 }
 
+/* One argument as NumPy takes it (new); NULL without an exception: it is not plain. */
+static PyObject *plain_value(PyObject *value, int *counts)
+{
+    if (!IS_ARRAY(value)) {
+        return is_simple(value) ? Py_NewRef(value) : NULL;
+    }
+    *counts |= EAGER(value) == Py_None;
+    return value_there(value);
+}
+
+/* How many exact operations on all elements of its largest array a function records; 0: others,
+   or a number that is not fixed. */
+static int operations_of(Quick *self)
+{
+    if (self->operations < 0 && hooks.governable != NULL) {
+        PyObject *name = PyObject_GetAttrString(self->theirs, "__name__");
+        PyObject *found = name == NULL ? NULL : PyDict_GetItemWithError(hooks.governable, name);
+        self->operations = found == NULL ? 0 : (int)PyLong_AsLong(found);
+        Py_XDECREF(name);
+        PyErr_Clear();
+    }
+    return self->operations;
+}
+
+/* The function of NumPy on concrete values, where the user's program is at a governed place; NULL
+   without an exception: it is not. */
+static PyObject *governed_now(
+    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0, size = 0;
+    PyObject *given[MOST], *result = NULL;
+    Governed turn;
+    int counts = 0, plain = is_governing() && count + named <= MOST && operations_of(self) > 0;
+    if (!plain) {
+        return NULL;
+    }
+    for (; plain && made < count + named; made += plain) {
+        given[made] = plain_value(args[made], &counts);
+        plain = given[made] != NULL && (made < count || !IS_ARRAY(args[made]));
+        if (plain && IS_ARRAY(args[made])) {
+            Py_ssize_t own = PyArray_SIZE((PyArrayObject *)given[made]);
+            size = own > size ? own : size;
+        }
+        else if (!plain) {
+            Py_XDECREF(given[made]);
+        }
+    }
+    if (plain && counts && governed_begin(&turn, size)) {
+        result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
+        governed_end(&turn, operations_of(self));
+    }
+    while (made > 0) {
+        Py_DECREF(given[--made]);
+    }
+    if (result == NULL && PyErr_Occurred()) {
+        (void)is_refused(); /* the user gets NumPy's words */
+    }
+    if (result != NULL && has_views(result)) {
+        Py_CLEAR(result);
+    }
+    return result != NULL && IS_REAL(result) ? wrapped(result) : result;
+}
+
 /* Of a method, or a function of one array that a method serves. */
 static PyObject *of_first(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
@@ -213,10 +276,14 @@ static PyObject *of_first(
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (count < 1 || count + named > MOST || (self->kind == FIRST && count > self->most) ||
         !IS_ARRAY(args[0]) || values_of(args[0]) == NULL) {
-        int ours = count > 0 && IS_ARRAY(args[0]) && !IS_DIRECT(args[0]);
-        PyObject *found = ours ? recorded(self, args, count, names) : NULL;
+        int ours = count > 0 && IS_ARRAY(args[0]) && !IS_DIRECT(args[0]), first = is_governing();
+        PyObject *found = first ? reduced_now(self, args, count, names) : NULL;
+        if (found == NULL && ours && !PyErr_Occurred()) {
+            found = recorded(self, args, count, names);
+        }
         if (found == NULL && !PyErr_Occurred()) {
-            found = reduced_now(self, args, count, names);
+            found = first ? governed_now(self, args, count, names)
+                          : reduced_now(self, args, count, names);
         }
         if (found != NULL || PyErr_Occurred()) {
             return found;
@@ -443,7 +510,11 @@ static PyObject *of_any(
     else {
         quick = 0;
     }
-    if (!quick && self->is_where && count == 3 && named == 0 && !PyErr_Occurred()) {
+    if (!quick && !PyErr_Occurred()) {
+        result = governed_now(self, args, count, names);
+    }
+    if (!quick && result == NULL && self->is_where && count == 3 && named == 0 &&
+        !PyErr_Occurred()) {
         result = recorded_where(args);
     }
     while (made > 0) {
@@ -451,7 +522,7 @@ static PyObject *of_any(
     }
     if (!quick) {
         if (result != NULL) {
-            return result; /* recorded */
+            return result; /* recorded, or governed */
         }
         if (PyErr_Occurred()) {
             PyErr_Clear();
@@ -471,6 +542,58 @@ static PyObject *of_any(
         return result;
     }
     return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
+}
+
+/* call_plainly(function, name, args, kwargs): what NumPy's function gives for arrays whose values
+   exist and plain values, as fallback.run: (result, whether it is wrapped). None: not called, since
+   an argument is something else. */
+PyObject *call_plainly(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *given[MOST], *found = NULL, *names = NULL;
+    if (count != 4 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "call_plainly: expected a function, name, args, kwargs");
+        return NULL;
+    }
+    Py_ssize_t first = PyTuple_GET_SIZE(args[2]), named = PyDict_GET_SIZE(args[3]), made = 0, at = 0;
+    int counts = 0, plain = first + named <= MOST;
+    PyObject *key, *value;
+    for (; plain && made < first; made += plain) {
+        given[made] = plain_value(PyTuple_GET_ITEM(args[2], made), &counts);
+        plain = given[made] != NULL;
+    }
+    if (plain && named > 0 && (names = PyTuple_New(named)) == NULL) {
+        plain = 0;
+    }
+    for (Py_ssize_t to = 0; plain && PyDict_Next(args[3], &at, &key, &value); to += plain) {
+        int written = IS_ARRAY(value) || PyUnicode_CompareWithASCIIString(key, "like") == 0;
+        given[made] = written ? NULL : plain_value(value, &counts);
+        plain = given[made] != NULL;
+        if (plain) {
+            PyTuple_SET_ITEM(names, to, Py_NewRef(key));
+            made++;
+        }
+    }
+    if (plain) {
+        PyObject *result = PyObject_Vectorcall(args[0], given, (size_t)first, names);
+        if (result != NULL && counts) {
+            count_run(args[1]);
+        }
+        int wraps = result != NULL && (!PyTuple_Check(result) || PyTuple_CheckExact(result))
+            && !has_views(result);
+        if (wraps && IS_REAL(result)) {
+            result = wrapped(result);
+        }
+        else if (wraps && PyTuple_CheckExact(result)) {
+            result = wrap_each(result, wrapped);
+        }
+        found = result == NULL ? NULL : PyTuple_Pack(2, result, wraps ? Py_True : Py_False);
+        Py_XDECREF(result);
+    }
+    while (made > 0) {
+        Py_DECREF(given[--made]);
+    }
+    Py_XDECREF(names);
+    return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
 
 /* Elements of an array of a plain shape; -1: Python does it. */
@@ -647,7 +770,7 @@ static PyObject *made(
     x->most = most;
     x->kind = kind;
     x->spreads = spreads;
-    x->reduction = -1;
+    x->reduction = x->operations = -1;
     PyObject *name = PyObject_GetAttrString(theirs, "__name__");
     const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
     if (text != NULL && kind == ANY) {

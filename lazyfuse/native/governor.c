@@ -12,12 +12,14 @@ typedef struct {
     PyObject *code; /* borrowed: the address of one that has died makes a wrong guess, no more */
     long offset, class;
     Py_ssize_t left, runs; /* visits at once that are to come, and that were */
+    Py_ssize_t passed; /* visits that were recorded, while these are counted */
+    int counts;
     double seconds; /* of the shortest of these */
 } Place;
 
 enum { PLACES = 1024, NEAR = 8 };
 static Place places[PLACES];
-static Py_ssize_t governed; /* places with visits to come */
+static Py_ssize_t governed; /* places with visits to come, or to count */
 
 static long class_of(Py_ssize_t size)
 {
@@ -28,8 +30,17 @@ static long class_of(Py_ssize_t size)
     return class;
 }
 
-/* Seconds since the first call: a number that is small enough for nanoseconds. */
-static double now(void)
+double replay_seconds;
+
+/* played(): the seconds of what was replayed since the last call. */
+PyObject *played(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    double found = replay_seconds;
+    replay_seconds = 0.0;
+    return PyFloat_FromDouble(found);
+}
+
+double seconds_now(void)
 {
     static time_t first;
     struct timespec time;
@@ -52,8 +63,8 @@ static Place *entry_of(PyObject *code, long offset, long class, int make)
     }
     for (size_t i = 0; make && i < NEAR; i++) {
         Place *place = &places[(first + i) % PLACES];
-        if (place->left == 0 || i == NEAR - 1) {
-            governed -= place->left > 0;
+        if ((place->left == 0 && !place->counts) || i == NEAR - 1) {
+            governed -= place->left > 0 || place->counts;
             *place = (Place){.code = code, .offset = offset, .class = class};
             return place;
         }
@@ -75,27 +86,36 @@ static Place *here(Py_ssize_t size)
     Place *place = entry_of((PyObject *)code, PyFrame_GetLasti(frame), class_of(size), 0);
     Py_DECREF(code);
     Py_DECREF(frame);
+    if (place != NULL && place->counts) {
+        place->passed++;
+    }
     return place != NULL && place->left > 0 ? place : NULL;
+}
+
+int is_governing(void)
+{
+    return governed > 0;
 }
 
 int governed_begin(Governed *turn, Py_ssize_t size)
 {
     turn->place = here(size);
-    turn->began = turn->place == NULL ? 0.0 : now();
+    turn->began = turn->place == NULL ? 0.0 : seconds_now();
     return turn->place != NULL;
 }
 
-void governed_end(const Governed *turn)
+void governed_end(const Governed *turn, Py_ssize_t operations)
 {
     Place *place = turn->place;
     if (place == NULL || place->left == 0) {
         return;
     }
-    double seconds = now() - turn->began;
+    double seconds = (seconds_now() - turn->began) / (double)operations;
     if (place->runs++ == 0 || seconds < place->seconds) {
         place->seconds = seconds;
     }
-    governed -= --place->left == 0;
+    place->left -= operations < place->left ? operations : place->left;
+    governed -= place->left == 0 && !place->counts;
 }
 
 PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size)
@@ -103,13 +123,13 @@ PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize
     Governed turn;
     PyObject *result = governed_begin(&turn, size) ? called_at_once(op, args, count) : NULL;
     if (result != NULL) {
-        governed_end(&turn);
+        governed_end(&turn, 1);
     }
     return result;
 }
 
-/* govern(code, offset, size, visits): NumPy runs the next visits of a place at once; what was
-   measured before is forgotten. */
+/* govern(code, offset, size, visits): NumPy runs the next visits of a place at once, or (-1) they
+   are counted; what was measured before is forgotten. */
 PyObject *govern(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *code;
@@ -119,15 +139,17 @@ PyObject *govern(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     Place *place = entry_of(code, offset, class_of(size), 1);
-    governed += (visits > 0) - (place->left > 0);
+    governed += (visits != 0) - (place->left > 0 || place->counts);
+    place->counts = visits < 0;
+    place->passed = 0;
     place->left = visits > 0 ? visits : 0;
     place->runs = 0;
     place->seconds = 0.0;
     Py_RETURN_NONE;
 }
 
-/* governed(code, offset, size): (visits to come, visits since, seconds of the shortest); None: no
-   such place. */
+/* governed(code, offset, size): (visits to come, visits since, seconds of the shortest, visits that
+   were counted); None: no such place. */
 PyObject *governed_at(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *code;
@@ -140,7 +162,7 @@ PyObject *governed_at(PyObject *Py_UNUSED(module), PyObject *args)
     if (place == NULL) {
         Py_RETURN_NONE;
     }
-    return Py_BuildValue("nnd", place->left, place->runs, place->seconds);
+    return Py_BuildValue("nndn", place->left, place->runs, place->seconds, place->passed);
 }
 
 /* ungovern(): no place is governed any more. */

@@ -32,6 +32,7 @@ static PyMethodDef functions[] = {
     /* functions and ufuncs */
     {"adopt_ufunc", ONE(ufunc_adopt), "Let objects of a class on UfuncCore be called directly."},
     {"any_arrays", VARARGS(quick_any_arrays), "A function of arrays, and of lists of them."},
+    {"call_plainly", FAST(call_plainly), "NumPy's function on plain values, wrapped."},
     {"created", VARARGS(quick_created), "A function that makes an array of a shape."},
     {"first_array", VARARGS(quick_first_array), "A function of one array and plain values."},
     {"listed", VARARGS(quick_listed), "`array`, of a short list or an eager array."},
@@ -42,6 +43,7 @@ static PyMethodDef functions[] = {
     {"notes", VARARGS(notes_new), "Writes nodes down as `Pending.note` does."},
     {"govern", VARARGS(govern), "Have NumPy run the next visits of a place at once."},
     {"governed", VARARGS(governed_at), "What was measured at a place since."},
+    {"played", NONE(played), "The seconds of what was replayed since the last call."},
     {"replay_begin", FAST(replay_begin), "The blocks of a replay, and their addresses."},
     {"replay_bind", FAST(replay_bind),
      "What a run begins with, and the key under which replays are kept."},

@@ -239,6 +239,7 @@ PyObject *quick_first_array(PyObject *module, PyObject *args);
 PyObject *quick_created(PyObject *module, PyObject *args);
 PyObject *quick_listed(PyObject *module, PyObject *args);
 PyObject *quick_any_arrays(PyObject *module, PyObject *args);
+PyObject *call_plainly(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *geometry_shape(PyObject *module, PyObject *x);
 PyObject *geometry_ndim(PyObject *module, PyObject *x);
 PyObject *geometry_dtype(PyObject *module, PyObject *x);
@@ -256,7 +257,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    _(array_ufunc) _(scalar_node) _(error_bits)                                                    \
+    _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
@@ -352,6 +353,8 @@ long ignored_errors(void);
 PyObject *find_caller(void);
 /* The first frame outside lazyfuse (new); NULL without an exception: there is none. */
 PyFrameObject *user_frame(void);
+/* Whether a frame runs code of lazyfuse, or what it traces of NumPy's. */
+int is_inside(PyFrameObject *frame);
 /* A node; steals `src`, which may be NULL after an error. */
 PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape, PyObject *dtype,
                     PyObject *perm, PyObject *where);
@@ -478,9 +481,17 @@ typedef struct {
 /* The operation by NumPy, where the user's program is at a governed place and all values exist;
    NULL without an exception: neither. `size`: of its result. */
 PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size);
-/* Whether NumPy is to reduce so many elements at once here; the end of that visit. */
+/* Seconds since the first call: a number that is small enough for nanoseconds. */
+double seconds_now(void);
+/* What replays took since `played` was called. */
+extern double replay_seconds;
+PyObject *played(PyObject *module, PyObject *nothing);
+/* Whether any place is governed. */
+int is_governing(void);
+/* Whether NumPy is to do work on so many elements at once here; the end of that visit, and how many
+   operations would have been recorded. */
 int governed_begin(Governed *turn, Py_ssize_t size);
-void governed_end(const Governed *turn);
+void governed_end(const Governed *turn, Py_ssize_t operations);
 PyObject *govern(PyObject *module, PyObject *args);
 PyObject *governed_at(PyObject *module, PyObject *args);
 PyObject *ungovern(PyObject *module, PyObject *nothing);
@@ -492,9 +503,14 @@ PyObject *ungovern(PyObject *module, PyObject *nothing);
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count);
 /* The same into an array: 1, 0 where Python does it, -1 with an exception. */
-int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
+int exported_into(
+    PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out, int governed);
 /* The exact operation on concrete values, in NumPy at once; NULL as above. */
 PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
+/* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
+PyObject *value_there(PyObject *x);
+/* Counts that NumPy ran a function for the user's line. Never fails. */
+void count_run(PyObject *name);
 /* The values (new) that NumPy's function reduces at once, by its code in loops.c;
    NULL without an exception: Python does it. `turn`: whether the place is governed. */
 PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed *turn);

@@ -77,19 +77,21 @@ static PyObject *note_ignored(PyObject *where, long ignored)
     return place;
 }
 
+int is_inside(PyFrameObject *frame)
+{
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    PyObject *package = PyDict_GetItemWithError(globals, name_package);
+    int inside = package == NULL ? 0 : PySet_Contains(hooks.inside, package);
+    Py_DECREF(globals);
+    PyErr_Clear(); /* a package that is not hashable is not lazyfuse's */
+    return inside > 0;
+}
+
 PyFrameObject *user_frame(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
-    while (frame != NULL) {
-        PyObject *globals = PyFrame_GetGlobals(frame);
-        PyObject *package = PyDict_GetItemWithError(globals, name_package);
-        int inside = package == NULL ? 0 : PySet_Contains(hooks.inside, package);
-        Py_DECREF(globals);
-        if (inside <= 0) {
-            PyErr_Clear(); /* a package that is not hashable is not lazyfuse's */
-            break;
-        }
+    while (frame != NULL && is_inside(frame)) {
         PyFrameObject *back = PyFrame_GetBack(frame);
         if (back == NULL) {
             break;

@@ -158,9 +158,10 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
         }
     }
     if (is_part && EAGER(self) == Py_None && o->known != NULL) {
-        int done = recorded_inplace(o->op, o->known, self, other);
         PyObject *args[] = {x, other};
-        done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self);
+        int done = is_governing() ? exported_into(o->op, o->call, args, 2, self, 1) : 0;
+        done = done != 0 ? done : recorded_inplace(o->op, o->known, self, other);
+        done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self, 0);
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(x);
         }

@@ -98,6 +98,8 @@ static int launch_of(PyObject *given, Event *event, Py_ssize_t blocks)
         one->how = (int)PyLong_AsLong(PyTuple_GET_ITEM(each, 0));
         one->joins = Py_NewRef(PyTuple_GET_ITEM(each, 5));
         one->count = PyBytes_GET_SIZE(one->joins);
+        one->type = (int)PyLong_AsLong(PyTuple_GET_ITEM(each, 6));
+        one->width = PyLong_AsSsize_t(PyTuple_GET_ITEM(each, 7));
         if (place_of(each, 1, &one->from, blocks) < 0 || place_of(each, 3, &one->to, blocks) < 0) {
             return -1;
         }
@@ -391,49 +393,6 @@ static int pack_scalar(const char *from, int type, char kind, int64_t *to)
 #undef AS
 }
 
-/* Combines partial results of doubles as `Combination.run_single` does it. 0: Python does it. */
-static int combine(const Turn *turn, const Combining *one)
-{
-    const double *from = (const double *)(intptr_t)(turn->at[one->from.root] + one->from.offset);
-    const unsigned char *joins = (const unsigned char *)PyBytes_AS_STRING(one->joins);
-    double stack[256], total;
-    Py_ssize_t depth = 0;
-    if (one->count < 1 || one->count > 256) {
-        return 0;
-    }
-    if (one->how == SUM) {
-        for (Py_ssize_t i = 0; i < one->count; i++) {
-            stack[depth++] = from[i];
-            for (int j = joins[i]; j > 0 && depth > 1; j--, depth--) {
-                stack[depth - 2] += stack[depth - 1];
-            }
-        }
-        total = stack[0];
-        for (Py_ssize_t i = 1; i < depth; i++) {
-            total += stack[i];
-        }
-    }
-    else {
-        total = from[0];
-        for (Py_ssize_t i = 0; i < one->count; i++) {
-            if (isnan(from[i])) {
-                return 0;
-            }
-            if (one->how == MOST ? from[i] > total : from[i] < total) {
-                total = from[i];
-            }
-        }
-        if (total == 0.0) { /* NumPy chooses the sign */
-            return 0;
-        }
-    }
-    if (!isfinite(total)) {
-        return 0;
-    }
-    memcpy((void *)(intptr_t)(turn->at[one->to.root] + one->to.offset), &total, sizeof total);
-    return 1;
-}
-
 enum { FEW = 40, DONE = -3, NOT_BEGUN = -2, FAILED = -1 };
 
 /* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
@@ -486,7 +445,9 @@ static long start(Turn *turn, Event *event)
         return flags;
     }
     for (Py_ssize_t i = 0; i < event->combining_count; i++) {
-        if (!combine(turn, &event->combining[i])) {
+        const Combining *one = &event->combining[i];
+        if (!combine(one, (const char *)(intptr_t)(turn->at[one->from.root] + one->from.offset),
+                     (char *)(intptr_t)(turn->at[one->to.root] + one->to.offset))) {
             return 0;
         }
     }
@@ -586,6 +547,7 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     if (self->blocks > 64 && (turn.at = PyMem_Malloc(self->blocks * sizeof(int64_t))) == NULL) {
         return PyErr_NoMemory();
     }
+    double began = seconds_now();
     long how = DONE;
     for (Py_ssize_t i = 0; i < self->blocks; i++) {
         turn.at[i] = PyLong_AsLongLong(PyList_GET_ITEM(turn.addresses, i));
@@ -605,6 +567,7 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
             PyList_SetItem(turn.roots, root, Py_NewRef(Py_None));
         }
     }
+    replay_seconds += seconds_now() - began;
     PyObject *result = NULL;
     if (how == FAILED) {
         PyObject *type, *value, *trace;

@@ -20,13 +20,16 @@ typedef struct {
     int type; /* of the element; -1: the array's */
 } Scalar;
 
-/* Partial results, and how to combine them. */
+/* Partial results, one row of `width` elements per part, and how to combine them into one row. */
 typedef struct {
     Place from, to;
-    int how;
-    Py_ssize_t count;
+    int how, type;
+    Py_ssize_t count, width;
     PyObject *joins; /* bytes: after each partial sum, how many pairs are added */
 } Combining;
+
+/* Combines partial results as `Combination.run` does it. 0: Python does it. */
+int combine(const Combining *one, const char *from, char *to);
 
 typedef struct {
     int kind, type, out;

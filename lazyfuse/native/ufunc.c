@@ -246,13 +246,18 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         if (memory != NULL) {
             done = into(self, args[0], nin == 1 ? NULL : args[1], out, memory);
         }
+        int governed = is_governing() && EAGER(out) == Py_None;
+        PyObject *op = done == 0 && governed ? only_op(self) : NULL;
+        if (op != NULL) {
+            done = exported_into(op, self->call, args, (int)nin, (Core *)out, 1);
+        }
         if (done == 0 && !IS_DIRECT(out) && is_known(self)) {
             done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)nin,
                                  (Core *)out);
         }
-        PyObject *op = done == 0 && EAGER(out) == Py_None ? only_op(self) : NULL;
+        op = done == 0 && EAGER(out) == Py_None ? only_op(self) : NULL;
         if (op != NULL) {
-            done = exported_into(op, self->call, args, (int)nin, (Core *)out);
+            done = exported_into(op, self->call, args, (int)nin, (Core *)out, 0);
         }
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(out);

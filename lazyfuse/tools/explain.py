@@ -13,6 +13,7 @@ from typing import Any
 from lazyfuse import config
 from lazyfuse.arrays import eager_policy, mask_selection
 from lazyfuse.arrays.ndarray import ndarray, node_of
+from lazyfuse.arrays.nodes import caller
 from lazyfuse.codegen.graph.linearize import Recording, linearize
 from lazyfuse.codegen.graph.node import HostCall, Node, source_line
 from lazyfuse.codegen.lowering import registered_kernels
@@ -23,7 +24,7 @@ from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, Traits
-from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.execution import (
@@ -133,6 +134,7 @@ class Explanation:
     chains: list[str] = field(default_factory=list)  # kernels that run tile by tile
     processor: str = ""
     stored: list[str] = field(default_factory=list)  # values that might be recomputed
+    governed: list[str] = field(default_factory=list)  # lines of this file that run at once
 
     @property
     def directly(self) -> bool:
@@ -142,12 +144,13 @@ class Explanation:
     def __str__(self) -> str:
         rules = [f"rule {rule}" for rule in self.rules]
         if self.selections and not self.recorded:
-            return "\n".join([*(f"deferred: {each}" for each in self.selections), *rules])
+            deferred = [f"deferred: {each}" for each in self.selections]
+            return "\n".join([*deferred, *rules, *self.governed])
         if not self.recorded:
             there = "nothing to do: the value is there" + f", on {self.residence}" * (
                 self.residence != HOST
             )
-            return "\n".join([there, *rules])
+            return "\n".join([there, *rules, *self.governed])
         lines = [
             f"{self.recorded} recorded operations, {self.planned} after planning, "
             f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
@@ -166,6 +169,7 @@ class Explanation:
         lines += self.stored
         lines += [f"deferred: {each}" for each in self.selections]
         lines += rules
+        lines += self.governed
         lines += [f"processor: {self.processor}"] if self.processor else []
         return "\n".join(lines)
 
@@ -389,4 +393,10 @@ def explain(*arrays: Any) -> Explanation:
     explained = explain_nodes(nodes)
     rules.update(explained.rules)
     ordered = tuple(rule for rule in decisions.RULES if rule in rules)
-    return replace(explained, selections=selections, rules=ordered)
+    file = caller()[0].co_filename
+    governed = [
+        f"at once: line {line}, {theirs * 1e6:.0f} us against {ours * 1e6:.0f} us recorded"
+        for (name, line), (theirs, ours) in counters.totals.governed.items()
+        if name == file
+    ]
+    return replace(explained, selections=selections, rules=ordered, governed=governed)

@@ -252,3 +252,48 @@ def test_numpy_functions_on_our_arrays() -> None:
     lazyfuse.testing.assert_allclose(x, x)
     with pytest.raises(AssertionError):
         lazyfuse.testing.assert_array_equal(x, x + 1)
+
+
+BIG = np.random.default_rng(1).normal(size=(300, 200))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda xp, x: xp.sort(x),
+        lambda xp, x: xp.argsort(x, axis=0, kind="stable"),
+        lambda xp, x: xp.searchsorted(x[0], x[1]),
+        lambda xp, x: xp.take(x, x[0].astype(int) % 7, axis=1),
+        lambda xp, x: xp.nonzero(x > 0.5),
+        lambda xp, x: xp.unique(xp.round(x, 1), return_counts=True),
+        lambda xp, x: xp.histogram(x, 7),
+        lambda xp, x: xp.diagonal(x),
+        lambda xp, x: xp.partition(x, 5, axis=0),
+        lambda xp, x: xp.trace(x),
+        lambda xp, x: xp.quantile(x, 0.3, axis=1),
+        lambda xp, x: xp.sort(x, axis=5),
+        lambda xp, x: xp.sort(x, "nothing"),
+        lambda xp, x: xp.searchsorted(x, x),
+    ],
+)
+@pytest.mark.parametrize("pending", [False, True])
+def test_functions_on_evaluated_arrays_are_numpys(call: Any, pending: bool) -> None:
+    def program(xp: Any, a: Any) -> Any:
+        x = xp.array(a)
+        if pending:
+            x = x * 1.0
+        else:
+            np.asarray(x * 1.0)
+        first = call(xp, x)
+        return first, call(xp, x[::2]) if x.ndim == 2 else first
+
+    both(program, BIG)
+
+
+def test_views_that_numpy_gives_of_evaluated_arrays_are_views() -> None:
+    x = lazyfuse.array(BIG)
+    np.asarray(x * 1.0)
+    diagonal = fallback.run(np.lib.stride_tricks.sliding_window_view, "window", (x[0], 5), {})
+    assert type(diagonal) is ndarray
+    x[0, 3] = 77.0
+    assert diagonal[0, 3] == 77.0 == diagonal[3, 0]

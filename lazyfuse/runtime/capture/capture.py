@@ -206,7 +206,7 @@ class CapturingRun(Run):
         self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
     ) -> Any:
         flags = super().launch(step, shape, inputs, outputs)
-        found = step.selected.get(program_tiers.size_key(self.device, shape, inputs, outputs))
+        found = step.selected.get(program_tiers.size_key(step, self.device, shape, inputs, outputs))
         if found is None or found[1] is None or not isinstance(flags, int):
             self.fit = False  # this program is not the one that will run from now on
             return flags

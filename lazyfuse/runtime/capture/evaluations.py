@@ -17,7 +17,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.plan.plan import Plan
-from lazyfuse.devices.caches import register
+from lazyfuse.devices.caches import memo, register
 from lazyfuse.runtime.capture import conditions, native_replay, tier_up
 from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.capture.governor import Watch
@@ -45,7 +45,11 @@ replay, its sizes; what the key names by address; what the governor knows."""
 Found = tuple[Kept, list[Node], list[Any], tuple[list[Any], list[int]]]
 """What is kept; the nodes in order, the plan's values, the blocks and their addresses."""
 
+OFTEN = 8
+"""Turns of an evaluation after which it is planned, however small it is: a replay is cheap."""
+
 _kept: dict[bytes, Kept] = {}
+_turns: dict[bytes, int] = memo("runtime.capture.evaluations.turns", LIMIT)
 
 
 def find(
@@ -87,9 +91,19 @@ def keep(
     _kept[key] = program, cache.size, cache.operands, plan, cache, replay, sizes, pins, watch
 
 
+def comes_round(missed: Missed) -> bool:
+    """Whether an evaluation that is not kept has come round often; counts its turns."""
+    key = missed[0]
+    turns = _turns.get(key, 0)
+    if turns < OFTEN:
+        _turns[key] = turns + 1
+    return turns >= OFTEN
+
+
 def forget(value: object = None) -> None:
     """Forget every evaluation."""
     _kept.clear()
+    _turns.clear()
 
 
 config.on_any_change(forget)

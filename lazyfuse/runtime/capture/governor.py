@@ -24,7 +24,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 
-LARGEST = 1 << 18
+LARGEST = 1 << 20
 """Elements of an operation above which recording always pays."""
 MOST = 16
 """Operations of an evaluation above which it always pays."""
@@ -40,10 +40,15 @@ VISITS, MOST_VISITS = 1 << 10, 1 << 16
 """Visits of a place that run at once before it is measured anew: four times as many each time."""
 MARGIN = 0.95
 """NumPy must take at most this fraction of what recorded work takes."""
-# Seconds that an operation takes to be recorded, and an evaluation around what is measured of it.
-RECORDING, AROUND = 0.8e-6, 2e-6
-# Seconds of a call of NumPy's on single bytes, and of each of them.
+# Seconds that an operation takes to be recorded, an evaluation beside its kernels, and what of it
+# is not measured: all that in a loop of nothing else. After other work, which leaves nothing of it
+# in the first caches, each takes longer by one factor.
+RECORDING, BESIDE, AROUND = 1.5e-6, 5e-6, 6e-6
+# Seconds of a short call of NumPy's, and of each element of one on single bytes.
 CALL, BYTE = 1e-6, 3e-11
+
+_FUNCTIONS = ("clip", "where")
+"""Maps of NumPy's that are no ufuncs."""
 
 Place = tuple[Any, int, int]
 """A code object, the offset of an instruction, and elements."""
@@ -52,25 +57,36 @@ Place = tuple[Any, int, int]
 class Watch:
     """What is known of one evaluation that comes round."""
 
-    __slots__ = ("due", "places", "seconds", "tried", "turns", "visits", "wait")
+    __slots__ = (
+        "bytes", "due", "places", "playing", "seconds", "small", "tried", "turns", "turns_each",
+        "visits", "wait",
+    )  # fmt: skip
 
-    def __init__(self, places: Counter[Place]) -> None:
+    def __init__(self, places: Counter[Place], small: int, single: set[Place]) -> None:
         self.places = places
+        self.bytes = single  # places whose operations read single bytes
+        self.small = small  # operations on few elements beside them
         self.turns = 0
         self.due = FIRST
-        self.seconds = inf  # of the shortest one that was measured
+        self.seconds = inf  # of the shortest one that was measured, and of that its kernels
+        self.playing = 0.0
+        self.turns_each = 1.0  # evaluations per visit of its places
         self.tried = 0  # the turn after which a trial began; 0: none is under way
         self.wait = 4 * FIRST  # turns until the next trial, if the last one did not pay
         self.visits = VISITS
 
-    def note(self, seconds: float) -> None:
-        """Called after each evaluation, with what it took."""
+    def note(self, seconds: float, playing: float) -> None:
+        """Called after each evaluation, with what it took, and what of it its kernels."""
         self.turns = turns = self.turns + 1
         if turns <= self.due - MEASURED:
+            if turns == self.due - MEASURED:
+                self.set_visits(-1)
             return
         if not self.tried:
-            self.seconds = min(self.seconds, seconds)
+            if seconds < self.seconds:
+                self.seconds, self.playing = seconds, playing
             if turns >= self.due:
+                self.turns_each = self.evaluations_each()
                 self.tried = turns
                 self.set_visits(TRIAL)
             return
@@ -80,7 +96,9 @@ class Watch:
                 self.set_visits(0)
                 self.put_off()
             return
-        ours = self.seconds + AROUND + RECORDING * self.places.total()
+        longer = max(1.0, (self.seconds - self.playing) / BESIDE)
+        recording = RECORDING * (self.places.total() + self.small)
+        ours = self.turns_each * (self.seconds + longer * AROUND) + longer * recording
         if theirs > MARGIN * ours:
             self.put_off()
             return
@@ -99,21 +117,31 @@ class Watch:
 
     def begin(self, turns: int) -> None:
         """Measure again, and try again after so many turns."""
-        self.due = self.turns + turns
+        self.due = self.turns + 1 + turns  # the first turn begins to count visits
         self.seconds = inf
         self.tried = 0
 
+    def evaluations_each(self) -> float:
+        """Evaluations per visit of the places: the program drops some results unread."""
+        passed = 0
+        for place in self.places:
+            found = conditions.native.governed(*place)
+            passed += found[3] if found is not None else 0
+        return min(1.0, MEASURED * self.places.total() / passed) if passed else 1.0
+
     def measured(self) -> float | None:
         """What NumPy took for all places; None while the trial goes on."""
-        total, began = 0.0, False
+        total, began = CALL * self.small, False
         for place, count in self.places.items():
             found = conditions.native.governed(*place)
             if found is None:
                 return None
-            left, runs, seconds = found
+            left, runs, seconds, _ = found
             if runs and left:
                 return None
             began = began or runs > 0
+            if not runs and place not in self.bytes:
+                return None
             # nothing to govern there: it reads an array of single bytes, which runs at once anyway
             total += count * (seconds if runs else CALL + BYTE * place[2])
         return total if began else None
@@ -121,7 +149,7 @@ class Watch:
     def set_visits(self, visits: int) -> None:
         """Have NumPy run the next visits of all places."""
         for place, count in self.places.items():
-            conditions.native.govern(*place, visits * count)
+            conditions.native.govern(*place, visits * count if visits > 0 else visits)
 
 
 def watch(recording: Recording) -> Watch | None:
@@ -129,26 +157,33 @@ def watch(recording: Recording) -> Watch | None:
     if not config.options.governor:
         return None
     places: Counter[Place] = Counter()
+    small = 0
+    single: set[Place] = set()
     for node in recording.nodes:
         if node.value is not None or node.op is ops.VIEW:
             continue
         place = _place(node)
-        if place is None or places.total() == MOST:
+        if place is None or places.total() + small == MOST:
             return None
-        places[place] += 1
-    return Watch(places) if places else None
+        if place[2] >= config.options.eager_below:
+            places[place] += 1
+            if any(source.dtype.itemsize == 1 for source in node.src):
+                single.add(place)
+        else:  # NumPy's at once where its operands are
+            small += 1
+    return Watch(places, small, single) if places else None
 
 
 def _place(node: Node) -> Place | None:
     """Where an operation was recorded, if it is an exact one on a middling array."""
     op, where = node.op, node.location
-    if op.kind == "map" and op.ufunc is not None:
+    if op.kind == "map" and (op.ufunc is not None or op.name in _FUNCTIONS):
         exact, size = op.is_exact(node.arg.ins[0]), prod(node.shape)
     elif op.kind == "reduce":
         exact, size = op.is_exact(node.src[0].dtype), prod(node.src[0].shape)
     else:
         return None
-    fits = exact and where is not None and config.options.eager_below <= size <= LARGEST
+    fits = exact and where is not None and size <= LARGEST
     return (where[0], where[1], size) if fits and where is not None else None
 
 

@@ -7,6 +7,7 @@ the native extension is missing. Knows nodes and numpy arrays, never the array t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -36,8 +37,16 @@ from lazyfuse.runtime.layout.copies import BlockPart, Copy
 
 LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON = range(6)
 NOT_BEGUN = -2
-_HOW = {"add": 0, "maximum": 1, "minimum": 2}
-_DOUBLE = np.dtype(np.float64)
+_BOOL = np.dtype(np.bool_)
+_HOW = {
+    ("add", False): 0,
+    ("maximum", False): 1,
+    ("minimum", False): 2,
+    ("logical_or", True): 1,
+    ("logical_and", True): 2,
+}
+"""How C combines partial results, by operation and whether they are truth values."""
+
 _NOWHERE = (0, 0, -1)  # block, offset and type of a scalar that is no element of a block
 MOST_PARTIAL = 256
 
@@ -237,13 +246,15 @@ def _combining(event: LaunchEvent) -> Any:
     steps = []
     for output, partial, op, joins in found:
         to, start = event.arrays[output], event.arrays[partial]
-        plain = to.dtype == start.dtype == _DOUBLE and to.shape == () and len(start.shape) == 1
-        if not plain or op not in _HOW or start.shape[0] > MOST_PARTIAL:
+        parts, width = start.shape[0], math.prod(start.shape[1:])
+        how = _HOW.get((op, to.dtype == _BOOL)) if to.dtype.isnative else None
+        if how is None or to.dtype != start.dtype or parts > MOST_PARTIAL:
             return True
-        joined = bytes(joins) if op == "add" else bytes(start.shape[0])
-        if len(joined) != start.shape[0] or start.strides != (_DOUBLE.itemsize,):
+        joined = bytes(joins) if joins else bytes(parts)
+        if len(joined) != parts:
             return True
-        steps.append((_HOW[op], start.root, start.offset, to.root, to.offset, joined))
+        places = start.root, start.offset, to.root, to.offset
+        steps.append((how, *places, joined, to.dtype.num, width))
     return tuple(steps)
 
 

@@ -1,4 +1,5 @@
-"""Large matrix products in tiles of rows, alone or inside chains of kernels.
+"""Large matrix products in tiles of rows, alone or inside chains of kernels: of stacks, of
+integers, and where NumPy's BLAS does not know the processor.
 
 A chain (see tiles.py) multiplies a few rows, runs the kernels that follow while the rows are in the
 cache, and takes the next rows. NumPy's own BLAS multiplies tiles (devices/cpu/matmul_blas.py).
@@ -77,8 +78,23 @@ def is_ours(first: Ints, second: Ints, dtypes: Sequence[np.dtype[Any]]) -> bool:
         return False
     if any(size < least for size, least in zip((rows, depth, columns), NARROWEST, strict=True)):
         return False
-    large = max(size_of(first), size_of(second)) >= LARGE
-    return large and config.options.matrix_products != "off"
+    if max(size_of(first), size_of(second)) < LARGE or config.options.matrix_products == "off":
+        return False
+    stacked = len(first) > 2 or len(second) > 2
+    return stacked or not _is_best_shared(dtypes[0])
+
+
+def _is_best_shared(dtype: np.dtype[Any]) -> bool:
+    """Whether BLAS's own threads multiply two matrices best.
+
+    They spin after each call, longer than many products take, on the cores that tiles would need.
+    """
+    if dtype.kind != "f" or config.options.matrix_products != "auto":
+        return False
+    try:
+        return not matmul_blas.is_narrow()
+    except DeviceError:  # another library: NumPy knows how to use it
+        return True
 
 
 def _are_known(dtypes: Sequence[np.dtype[Any]]) -> bool:
@@ -301,7 +317,8 @@ def verdict(values: Sequence[Value], shapes: Sequence[Ints]) -> Verdict:
     """Whether a recorded product is computed by tiles, and why or why not."""
     dtypes = [value.dtype for value in values]
     if not is_ours(shapes[0], shapes[1], dtypes):
-        return Verdict(False, "it is small, or of another dtype")
+        small = "it is small, or of another dtype"
+        return Verdict(False, "two matrices of floats, or " + small)
     found = _products.get(dtypes[0].str[1:])
     if found is None:
         return Verdict(False, "there is no code for it here")

@@ -96,9 +96,7 @@ def select_program(
     `refused` is called with the reason where the CPU's compiler refuses a kernel. Then blocked
     NumPy runs it.
     """
-    key = size_key(device, shape, inputs, outputs)
-    if step.domain_elements:
-        key = *key, step.domain_elements
+    key = size_key(step, device, shape, inputs, outputs)
     found: Selected | None = step.selected.get(key)
     if found is None:
         kernel = narrow_precision.fitted(step.kernel, device.traits)
@@ -125,7 +123,11 @@ def select_program(
 
 
 def size_key(
-    device: Device, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
+    step: KernelStep,
+    device: Device,
+    shape: tuple[int, ...],
+    inputs: list[Array],
+    outputs: list[Array],
 ) -> tuple[Any, ...]:
     """The key of what a kernel keeps per geometry (`KernelStep.selected`)."""
     return (
@@ -133,6 +135,7 @@ def size_key(
         shape,
         tuple([(array.shape, array.strides) for array in inputs]),
         tuple([array.strides for array in outputs]),
+        step.domain_elements,
     )
 
 

@@ -6,6 +6,7 @@ values that exist for one tile at a time. tiled_run.py runs the tiles.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -121,8 +122,10 @@ class SizedChain:
 def prepare(values: Run, chain: Chain, loads: list[Array]) -> SizedChain:
     """The tiles of a chain for all its kernels, or the reason why there are none."""
     why = ""
-    found = [(_bytes_per_row(values, chain, tiling), tiling) for tiling in chain.tilings]
     limit = devices.tuning().tile_bytes
+    if _passed_on(values, chain) <= limit:
+        return SizedChain(why="what its steps pass on stays in the cache anyway")
+    found = [(_bytes_per_row(values, chain, tiling), tiling) for tiling in chain.tilings]
     fitting = [each for each in found if each[0] <= limit] or [min(found, key=lambda x: x[0])]
     for per_row, tiling in fitting:
         try:
@@ -130,6 +133,18 @@ def prepare(values: Run, chain: Chain, loads: list[Array]) -> SizedChain:
         except Declined as declined:
             why = why or str(declined)
     return SizedChain(why=why)
+
+
+def _passed_on(values: Run, chain: Chain) -> int:
+    """Bytes of the values that one step of a chain leaves in the cache for a later one."""
+    readers = Counter(index for step in chain.steps for index in set(step.reads))
+    made = {index for step in chain.steps for index in step.writes}
+    graph = values.plan.graph.values
+    return sum(
+        size_of(values.shape(index)) * graph[index].dtype.itemsize
+        for index, count in readers.items()
+        if count > 1 or index in made
+    )
 
 
 def _bytes_per_row(values: Run, chain: Chain, tiling: Tiling) -> int:

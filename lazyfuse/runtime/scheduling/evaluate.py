@@ -120,6 +120,9 @@ def _may_repeat() -> bool:
     )
 
 
+_FUSED_WITH_READS = decisions.SELECTION_SIZE, decisions.SELECTION_VALUES
+"""Evaluations whose results are read in the same pass: NumPy's time would be no measure of them."""
+
 _MODES = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
 
 
@@ -136,6 +139,9 @@ def _repeated(
     found = evaluations.find(roots, recorded, elision.watched, mode)
     if found is None or len(found) == 2:
         return found
+    watch = found[0][-1]
+    if watch is not None:
+        conditions.native.played()  # only what follows counts
     concurrency.busy += 1
     try:
         raised = evaluations.play(found)
@@ -143,7 +149,6 @@ def _repeated(
         concurrency.busy -= 1
     if raised is None:
         return None
-    watch = found[0][-1]
     del found  # nodes that only it kept are not pending any more
     counters["evaluations"] += 1
     counters["plan hits"] += 1
@@ -151,7 +156,7 @@ def _repeated(
     report.totals.decisions[decisions.REPLAYED] += 1
     _recorded.reset()
     if watch is not None:
-        watch.note(perf_counter() - began)
+        watch.note(perf_counter() - began, conditions.native.played())
     for flags, operations in raised:
         fp_flags.warn_for(flags, operations)
     return True
@@ -324,7 +329,8 @@ def _evaluate(
     # the likelier case first: a single operation is NumPy's, several operations have run before
     early = not usual or len(_recorded.nodes) == 1
     found = None
-    if early:
+    often = missed is not None and evaluations.comes_round(missed)  # then a replay is faster
+    if early and not often:
         on_cpu = usual or hardware.current() is hardware.cpu()
         found = eager_rules.pending_nodes(pending, on_cpu)
     recording = None
@@ -338,7 +344,8 @@ def _evaluate(
             if apart is not None:
                 apart.begin(recording.nodes, plan)
             repeats = missed is not None and elided is elision.NEVER
-            watch = governor.watch(recording) if repeats else None
+            governs = repeats and rule not in _FUSED_WITH_READS
+            watch = governor.watch(recording) if governs else None
             replayed = _replayed(plan, recording, hardware.cpu(), rule)
             if replayed is not None:
                 counters["plan hits"] += 1
@@ -348,7 +355,7 @@ def _evaluate(
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised
-    if not early and found is None:
+    if not (early or often):
         found = eager_rules.pending_nodes(pending, on_cpu=True)
     if found is not None:
         del recording

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lazyfuse as lf
 from lazyfuse.kernels import gather
 from tests.helpers.compare import both
 from tests.pairwise import first
@@ -185,3 +186,21 @@ def test_take_along_axis(dtype: str, index: str) -> None:
     both(lambda xp, a, i: xp.take_along_axis(a, i.reshape(401, 100) * 2, 1), matrix, places)
     order = np.argsort(matrix.real if dtype == "c16" else matrix, axis=1)
     both(lambda xp, a, i: xp.take_along_axis(a, xp.argsort(a, axis=1), axis=1), matrix.real, order)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8", "c16"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_writes_at_indices_stay_in_the_memory(dtype: str, pair: bool, on_cpu: None) -> None:
+    side = 300
+    x = lf.zeros((side, side) if pair else side * side, dtype=dtype)
+    expected = np.zeros(x.shape, dtype)
+    places = indices("i8", side, 60_000)
+    key = (places, places[::-1].copy()) if pair else places
+    ours = tuple(map(lf.array, key)) if pair else lf.array(key)
+    found = set()
+    for number in range(6):
+        x[ours] = number + 1
+        expected[key] = number + 1
+        found.add(x._node.value.ctypes.data)
+    assert len(found) == 1
+    np.testing.assert_array_equal(np.asarray(x), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,7 +41,7 @@ def times(monkeypatch: pytest.MonkeyPatch, theirs: float, ours: float) -> None:
         return None if measured(self) is None else theirs * len(self.places)
 
     monkeypatch.setattr(governor.Watch, "measured", told)
-    monkeypatch.setattr(governor.Watch, "note", lambda self, seconds: note(self, ours))
+    monkeypatch.setattr(governor.Watch, "note", lambda self, *measured: note(self, ours, ours))
 
 
 def kernels(function: Callable[[], Any], turns: int) -> int:
@@ -82,6 +83,8 @@ def test_a_place_that_numpy_does_faster_runs_at_once(monkeypatch: pytest.MonkeyP
     assert kernels(turn, 20) == 0
     np.testing.assert_array_equal(turn(), expected)
     assert "us recorded" in "\n".join(counters.text().splitlines())
+    x = lf.ones(3)
+    assert "at once: line " in str(lf.explain(x))
 
 
 def test_a_place_that_kernels_do_faster_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +93,22 @@ def test_a_place_that_kernels_do_faster_is_recorded(monkeypatch: pytest.MonkeyPa
     settled(turn)
     assert kernels(turn, 20) == 20
     np.testing.assert_array_equal(turn(), expected)
+
+
+@pytest.mark.parametrize(("unread", "recorded"), [(9, True), (0, False)])
+def test_results_that_nobody_reads_cost_no_evaluation(
+    unread: int, recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times(monkeypatch, theirs=20e-6, ours=100e-6)
+    _, _, x, y = operands()
+
+    def turn() -> Any:
+        for _ in range(1 + unread):
+            z = x * y - x
+        return z.to_numpy()
+
+    settled(turn)
+    assert (kernels(turn, 20) >= 20) is recorded
 
 
 def test_trials_come_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +138,68 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels(turn, 10) == 0
     with lf.options(governor=False):
         assert kernels(turn, 200) >= 199
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mean", "std", "var", "ptp", "clip", "where", "sum", "max", "in place", "into", "number"],
+)
+def test_functions_and_updates_are_governed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    times(monkeypatch, theirs=1e-6, ours=50e-6)
+    a, b, x, y = operands()
+    a, b = a.reshape(100, 500), b.reshape(100, 500)
+    x, y = lf.array(a), lf.array(b)
+
+    def call(xp: Any, first: Any, second: Any) -> Any:
+        if name == "clip":
+            return xp.clip(first, -0.5, 0.5)
+        if name == "where":
+            return xp.where(first > second, first, second)
+        if name == "in place":
+            first -= second
+            return first
+        if name == "number":
+            first *= 0.5
+            return first
+        if name == "into":
+            return xp.multiply(first, second, out=first)
+        return getattr(xp, name)(first, axis=0)
+
+    def turn() -> Any:
+        return np.asarray(call(lf, x, y))
+
+    before = counters.totals.decisions[decisions.GOVERNED]
+    for _ in range(200):
+        x[...], y[...] = a, b  # updates would overflow in the end
+        settled(turn)
+        if counters.totals.decisions[decisions.GOVERNED] > before:
+            break
+        time.sleep(0.02)  # for the compiler
+    assert kernels(turn, 10) == 0
+    x, y = lf.array(a), lf.array(b)
+    lf.evaluate(x * 1.0, y * 1.0)
+    for _ in range(3):
+        np.testing.assert_array_equal(turn(), call(np, a, b), strict=True)
+
+
+def test_an_update_at_once_leaves_readers_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    times(monkeypatch, theirs=1e-6, ours=50e-6)
+    a, b, x, y = operands()
+
+    def turn(first: Any, second: Any) -> Any:
+        first -= second
+        return np.asarray(first)
+
+    for _ in range(4 * governor.FIRST):
+        turn(x, y)
+        turn(a, b)
+    view, copy, before = x[10:], x.copy(), a.copy()
+    read = x * 2.0
+    turn(x, y)
+    turn(a, b)
+    np.testing.assert_array_equal(np.asarray(copy), before)
+    np.testing.assert_array_equal(np.asarray(read), before * 2.0)
+    np.testing.assert_array_equal(np.asarray(view), a[10:])
 
 
 def test_inexact_operations_are_never_governed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import lazyfuse
 from lazyfuse import config
 from lazyfuse.arrays import base
 from lazyfuse.runtime.capture import conditions, native_replay, replay, tier_up
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.layout.copies import Copy
@@ -297,3 +298,63 @@ def test_small_kernels_that_recur_are_compiled_with_the_same_bits(
             u[:, -1] -= u[:, 1] * float(turn)
         assert np.array_equal(ours.to_numpy(), theirs)
     assert 0 < len(wanted) <= 8
+
+
+SHAPES = [
+    ((2000, 150), 0),
+    ((3, 100_000), 1),
+    ((600, 500), None),
+    ((500_000,), 0),
+    ((40, 50, 300), 0),
+]
+REDUCED = [("f8", 0), ("f4", 1), ("i8", 2), ("u1", 3), ("?", 0), ("i2", 1), ("u4", 4), ("c16", 1)]
+
+
+@pytest.mark.parametrize(("dtype", "at"), REDUCED)
+def test_partial_results_are_numpys_of_any_dtype_and_width(dtype: str, at: int) -> None:
+    shape, axis = SHAPES[at]
+    random = np.random.default_rng(at)
+    base_values = random.integers(0, 200, shape)
+    a = (base_values % 2 if dtype == "?" else base_values).astype(dtype)
+    names = ("any", "all", "sum") if dtype == "?" else ("sum", "max", "min")
+    special = a.copy()
+    if dtype[0] == "f":
+        special -= special.dtype.type(100)
+        special.reshape(-1)[::7] *= special.dtype.type(-0.0)
+        special.reshape(-1)[5] = np.nan
+        special.reshape(-1)[-5] = np.inf
+    for values in (a, special, -special if dtype[0] == "f" else a):
+        x = lazyfuse.array(values)
+        for name in names if dtype[0] != "c" else ("sum",):
+            expected = getattr(values, name)(axis=axis)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for keepdims in (False, True):
+                    expected = getattr(values, name)(axis=axis, keepdims=keepdims)
+                    for _ in range(4):
+                        found = getattr(x, name)(axis=axis, keepdims=keepdims)
+                        np.testing.assert_array_equal(np.asarray(found), expected, strict=True)
+
+
+def test_plans_whose_chains_decline_are_replayed() -> None:
+    a = np.random.default_rng(0).normal(size=(600, 500))
+    x = lazyfuse.array(a)
+    with lazyfuse.options(governor=False):
+        for _ in range(60):
+            np.testing.assert_array_equal(np.asarray(x.mean(axis=1)), a.mean(axis=1))
+        before = counters.totals.decisions[decisions.REPLAYED]
+        for _ in range(5):
+            np.asarray(x.mean(axis=1))
+    assert counters.totals.decisions[decisions.REPLAYED] - before == 5
+
+
+def test_small_evaluations_that_come_round_are_replayed() -> None:
+    a = np.random.default_rng(0).normal(size=40_000)
+    x = lazyfuse.array(a)
+    with lazyfuse.options(governor=False):
+        for _ in range(60):
+            np.testing.assert_array_equal(np.asarray(x > 0.5), a > 0.5)
+        before = counters.totals.decisions[decisions.REPLAYED]
+        for _ in range(5):
+            np.asarray(x > 0.5)
+    assert counters.totals.decisions[decisions.REPLAYED] - before == 5

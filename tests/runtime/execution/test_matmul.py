@@ -187,6 +187,18 @@ def test_stacks_in_chains_B3(either: Watch, heads: int) -> None:
 
 def test_sizes_alone_decide_B6() -> None:
     double, single = numpy.dtype("f8"), numpy.dtype("f4")
+    for choice in ("blas", "loops"):
+        with np.options(matrix_products=choice):
+            _check_sizes(double, single)
+    with np.options(matrix_products="off"):
+        assert not matmul.is_ours((512, 512), (512, 512), (double, double))
+    known = not matmul_blas.is_narrow()  # BLAS's own threads are the best at two matrices of floats
+    assert matmul.is_ours((512, 512), (512, 512), (double, double)) is not known
+    assert matmul.is_ours((512, 512), (512, 512), (numpy.dtype("i8"),) * 2)
+    assert matmul.is_ours((64, 64, 64), (64, 64, 64), (double, double))
+
+
+def _check_sizes(double: Any, single: Any) -> None:
     assert matmul.is_ours((512, 512), (512, 512), (double, double))
     assert not matmul.is_ours((512, 512), (512, 512), (double, single))
     assert not matmul.is_ours((512, 512), (512, 512), (double.newbyteorder(),) * 2)
@@ -197,8 +209,6 @@ def test_sizes_alone_decide_B6() -> None:
     assert not matmul.is_ours((512,), (512, 512), (double, double))
     assert matmul.is_ours((64, 64, 64), (64, 64, 64), (double, double))
     assert not matmul.is_ours((1, 512, 512), (3, 512, 512), (double, double))
-    with np.options(matrix_products="off"):
-        assert not matmul.is_ours((512, 512), (512, 512), (double, double))
 
 
 def test_without_the_option_products_are_numpys_B10(watch: Watch) -> None:

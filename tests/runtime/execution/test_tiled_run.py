@@ -98,7 +98,8 @@ def test_chains_have_numpys_bits_at_all_sizes_B6_A7(
                 got = function(np, np.array(x), axis).to_numpy()
             assert got.dtype == expected.dtype
             numpy.testing.assert_array_equal(got, expected, strict=True)
-    assert max(watch.tiles) > 1
+    # what the reductions of this one pass on is small: it stays in the cache without tiles
+    assert not watch.tiles if function is best_and_where else max(watch.tiles) > 1
 
 
 # the other axis is met by the exact chains above
