@@ -111,7 +111,8 @@ class Program:
     def launch(self, launch: Launch) -> int | Later:
         """Run every chunk. Return the IEEE flags raised (1 divide, 2 over, 4 under, 8 invalid).
 
-        An asynchronous device returns a `Later`; launches of one device run in order.
+        An asynchronous device returns a `Later`; launches of one device run in order. Where there
+        is no memory the launch fails before it has written anything.
         """
         raise NotImplementedError
 

@@ -29,7 +29,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """For each step, the values that no later step reads."""
+    """For each step, the values that no later step reads, nor any view of their memory.
+
+    If a run fails, what it has reached is kept, and a view alone would not keep what it shows.
+    """
 
     last: tuple[tuple[int, ...], ...]
 
@@ -43,8 +46,15 @@ def lifetimes(graph: Graph, steps: Sequence[Reader], outputs: Sequence[int]) -> 
             value = graph.values[index]
             if value.op is ops.UPDATE:
                 final[value.src[0]] = at
-    last: list[list[int]] = [[] for _ in steps]
     kept = set(outputs)
+    for index in range(len(graph.values) - 1, -1, -1):
+        value = graph.values[index]
+        if value.op is ops.VIEW and index in final:
+            source = value.src[0]
+            final[source] = max(final.get(source, 0), final[index])
+            if index in kept:
+                kept.add(source)
+    last: list[list[int]] = [[] for _ in steps]
     for index, at in final.items():
         if index not in kept:
             last[at].append(index)

@@ -7,6 +7,7 @@ machine code, so a thread enters it once and does not return to Python between c
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import functools
 import itertools
@@ -400,14 +401,15 @@ _everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 _LONG_CALL = 16e-6  # seconds
 _TRIES = 3
 _CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
+_SLOT = re.compile(r"\bscratch\((\w+|'\w+'), shape, '(\w+)'\)")
 
 
 class NumpyProgram(Pooled):
     """Text run by the interpreter: `NAME(arrays, scalars, scratch)` once per chunk."""
 
     __slots__ = (
-        "_calls", "_dtypes", "_function", "_itemsizes", "_pace", "_tries", "_weight", "_work",
-        "source",
+        "_calls", "_dtypes", "_function", "_itemsizes", "_pace", "_ragged", "_slots", "_tries",
+        "_weight", "_work", "source",
     )  # fmt: skip
 
     def __init__(self, source: Source, function: Callable[..., Any], work: ChunkRunner) -> None:
@@ -419,6 +421,9 @@ class NumpyProgram(Pooled):
         self._itemsizes = np.array([dtype.itemsize for dtype in self._dtypes], dtype=np.int64)
         self._weight = weight(source.text)
         self._calls = max(1, len(_CALL.findall(source.text)))
+        found = _SLOT.findall(source.text)
+        self._ragged = "arrays[0][0]" in source.text or "a0.shape[1:]" in source.text
+        self._slots = [(ast.literal_eval(slot), dtype) for slot, dtype in found]
         self._pace = math.inf  # seconds per element and call
         self._tries = _TRIES
 
@@ -443,15 +448,24 @@ class NumpyProgram(Pooled):
             tuple([stride * dtype.itemsize for stride in row])
             for row, dtype in zip(launch.strides, self._dtypes, strict=True)
         ]
-        pending = iter(zip(launch.sizes.tolist(), starts, strict=True))
-
+        sizes = launch.sizes.tolist()
+        shapes = {tuple(shape) for shape in sizes}
+        pending = iter(zip(sizes, starts, strict=True))
         flags: list[int] = []
+        without: list[MemoryError] = []
 
         def work() -> None:
-            flags.append(self._run(pending, steps, scalars))
+            # A kernel may write over its operands: no chunk begins before all have their memory.
+            try:
+                self._reserve(shapes)
+            except MemoryError as error:
+                without.append(error)
+            else:
+                flags.append(self._run(pending, steps, scalars))
 
         helpers = self._work.helpers(launch.elements * self._weight, len(starts), native=False)
         if helpers > 0:
+            self._reserve(shapes)
             each = launch.elements / len(starts)
             for _ in range(2 if self._tries else 0):  # the first run has cold memory
                 begin = time.perf_counter()
@@ -462,11 +476,22 @@ class NumpyProgram(Pooled):
             if self._pace * each < _LONG_CALL:
                 helpers = 0
         self._work.pool.run(work, work, helpers)
+        if without and not flags:
+            raise without[0]
         return functools.reduce(operator.or_, flags, 0)
+
+    def _reserve(self, shapes: set[tuple[int, ...]]) -> None:
+        """Allocate what chunks of these shapes need on this thread."""
+        scratch = thread_scratch()
+        for _ in range(2):  # the first turn may meet the limit, and drop what it has allocated
+            for shape in shapes:
+                inner = shape[1:] if self._ragged else shape
+                for slot, dtype in self._slots:
+                    scratch(slot, inner, dtype)
 
     def _run(self, pending: Iterator[Any], steps: list[Any], scalars: tuple[Any, ...]) -> int:
         """Take chunks until none remains; the IEEE flags that NumPy reported meanwhile."""
-        function, dtypes, scratch = self._function, self._dtypes, _scratch()
+        function, dtypes, scratch = self._function, self._dtypes, thread_scratch()
         flags = 0
 
         def note(kind: str, flag: int) -> None:
@@ -492,7 +517,7 @@ _ndarray: Any = np.ndarray
 _local = threading.local()
 
 
-def _scratch() -> Scratch:
+def thread_scratch() -> Scratch:
     """The working memory of this thread."""
     found: Scratch | None = getattr(_local, "scratch", None)
     if found is None:

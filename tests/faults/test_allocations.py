@@ -15,10 +15,12 @@ import numpy
 import pytest
 
 import lazyfuse
+from lazyfuse import config
 from lazyfuse.arrays.ndarray import node_of
 from lazyfuse.arrays.recording import host
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
+from lazyfuse.devices.cpu import launch
 from lazyfuse.devices.pools import buffers as buffer_pool
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import matmul
@@ -112,6 +114,54 @@ def test_calls_without_memory_are_done_or_not(
 
     monkeypatch.setattr(matmul, "run_node", run)
     assert sum([statements.disturbed(seed, allocator.refuses) for seed in seeds])
+
+
+@contextmanager
+def without_working_memory(allocator: Allocator) -> Iterator[None]:
+    """Kernels stay blocked NumPy, and ask the allocator for what they work in."""
+    allocate = launch.Scratch.__call__
+
+    def scratch(self: launch.Scratch, *key: Any) -> Any:
+        if key not in self:
+            allocator.may_fail()
+        return allocate(self, *key)
+
+    with pytest.MonkeyPatch.context() as patch, config.options(compile_after=10**6, eager_below=0):
+        patch.setattr(launch.Scratch, "__call__", scratch)
+        yield
+
+
+def test_a_block_that_a_view_alone_shows_is_kept() -> None:
+    """One kernel halves `b` where it lies, a later one reads it backwards, and has no memory."""
+    allocator = Allocator(random.Random(0), 1.0)
+    k = numpy.arange(100_000)
+    with without_working_memory(allocator):
+        a, b = lazyfuse.array(k * 0.5), lazyfuse.array(k % 997 * 0.25 - 70)
+        b *= 0.5
+        b[4735] = 3.0
+        b = b[::-1] + a
+        c = a * 1.5 + b
+        c = lazyfuse.minimum(c, 1e6) - c.max()
+        launch.thread_scratch().clear()
+        allocator.armed = True
+        with pytest.raises(MemoryError, match="planned"):
+            numpy.asarray(c)
+        allocator.armed = False
+        expected = (k % 997 * 0.25 - 70) * 0.5
+        expected[4735] = 3.0
+        numpy.testing.assert_array_equal(b, expected[::-1] + k * 0.5)
+
+
+@campaign.rounds(40, 2 * 10**6)
+def test_kernels_without_working_memory_are_done_or_not(seeds: range) -> None:
+    allocator = Allocator(random.Random(seeds.start), 0.3)
+
+    def refuses(line: str, names: dict[str, Any]) -> bool:
+        launch.thread_scratch().clear()
+        return allocator.refuses(line, names)
+
+    with without_working_memory(allocator):
+        assert sum([statements.disturbed(seed, refuses) for seed in seeds])
 
 
 @pytest.mark.parametrize("size", [30_000, 200_000])

@@ -95,7 +95,7 @@ class Run(RunValues):
         except BaseException:
             with suppress(Abandoned):
                 self.wait()
-            self.commit_reached(range(begin, begin + max([1, *(len(each.steps) for each in here)])))
+            self.commit_reached()
             raise
         finally:
             self.commit(self.plan.outputs)

@@ -485,22 +485,14 @@ class RunValues:
         values = self.plan.graph.values
         self.commit([i for i, value in enumerate(values) if value.op is ops.UPDATE])
 
-    def commit_reached(self, failed: range) -> None:
-        """After a failure of these steps: commit existing values, for pending work to go on from.
+    def commit_reached(self) -> None:
+        """After a failure: commit existing values, for pending work to go on from.
 
         The operands of those values may have been written over, so they cannot be computed again.
-        Operands that die in a failed step which writes into them may be overwritten: not committed.
         """
         self.commit_updates()
-        if not self.spoilt:
-            return
-        steps, values = self.plan.steps, self.plan.graph.values
-        spent: set[int] = set()
-        for at in failed:
-            step = steps[at]
-            if isinstance(step, KernelStep) or values[step.index].op is ops.UPDATE:
-                spent.update(self.plan.lifetimes.last[at])
-        self.commit([index for index in range(len(self.env)) if index not in spent])
+        if self.spoilt:
+            self.commit(range(len(self.env)))
 
     def nodes_of(self, step: KernelStep) -> list[Node]:
         """The recorded operations that a kernel computes, in order."""
