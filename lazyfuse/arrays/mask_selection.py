@@ -66,9 +66,9 @@ _BOOL = np.dtype(bool)
 COSTLY = 5.0
 # Most selections without values at the same time: each keeps the whole of its source alive.
 LIMIT = 16
-# Fewer elements are extracted in less time than a plan is looked up. Booleans, which are counted or
-# select again, and values that are written back wait nevertheless.
-WORTH = 1 << 18
+# Fewer elements are extracted in less time than a plan is looked up, or than several threads take.
+# Booleans, which are counted or select again, and values that are written back wait nevertheless.
+WORTH = compact.AT_ONCE
 # 1 divided by more than this cannot overflow.
 _TINY = {"f": 1e-30, "d": 1e-300}
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.devices.caches import DTYPES, cached
-from lazyfuse.kernels import gather
+from lazyfuse.kernels import compact, gather
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.scheduling import evaluate
@@ -137,6 +137,9 @@ def written_along(real: Array, key: Array, value: Any) -> bool | None:
 def write(real: Array, key: Any, value: Any) -> None:
     """`real[key] = value`, by a compiled routine where possible."""
     kind = type(key)
+    if kind is np.ndarray and key.dtype.kind == "b":
+        compact.put(real, key, value)
+        return
     indices = kind is np.ndarray or (kind is tuple and key and type(key[0]) is np.ndarray)
     if not (indices and routine.attempt(written, real, key, value)):
         real[key] = value

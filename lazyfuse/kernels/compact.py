@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyfuse import bootstrap
 from lazyfuse.codegen.lowering.summation import leaves, left_half
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.runtime.execution import routine
@@ -36,10 +37,10 @@ WEIGHT = 4
 # Below this many truth values in one row NumPy finds positions before a compiled loop starts.
 FEW = 1 << 17
 _GEOMETRIES = 32  # cached geometries of chunks
-# NumPy goes through a mask element by element, and the processor stumbles where they change. With
-# masks of at most `LOOKED` elements that change less often than this, NumPy is as fast.
-SURPRISES = 5000
-LOOKED = 1 << 18
+# Up to this many truth values one thread in C is as fast as a compiled loop with several.
+AT_ONCE = 1 << 19
+
+_native = bootstrap.machine_code()
 
 _COUNT = Routine(
     "count_true",
@@ -174,6 +175,16 @@ class CountedMask(NamedTuple):
 
 def kept(mask: Array) -> CountedMask:
     """Count what a mask keeps."""
+    if _native is not None and mask.size <= AT_ONCE:
+        flat = mask.reshape(-1).view(np.uint8)
+        return CountedMask(mask, flat, None, int(np.count_nonzero(mask)))
+    return _by_block(mask)
+
+
+def _by_block(mask: Array, found: CountedMask | None = None) -> CountedMask:
+    """What a mask keeps, counted per block if the loop for it is compiled."""
+    if found is not None and found.before is not None:
+        return found
     flat = np.ascontiguousarray(mask).reshape(-1).view(np.uint8)
     before = routine.either(_counted, _uncounted, flat)
     count = int(before[-1]) if before.size else int(np.count_nonzero(mask))
@@ -238,11 +249,24 @@ def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
 
 def select(values: Array, mask: Array, found: CountedMask | None = None) -> Array:
     """`values[mask]` for a mask of the shape of `values`: a new packed array."""
-    if mask.size <= LOOKED and mask.flags.c_contiguous:
-        flat = mask.reshape(-1).view(np.uint8)
-        if np.count_nonzero(flat[1:] != flat[:-1]) < SURPRISES:
-            return _selected_by_numpy(values, mask, found)
+    if mask.size <= AT_ONCE and (chosen := _selected_at_once(values, mask, found)) is not None:
+        return chosen
     return routine.either(_selected, _selected_by_numpy, values, mask, found)
+
+
+def _selected_at_once(values: Array, mask: Array, found: CountedMask | None) -> Array | None:
+    """The same by one thread in C; None where it does not do it."""
+    if _native is None or values.dtype.kind not in "biufc":
+        return None
+    number = int(np.count_nonzero(mask)) if found is None else found.number
+    out = _fresh(number, values.dtype)
+    return out if _native.mask_take(values, mask, out) else None
+
+
+def put(values: Array, mask: Array, value: Any) -> None:
+    """`values[mask] = value`."""
+    if _native is None or not _native.mask_put(values, mask, value):
+        values[mask] = value
 
 
 def _selected(values: Array, mask: Array, found: CountedMask | None) -> Array | None:
@@ -252,7 +276,7 @@ def _selected(values: Array, mask: Array, found: CountedMask | None) -> Array | 
     launch = _select_routine(size).launcher()
     if launch is None:
         return None
-    found = found or kept(mask)
+    found = _by_block(mask, found)
     if found.before is None:
         return None
     out = _fresh(found.number, values.dtype)
@@ -289,7 +313,7 @@ def _positions(mask: Array) -> tuple[Array, ...] | None:
     launch = (_POSITIONS if rank == 1 else _POSITIONS_2).launcher()
     if launch is None:
         return None
-    found = kept(mask)
+    found = _by_block(mask)
     if found.before is None or not found.number:
         return None
     starts, counts = _chunks(mask.size)
@@ -312,6 +336,8 @@ def _positions(mask: Array) -> tuple[Array, ...] | None:
 
 def total(values: Array, mask: Array, found: CountedMask | None = None) -> Array:
     """`values[mask].sum()` of floats, in NumPy's order of summation, as an array without axes."""
+    if _native is not None and mask.size <= AT_ONCE:
+        return _total_by_numpy(values, mask, found)
     return routine.either(_total, _total_by_numpy, values, mask, found)
 
 
@@ -321,7 +347,7 @@ def _total(values: Array, mask: Array, found: CountedMask | None) -> Array | Non
     launch = _sum_routine(code).launcher() if code in ("f4", "f8", "c8", "c16") else None
     if launch is None or not dtype.isnative:
         return None
-    found = found or kept(mask)
+    found = _by_block(mask, found)
     if found.before is None or not found.number:
         return None
     counts, lows, numbers, joins = _stretches(found.number, dtype.kind == "c")

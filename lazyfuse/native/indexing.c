@@ -77,7 +77,7 @@ static PyObject *array_get(PyObject *x, PyObject *key)
             }
             else {
                 Py_INCREF(where);
-                value = wrapped(PyObject_GetItem(small, (PyObject *)where));
+                value = wrapped(read_items((PyArrayObject *)small, (PyObject *)where));
                 Py_DECREF(where);
             }
         }
@@ -155,7 +155,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
             Py_INCREF(small);
             Py_INCREF(right);
             Py_INCREF(where);
-            int result = PyObject_SetItem(small, where, right);
+            int result = write_items((PyArrayObject *)small, where, right);
             Py_DECREF(small);
             Py_DECREF(right);
             Py_DECREF(where);

@@ -229,6 +229,14 @@ int loops_element(Loops *loops, int type, char **args);
 /* The dtype's number of an array that loops may read as it lies; -1 for all else. */
 int plain_type(PyArrayObject *array);
 
+/* ---------------------------------------------------------------------------------------- masks */
+
+/* `a[key]` and `a[key] = value` as NumPy does them, and faster where the key is a mask. */
+PyObject *read_items(PyArrayObject *a, PyObject *key);
+int write_items(PyArrayObject *a, PyObject *key, PyObject *value);
+PyObject *masks_take(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *masks_put(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 /* ---------------------------------------------------------------------------------------- calls */
 
 extern PyTypeObject UfuncCoreType;

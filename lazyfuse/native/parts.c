@@ -351,7 +351,7 @@ PyObject *part_pick(Core *self, PyObject *key)
         return NULL;
     }
     Py_INCREF(whole);
-    PyObject *found = PyObject_GetItem((PyObject *)whole, fancy.key);
+    PyObject *found = read_items(whole, fancy.key);
     Py_DECREF(whole);
     Py_DECREF(fancy.key);
     return placed_as_is(found);
@@ -539,7 +539,7 @@ static int set_items(Core *self, PyArrayObject *whole, PyObject *key, PyObject *
     int done = 0, lock = lock_part(size);
     /* another thread may have had the lock */
     if (lock == 1 || (lock == 2 && present_values(self) == whole && is_private_beside(self, 1))) {
-        done = PyObject_SetItem((PyObject *)whole, key, right) < 0 ? -1 : 1;
+        done = write_items(whole, key, right) < 0 ? -1 : 1;
     }
     Py_DECREF(whole);
     Py_DECREF(right);
