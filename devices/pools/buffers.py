@@ -23,7 +23,7 @@ from .. import critical
 from ..base import Array, OutOfMemory
 from ..caches import Group, pools
 
-SMALLEST = 64 << 10  # bytes; below, the C library's own pool is as good
+SMALLEST = 65536  # bytes; below, the C library's own pool is as good
 ALIGNMENT = 64  # a cache line, and the widest vector
 _KINDS = "biufcmM"  # dtypes that a type string describes completely
 _STEPS = 8  # size classes per power of two: at most an eighth of a block is waste
@@ -75,6 +75,7 @@ class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]
 
 
 _lease_at = _Lease.from_address
+_clock: Callable[[], float] = time.monotonic
 
 
 _pools: Group[BufferPool] = pools("devices.pools.buffers")
@@ -87,6 +88,11 @@ class BufferPool:
     `deque` operations, and `_free_bytes` is an estimate that `_trim` corrects. When two threads
     trim at the same time, each may free blocks that the other has counted.
     """
+
+    __slots__ = (
+        "__weakref__", "_free", "_free_bytes", "_holds", "_look", "dropped", "limit", "new",
+        "reused",
+    )  # fmt: skip
 
     limit: int
 
@@ -157,7 +163,7 @@ class BufferPool:
     def _missing(self, classes: Sequence[tuple[int, int]]) -> list[_Block] | None:
         """New blocks where too few are free; None if memory does not suffice."""
         made: list[_Block] = []
-        now = time.monotonic()
+        now = _clock()
         try:
             for size, count in classes:
                 for _ in range(count - len(self._free.get(size, ()))):
@@ -228,7 +234,7 @@ class BufferPool:
 
     def _take_back(self, block: _Block) -> None:
         """Return a block to the pool. Runs wherever the last reference dies, so it never waits."""
-        now = block.since = time.monotonic()
+        now = block.since = _clock()
         self._free[block.size].append(block)
         self._free_bytes += block.size
         if self._free_bytes > self.limit or now > self._look:
@@ -258,6 +264,35 @@ class BufferPool:
         with suppress(IndexError):  # another thread took it
             self._free_bytes -= blocks.popleft().size
             self.dropped += 1
+
+
+@critical.begin_quietly
+def _trim_quietly(pool: BufferPool) -> None:
+    """For C, where the last reference to an array has died: see `_Lease.__del__`."""
+    try:
+        pool._trim(_clock())
+    except BaseException as error:
+        critical.waiting.append((critical.raise_later, 0, error))
+
+
+_empty: Any = BufferPool.empty
+
+
+def use(native: Any) -> None:
+    """Lend and take back with the native extension from now on; None: with the Python here."""
+    global _clock
+    kind: Any = BufferPool
+    kind.empty = _empty
+    _clock = time.monotonic
+    for pool in list(_pools):
+        pool._look = 0.0  # another clock
+    if native is not None:
+        native.bind("block", _Block)
+        native.bind("pool", BufferPool)
+        native.bind("pool_empty", _empty)
+        native.bind("trim", _trim_quietly)
+        kind.empty = native.pool_empty
+        _clock = native.clock
 
 
 def _since(blocks: deque[_Block]) -> float:

@@ -24,7 +24,7 @@ from lazyfuse.arrays import base
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
-from lazyfuse.arrays.storage import Export, Storage, leaf
+from lazyfuse.arrays.storage import Block, Export, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.runtime.events import decisions, numpy_calls
@@ -182,8 +182,8 @@ def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
     return op.is_exact_in_numpy(dtype)
 
 
-def _room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    return devices.cpu().empty(shape, dtype)
+def _room() -> Any:
+    return devices.cpu().buffers
 
 
 def _exact_types(op: Op) -> bytes:
@@ -196,6 +196,7 @@ if base.COMPILED:  # native/exported.c does the same for operands with a known l
     for _name, _value in {
         "exact_types": _exact_types,
         "leaf": leaf,
+        "leaf_memory": Block,
         "real_view": array.real_view,
         "reduce_rows": tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")]),
         "room": _room,

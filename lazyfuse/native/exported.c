@@ -279,6 +279,22 @@ void count_run(PyObject *name)
 
 /* -------------------------------------------------------------------------------------- results */
 
+/* Memory of the CPU's pool. */
+static PyObject *take_room(Result *result, PyArray_Descr *descr)
+{
+    static PyObject *pool;
+    if (pool == NULL && (pool = PyObject_CallNoArgs(hooks.room)) == NULL) {
+        return NULL;
+    }
+    PyObject *found = pool_array(pool, result->nd, result->dims, descr);
+    if (found == NULL && !PyErr_Occurred()) {
+        PyObject *dims = shape_tuple(result->nd, result->dims);
+        found = dims == NULL ? NULL : array_from(pool, dims, (PyObject *)descr);
+        Py_XDECREF(dims);
+    }
+    return found;
+}
+
 /* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
    NULL without an exception: NumPy is to make it. */
 static PyObject *room_for(const Loops *loops, const There *there, int count, Result *result)
@@ -308,11 +324,7 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
         return NULL;
     }
     PyArray_Descr *descr = PyArray_DescrFromType(loops->out[type]);
-    PyObject *dims = shape_tuple(result->nd, result->dims), *room = NULL;
-    if (dims != NULL && descr != NULL) {
-        room = PyObject_CallFunctionObjArgs(hooks.room, dims, descr, NULL);
-    }
-    Py_XDECREF(dims);
+    PyObject *room = descr == NULL ? NULL : take_room(result, descr);
     Py_XDECREF(descr);
     return room;
 }
@@ -333,7 +345,7 @@ static PyObject *finished(PyObject *value, int pooled)
         return direct_over(value, Py_None, 1); /* eager_rules.small_array */
     }
     if (pooled) {
-        PyObject *node = PyObject_CallFunctionObjArgs(hooks.leaf, value, Py_None, NULL);
+        PyObject *node = leaf_of((PyArrayObject *)value);
         x = node == NULL ? NULL : array_alone(NULL, node);
         Py_XDECREF(node);
     }

@@ -13,6 +13,9 @@ StorageSlots in_storage;
 RootSlots in_root;
 MemorySlots in_memory;
 OptionSlots in_options;
+LeafSlots in_leaf;
+PoolSlots in_pool;
+BlockSlots in_block;
 
 static const struct {
     const char *name;
@@ -40,6 +43,10 @@ static const struct {
     SLOT(memory, in_memory, owned), SLOT(memory, in_memory, leaves),
     SLOT(options, in_options, eager_below), SLOT(options, in_options, device),
     SLOT(options, in_options, exported_at_once),
+    SLOT(leaf_memory, in_leaf, leaf),
+    SLOT(pool, in_pool, _free), SLOT(pool, in_pool, _free_bytes), SLOT(pool, in_pool, _look),
+    SLOT(pool, in_pool, limit), SLOT(pool, in_pool, reused),
+    SLOT(block, in_block, address), SLOT(block, in_block, size), SLOT(block, in_block, since),
 #undef SLOT
 };
 
@@ -169,6 +176,8 @@ static PyMethodDef functions[] = {
     /* the graph, launches, replays */
     {"copy", FAST(copy_part), "Elements from address to address."},
     {"frontier", VARARGS(walk_frontier), "Pending nodes that no other pending node reads."},
+    {"clock", NONE(clock_seconds), "Seconds since some moment."},
+    {"pool_empty", FAST(pool_empty), "`BufferPool.empty`: a pool, a shape, a dtype."},
     {"notes", VARARGS(notes_new), "Writes nodes down as `Pending.note` does."},
     {"govern", VARARGS(govern), "Have NumPy run the next visits of a place at once."},
     {"governed", VARARGS(governed_at), "What was measured at a place since."},
@@ -204,7 +213,7 @@ static PyModuleDef definition = {
 
 static PyTypeObject *const types[] = {
     &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
-    &ReplayProgramType, &RealsType,
+    &ReplayProgramType, &RealsType, &LeaseType,
 };
 
 PyMODINIT_FUNC PyInit__native(void)
@@ -220,6 +229,11 @@ PyMODINIT_FUNC PyInit__native(void)
     for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {
         failed = PyModule_AddType(module, types[at]) < 0;
     }
+    PyObject *empty = failed ? NULL : PyObject_GetAttrString(module, "pool_empty");
+    PyObject *method = empty == NULL ? NULL : PyInstanceMethod_New(empty); /* binds to a pool */
+    failed = method == NULL || PyObject_SetAttrString(module, "pool_empty", method) < 0;
+    Py_XDECREF(empty);
+    Py_XDECREF(method);
     if (failed) {
         Py_CLEAR(module);
     }

@@ -229,6 +229,16 @@ int loops_element(Loops *loops, int type, char **args);
 /* The dtype's number of an array that loops may read as it lies; -1 for all else. */
 int plain_type(PyArrayObject *array);
 
+/* --------------------------------------------------------------------------------------- blocks */
+
+extern PyTypeObject LeaseType;
+/* An array over a free block of a pool (new), not initialised; NULL: Python is to make it. */
+PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr);
+/* The same, or Python's. */
+PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype);
+PyObject *pool_empty(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *clock_seconds(PyObject *module, PyObject *nothing);
+
 /* ---------------------------------------------------------------------------------------- masks */
 
 /* `a[key]` and `a[key] = value` as NumPy does them, and faster where the key is a mask. */
@@ -266,8 +276,10 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
+    _(pool_empty) _(trim)                                                                          \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \
+    _(leaf_memory) _(pool) _(block)                                                                \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
     _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
     _(reduce_rows)                                                                                 \
@@ -295,6 +307,7 @@ extern Bindings hooks;
 
 /* Names of attributes, arguments and entries, interned. */
 #define NAMES(_)                                                                                   \
+    _(append, "append") _(pop, "pop")                                                              \
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored")                                                                          \
@@ -326,17 +339,32 @@ typedef struct {
 typedef struct {
     Py_ssize_t eager_below, device, exported_at_once;
 } OptionSlots;
+typedef struct {
+    Py_ssize_t leaf;
+} LeafSlots;
+typedef struct {
+    Py_ssize_t _free, _free_bytes, _look, limit, reused;
+} PoolSlots;
+typedef struct {
+    Py_ssize_t address, size, since;
+} BlockSlots;
 
 extern NodeSlots in_node;
 extern StorageSlots in_storage;
 extern RootSlots in_root;
 extern MemorySlots in_memory;
 extern OptionSlots in_options;
+extern LeafSlots in_leaf;
+extern PoolSlots in_pool;
+extern BlockSlots in_block;
 
 #define AT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 #define NODE(node, slot) AT(node, in_node.slot)
 #define STORAGE(storage, slot) AT(storage, in_storage.slot)
 #define ROOT(root, slot) AT(root, in_root.slot)
+#define LEAF_MEMORY(memory, slot) AT(memory, in_leaf.slot)
+#define POOL(pool, slot) AT(pool, in_pool.slot)
+#define RAW(block, slot) AT(block, in_block.slot)
 #define MEMORY(memory, slot) AT(memory, in_memory.slot)
 #define OPTION(slot) AT(hooks.options, in_options.slot)
 #define IS_NODE(x) ((PyObject *)Py_TYPE(x) == hooks.node)
@@ -359,6 +387,8 @@ int may_record(void);
 long ignored_errors(void);
 /* As nodes.caller: the user's source line (new). */
 PyObject *find_caller(void);
+/* A leaf over the memory of a new array (new). */
+PyObject *leaf_of(PyArrayObject *value);
 /* The first frame outside lazyfuse (new); NULL without an exception: there is none. */
 PyFrameObject *user_frame(void);
 /* Whether a frame runs code of lazyfuse, or what it traces of NumPy's. */

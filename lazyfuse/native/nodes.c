@@ -152,6 +152,38 @@ PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape,
     return node;
 }
 
+/* As storage.leaf, of an array that C orders (new). */
+PyObject *leaf_of(PyArrayObject *value)
+{
+    int type = plain_type(value);
+    PyTypeObject *kind = (PyTypeObject *)hooks.leaf_memory;
+    if (!is_whole_node || kind == NULL || type < 0 || type == NPY_LONGLONG ||
+        type == NPY_ULONGLONG || !PyArray_IS_C_CONTIGUOUS(value)) {
+        return PyObject_CallFunctionObjArgs(hooks.leaf, (PyObject *)value, Py_None, NULL);
+    }
+    PyObject *memory = kind->tp_alloc(kind, 0), *node = NULL, *weak = NULL;
+    PyObject *shape = memory == NULL ? NULL
+                                     : shape_tuple(PyArray_NDIM(value), PyArray_DIMS(value));
+    if (shape != NULL) {
+        MEMORY(memory, owned) = Py_NewRef(Py_True);
+        MEMORY(memory, leaves) = PyList_New(0);
+        node = make_node(hooks.leaf_op, PyTuple_New(0), memory, shape,
+                         (PyObject *)PyArray_DESCR(value), Py_None, Py_None);
+        weak = node == NULL ? NULL : PyWeakref_NewRef(node, NULL);
+    }
+    if (weak == NULL || MEMORY(memory, leaves) == NULL) {
+        Py_CLEAR(node);
+        Py_XDECREF(weak);
+    }
+    else {
+        LEAF_MEMORY(memory, leaf) = weak;
+        Py_SETREF(NODE(node, value), Py_NewRef(value));
+    }
+    Py_XDECREF(memory);
+    Py_XDECREF(shape);
+    return node;
+}
+
 /* A node of the loop's result, recorded at the user's line; steals `src`. */
 PyObject *record_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *shape, PyObject *perm)
 {

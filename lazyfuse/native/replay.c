@@ -307,7 +307,7 @@ PyObject *replay_begin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
 /* A run of a program. */
 typedef struct {
     Program *program;
-    PyObject *roots, *addresses, *env, *nodes, *empty;
+    PyObject *roots, *addresses, *env, *nodes, *pool;
     int64_t *at; /* addresses as numbers */
 } Turn;
 
@@ -505,8 +505,7 @@ static long step(Turn *turn, Event *event)
     case LAUNCH:
         return start(turn, event);
     case BLOCK: {
-        PyObject *args[2] = {event->first, event->second};
-        PyObject *made = PyObject_Vectorcall(turn->empty, args, 2, NULL);
+        PyObject *made = array_from(turn->pool, event->first, event->second);
         return set_block(turn, event->places[0].root, made) < 0 ? FAILED : DONE;
     }
     case COPY: {
@@ -524,7 +523,7 @@ static long step(Turn *turn, Event *event)
     }
 }
 
-/* play(program, at, roots, addresses, env, nodes, empty): goes through the events from `at` on.
+/* play(program, at, roots, addresses, env, nodes, pool): goes through the events from `at` on.
    None when all are done; else (at, IEEE flags), -2: not begun. A failure leaves the event's
    index in the last address. */
 PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)

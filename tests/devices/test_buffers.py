@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -67,7 +66,8 @@ def test_another_thread_takes_what_is_about_to_be_freed(monkeypatch: pytest.Monk
     pool = BufferPool()
     del (array := [pool.empty((LARGE,), F8)])[0]
     assert array == []
-    monkeypatch.setattr(pool, "_forget", lambda blocks: blocks.clear())  # without the count
+    # without the count
+    monkeypatch.setattr(BufferPool, "_forget", lambda pool, blocks: blocks.clear())
     pool._drop_to(0)
     assert not any(pool._free.values())
 
@@ -119,13 +119,13 @@ def test_clear_gives_everything_back() -> None:
     assert pool.info()["free_bytes"] == pool.info()["free_blocks"] == 0
 
 
-def test_idle_blocks_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def test_idle_blocks_are_given_back() -> None:
     pool = BufferPool()
     idle, busy = pool.empty((LARGE,), F8), pool.empty((3 * LARGE,), F8)
     del idle
-    now += 100
+    (block,) = pool._free[size_class(8 * LARGE)]
+    block.since -= 100  # seconds
+    pool._look -= 100
     del busy
     assert pool.info()["free_bytes"] == size_class(24 * LARGE)
 
@@ -187,3 +187,31 @@ def test_threads_never_share_a_block() -> None:
         thread.join()
     assert wrong == []
     assert pool.info()["free_bytes"] <= 40 * LARGE
+
+
+@pytest.mark.parametrize("dtype", ["f8", "?", "c16", ">i4", "M8[s]", "g", "U3", "O"])
+def test_python_and_c_lend_alike(dtype: str) -> None:
+    """What `empty` gives over used memory, of every kind of dtype and at every edge of a class."""
+    kind = np.dtype(dtype)
+    for size in (0, 1, SMALLEST - 1, SMALLEST, SMALLEST + 1, 98_304, 98_305, 1_000_003):
+        shapes: tuple[tuple[int, ...], ...] = ((size,), (size // 3, 3), (1, size, 1))
+        for shape in shapes:
+            told = []
+            for empty in (buffers._empty, BufferPool.empty):
+                pool = BufferPool()
+                del (array := [empty(pool, shape, kind)])[0]
+                found = empty(pool, shape, kind)
+                place = found.ctypes.data % ALIGNMENT if found.nbytes >= SMALLEST else 0
+                told.append((found.shape, found.dtype, found.strides, found.flags.num, place))
+                told[-1] += ((pool.info()["reused"], pool.info()["new"], len(array)),)
+                del found
+                told[-1] += (pool.info()["free_bytes"],)
+            assert told[0] == told[1], (shape, dtype)
+
+
+def test_sizes_that_no_memory_holds_are_refused() -> None:
+    pool = BufferPool()
+    for shape in ((2**62,), (2**40, 2**40), (-1,), ("3",)):
+        for empty in (buffers._empty, BufferPool.empty):
+            with pytest.raises((MemoryError, ValueError, TypeError, OverflowError)):
+                empty(pool, shape, F8)

@@ -212,13 +212,15 @@ def test_what_is_raised_while_memory_goes_back_is_raised_later(
     def raises(number: int, frame: Any) -> None:
         raise Interrupt
 
-    def interrupted(pool: Any, block: Any) -> None:
+    def interrupted(pool: Any, now: float) -> None:
         signal.raise_signal(signal.SIGUSR1)
 
-    array = BufferPool().empty((100_000,), numpy.dtype("f8"))
+    pool = BufferPool()
+    pool.limit = 0  # so that the block is given back to the system
+    array = pool.empty((100_000,), numpy.dtype("f8"))
     with handled(signal.SIGUSR1, raises):
         with monkeypatch.context() as patch:
-            patch.setattr(BufferPool, "_take_back", interrupted)
+            patch.setattr(BufferPool, "_trim", interrupted)
             del array
         x = lazyfuse.arange(50_000) * 2.0
         with pytest.raises(Interrupt):

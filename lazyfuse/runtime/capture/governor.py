@@ -162,29 +162,31 @@ def watch(recording: Recording) -> Watch | None:
     for node in recording.nodes:
         if node.value is not None or node.op is ops.VIEW:
             continue
-        place = _place(node)
-        if place is None or places.total() + small == MOST:
+        size = _exact_size(node)
+        if size is None or places.total() + small == MOST:
             return None
-        if place[2] >= config.options.eager_below:
-            places[place] += 1
-            if any(source.dtype.itemsize == 1 for source in node.src):
-                single.add(place)
-        else:  # NumPy's at once where its operands are
+        if size < config.options.eager_below:  # NumPy's at once where its operands are
             small += 1
+            continue
+        where = node.location
+        named = node.op.kind == "reduce" or node.op.ufunc is not None or node.op.name in _FUNCTIONS
+        if not named or where is None or size > LARGEST:
+            return None
+        place = (where[0], where[1], size)
+        places[place] += 1
+        if any(source.dtype.itemsize == 1 for source in node.src):
+            single.add(place)
     return Watch(places, small, single) if places else None
 
 
-def _place(node: Node) -> Place | None:
-    """Where an operation was recorded, if it is an exact one on a middling array."""
-    op, where = node.op, node.location
-    if op.kind == "map" and (op.ufunc is not None or op.name in _FUNCTIONS):
-        exact, size = op.is_exact(node.arg.ins[0]), prod(node.shape)
-    elif op.kind == "reduce":
-        exact, size = op.is_exact(node.src[0].dtype), prod(node.src[0].shape)
-    else:
-        return None
-    fits = exact and where is not None and size <= LARGEST
-    return (where[0], where[1], size) if fits and where is not None else None
+def _exact_size(node: Node) -> int | None:
+    """How many elements an exact map or reduction goes through; None for other operations."""
+    op = node.op
+    if op.kind == "map" and op.is_exact(node.arg.ins[0]):
+        return prod(node.shape)
+    if op.kind == "reduce" and op.is_exact(node.src[0].dtype):
+        return prod(node.src[0].shape)
+    return None
 
 
 def forget(value: object = None) -> None:

@@ -123,12 +123,12 @@ def _play(
     """The exceptions that arose."""
     program, launched, numbers = replay.program
     native = conditions.native
-    empty = replay.device.empty
+    pool = replay.device.buffers
     again: ReplayedRun | None = None
     at = 0
     try:
         while True:
-            stop = native.replay_play(program, at, roots, addresses, env, nodes, empty)
+            stop = native.replay_play(program, at, roots, addresses, env, nodes, pool)
             if stop is None:
                 break
             at, bits = stop

@@ -29,6 +29,7 @@ from lazyfuse.devices import critical
 from lazyfuse.devices.base import Device
 from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
+from lazyfuse.devices.pools import buffers
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.capture import (
     capture,
@@ -266,6 +267,7 @@ def use_native(native: Any) -> None:
     global note_recorded
     use(native)
     bound_launch.use(native)
+    buffers.use(native)
     conditions.use(native)
     flush.use(native)
     copies.use(native)

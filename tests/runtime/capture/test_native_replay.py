@@ -11,6 +11,7 @@ import pytest
 import lazyfuse
 from lazyfuse import config
 from lazyfuse.arrays import base
+from lazyfuse.devices.pools import buffers
 from lazyfuse.runtime.capture import conditions, native_replay, replay, tier_up
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
@@ -191,7 +192,7 @@ def test_conditions_in_numbers_and_sums_are_told(monkeypatch: pytest.MonkeyPatch
 def test_a_block_that_cannot_be_had_leaves_updates_alone(
     which: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = np.random.default_rng(0).normal(size=(SIDE, SIDE))
+    start = np.random.default_rng(0).normal(size=(2 * SIDE, SIDE))  # its blocks are the pool's
     ours, theirs = lazyfuse.array(start), start.copy()
 
     def turn(u: Any) -> Any:
@@ -200,21 +201,30 @@ def test_a_block_that_cannot_be_had_leaves_updates_alone(
 
     for _ in range(6):
         assert np.array_equal(turn(ours).to_numpy(), turn(theirs))
-    device_empty = evaluate.hardware.cpu().buffers.empty
     calls = 0
 
-    def failing(shape: Any, dtype: Any) -> Any:
+    def failing(pool: Any, shape: Any, dtype: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == which:
             raise MemoryError("no more")
-        return device_empty(shape, dtype)
+        return buffers._empty(pool, shape, dtype)
+
+    def reserve(pool: buffers.BufferPool, classes: Any) -> bool:
+        pool._holds.append(None)
+        pool.clear()
+        return True
 
     found = turn(ours)
     with monkeypatch.context() as scarce:
-        scarce.setattr(type(evaluate.hardware.cpu()), "empty", lambda _, *given: failing(*given))
-        with pytest.raises(MemoryError):
-            found.to_numpy()
+        scarce.setattr(buffers.BufferPool, "reserve", reserve)
+        evaluate.hardware.cpu().buffers.clear()
+        base.NATIVE.bind("pool_empty", failing)  # C asks it where no block is free
+        try:
+            with pytest.raises(MemoryError):
+                found.to_numpy()
+        finally:
+            base.NATIVE.bind("pool_empty", buffers._empty)
         assert calls == which
     wanted = turn(theirs)
     assert np.array_equal(found.to_numpy(), wanted)

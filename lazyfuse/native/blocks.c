@@ -1,0 +1,193 @@
+/* Blocks of memory, lent to results and taken back: as `BufferPool.empty` and `_take_back`
+   (devices/pools/buffers.py), which own the blocks and do the rest. After other work their Python
+   code comes back from the last cache, for each result of each evaluation. */
+
+#include "native.h"
+
+enum { SMALLEST = 65536 }; /* buffers.SMALLEST */
+enum { STEPS = 8 }; /* buffers._STEPS */
+
+/* The base of an array over a block: when it dies, no array refers to the block any more. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *pool, *block;
+} Lease;
+
+static Py_ssize_t size_class(Py_ssize_t size)
+{
+    Py_ssize_t step = 1;
+    while (step <= size / 2) {
+        step *= 2;
+    }
+    step /= STEPS; /* of SMALLEST at least */
+    return (size + step - 1) / step * step;
+}
+
+/* The free blocks of that size (borrowed), or NULL. */
+static PyObject *free_blocks(PyObject *pool, PyObject *size)
+{
+    PyObject *table = POOL(pool, _free);
+    return table == NULL || !PyDict_CheckExact(table) ? NULL : PyDict_GetItemWithError(table, size);
+}
+
+/* Adds to one of the pool's numbers. */
+static int add_to(PyObject **number, Py_ssize_t change)
+{
+    Py_ssize_t before = *number == NULL ? -1 : PyLong_AsSsize_t(*number);
+    PyObject *sum = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(before + change);
+    if (sum == NULL) {
+        return -1;
+    }
+    Py_XSETREF(*number, sum);
+    return 0;
+}
+
+/* Whether a number that has just come together is over one of the pool's limits. */
+static int is_due(PyObject *pool, double now)
+{
+    Py_ssize_t bytes = PyLong_AsSsize_t(POOL(pool, _free_bytes));
+    Py_ssize_t limit = PyLong_AsSsize_t(POOL(pool, limit));
+    double look = PyFloat_AsDouble(POOL(pool, _look));
+    return bytes > limit || now > look;
+}
+
+/* Whether the interpreter ends: modules are empty then. */
+static int is_ending(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}
+
+static int take_back(PyObject *pool, PyObject *block)
+{
+    double now = seconds_now();
+    PyObject *since = PyFloat_FromDouble(now), *size = RAW(block, size);
+    PyObject *blocks = since == NULL ? NULL : free_blocks(pool, size);
+    PyObject *done = NULL;
+    if (blocks != NULL) {
+        Py_XSETREF(RAW(block, since), Py_NewRef(since));
+        done = PyObject_CallMethodOneArg(blocks, name_append, block);
+    }
+    Py_XDECREF(since);
+    if (done == NULL || add_to(&POOL(pool, _free_bytes), PyLong_AsSsize_t(size)) < 0) {
+        Py_XDECREF(done);
+        return -1;
+    }
+    Py_DECREF(done);
+    if (is_due(pool, now)) { /* by Python, where no handler of signals may raise */
+        PyObject *trimmed = PyObject_CallOneArg(hooks.trim, pool);
+        Py_XDECREF(trimmed);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static void lease_dealloc(Lease *self)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!is_ending() && take_back(self->pool, self->block) < 0) {
+        PyErr_Clear(); /* no memory for an entry: the block goes back to the system */
+    }
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(self->block);
+    Py_DECREF(self->pool);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyTypeObject LeaseType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Lease",
+    .tp_doc = "What an array over a block of the pool is based on.",
+    .tp_basicsize = sizeof(Lease),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = (destructor)lease_dealloc,
+};
+
+/* The block of that size that was used last (new); NULL: none is free, or an exception. */
+static PyObject *last_block(PyObject *pool, Py_ssize_t bytes)
+{
+    PyObject *size = PyLong_FromSsize_t(bytes), *block = NULL;
+    PyObject *blocks = size == NULL ? NULL : free_blocks(pool, size);
+    Py_XDECREF(size);
+    if (blocks != NULL && PyObject_Size(blocks) > 0) {
+        block = PyObject_CallMethodNoArgs(blocks, name_pop);
+    }
+    if (block != NULL && (!Py_IS_TYPE(block, (PyTypeObject *)hooks.block) ||
+                          add_to(&POOL(pool, _free_bytes), -bytes) < 0 ||
+                          add_to(&POOL(pool, reused), 1) < 0)) {
+        Py_CLEAR(block);
+    }
+    return block;
+}
+
+PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr)
+{
+    Py_ssize_t bytes = PyArray_OverflowMultiplyList(dims, nd);
+    if (!Py_IS_TYPE(pool, (PyTypeObject *)hooks.pool) || !PyTypeNum_ISNUMBER(descr->type_num) ||
+        bytes < 0 || bytes > NPY_MAX_INTP / PyDataType_ELSIZE(descr) / 2) {
+        return NULL;
+    }
+    bytes *= PyDataType_ELSIZE(descr);
+    if (bytes < SMALLEST) {
+        Py_INCREF(descr);
+        return PyArray_NewFromDescr(&PyArray_Type, descr, nd, dims, NULL, NULL, 0, NULL);
+    }
+    PyObject *block = last_block(pool, size_class(bytes));
+    if (block == NULL) {
+        return NULL;
+    }
+    void *memory = PyLong_AsVoidPtr(RAW(block, address));
+    Lease *lease = memory == NULL ? NULL : PyObject_New(Lease, &LeaseType);
+    if (lease == NULL) {
+        Py_DECREF(block);
+        return NULL;
+    }
+    lease->pool = Py_NewRef(pool);
+    lease->block = block;
+    Py_INCREF(descr);
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, nd, dims, NULL, memory,
+                                           NPY_ARRAY_CARRAY, NULL);
+    if (array == NULL || PyArray_SetBaseObject((PyArrayObject *)array, (PyObject *)lease) < 0) {
+        if (array == NULL) {
+            Py_DECREF(lease);
+        }
+        Py_XDECREF(array);
+        return NULL;
+    }
+    return array;
+}
+
+PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype)
+{
+    npy_intp dims[NPY_MAXDIMS];
+    Py_ssize_t nd = PyTuple_CheckExact(shape) ? PyTuple_GET_SIZE(shape) : NPY_MAXDIMS + 1;
+    PyObject *found = NULL;
+    if (nd <= NPY_MAXDIMS && PyArray_DescrCheck(dtype)) {
+        int plain = 1;
+        for (Py_ssize_t axis = 0; plain && axis < nd; axis++) {
+            dims[axis] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis));
+            plain = dims[axis] >= 0;
+        }
+        if (plain) {
+            found = pool_array(pool, (int)nd, dims, (PyArray_Descr *)dtype);
+        }
+    }
+    if (found == NULL) { /* no free block, or Python's to refuse */
+        PyErr_Clear();
+        PyObject *args[] = {pool, shape, dtype};
+        found = PyObject_Vectorcall(hooks.pool_empty, args, 3, NULL);
+    }
+    return found;
+}
+
+PyObject *pool_empty(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "empty: expected a shape and a dtype");
+        return NULL;
+    }
+    return array_from(args[0], args[1], args[2]);
+}
