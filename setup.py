@@ -28,7 +28,7 @@ arrays/base.py arrays/eager_functions.py arrays/eager_operators.py arrays/eager_
 arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
-arrays/scalars.py arrays/storage.py functions/products.py functions/ufunc.py
+arrays/scalars.py arrays/storage.py functions/joining.py functions/products.py functions/ufunc.py
 runtime/capture/evaluations.py runtime/capture/governor.py
 runtime/capture/native_replay.py runtime/capture/replay.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py

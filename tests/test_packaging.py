@@ -104,7 +104,9 @@ def test_machine_code_is_used_beside_the_python_that_it_repeats_alone() -> None:
 
 
 def test_constants_in_c_are_those_of_python() -> None:
-    modules = [path for top in ("lazyfuse", "codegen", "devices") for path in (ROOT / top).rglob("*.py")]
+    modules = [
+        path for top in ("lazyfuse", "codegen", "devices") for path in (ROOT / top).rglob("*.py")
+    ]
     found = 0
     for source in c_sources():
         text = (ROOT / source).read_text()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import is_there, middling_copy
 from lazyfuse.arrays.ndarray import (
@@ -117,7 +118,11 @@ def _middling(arrays: Any, axis: Any) -> ndarray | None:
 
 
 def _joined(arrays: Any, axis: Any) -> Any:
-    if (made := _middling(arrays, axis)) is not None:
+    if NATIVE is not None and devices.current() is devices.cpu():
+        made = NATIVE.join(arrays, axis)
+    else:
+        made = _middling(arrays, axis)
+    if made is not None:
         return made
     if not any(type(x) is ndarray and concrete_value(x) is None for x in arrays):
         return None

@@ -278,17 +278,19 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         left, right = operands
         return self(left[(..., *(None,) * right.ndim)], right)
 
-    def at(self, *args: Any) -> Any:
+    def at(self, *args: Any) -> None:
         """As `numpy.ufunc.at`."""
         if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
             with changing(args[0]):
-                real = writable(args[0])
-                args = (real, *to_numpy(args[1:]))
+                real = [writable(args[0]), *[to_numpy(each) for each in args[1:]]]
                 row = self._rows[0] if self._rows and len(self._rows) == 1 else None
-                if row is not None and len(args) == 3 and gathers.combine(row, *args):
-                    return None
-                return self._method("at", args, {})
-        return self._method("at", args, {})
+                if row is not None and len(real) == 3 and gathers.combine(row, *real):
+                    return
+                fallback.call(self._call.at, real, {})
+            if any(type(x) is ndarray and x._eager is None for x in args):
+                numpy_calls.count(f"{self._call.__name__}.at", sys._getframe(1))
+            return
+        self._method("at", args, {})
 
     def _method(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = getattr(self._call, method)

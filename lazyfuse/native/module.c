@@ -182,6 +182,7 @@ static PyMethodDef functions[] = {
     {"govern", VARARGS(govern), "Have NumPy run the next visits of a place at once."},
     {"governed", VARARGS(governed_at), "What was measured at a place since."},
     {"played", NONE(played), "The seconds of what was replayed since the last call."},
+    {"join", FAST(exported_join), "A middling join of arrays whose values are there, or None."},
     {"mask_take", FAST(masks_take), "Whether `out[:] = values[mask]` was done, of plain arrays."},
     {"mask_put", FAST(masks_put), "Whether `values[mask] = value` was done, of plain arrays."},
     {"replay_begin", FAST(replay_begin), "The blocks of a replay, and their addresses."},

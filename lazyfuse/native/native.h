@@ -547,6 +547,7 @@ int exported_into(
 PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
+PyObject *exported_join(PyObject *module, PyObject *const *args, Py_ssize_t given);
 /* Counts that NumPy ran a function for the user's line. Never fails. */
 void count_run(PyObject *name);
 /* The values (new) that NumPy's function reduces at once, by its code in loops.c;
