@@ -551,19 +551,22 @@ int exported_into(
     if (IS_BOUND && middling) {
         real = middling_for_writing(out, governed);
     }
-    if (real != NULL && governed && !governed_begin(&turn, PyArray_SIZE((PyArrayObject *)real))) {
+    if (real == NULL || !hooks.plain ||
+        (governed && !governed_begin(&turn, PyArray_SIZE((PyArrayObject *)real)))) {
         return 0;
     }
-    if (real == NULL || !hooks.plain || !look_at_all(args, count, there)) {
+    Py_INCREF(real); /* Python code may run from here on, and with it other threads */
+    if (!look_at_all(args, count, there)) {
+        Py_DECREF(real);
         return 0;
     }
-    there[count].value = Py_NewRef(real);
+    there[count].value = real;
     there[count].array = there[count].visible = 1;
     int way = middling ? is_middling_update(op, there, count + 1, &result, governed)
                        : decision(op, there, count + 1, &result);
     int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
-    if (lock == 2 && middling_for_writing(out, governed) != real) {
-        way = 0; /* another thread had the lock */
+    if (lock > 0 && (middling ? middling_for_writing(out, governed) : for_writing(out)) != real) {
+        way = 0; /* another thread was here */
     }
     if (way != 0 && lock > 0) {
         for (int at = 0; at <= count; at++) {
@@ -602,14 +605,16 @@ int exported_write(Core *self, PyObject *key, PyObject *value)
     if (is_itself(self, real, key, value)) {
         return 1;
     }
-    if (!look(value, &there)) {
-        return 0;
+    Py_INCREF(real); /* looking at the value may run Python code, and with it other threads */
+    int done = 0;
+    if (look(value, &there)) {
+        if (for_writing(self) == real) {
+            done = PyObject_SetItem(real, key, there.value) < 0 ? -1 : 1;
+        }
+        Py_DECREF(there.value);
     }
-    Py_INCREF(real);
-    int done = PyObject_SetItem(real, key, there.value);
     Py_DECREF(real);
-    Py_DECREF(there.value);
-    return done < 0 ? -1 : 1;
+    return done;
 }
 
 PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed *turn)
