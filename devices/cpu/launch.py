@@ -390,6 +390,14 @@ class Scratch(dict[Any, Array]):
             self[key] = array
         return array
 
+    def reserve(self, keys: list[tuple[Any, tuple[int, ...], str]]) -> None:
+        """Allocate all these arrays: calls that ask for them allocate nothing then."""
+        for _ in range(2):  # the first turn may meet the limit, and drop what it has allocated
+            if all(key in self for key in keys):
+                return
+            for key in keys:
+                self(*key)
+
 
 # A buffer over all memory: NumPy makes a view of it in 230 ns, `as_strided` takes 5 us.
 _BASE = 16
@@ -449,7 +457,7 @@ class NumpyProgram(Pooled):
             for row, dtype in zip(launch.strides, self._dtypes, strict=True)
         ]
         sizes = launch.sizes.tolist()
-        shapes = {tuple(shape) for shape in sizes}
+        needs = self._needs(sizes)
         pending = iter(zip(sizes, starts, strict=True))
         flags: list[int] = []
         without: list[MemoryError] = []
@@ -457,7 +465,7 @@ class NumpyProgram(Pooled):
         def work() -> None:
             # A kernel may write over its operands: no chunk begins before all have their memory.
             try:
-                self._reserve(shapes)
+                thread_scratch().reserve(needs)
             except MemoryError as error:
                 without.append(error)
             else:
@@ -465,7 +473,7 @@ class NumpyProgram(Pooled):
 
         helpers = self._work.helpers(launch.elements * self._weight, len(starts), native=False)
         if helpers > 0:
-            self._reserve(shapes)
+            thread_scratch().reserve(needs)
             each = launch.elements / len(starts)
             for _ in range(2 if self._tries else 0):  # the first run has cold memory
                 begin = time.perf_counter()
@@ -480,14 +488,10 @@ class NumpyProgram(Pooled):
             raise without[0]
         return functools.reduce(operator.or_, flags, 0)
 
-    def _reserve(self, shapes: set[tuple[int, ...]]) -> None:
-        """Allocate what chunks of these shapes need on this thread."""
-        scratch = thread_scratch()
-        for _ in range(2):  # the first turn may meet the limit, and drop what it has allocated
-            for shape in shapes:
-                inner = shape[1:] if self._ragged else shape
-                for slot, dtype in self._slots:
-                    scratch(slot, inner, dtype)
+    def _needs(self, sizes: list[list[int]]) -> list[tuple[Any, tuple[int, ...], str]]:
+        """The arrays for which chunks of these sizes ask a thread's `Scratch`."""
+        shapes = {tuple(size[1:] if self._ragged else size) for size in sizes}
+        return [(slot, shape, dtype) for shape in shapes for slot, dtype in self._slots]
 
     def _run(self, pending: Iterator[Any], steps: list[Any], scalars: tuple[Any, ...]) -> int:
         """Take chunks until none remains; the IEEE flags that NumPy reported meanwhile."""

@@ -284,7 +284,7 @@ def use(native: Any) -> None:
     kind: Any = BufferPool
     kind.empty = _empty
     _clock = time.monotonic
-    for pool in list(_pools):
+    for pool in _pools:
         pool._look = 0.0  # another clock
     if native is not None:
         native.bind("block", _Block)

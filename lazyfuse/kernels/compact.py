@@ -40,7 +40,7 @@ _GEOMETRIES = 32  # cached geometries of chunks
 # Up to this many truth values one thread in C is as fast as a compiled loop with several.
 AT_ONCE = 1 << 19
 
-_native = bootstrap.machine_code()
+_native: Any = bootstrap.machine_code()
 
 _COUNT = Routine(
     "count_true",
@@ -173,9 +173,13 @@ class CountedMask(NamedTuple):
     number: int
 
 
+def _runs_at_once(mask: Array) -> bool:
+    return _native is not None and mask.size <= AT_ONCE
+
+
 def kept(mask: Array) -> CountedMask:
     """Count what a mask keeps."""
-    if _native is not None and mask.size <= AT_ONCE:
+    if _runs_at_once(mask):
         flat = mask.reshape(-1).view(np.uint8)
         return CountedMask(mask, flat, None, int(np.count_nonzero(mask)))
     return _by_block(mask)
@@ -249,14 +253,14 @@ def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
 
 def select(values: Array, mask: Array, found: CountedMask | None = None) -> Array:
     """`values[mask]` for a mask of the shape of `values`: a new packed array."""
-    if mask.size <= AT_ONCE and (chosen := _selected_at_once(values, mask, found)) is not None:
+    if _runs_at_once(mask) and (chosen := _selected_at_once(values, mask, found)) is not None:
         return chosen
     return routine.either(_selected, _selected_by_numpy, values, mask, found)
 
 
 def _selected_at_once(values: Array, mask: Array, found: CountedMask | None) -> Array | None:
     """The same by one thread in C; None where it does not do it."""
-    if _native is None or values.dtype.kind not in "biufc":
+    if values.dtype.kind not in "biufc":
         return None
     number = int(np.count_nonzero(mask)) if found is None else found.number
     out = _fresh(number, values.dtype)
@@ -336,7 +340,7 @@ def _positions(mask: Array) -> tuple[Array, ...] | None:
 
 def total(values: Array, mask: Array, found: CountedMask | None = None) -> Array:
     """`values[mask].sum()` of floats, in NumPy's order of summation, as an array without axes."""
-    if _native is not None and mask.size <= AT_ONCE:
+    if _runs_at_once(mask):
         return _total_by_numpy(values, mask, found)
     return routine.either(_total, _total_by_numpy, values, mask, found)
 

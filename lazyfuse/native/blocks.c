@@ -123,7 +123,8 @@ static PyObject *last_block(PyObject *pool, Py_ssize_t bytes)
     return block;
 }
 
-PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr)
+/* An array over a free block; NULL: there is none, or Python is to refuse it. */
+static PyObject *over_free_block(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr)
 {
     Py_ssize_t bytes = PyArray_OverflowMultiplyList(dims, nd);
     if (!Py_IS_TYPE(pool, (PyTypeObject *)hooks.pool) || !PyTypeNum_ISNUMBER(descr->type_num) ||
@@ -160,6 +161,25 @@ PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *desc
     return array;
 }
 
+static PyObject *by_python(PyObject *pool, PyObject *shape, PyObject *dtype)
+{
+    PyObject *args[] = {pool, shape, dtype};
+    PyErr_Clear();
+    return PyObject_Vectorcall(hooks.pool_empty, args, 3, NULL);
+}
+
+PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr)
+{
+    PyObject *found = over_free_block(pool, nd, dims, descr);
+    if (found == NULL) {
+        PyErr_Clear();
+        PyObject *shape = shape_tuple(nd, dims);
+        found = shape == NULL ? NULL : by_python(pool, shape, (PyObject *)descr);
+        Py_XDECREF(shape);
+    }
+    return found;
+}
+
 PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype)
 {
     npy_intp dims[NPY_MAXDIMS];
@@ -172,15 +192,10 @@ PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype)
             plain = dims[axis] >= 0;
         }
         if (plain) {
-            found = pool_array(pool, (int)nd, dims, (PyArray_Descr *)dtype);
+            found = over_free_block(pool, (int)nd, dims, (PyArray_Descr *)dtype);
         }
     }
-    if (found == NULL) { /* no free block, or Python's to refuse */
-        PyErr_Clear();
-        PyObject *args[] = {pool, shape, dtype};
-        found = PyObject_Vectorcall(hooks.pool_empty, args, 3, NULL);
-    }
-    return found;
+    return found == NULL ? by_python(pool, shape, dtype) : found;
 }
 
 PyObject *pool_empty(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)

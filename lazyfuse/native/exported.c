@@ -279,8 +279,6 @@ void count_run(PyObject *name)
 
 /* -------------------------------------------------------------------------------------- results */
 
-enum { JOINED = 16 }; /* arrays that are joined at once */
-
 /* Memory of the CPU's pool. */
 static PyObject *take_room(Result *result, PyArray_Descr *descr)
 {
@@ -288,13 +286,7 @@ static PyObject *take_room(Result *result, PyArray_Descr *descr)
     if (pool == NULL && (pool = PyObject_CallNoArgs(hooks.room)) == NULL) {
         return NULL;
     }
-    PyObject *found = pool_array(pool, result->nd, result->dims, descr);
-    if (found == NULL && !PyErr_Occurred()) {
-        PyObject *dims = shape_tuple(result->nd, result->dims);
-        found = dims == NULL ? NULL : array_from(pool, dims, (PyObject *)descr);
-        Py_XDECREF(dims);
-    }
-    return found;
+    return pool_array(pool, result->nd, result->dims, descr);
 }
 
 /* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
@@ -331,6 +323,16 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
     return room;
 }
 
+/* A recorded array whose values are new memory of the pool. Steals `value`. */
+static PyObject *array_over(PyObject *value)
+{
+    PyObject *node = leaf_of((PyArrayObject *)value);
+    PyObject *x = node == NULL ? NULL : array_alone(NULL, node);
+    Py_XDECREF(node);
+    Py_DECREF(value);
+    return x;
+}
+
 /* A lazyfuse array around NumPy's result. Steals `value`. */
 static PyObject *finished(PyObject *value, int pooled)
 {
@@ -341,21 +343,11 @@ static PyObject *finished(PyObject *value, int pooled)
     if (size < limit || size == 0) {
         return placed_as_is(value);
     }
-    PyObject *x = NULL;
     if (PyArray_ITEMSIZE((PyArrayObject *)value) == 1 && size / 8 <= limit && size <= 8 * limit &&
         limit > 1) {
         return direct_over(value, Py_None, 1); /* eager_rules.small_array */
     }
-    if (pooled) {
-        PyObject *node = leaf_of((PyArrayObject *)value);
-        x = node == NULL ? NULL : array_alone(NULL, node);
-        Py_XDECREF(node);
-    }
-    else {
-        return wrapped(value);
-    }
-    Py_DECREF(value);
-    return x;
+    return pooled ? array_over(value) : wrapped(value);
 }
 
 /* --------------------------------------------------------------------------------- entry points */
@@ -424,14 +416,16 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count)
     return found;
 }
 
+enum { JOINED = 16 }; /* arrays that are joined at once */
+
 /* The shape of a join of values along an axis: 1, or 0 where Python does it. */
 static int joined_shape(PyObject *const *values, Py_ssize_t count, long axis, Result *to)
 {
     for (Py_ssize_t at = 0; at < count; at++) {
         PyArrayObject *a = (PyArrayObject *)values[at], *first = (PyArrayObject *)values[0];
         if (plain_type(a) < 0 || plain_type(a) != plain_type(first) || axis < 0 ||
-            axis >= PyArray_NDIM(a) || PyArray_NDIM(a) > AXES || PyArray_NDIM(a) != PyArray_NDIM(first) ||
-            !PyArray_IS_C_CONTIGUOUS(a)) {
+            axis >= PyArray_NDIM(a) || PyArray_NDIM(a) > AXES ||
+            PyArray_NDIM(a) != PyArray_NDIM(first) || !PyArray_IS_C_CONTIGUOUS(a)) {
             return 0;
         }
         for (int each = 0; each < PyArray_NDIM(a); each++) {
@@ -481,10 +475,7 @@ PyObject *exported_join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
                 place += bytes;
             }
         }
-        PyObject *node = leaf_of((PyArrayObject *)made);
-        x = node == NULL ? NULL : array_alone(NULL, node);
-        Py_XDECREF(node);
-        Py_DECREF(made);
+        x = array_over(made);
     }
     while (there > 0) {
         Py_DECREF(values[--there]);

@@ -232,12 +232,10 @@ int plain_type(PyArrayObject *array);
 /* --------------------------------------------------------------------------------------- blocks */
 
 extern PyTypeObject LeaseType;
-/* An array over a free block of a pool (new), not initialised; NULL: Python is to make it. */
+/* `BufferPool.empty`: an array of a pool (new), not initialised. */
 PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr);
-/* The same, or Python's. */
 PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype);
 PyObject *pool_empty(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *clock_seconds(PyObject *module, PyObject *nothing);
 
 /* ---------------------------------------------------------------------------------------- masks */
 
@@ -521,6 +519,7 @@ typedef struct {
 PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size);
 /* Seconds since the first call: a number that is small enough for nanoseconds. */
 double seconds_now(void);
+PyObject *clock_seconds(PyObject *module, PyObject *nothing);
 /* What replays took since `played` was called. */
 extern double replay_seconds;
 PyObject *played(PyObject *module, PyObject *nothing);

@@ -66,8 +66,7 @@ class Run(RunValues):
             for each in (chain, *chain.parts):
                 chains.setdefault(each.first, []).append(each)
         steps, lasts = self.plan.steps, self.plan.lifetimes.last
-        at = begin = 0
-        here: Sequence[Chain] = ()
+        at = 0
         reserved = self.reserve()
         try:
             while at < len(steps):

@@ -317,8 +317,7 @@ def verdict(values: Sequence[Value], shapes: Sequence[Ints]) -> Verdict:
     """Whether a recorded product is computed by tiles, and why or why not."""
     dtypes = [value.dtype for value in values]
     if not is_ours(shapes[0], shapes[1], dtypes):
-        small = "it is small, or of another dtype"
-        return Verdict(False, "two matrices of floats, or " + small)
+        return Verdict(False, "two matrices of floats, or it is small, or of another dtype")
     found = _products.get(dtypes[0].str[1:])
     if found is None:
         return Verdict(False, "there is no code for it here")

@@ -490,9 +490,10 @@ class RunValues:
 
         The operands of those values may have been written over, so they cannot be computed again.
         """
-        self.commit_updates()
         if self.spoilt:
             self.commit(range(len(self.env)))
+        else:
+            self.commit_updates()
 
     def nodes_of(self, step: KernelStep) -> list[Node]:
         """The recorded operations that a kernel computes, in order."""

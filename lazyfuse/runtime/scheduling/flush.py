@@ -293,7 +293,8 @@ class Pending:
         """After a sink: count for each line the iterations whose work is still pending."""
         turns: dict[int, int] = {}
         for each in left:
-            where = each().location  # type: ignore[union-attr]  # pending a moment ago
+            node = each()  # another thread may have dropped it since
+            where = None if node is None else node.location
             if where is not None:
                 line = line_of(where)
                 turns[line] = turns.get(line, 0) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy
@@ -9,7 +10,7 @@ import pytest
 
 import lazyfuse as np
 from lazyfuse.runtime.events import counters
-from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling import evaluate, flush
 
 N = 200_000
 
@@ -63,3 +64,15 @@ def test_turns_that_write_run_one_by_one() -> None:
         expected[1:-1] = 0.5 * (expected[:-2] + expected[2:])
     assert u.to_numpy().tobytes() == expected.tobytes()
     assert counters.totals.flushes.total() > 12
+
+
+def test_a_node_that_another_thread_drops_is_no_round() -> None:
+    x = np.array(numpy.linspace(0.0, 1.0, N)) + 1.0
+    left = [weakref.ref(x._node)]
+    pending = flush.Pending(lambda nodes, rule: None)
+    pending.keep_rounds(left)
+    assert list(pending.rounds.values()) == [1]
+    del x
+    assert left[0]() is None
+    pending.keep_rounds(left)
+    assert not pending.rounds
