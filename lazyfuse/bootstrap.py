@@ -20,8 +20,8 @@ _ROOMS = """
 arrays functions interop namespace tools kernels array_api runtime runtime.layout runtime.numerics
 runtime.events runtime.placement runtime.execution runtime.capture runtime.scheduling
 codegen codegen.table codegen.graph codegen.rewrite codegen.plan codegen.lowering codegen.numba
-codegen.blocked codegen.opencl devices devices.pools devices.cpu devices.cpu.intrinsics
-devices.opencl
+codegen.blocked codegen.opencl devices devices.pools devices.cpu devices.cpu.frontend
+devices.cpu.intrinsics devices.opencl
 """
 PACKAGES = frozenset(("lazyfuse", *(f"lazyfuse.{name}" for name in _ROOMS.split())))
 """Every package of lazyfuse: a frame in one of them is not the user's."""

@@ -33,7 +33,14 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("table",), ("graph",), ("lowering",), ("numba", "blocked", "opencl"), ("rewrite",),
         ("plan",),
     ),
-    "lazyfuse.devices": (("",), ("pools",), ("cpu.intrinsics",), ("cpu", "opencl"), ("all",)),
+    "lazyfuse.devices": (
+        ("",),
+        ("pools",),
+        ("cpu.intrinsics",),
+        ("cpu.frontend",),
+        ("cpu", "opencl"),
+        ("all",),
+    ),
 }  # fmt: skip
 """The packages of each part, from low to high. Those of one layer do not see each other."""
 

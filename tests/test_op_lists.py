@@ -22,6 +22,7 @@ OPS = {name.removeprefix("reduce:") for name in TABLE} - {*KINDS}
 FEWEST = 3
 
 ALLOWED = {
+    "devices/cpu/frontend/arithmetic.py": "functions that LLVM has",
     "devices/pools/own_math.py": "functions that the file itself has",
     "devices/pools/vector_math.py": "functions of libmvec, of which some are no op",
     "lazyfuse/native/operators.c": "the slots that Python gives operators in a type",

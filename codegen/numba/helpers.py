@@ -15,7 +15,8 @@ functions multiply by a reciprocal that is too small by more than all roundings 
 quotient falls short. The remainder is at most |b| + 2**14. A second quotient reduces it below
 2 |b|, since its own rounding is then below 1 or below |b|. Products wrap, differences do not.
 
-The one quotient that is too large raises overflow, by a product that is too large only then. A
+The one quotient that is too large raises overflow, by a product that is too large only then (no
+branch can guard it: LLVM computes what follows a branch before it). A
 float that no integer can hold raises invalid, by zero times infinity. The least integer itself
 raises invalid, too: the reference interpreter checks before a warning is shown.
 """
@@ -31,10 +32,10 @@ def floor_divide_signed(a, b):
         return floor_divide_signed_wide(a, b)
     if abs(1.0 / float64(b)) > 1.0:
         return int64(0)
+    scale = 1e300 if (b == -1) & (a == -a) & (a != 0) else 1.0
+    is_too_large = abs(float64(a) * scale) > 1e200
     if b == -1:
-        if a == -a and a != 0:
-            return a if abs(float64(a) * 1e300) > 1.0 else int64(0)
-        return -a
+        return a if is_too_large else -a
     return a // b
 
 

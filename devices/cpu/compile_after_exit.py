@@ -22,7 +22,7 @@ from ..base import DeviceError, Source
 from ..late_imports import module
 from ..pools import compile_worker, environment, programs
 from ..pools.disk_cache import DiskCache
-from . import numba_compiler
+from . import compiler
 
 LOCK = "compiling.lock"
 SECONDS = 10  # of one core: about thirty programs; the next run requests the rest again
@@ -74,7 +74,7 @@ def main() -> None:
         if disk.holds(name):
             continue
         with suppress(DeviceError):
-            code = numba_compiler.compile_source(source)
+            code = compiler.compile_source(source)
             if os.path.isdir(directory):  # else it was removed meanwhile: do not create it
                 disk.put(name, code)
         if time.process_time() > 0.9 * SECONDS:

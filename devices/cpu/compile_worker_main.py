@@ -1,6 +1,6 @@
 """The process of the compile worker: sources in, object code out (see compile_worker.py).
 
-Owns nothing. Imports numba, and only those lazyfuse modules that compile.
+Owns nothing. Imports only those lazyfuse modules that compile, and numba for texts that need it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ..base import DeviceError, Source
 from ..pools.compile_worker import receive, send
-from . import numba_compiler
+from . import compiler
 
 NICENESS = 5  # on a contended core it takes about a quarter of the time
 _LOOKS = 0.25  # seconds between checks that the program is still running
@@ -46,7 +46,7 @@ def _end_with(program: int) -> None:
 def _compiled(source: Source) -> tuple[bytes | None, str, float]:
     start = time.perf_counter()
     try:
-        code: bytes | None = numba_compiler.compile_source(source)
+        code: bytes | None = compiler.compile_source(source)
         why = ""
     except DeviceError as error:
         code, why = None, str(error)

@@ -24,11 +24,11 @@ from ..pools.programs import Builder, ProgramPool
 from ..thread_pool import ThreadPool, available
 from . import (
     compile_after_exit,
+    compiler,
     launch,
     matmul_blas,
     matmul_loops,
     native_threads,
-    numba_compiler,
     tile_loop,
 )
 from .launch import ChunkRunner, NumbaProgram, NumpyProgram
@@ -240,8 +240,8 @@ class NumbaBuilder:
         self.work = work
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
-        """Compile with numba."""
-        code = numba_compiler.compile_source(source)
+        """Compile the text."""
+        code = compiler.compile_source(source)
         return self.load(source, code), code
 
     def load(self, source: Source, code: bytes) -> Pooled:

@@ -15,8 +15,9 @@ from typing import Any
 from ..base import DeviceError, Source
 from ..caches import CONSTANT, cached
 from ..late_imports import module as heavy
-from ..pools import object_code, vector_math
-from . import loop_metadata, numba_runtime
+from ..pools import object_code
+from . import llvm_compiler, numba_runtime
+from .intrinsics import loop_metadata
 
 ERROR_STATUS = -1  # what the entry returns when the text raised a Python exception
 
@@ -142,7 +143,7 @@ def _library_class() -> Any:
             """Annotate while instructions are still Python objects, then continue as numba does."""
             loop_metadata.annotate(ir_module)
             if self.has_vector_math:
-                _prefer_full_vectors(ir_module)
+                llvm_compiler.prefer_full_vectors(ir_module, numba_runtime.target_features())
             super().add_ir_module(ir_module)
 
         def finalize(self) -> None:
@@ -151,31 +152,8 @@ def _library_class() -> Any:
 
         def _finalize_final_module(self) -> None:
             if self.has_vector_math:
-                _inline_vector_math(self._codegen._tm, self._final_module)
+                llvm_compiler.inline_vector_math(self._codegen._tm, self._final_module)
             self.object_code = self._codegen._tm.emit_object(self._final_module)
             self._finalized = True
 
     return KernelLibrary
-
-
-def _inline_vector_math(machine: Any, module: Any) -> None:
-    """Inline lazyfuse's mathematical functions into the loops that have just become vectors.
-
-    Only then is it known which functions (own_math.py) they call, after numba's last pass.
-    """
-    llvm = heavy("llvmlite.binding")
-    passes = llvm.create_new_module_pass_manager()
-    if hasattr(passes, "add_always_inliner_pass"):
-        passes.add_always_inliner_pass()
-        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-
-
-def _prefer_full_vectors(ir_module: Any) -> None:
-    """Let loops use vectors as wide as the mathematical functions take.
-
-    LLVM prefers 256 bits on many CPUs that have 512, and then finds no function of that width.
-    """
-    bits = 8 * vector_math.vector_bytes(numba_runtime.target_features())
-    if bits:
-        for function in ir_module.functions:
-            set.add(function.attributes, f'"prefer-vector-width"="{bits}"')

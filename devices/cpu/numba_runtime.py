@@ -40,6 +40,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,8 +49,15 @@ import numpy as np
 from ..caches import CONSTANT, DTYPES, cached
 from ..late_imports import module as heavy
 from ..pools import vector_math
-from . import loop_metadata
-from .intrinsics import byte_table, compact, pairwise, streaming_store
+from .intrinsics import (
+    byte_table,
+    compact,
+    ieee_flags,
+    loop_metadata,
+    memory,
+    pairwise,
+    streaming_store,
+)
 
 # dtype -> name of numba's type
 NUMBA_TYPES = {
@@ -91,12 +100,14 @@ def namespace() -> dict[str, Any]:
     names["fence_streaming_stores"] = streaming_store.fence()
     names["select"] = _intrinsic(_select)
     names["shifted"] = _intrinsic(_shifted)
-    names["CONVERTS_WIDE"] = "+avx512dq" in features.split(",")
+    names["CONVERTS_WIDE"] = vector_math.converts_wide(features)
     names["independent"] = _statement(lambda builder: loop_metadata.mark(builder))
     for count in (2, 4):
-        names[f"independent_{count}"] = _statement(_interleaving(count, features))
+        names[f"independent_{count}"] = _statement(
+            partial(loop_metadata.side_by_side, count, features)
+        )
     names["one_vector"] = _statement(lambda builder: loop_metadata.mark(builder, 8))
-    names["clear_flags"] = _statement(_build_clear_flags)
+    names["clear_flags"] = _statement(ieee_flags.clear)
     names["test_flags"] = _test_flags()
     return names
 
@@ -151,27 +162,15 @@ def _pointer_class() -> Any:
 
     def load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = builder.gep(args[0], [args[1]])
-        if not isinstance(signature.return_type, types.Complex):
-            return loop_metadata.join_group(builder.load(place, align=1))
-        made = context.make_complex(builder, signature.return_type)
-        made.real, made.imag = [
-            loop_metadata.join_group(builder.load(part, align=1)) for part in parts(builder, place)
-        ]
-        return made._getvalue()
+        result = signature.return_type
+        is_complex = isinstance(result, types.Complex)
+        return _packed(context, builder, result, memory.load(builder, place, is_complex))
 
     def store(context: Any, builder: Any, signature: Any, args: Any) -> None:
-        place = builder.gep(args[0], [args[1]])
-        if not isinstance(signature.args[2], types.Complex):
-            loop_metadata.join_group(builder.store(args[2], place, align=1))
-            return
-        for k, part in enumerate(parts(builder, place)):
-            value = builder.extract_value(args[2], k)
-            loop_metadata.join_group(builder.store(value, part, align=1))
-
-    def parts(builder: Any, place: Any) -> list[Any]:
-        """The two halves: LLVM splits the access to a complex number, and would drop the group."""
-        int32 = heavy("llvmlite.ir").IntType(32)
-        return [builder.gep(place, [int32(0), int32(k)]) for k in range(2)]
+        value: tuple[Any, ...] = (args[2],)
+        if isinstance(signature.args[2], types.Complex):
+            value = builder.extract_value(args[2], 0), builder.extract_value(args[2], 1)
+        memory.store(builder, builder.gep(args[0], [args[1]]), value)
 
     extending.register_model(LoopPointer)(extending.models.PointerModel)
     integer = types.Integer
@@ -216,7 +215,7 @@ def _shifted(typing_context: Any, pointer: Any, count: Any) -> Any:
 
 
 def _local(code: str) -> Any:
-    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
+    types = heavy("numba.core.types")
     pointer_type = _pointer_type(code)
 
     def local(typing_context: Any, count: Any) -> Any:
@@ -225,10 +224,7 @@ def _local(code: str) -> Any:
 
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             element = context.get_data_type(pointer_type.dtype)
-            with builder.goto_entry_block():
-                memory = builder.alloca(ir.ArrayType(element, count.literal_value))
-            memory.align = 64
-            return builder.bitcast(memory, context.get_value_type(pointer_type))
+            return memory.local(builder, element, count.literal_value)
 
         return pointer_type(count), build
 
@@ -236,16 +232,12 @@ def _local(code: str) -> Any:
 
 
 def _scalar(code: str) -> Any:
-    """Slot k: integers and booleans as int64 bits, floats as float64, complex as two float64."""
     types = heavy("numba.core.types")
     result = getattr(types, NUMBA_TYPES[code])
-    read = {"f": _read_float, "c": _read_complex}.get(code[0], _read_integer)
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        base, slot = args
-        first = builder.gep(base, [builder.shl(slot, slot.type(1))])
-        value = read(builder, first, code)
-        return _make_complex(context, builder, result, value) if code[0] == "c" else value
+        scalars, slot = args
+        return _packed(context, builder, result, memory.scalar(builder, scalars, slot, code))
 
     def scalar(typing_context: Any, scalars: Any, k: Any) -> Any:
         return result(scalars, types.int64), build
@@ -253,32 +245,13 @@ def _scalar(code: str) -> Any:
     return _intrinsic(scalar)
 
 
-def _read_float(builder: Any, place: Any, code: str) -> Any:
-    value = builder.load(place)
-    if code in ("f8", "c16"):
-        return value
-    return builder.fptrunc(value, heavy("llvmlite.ir").FloatType())
-
-
-def _read_complex(builder: Any, place: Any, code: str) -> list[Any]:
-    second = builder.gep(place, [heavy("llvmlite.ir").IntType(64)(1)])
-    return [_read_float(builder, part, code) for part in (place, second)]
-
-
-def _make_complex(context: Any, builder: Any, result: Any, parts: list[Any]) -> Any:
-    made = context.make_complex(builder, result)
+def _packed(context: Any, builder: Any, kind: Any, parts: Sequence[Any]) -> Any:
+    """One of numba's values: two parts are a complex number."""
+    if len(parts) == 1:
+        return parts[0]
+    made = context.make_complex(builder, kind)
     made.real, made.imag = parts
     return made._getvalue()
-
-
-def _read_integer(builder: Any, place: Any, code: str) -> Any:
-    ir = heavy("llvmlite.ir")
-    word = ir.IntType(64)
-    bits = builder.load(builder.bitcast(place, word.as_pointer()))
-    if code == "b1":
-        return builder.icmp_unsigned("!=", bits, word(0))
-    wanted = ir.IntType(8 * int(code[1:]))
-    return bits if wanted.width == 64 else builder.trunc(bits, wanted)
 
 
 def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
@@ -297,13 +270,6 @@ def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
     return _intrinsic(of_one if arity == 1 else of_two)
 
 
-def _interleaving(count: int, features: str) -> Any:
-    x86 = vector_math.machine() in ("x86_64", "AMD64")
-    if x86 and "+avx512f" not in features.split(","):
-        count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: LLVM decides
-    return lambda builder: loop_metadata.mark(builder, interleave=count)
-
-
 def _statement(emit: Any) -> Any:
     """A call without arguments or value that runs `emit(builder)`."""
     none = heavy("numba.core.types").none
@@ -318,75 +284,10 @@ def _statement(emit: Any) -> Any:
     return _intrinsic(statement)
 
 
-def _call_fenv(builder: Any, name: str, mask: int) -> Any:
-    ir = heavy("llvmlite.ir")
-    int32 = ir.IntType(32)
-    function = builder.module.globals.get(name)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(int32, [int32]), name)
-    return builder.call(function, [int32(mask)])
-
-
-def _has_mxcsr() -> bool:
-    """Whether one register holds all flags, which is cheaper to read than through the C library."""
-    return vector_math.machine() in ("x86_64", "AMD64")
-
-
-def _control_word(builder: Any, name: str, place: Any) -> None:
-    """`stmxcsr` or `ldmxcsr` with a word in memory."""
-    ir = heavy("llvmlite.ir")
-    pointer = ir.IntType(8).as_pointer()
-    intrinsic = f"llvm.x86.sse.{name}"
-    function = builder.module.globals.get(intrinsic)
-    if function is None:
-        kind = ir.FunctionType(ir.VoidType(), [pointer])
-        function = ir.Function(builder.module, kind, intrinsic)
-    builder.call(function, [builder.bitcast(place, pointer)])
-
-
-def _word(builder: Any) -> Any:
-    with builder.goto_entry_block():
-        return builder.alloca(heavy("llvmlite.ir").IntType(32))
-
-
-def _build_clear_flags(builder: Any) -> None:
-    masks = vector_math.fenv_flags()
-    if masks is None:
-        return
-    if not _has_mxcsr():
-        _call_fenv(builder, "lf_feclearexcept", sum(masks))
-        return
-    int32 = heavy("llvmlite.ir").IntType(32)
-    word = _word(builder)
-    _control_word(builder, "stmxcsr", word)
-    before = builder.load(word)
-    raised = builder.icmp_unsigned("!=", builder.and_(before, int32(sum(masks))), int32(0))
-    with builder.if_then(raised):  # writing the register waits for all pending instructions
-        builder.store(builder.and_(before, int32(~sum(masks))), word)
-        _control_word(builder, "ldmxcsr", word)
-
-
 def _test_flags() -> Any:
-    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
-    masks = vector_math.fenv_flags()
-    int32 = ir.IntType(32)
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        result = int32(0)
-        if masks is None:
-            return result
-        if _has_mxcsr():
-            word = _word(builder)
-            _control_word(builder, "stmxcsr", word)
-            raised = builder.load(word)
-        else:
-            raised = _call_fenv(builder, "lf_fetestexcept", sum(masks))
-        for mask, ours in zip(masks, (8, 1, 2, 4), strict=True):
-            is_set = builder.icmp_unsigned("!=", builder.and_(raised, int32(mask)), int32(0))
-            result = builder.or_(result, builder.select(is_set, int32(ours), int32(0)))
-        return result
+    types = heavy("numba.core.types")
 
     def test_flags(typing_context: Any) -> Any:
-        return types.int32(), build
+        return types.int32(), lambda context, builder, signature, args: ieee_flags.test(builder)
 
     return _intrinsic(test_flags)

@@ -20,7 +20,7 @@ from ..caches import cached
 from . import object_code, vector_math
 
 # The packages of devices/ whose modules decide what a text compiles to.
-_RUNTIME = ("cpu", "cpu.intrinsics", "pools")
+_RUNTIME = ("cpu", "cpu.frontend", "cpu.intrinsics", "pools")
 _DEVICES = (__package__ or "").rpartition(".")[0]
 # Settings of numba that change its machine code.
 SETTINGS = (

@@ -94,6 +94,11 @@ def scalar_name(name: str, size: int) -> str:
     return f"lf_{name}" if size == 8 else f"lf_{name}f"
 
 
+def converts_wide(features: str) -> bool:
+    """Whether a CPU with these features turns vectors of int64 into float64 and back."""
+    return "+avx512dq" in features.split(",")
+
+
 def vector_bytes(features: str) -> int:
     """Bytes of the vectors that SIMD versions take on a CPU with these features; 0: none."""
     return _variant(features)[1]

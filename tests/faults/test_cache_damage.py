@@ -193,7 +193,7 @@ sys.stderr.write(f"{disk['failures']} {disk['stores']} {disk['trouble']}")
 def test_no_room_for_any_file(tmp_path: Path) -> None:
     """As on a full disk: nothing is kept, nothing half written stays, and the report says so."""
     runs = Runs(tmp_path)
-    command = [sys.executable, "-c", FULL, "1000", "5"]
+    command = [sys.executable, "-c", FULL, "200", "5"]
     done = subprocess.run(
         command, env=runs.environment, capture_output=True, text=True, check=False
     )

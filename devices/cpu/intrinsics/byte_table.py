@@ -19,19 +19,24 @@ _NAME = "lf_read_bytes"
 def intrinsic(features: str) -> Any:
     """The function `read_bytes(out, table, index, count)`: `out[k] = table[index[k]]`."""
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-    wide = "+avx512vbmi" in features.split(",")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = builder.module.globals.get(_NAME) or _function(builder.module, wide)
-        kinds = function.type.pointee.args[:3]
-        given = [builder.bitcast(each, kind) for each, kind in zip(args[:3], kinds, strict=True)]
-        builder.call(function, [*given, args[3]])
+        emit(builder, features, args)
         return context.get_dummy_value()
 
     def read_bytes(context: Any, out: Any, table: Any, index: Any, count: Any) -> Any:
         return types.void(out, table, index, types.int64), build
 
     return extending.intrinsic(read_bytes)
+
+
+def emit(builder: Any, features: str, args: Any) -> None:
+    """Call `read_bytes` with LLVM values."""
+    wide = "+avx512vbmi" in features.split(",")
+    function = builder.module.globals.get(_NAME) or _function(builder.module, wide)
+    kinds = function.type.pointee.args[:3]
+    given = [builder.bitcast(each, kind) for each, kind in zip(args[:3], kinds, strict=True)]
+    builder.call(function, [*given, args[3]])
 
 
 def _function(module: Any, wide: bool) -> Any:

@@ -25,20 +25,23 @@ def intrinsic(size: int, features: str) -> Any:
     `room`.
     """
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-    wide = _FEATURE.get(size, "none") in features.split(",")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = _function(builder.module, size, wide)
-        given = [
-            builder.bitcast(each, kind)
-            for each, kind in zip(args[:3], function.type.pointee.args[:3], strict=True)
-        ]
-        return builder.call(function, [*given, *args[3:]])
+        return emit(builder, size, features, args)
 
     def compact(context: Any, out: Any, data: Any, mask: Any, count: Any, room: Any) -> Any:
         return types.int64(out, data, mask, types.int64, types.int64), build
 
     return extending.intrinsic(compact)
+
+
+def emit(builder: Any, size: int, features: str, args: Any) -> Any:
+    """Call `compact_<size>` with LLVM values; the number of elements written."""
+    wide = _FEATURE.get(size, "none") in features.split(",")
+    function = _function(builder.module, size, wide)
+    kinds = function.type.pointee.args[:3]
+    given = [builder.bitcast(each, kind) for each, kind in zip(args[:3], kinds, strict=True)]
+    return builder.call(function, [*given, *args[3:]])
 
 
 def _function(module: Any, size: int, wide: bool) -> Any:

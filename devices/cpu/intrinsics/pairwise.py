@@ -23,19 +23,27 @@ def intrinsic(code: str) -> Any:
     result = getattr(types, names[code])
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = _function(builder.module, code)
-        memory = builder.bitcast(args[0], function.type.pointee.args[0])
-        total = builder.call(function, [memory, args[1]])
+        total = emit(builder, code, *args)
         if code[0] == "f":
-            return total
+            return total[0]
         made = context.make_complex(builder, result)
-        made.real, made.imag = builder.extract_value(total, 0), builder.extract_value(total, 1)
+        made.real, made.imag = total
         return made._getvalue()
 
     def pairwise(typing_context: Any, pointer: Any, count: Any) -> Any:
         return result(pointer, types.int64), build
 
     return extending.intrinsic(pairwise)
+
+
+def emit(builder: Any, code: str, pointer: Any, count: Any) -> tuple[Any, ...]:
+    """Call `pairwise_<code>` with LLVM values; the sum, or its real and imaginary part."""
+    function = _function(builder.module, code)
+    memory = builder.bitcast(pointer, function.type.pointee.args[0])
+    total = builder.call(function, [memory, count])
+    if code[0] == "f":
+        return (total,)
+    return builder.extract_value(total, 0), builder.extract_value(total, 1)
 
 
 def _function(module: Any, code: str) -> Any:

@@ -22,11 +22,7 @@ def intrinsic() -> Any:
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = heavy("llvmlite.ir").IntType(8).as_pointer()
-        address, source, count = args
-        function = builder.module.globals.get(_NAME) or _function(builder.module)
-        target = builder.inttoptr(address, byte)
-        builder.call(function, [target, builder.bitcast(source, byte), count])
+        emit(builder, *args)
         return context.get_dummy_value()
 
     def stream(context: Any, address: Any, pointer: Any, count: Any) -> Any:
@@ -40,13 +36,26 @@ def fence() -> Any:
     types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.fence("seq_cst")
+        emit_fence(builder)
         return context.get_dummy_value()
 
     def fence_streaming_stores(context: Any) -> Any:
         return types.none(), build
 
     return extending.intrinsic(fence_streaming_stores)
+
+
+def emit(builder: Any, address: Any, source: Any, count: Any) -> None:
+    """Call `stream` with LLVM values."""
+    byte = heavy("llvmlite.ir").IntType(8).as_pointer()
+    function = builder.module.globals.get(_NAME) or _function(builder.module)
+    target = builder.inttoptr(address, byte)
+    builder.call(function, [target, builder.bitcast(source, byte), count])
+
+
+def emit_fence(builder: Any) -> None:
+    """`fence_streaming_stores()`."""
+    builder.fence("seq_cst")
 
 
 def _function(module: Any) -> Any:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...pools import vector_math
+
 
 def join_group(instruction: Any) -> Any:
     """Put a load or store into the module's access group; return the instruction."""
@@ -29,6 +31,14 @@ def mark(builder: Any, width: int = 0, interleave: int = 0) -> None:
     if not hasattr(module, "lazyfuse_marks"):
         module.lazyfuse_marks = []
     module.lazyfuse_marks.append((builder.block, width, interleave))
+
+
+def side_by_side(count: int, features: str, builder: Any) -> None:
+    """`mark` a loop whose text asks for `count` vectors at a time, on a CPU with these features."""
+    x86 = vector_math.machine() in ("x86_64", "AMD64")
+    if x86 and "+avx512f" not in features.split(","):
+        count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: LLVM decides
+    mark(builder, interleave=count)
 
 
 def annotate(module: Any) -> None:

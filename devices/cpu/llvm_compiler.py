@@ -1,0 +1,111 @@
+"""Text of language "numba" -> object code by llvmlite alone.
+
+Owns LLVM's passes over what frontend/ translates, for the processor that numba compiles for. A text
+has the same bits either way: no pass reorders floating-point arithmetic. `Unsupported` where numba
+has to compile a text: for what it uses, or for how numba is set up (`NUMBA_OPT` and the like).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ..base import DeviceError, Source
+from ..late_imports import module as heavy
+from ..pools import object_code, vector_math
+from . import vector_loops
+from .frontend.kinds import Unsupported
+from .frontend.translate import translate
+
+# -O2. The texts' machine code is the same with -O3, and with the passes that numba runs before,
+# which took a third of the time.
+_LEVEL = 2
+
+_lock = threading.Lock()  # several at once would need several times the memory
+
+
+def compile_source(source: Source) -> bytes:
+    """The object code of a source; raises `DeviceError`, `Unsupported` if numba may compile it."""
+    with _lock:
+        machine, module = _optimised(source)
+        return bytes(machine.emit_object(module))
+
+
+def assembly(source: Source) -> str:
+    """The machine code of a source as text."""
+    with _lock:
+        machine, module = _optimised(source)
+        return str(machine.emit_assembly(module))
+
+
+def _optimised(source: Source) -> tuple[Any, Any]:
+    cpu, features = _target()
+    llvm = object_code.linker()
+    object_code.room(object_code.TO_COMPILE)
+    if not hasattr(llvm, "create_pass_builder"):
+        raise Unsupported("[compile] llvmlite is older than LLVM's present passes")
+    try:
+        translated = translate(source, object_code.ENTRY, features)
+    except RecursionError as error:
+        raise Unsupported(f"[translate] {source.name}: too deep") from error
+    has_vector_math = "vm_" in source.text or "vmf_" in source.text
+    if has_vector_math:
+        prefer_full_vectors(translated, features)
+    machine = target_machine(cpu, features)
+    try:
+        # a context of its own, which ends with it: constants and types stay in a context for ever
+        module = llvm.parse_assembly(str(translated), llvm.create_context())
+    except RuntimeError as error:
+        raise DeviceError(f"[compile] {source.name}: {error}") from error
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(_LEVEL)
+    options.loop_vectorization, options.slp_vectorization = True, False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    if has_vector_math:
+        inline_vector_math(machine, module)
+    return machine, module
+
+
+def _target() -> tuple[str, str]:
+    try:
+        return vector_loops.target()
+    except DeviceError as error:
+        raise Unsupported(str(error)) from error
+
+
+def target_machine(cpu: str, features: str) -> Any:
+    """LLVM's description of this machine, as numba has it."""
+    llvm = object_code.linker()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=_LEVEL,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def inline_vector_math(machine: Any, module: Any) -> None:
+    """Inline lazyfuse's mathematical functions into the loops that have just become vectors.
+
+    Only then is it known which functions (own_math.py) they call, after all other passes.
+    """
+    llvm = heavy("llvmlite.binding")
+    passes = llvm.create_new_module_pass_manager()
+    if hasattr(passes, "add_always_inliner_pass"):
+        passes.add_always_inliner_pass()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+
+
+def prefer_full_vectors(ir_module: Any, features: str) -> None:
+    """Let loops use vectors as wide as the mathematical functions take.
+
+    LLVM prefers 256 bits on many CPUs that have 512, and then finds no function of that width.
+    """
+    bits = 8 * vector_math.vector_bytes(features)
+    if bits:
+        for function in ir_module.functions:
+            set.add(function.attributes, f'"prefer-vector-width"="{bits}"')
