@@ -19,6 +19,7 @@ LIMIT = 400  # seconds for a child: something hangs
 SLACK = 64 << 20  # bytes beyond operands and results that chains may take
 NOISE = 4 << 20  # bytes that a process's memory differs by from run to run
 LATE = 0.1  # seconds that a first call on a cold cache may be behind NumPy's
+LONGER = 1.1  # times NumPy's, for the first ten calls on a cold cache
 
 Found = dict[str, Any]
 Sized = tuple[Case, int]

@@ -321,6 +321,18 @@ def first_cold(record: Record) -> Verdict:
     return Verdict(goal, not missed, figure, missed)
 
 
+def first_ten(record: Record) -> Verdict:
+    """The first ten calls with an empty cache, the compiler at work beside them."""
+    goal = f"ten first calls with an empty cache: at most {children.LONGER} times NumPy's"
+    rows = [row for row in record.first if "behind" in row]
+    if not rows:
+        return Verdict(goal, None)
+    times = sorted(((r["cold"]["ten"] / r["numpy"]["ten"], r["case"]) for r in rows), reverse=True)
+    missed = [f"{name}: {times:.2f}" for times, name in times if times > children.LONGER]
+    figure = f"geometric mean {_mean([each for each, _ in times]):.2f}, worst {times[0][0]:.2f}"
+    return Verdict(goal, not missed, figure, missed)
+
+
 def first_warm(record: Record) -> Verdict:
     """First calls with a cache that knows the programs."""
     goal = "warm cache: nothing compiled, numba not imported"
@@ -398,7 +410,7 @@ def equal_results(record: Record) -> Verdict:
 
 GOALS = (
     faster_than_numpy, faster_than_peers, best_peer, bandwidth, small_sizes, small_mean,
-    first_cold, first_warm, peak_memory, chain_memory, in_place, equal_results,
+    first_cold, first_ten, first_warm, peak_memory, chain_memory, in_place, equal_results,
 )  # fmt: skip
 
 
@@ -412,10 +424,10 @@ def chosen(cases: str) -> list[Case]:
 def show_children(record: Record) -> None:
     """First calls and memory as lines of text."""
     if record.first:
-        print("first calls in fresh processes: NumPy, empty cache (then), warm cache (then)")
+        print("first calls in fresh processes: NumPy (ten), empty cache (ten), warm cache (ten)")
     for row in record.first:
         if "error" not in row:
-            cells = [row["numpy"]["first"], *(row[w][t] for w in ("cold", "warm") for t in _CALLS)]
+            cells = [row[way][calls] for way in ("numpy", "cold", "warm") for calls in _CALLS]
             print(f"  {row['case']:<28}" + "".join(f"{show.seconds(c):>10}" for c in cells))
     if record.memory:
         print("memory of a call in MB, operands not counted: results, NumPy, ours, kept free")
@@ -427,4 +439,4 @@ def show_children(record: Record) -> None:
             print(f"  {row['case']:<28}" + "".join(f"{cell / 1e6:>8.0f}" for cell in cells))
 
 
-_CALLS = ("first", "second")
+_CALLS = ("first", "ten")

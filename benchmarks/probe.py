@@ -64,12 +64,16 @@ def programs() -> dict[str, Any]:
 
 
 def first(job: dict[str, Any]) -> dict[str, Any]:
-    """The first call, the second, and the best of a few once nothing is being compiled."""
+    """The first ten calls, one after the other, and the best of a few once nothing is being
+    compiled.
+    """
     library, importing = opened(job["library"])
     call = bound(CASES[job["case"]], job["size"], library)
     times = [_timed(call) for _ in range(2)]
-    after = programs()  # before anybody waits: what the first results needed
+    after = programs()  # what the first results needed
+    times += [_timed(call) for _ in range(8)]
     found = {"import": importing, "first": times[0], "second": times[1], "programs": after}
+    found |= {"ten": sum(times), "tenth": times[-1]}
     if job.get("steady"):
         wait()
         found["steady"] = min(_timed(call) for _ in range(5))
