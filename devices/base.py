@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:  # the compiler's process starts without NumPy
+    Array = Any
 
 WORDS = 32
 """32-bit integers in which a launch of an asynchronous device reports its IEEE flags."""

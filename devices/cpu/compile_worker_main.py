@@ -16,7 +16,7 @@ from ..base import DeviceError, Source
 from ..pools.compile_worker import receive, send
 from . import compiler
 
-NICENESS = 5  # on a contended core it takes about a quarter of the time
+NICENESS = 1  # a program that waits for it runs at a fraction of its speed
 _LOOKS = 0.25  # seconds between checks that the program is still running
 
 

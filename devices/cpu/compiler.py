@@ -6,8 +6,11 @@ without importing it. numba compiles what that one does not know.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..base import Source
-from . import llvm_compiler, numba_compiler
+from ..late_imports import module as heavy
+from . import llvm_compiler
 from .frontend.kinds import Unsupported
 
 
@@ -16,7 +19,13 @@ def compile_source(source: Source) -> bytes:
     try:
         return llvm_compiler.compile_source(source)
     except Unsupported:
-        return numba_compiler.compile_source(source)
+        code: bytes = _numba_compiler().compile_source(source)
+        return code
+
+
+def _numba_compiler() -> Any:
+    """The other compiler, which imports NumPy: the compiler's process starts without."""
+    return heavy(f"{__package__}.numba_compiler")
 
 
 def assembly(source: Source) -> str:
@@ -24,4 +33,4 @@ def assembly(source: Source) -> str:
     try:
         return llvm_compiler.assembly(source)
     except Unsupported:
-        return numba_compiler.assembly(source)
+        return str(_numba_compiler().assembly(source))

@@ -404,9 +404,11 @@ _BASE = 16
 _everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 
 
-# The interpreter's threads exchange its lock at every NumPy call, which takes 5 to 20 us, so blocks
-# of shorter calls are faster on one thread. The first launches of a program measure it.
-_LONG_CALL = 16e-6  # seconds
+# The interpreter's threads exchange its lock at every NumPy call, which takes 5 to 20 us and more
+# beside the compiler's process, so blocks of shorter calls are faster on one thread (of 42 cases,
+# before their programs came, 16 us gave 0.62 times NumPy's speed, 200 us 0.71). The first launches
+# of a program measure it.
+_LONG_CALL = 100e-6  # seconds
 _TRIES = 3
 _CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
 _SLOT = re.compile(r"\bscratch\((\w+|'\w+'), shape, '(\w+)'\)")

@@ -13,7 +13,7 @@ from typing import Any
 from ..base import DeviceError, Source
 from ..late_imports import module as heavy
 from ..pools import object_code, vector_math
-from . import vector_loops
+from ..pools.target import target
 from .frontend.kinds import Unsupported
 from .frontend.translate import translate
 
@@ -69,7 +69,7 @@ def _optimised(source: Source) -> tuple[Any, Any]:
 
 def _target() -> tuple[str, str]:
     try:
-        return vector_loops.target()
+        return target()
     except DeviceError as error:
         raise Unsupported(str(error)) from error
 

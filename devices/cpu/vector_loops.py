@@ -12,7 +12,6 @@ Text of language "numpy" calls them by the names that text of language "numba" u
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -20,32 +19,14 @@ from typing import Any
 import numpy as np
 
 from ..base import Array, DeviceError, Source
-from ..caches import CONSTANT, Group, cached
+from ..caches import Group
 from ..pools import object_code, own_math, vector_math
-from ..pools.environment import SETTINGS
-from ..pools.object_code import ENTRY, Loaded, linker
+from ..pools.object_code import ENTRY, Loaded
+from ..pools.target import target
 from .launch import address_of
 
 Loop = Callable[..., int]
 _CALL = re.compile(r"\bvm(f?)_(\w+)\(")
-# CPUs with AVX that numba does not use (numba.core.config), and old settings.
-_ODD = ("corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona")
-
-
-@cached(1, CONSTANT, clears=False)
-def target() -> tuple[str, str]:
-    """The CPU and features that numba compiles for; `DeviceError` where that is uncertain."""
-    odd = [name for name in SETTINGS.split() if os.environ.get("NUMBA_" + name)]
-    if odd:
-        raise DeviceError(f"[vector loops] numba is set up in its own way: NUMBA_{odd[0]}")
-    llvm = linker()
-    name = llvm.get_host_cpu_name()
-    if name in _ODD:
-        raise DeviceError(f"[vector loops] numba uses no AVX on {name}")
-    try:
-        return name, llvm.get_host_cpu_features().flatten()
-    except RuntimeError:
-        return name, ""
 
 
 _instances: Group[VectorLoops] = Group(

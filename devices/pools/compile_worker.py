@@ -30,7 +30,7 @@ from ..thread_pool import available
 # Seconds from the first request to the start of the process: the first result matters more, and a
 # short program needs no compiler. On two cores the process slows the program, most of all BLAS,
 # whose threads wait for each other.
-DELAY = 0.05 if available() > 2 else 0.2
+DELAY = 0.05 if available() > 2 else 0.1
 IDLE = 30.0  # seconds without a request after which the process ends, to free numba's memory
 MOST_CRASHES = 2  # after the first, the source that was being compiled is sent once more
 _LENGTH = struct.Struct("<Q")

@@ -18,15 +18,11 @@ import numpy as np
 
 from ..caches import cached
 from . import object_code, vector_math
+from .target import SETTINGS
 
 # The packages of devices/ whose modules decide what a text compiles to.
 _RUNTIME = ("cpu", "cpu.frontend", "cpu.intrinsics", "pools")
 _DEVICES = (__package__ or "").rpartition(".")[0]
-# Settings of numba that change its machine code.
-SETTINGS = (
-    "CPU_NAME CPU_FEATURES OPT ENABLE_AVX LOOP_VECTORIZE SLP_VECTORIZE BOUNDSCHECK DEBUGINFO "
-    "FULL_TRACEBACKS LLVM_PASS_TIMINGS"
-)
 
 
 @cached(1)

@@ -127,7 +127,7 @@ def report() -> str:
     cpu: Any = device_in_use.cpu()
     disk = cpu.programs.disk.trouble
     text: str = _module("runtime.events.counters").text(
-        places, evaluate_module.plan_cache_info(), _residents(), disk
+        places, evaluate_module.plan_cache_info(), _residents(), disk, cpu.programs.ahead
     )
     return text
 

@@ -17,7 +17,7 @@ from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.plan.chains import Chain
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Device
+from lazyfuse.devices.base import Device, Source
 from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.capture.replay import (
     LIMIT,
@@ -53,10 +53,21 @@ def capturing_run(run: Run) -> Run:
 class CapturingRun(Run):
     """A run that writes down what it does."""
 
-    __slots__ = ("events", "extents", "fit", "key", "known", "leaves", "slides", "updates")
+    __slots__ = (
+        "awaited",
+        "events",
+        "extents",
+        "fit",
+        "key",
+        "known",
+        "leaves",
+        "slides",
+        "updates",
+    )
 
     def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
         super().__init__(plan, recording, device)
+        self.awaited: list[Source] = []  # what takes the place of blocked NumPy once it has come
         self.events: list[Event] = []
         self.extents: list[tuple[int, int, Any]] = []  # address and bytes of each block
         self.updates: list[tuple[int, BlockPart, int]] = []
@@ -206,12 +217,15 @@ class CapturingRun(Run):
         self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
     ) -> Any:
         flags = super().launch(step, shape, inputs, outputs)
+        lowered, program = self.launched
         found = step.selected.get(program_tiers.size_key(step, self.device, shape, inputs, outputs))
-        if found is None or found[1] is None or not isinstance(flags, int):
+        is_final = found is not None and found[1] is program
+        source = None if is_final else program_tiers.awaited(program, lowered, self.device)
+        if not isinstance(flags, int) or not (is_final or source):
             self.fit = False  # this program is not the one that will run from now on
             return flags
-        lowered, program = found
-        assert program is not None, "asked above"
+        if source is not None:
+            self.awaited.append(source)
         blocks = range(len(self.extents) - len(lowered.temporaries), len(self.extents))
         arrays = [self.located(index, at) for index, at in zip(step.inputs, inputs, strict=True)]
         arrays += [self.part(array) for array in outputs]
@@ -304,8 +318,9 @@ class CapturingRun(Run):
             dead,
             tuple(results),
             tuple(self.updates),
-            small=tuple([(each.step, each.lowered) for each in starts if _is_small(each)]),
+            small=tuple([(x.step, x.lowered) for x in starts if _is_small(x, self.awaited)]),
             blocks=self.taken(dead) if stored & leaves else (),
+            awaited=tuple(self.awaited),
         )
 
     def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:
@@ -331,8 +346,10 @@ class CapturingRun(Run):
         return not any(part.root == root for _, part, _ in self.updates)
 
 
-def _is_small(event: LaunchEvent) -> bool:
-    return event.language == "numpy" and program_tiers.is_exact(event.lowered)
+def _is_small(event: LaunchEvent, awaited: Sequence[Source]) -> bool:
+    if event.language != "numpy" or event.lowered.source("numba") in awaited:
+        return False
+    return program_tiers.is_exact(event.lowered)
 
 
 def _is_whole(run: CapturingRun, part: BlockPart) -> bool:

@@ -79,7 +79,9 @@ def keep(
 ) -> None:
     """Keep an evaluation that was a replay and nothing else."""
     cache: ReplayCache = plan.replays
-    if not replay.program or cache.unmet >= UNMET or tier_up.is_awaited(replay):
+    if not replay.program or cache.unmet >= UNMET:
+        return
+    if replay.awaited or tier_up.is_awaited(replay):  # its programs will be others
         return
     if concurrency.current is not None:
         return

@@ -80,7 +80,7 @@ def run(
     if bound is None:
         return None
     key, env = bound
-    found = kept.found.get(key)
+    found = kept.look_up(key)
     if found is None or found.device is not device:
         return None
     if concurrency.current is not None:  # another thread may be quicker during a call
@@ -105,7 +105,8 @@ def play(replay: Replay, kept: ReplayCache, *run: Any) -> Raised | None:
         return None
     kept.learnt = 0
     try:
-        return _play(replay, *run)
+        with counters.waiting(len(replay.awaited)):
+            return _play(replay, *run)
     finally:
         if buffers is not None:
             buffers.release()

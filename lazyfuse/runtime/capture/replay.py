@@ -20,7 +20,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Bound, Device
+from lazyfuse.devices.base import Bound, Device, Source
 from lazyfuse.runtime.capture import conditions, tier_up
 from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.events import counters
@@ -117,6 +117,14 @@ class Replay:
     small: tuple[tuple[KernelStep, Lowered], ...] = ()  # exact kernels that run as blocked NumPy
     turns: list[int] = field(default_factory=lambda: [0])  # number of runs: tier_up.py
     blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: BufferPool.classes
+    awaited: tuple[Source, ...] = ()  # programs that are being compiled
+
+    def is_outdated(self) -> bool:
+        """Whether a program has come for which blocked NumPy has stood in."""
+        if not self.awaited:
+            return False
+        pool = self.device.programs
+        return pool is None or not all(map(pool.awaits, self.awaited))
 
 
 class ReplayCache:
@@ -142,6 +150,15 @@ class ReplayCache:
         self.size = len(found)
         self.places = tuple([found[index].origin for index in self.windows])
         self.operands = tuple([(found[i].origin, i, found[i].op is ops.LEAF) for i in plan.bound])
+
+    def look_up(self, key: Any) -> Replay | None:
+        """The replay of a geometry; all are captured anew where a program has come for it."""
+        found = self.found.get(key)
+        if found is not None and found.is_outdated():
+            self.found.clear()
+            self.turns = self.learnt = 0
+            return None
+        return found
 
     def is_worth_observing(self) -> bool:
         """Whether to capture the next run: only now and then, while programs are compiled."""
@@ -201,7 +218,7 @@ def run_again(run: Run) -> bool:
     kept = cache_of(run.plan)
     if kept is None or not kept.found or not may_capture():
         return False
-    found = kept.found.get(key_of(run))
+    found = kept.look_up(key_of(run))
     if found is None or found.device is not run.device:
         return False
     roots: list[Any] = [run.env[index] for index in found.leaves]
@@ -217,7 +234,8 @@ def run_again(run: Run) -> bool:
         return False
     kept.learnt = 0
     try:
-        _play(found, run, roots)
+        with counters.waiting(len(found.awaited)):
+            _play(found, run, roots)
     finally:
         if buffers is not None:
             buffers.release()

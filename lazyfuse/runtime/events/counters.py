@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,8 @@ class Totals:
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
     programs: Counter[Found] = field(default_factory=Counter)  # requests, by origin
     compiling: float = 0.0  # seconds that the requests took
+    waiting: int = 0  # launches of blocked NumPy for programs that were being compiled
+    waited: float = 0.0  # seconds that they took
     lines: dict[Line, LineCounts] = field(default_factory=dict)
     single_lines: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     governed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
@@ -153,6 +156,21 @@ def awaited(device: Device, source: Source) -> bool:
         why = device.why_missed(source)
         totals.programs[source.language, "built by the worker", why] += 1
     return not device.why_never(source)
+
+
+def waited(launches: int, seconds: float) -> None:
+    """Count launches of blocked NumPy that stood in for programs not compiled yet."""
+    totals.waiting += launches
+    totals.waited += seconds
+
+
+@contextmanager
+def waiting(launches: int) -> Iterator[None]:
+    """Count a replay with so many such launches."""
+    start = time.perf_counter()
+    yield
+    if launches:
+        waited(launches, time.perf_counter() - start)
 
 
 def _first_line(what: object) -> str:
@@ -314,6 +332,7 @@ def text(
     plans: dict[str, int] | None = None,
     resident: Sequence[Resident] = (),
     trouble: str = "",  # problems with the folder of programs
+    ahead: int = 0,  # programs that the compiler's process has made
 ) -> str:
     """The report of `lazyfuse --report`."""
     lines = [
@@ -340,6 +359,9 @@ def text(
             f"{'single precision':<17} {count} kernels on {name}: {narrow_precision.NARROWED}"
         )
     lines += _cache_lines(plans or {})
+    if totals.waiting:
+        took = f"{totals.waiting} launches, {totals.waited:.2f} s, now compiled: {ahead}"
+        lines.append(f"waiting for the compiler: {took}")
     if trouble:
         lines.append(f"{'programs on disk':<17} {trouble}")
     lines += [f"{'copied':<17} {_copied_line(key)}" for key in totals.copies]

@@ -368,12 +368,15 @@ class Run(RunValues):
         if lowered.temporaries:
             arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
+        self.launched = lowered, program
         if program.source.language == "numpy" and program.source.exact and isinstance(flags, int):
             step.seen |= flags  # exceptions that NumPy itself reported need no confirmation
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)
         counters.ran_kernel(step, self, program.source, inputs, outputs, start, under_way)
+        if program_tiers.awaited(program, lowered, self.device):
+            counters.waited(1, time.perf_counter() - start)
         return flags
 
     def refused(self, step: KernelStep, why: str) -> None:

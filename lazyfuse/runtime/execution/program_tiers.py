@@ -170,6 +170,15 @@ def _is_final(program: Program, lowered: Lowered, step: KernelStep, shape: tuple
     return source.language == "numpy" and _work(step, lowered, shape) < COMPILE_ELEMENTS
 
 
+def awaited(program: Program, lowered: Lowered, device: Device) -> Source | None:
+    """The compiled text that takes a program's place once the compiler's process has it."""
+    pool = device.programs
+    if program.source.language != "numpy" or pool is None:
+        return None
+    source = lowered.source("numba")
+    return source if pool.awaits(source) else None
+
+
 def _work(step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> float:
     """The work in additions by which the program of a kernel is chosen."""
     # the inexact kernels of a chain share one tier: it may run by tiles, with the same bits

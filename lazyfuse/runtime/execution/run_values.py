@@ -89,6 +89,7 @@ class RunValues:
         "device",
         "env",
         "free",
+        "launched",
         "made",
         "moved",
         "nodes",
