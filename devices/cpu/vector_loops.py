@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import Array, DeviceError, Source
+from ..base import Array, Source
 from ..caches import Group
 from ..pools import object_code, own_math, vector_math
 from ..pools.object_code import ENTRY, Loaded
