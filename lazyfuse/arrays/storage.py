@@ -341,7 +341,12 @@ def lender(last: Array) -> Any:
 def foreign(array: Array) -> Storage | None:
     """A storage over the memory of other code's array; None if it must not be recorded."""
     found = window(array)
-    if found is None or not array.flags.aligned:
+    return None if found is None else foreign_over(array, found)
+
+
+def foreign_over(array: Array, found: tuple[Array, int]) -> Storage | None:
+    """The same, for an array whose `window` was found already."""
+    if not array.flags.aligned:
         return None
     owner = terminal(array)
     flat = held(found[0], owner)

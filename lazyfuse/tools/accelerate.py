@@ -1,7 +1,8 @@
 """`accelerate`: runs an unedited function, written for NumPy, on lazyfuse.
 
 Owns the conversion between a caller with NumPy arrays and a function with ours: of arguments
-(`Border.enter`), of results (`Border.leave`), and of in-place writes, which the caller sees.
+(`Border.enter`), of results (`Border.leave`), and of in-place writes, which the caller sees; and
+the choice of the plain function for calls on few elements, where it is faster (small_calls.py).
 rebind.py makes the copies of functions that see lazyfuse.
 """
 
@@ -26,7 +27,7 @@ from lazyfuse.arrays.ndarray import (
     wrap_shared,
 )
 from lazyfuse.arrays.scalars import scalar
-from lazyfuse.arrays.storage import Export, Storage, foreign, leaf
+from lazyfuse.arrays.storage import Export, Storage, foreign_over, leaf
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.namespace.rebind import ORIGINAL, ReboundFunctions, package_of
@@ -35,6 +36,7 @@ from lazyfuse.runtime.layout.meta_arrays import Array, window
 from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.eager_rules import small
+from lazyfuse.tools import small_calls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +47,16 @@ def accelerate(function: F) -> F:
     In the function, in other functions of the same package and in closures, lazyfuse's modules and
     functions replace NumPy's. Arguments and results are of type `numpy.ndarray`; the caller sees
     writes into its arguments. Called with arrays of lazyfuse, it returns arrays of lazyfuse.
+
+    The contract: while a call runs, nobody else reads or writes the arrays that it was given. So
+    nothing is copied, and nothing runs before it has to; a result that is an argument, or a part of
+    one, comes back as that argument or in its memory. Arguments that overlap, and those of
+    generators and coroutines, whose callers go on meanwhile, are shared: they may be read and
+    written at any time, and reads that are recorded are copies.
+
+    Takes functions, methods, generators and coroutines. Arrays are found in arguments, in lists,
+    tuples and dicts, and in attributes of objects and dataclasses of the function's own package
+    (with `__slots__`, too). `UnsupportedError` for classes, asynchronous generators, and what cannot be called.
     """
     target: Any = function
     if isinstance(target, (staticmethod, classmethod)):
@@ -53,13 +65,17 @@ def accelerate(function: F) -> F:
         return cast("F", MethodType(accelerate(target.__func__), target.__self__))
     if hasattr(target, ORIGINAL):
         return function
-    if not callable(target) or isinstance(target, type) or inspect.iscoroutinefunction(target):
+    if not callable(target) or isinstance(target, type) or inspect.isasyncgenfunction(target):
         what = "cannot be accelerated"
         instead = "decorate the functions or methods that compute"
         raise UnsupportedError(message("accelerate", what, "a function", target, instead))
     twins = ReboundFunctions(target) if isinstance(target, FunctionType) else None
-    call = _generator(twins) if twins and inspect.isgeneratorfunction(target) else None
-    wrapper = functools.wraps(target)(call or _function(twins, target))
+    call = _function(twins, target)
+    if twins and inspect.isgeneratorfunction(target):
+        call = _generator(twins)
+    elif twins and inspect.iscoroutinefunction(target):
+        call = _coroutine(twins)
+    wrapper = functools.wraps(target)(call)
     setattr(wrapper, ORIGINAL, target)
     return cast("F", wrapper)
 
@@ -67,13 +83,26 @@ def accelerate(function: F) -> F:
 def _function(twins: ReboundFunctions | None, target: Callable[..., Any]) -> Callable[..., Any]:
     inner = twins.main if twins else target
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def accelerated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         border = Border(twins)
         try:
             inside = border.enter_call(args, kwargs)
             return border.leave_call(inner(*inside[0], **inside[1]))
         finally:
             border.close()
+
+    ways = small_calls.Ways(target, accelerated)
+    plain = ways.plain
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = small_calls.key_of(args, kwargs)
+        if key is None:
+            return accelerated(args, kwargs)
+        left = plain.get(key)
+        if left:
+            plain[key] = left - 1
+            return target(*args, **kwargs)
+        return ways.call(key, args, kwargs)
 
     return call
 
@@ -85,17 +114,59 @@ def _generator(twins: ReboundFunctions) -> Callable[..., Any]:
         border = Border(twins, shared=True)
         inside = border.enter_call(args, kwargs)
         running = twins.main(*inside[0], **inside[1])
-        sent = None
-        while True:
-            try:
-                value = running.send(sent)
-            except StopIteration as stop:
-                return border.leave_call(stop.value)
-            finally:
-                border.close()
-            sent = border.enter((yield border.leave_call(value)))
+        return (yield from _driven(running, border, border.leave_call, border.enter))
 
     return call
+
+
+def _coroutine(twins: ReboundFunctions) -> Callable[..., Any]:
+    """Wrap a coroutine. Others run while it waits, so the caller shares its arguments."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        border = Border(twins, shared=True)
+        inside = border.enter_call(args, kwargs)
+        return await _Awaited(twins.main(*inside[0], **inside[1]), border)
+
+    return call
+
+
+class _Awaited:
+    """A coroutine with a border, to be awaited once."""
+
+    def __init__(self, running: Any, border: Border) -> None:
+        self.running = running
+        self.border = border
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        def same(value: Any) -> Any:  # what the event loop and what it waits for exchange
+            return value
+
+        return _driven(self.running, self.border, same, same)
+
+
+def _driven(
+    running: Any, border: Border, leave: Callable[[Any], Any], enter: Callable[[Any], Any]
+) -> Generator[Any, Any, Any]:
+    """Run a generator or coroutine to its end, as `yield from` does; whenever it gives control
+    away, the caller sees its own arrays, with what was written to them.
+    """
+    resume: Callable[[], Any] = functools.partial(running.send, None)
+    while True:
+        try:
+            value = resume()
+        except StopIteration as stop:
+            return border.leave_call(stop.value)
+        finally:
+            border.close()
+        try:
+            sent = yield leave(value)
+        except GeneratorExit:
+            running.close()
+            raise
+        except BaseException as error:
+            resume = functools.partial(running.throw, error)
+        else:
+            resume = functools.partial(running.send, enter(sent))
 
 
 class _ExportedArgument:
@@ -120,8 +191,8 @@ class _ExportedArgument:
         """Take `real` for the call; None if it is small or cannot be recorded."""
         if not real.size or small(real.size) or not is_recordable(real.dtype):
             return None
-        storage = foreign(real)
         found = window(real)
+        storage = None if found is None else foreign_over(real, found)
         if storage is None or found is None or storage.exports is None:
             return None
         return cls(real, storage, storage.exports[0], found[1])
@@ -217,7 +288,12 @@ class Border:
             return known[1] if known else self._enter_array(value)
         if kind is tuple:
             return tuple([self._enter_item(item) for item in value])
-        return self._open(value, self._enter_item) if kind in (list, dict) else value
+        return self._open(value, self._enter_item) if self._is_nested(value) else value
+
+    def _is_nested(self, value: Any) -> bool:
+        """Whether a list, dict or object is looked into: it holds arrays of the caller's."""
+        kind = type(value)
+        return kind in (list, dict) or (hasattr(kind, _DATACLASS) and self._is_own(value))
 
     def _open(self, value: Any, convert: Callable[[Any], Any]) -> Any:
         """Convert what a list, dict or object holds, once."""
@@ -241,7 +317,7 @@ class Border:
         return (
             twins is not None
             and package_of(type(value).__module__) == twins.package
-            and isinstance(getattr(value, "__dict__", None), dict)
+            and _holds_attributes(value)
         )
 
     def _overlapping(self, values: Iterable[Any]) -> bool:
@@ -284,9 +360,10 @@ class Border:
             return tuple([self._leave_item(item) for item in value])
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind(*[self._leave_item(item) for item in value])
-        return self._open(value, self._leave_item) if kind in (list, dict) else value
+        return self._open(value, self._leave_item) if self._is_nested(value) else value
 
 
+_DATACLASS = "__dataclass_fields__"
 _HOLDERS = frozenset((np.ndarray, ndarray, scalar, tuple, list, dict))
 
 
@@ -294,8 +371,28 @@ def _items(value: Any) -> Iterable[Any]:
     """The items of a tuple, list, dict or object; none if no array can be among them."""
     items = value
     if not isinstance(value, (tuple, list)):
-        items = (value if type(value) is dict else value.__dict__).values()
-    return () if _HOLDERS.isdisjoint(set(map(type, items))) else items
+        items = value.values() if type(value) is dict else [each for _, each in _attributes(value)]
+    kinds = set(map(type, items))
+    holds = not _HOLDERS.isdisjoint(kinds) or any(hasattr(kind, _DATACLASS) for kind in kinds)
+    return items if holds else ()
+
+
+def _holds_attributes(value: Any) -> bool:
+    kind = type(value)
+    return isinstance(getattr(value, "__dict__", None), dict) or any(
+        "__slots__" in each.__dict__ for each in kind.__mro__
+    )
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    """The attributes of an object, in its dict and in its slots."""
+    found = list(getattr(value, "__dict__", {}).items())
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found.append((name, getattr(value, name)))
+    return found
 
 
 def _exchange(value: Any, convert: Callable[[Any], Any]) -> None:
@@ -305,9 +402,17 @@ def _exchange(value: Any, convert: Callable[[Any], Any]) -> None:
     if type(value) is list:
         value[:] = [convert(item) for item in value]
         return
-    holder: dict[Any, Any] = value if type(value) is dict else value.__dict__
-    for key, item in list(holder.items()):
-        holder[key] = convert(item)
+    if type(value) is dict:
+        for key, item in list(value.items()):
+            value[key] = convert(item)
+        return
+    inside = getattr(value, "__dict__", {})
+    for name, item in _attributes(value):
+        new = convert(item)
+        if name in inside:
+            inside[name] = new
+        elif new is not item:
+            object.__setattr__(value, name, new)  # frozen dataclasses, too
 
 
 def _nodes(value: Any) -> list[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -404,9 +405,151 @@ def test_functions_of_other_packages(n: int) -> None:
 
 
 def test_what_cannot_be_accelerated_is_refused(n: int) -> None:
-    async def later() -> None: ...
+    async def later() -> Any:
+        yield 1
 
     for thing in (3, dict, later):
         with pytest.raises(UnsupportedError, match=r"\[accelerate\] .*expected a function"):
             accelerate(thing)  # type: ignore[type-var]
     assert accelerate(accelerate(chain)) is not chain
+
+
+def test_generators_get_what_is_sent_and_thrown(n: int) -> None:
+    def program(x: Any) -> Any:
+        total = x * 0.0
+        closed: list[str] = []
+        while True:
+            try:
+                sent = yield total, closed
+            except KeyError as error:
+                closed.append(str(error))
+            else:
+                total = total + sent
+                if len(closed) > 1:
+                    return total * 2.0
+
+    def drive(running: Any, x: Any) -> Any:
+        found = [next(running), running.send(x), running.throw(KeyError("a"))]
+        found += [running.throw(KeyError("b"))]
+        with pytest.raises(StopIteration) as stop:
+            running.send(x * 2.0)
+        return [total for total, _ in found], found[-1][1], stop.value.value
+
+    x, _ = arrays(n)
+    same(drive(accelerate(program)(x), x), drive(program(x), x))
+    ended: list[int] = []
+
+    @accelerate
+    def ends(x: Any) -> Any:
+        try:
+            yield x + 1.0
+        finally:
+            ended.append(len(x))
+
+    running = ends(x)
+    next(running)
+    running.close()
+    assert ended == [n]
+
+
+def test_coroutines(n: int) -> None:
+    import asyncio
+
+    @accelerate
+    async def program(x: Any, wait: Any) -> Any:
+        later = x * 2.0
+        seen.append(type(x))
+        await wait(x)
+        x += 1.0
+        return later + x
+
+    async def main() -> None:
+        x, _ = arrays(n)
+        start = x.copy()
+
+        async def wait(inside: Any) -> None:
+            await asyncio.sleep(0)
+            x[:] = 5.0  # another task writes meanwhile
+
+        seen.clear()
+        found = await program(x, wait)
+        assert seen == [lazyfuse.ndarray]
+        same(found, start * 2.0 + 6.0)
+        same(x, np.full(n, 6.0))
+
+        async def fails(inside: Any) -> None:
+            raise KeyError("inside")
+
+        with pytest.raises(KeyError, match="inside"):
+            await program(x, fails)
+
+    asyncio.run(main())
+
+
+def test_dataclasses_with_and_without_slots(n: int) -> None:
+    @dataclasses.dataclass
+    class Plain:
+        x: Any
+        parts: dict[str, Any]
+
+    @dataclasses.dataclass(slots=True)
+    class Slotted:
+        x: Any
+        inner: Any
+
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Frozen:
+        x: Any
+
+    @accelerate
+    def step(state: Any) -> Any:
+        seen.append(type(state.x))
+        state.x = state.x + state.inner.x.sum()
+        state.inner.x[...] = 2.0
+        return state.x * 2.0, Frozen(state.x - 1.0)
+
+    x, y = arrays(n)
+    state = Slotted(x, Frozen(y))
+    expected = x + y.sum()
+    seen.clear()
+    doubled, frozen = step(state)
+    assert seen == [lazyfuse.ndarray]
+    same(doubled, expected * 2.0)
+    same(frozen.x, expected - 1.0)
+    same(state.x, expected)
+    assert state.inner.x is y
+    same(y, np.full(n, 2.0))
+
+    @accelerate
+    def total(state: Any) -> Any:
+        return state.x.sum() + state.parts["y"].sum()
+
+    same(total(Plain(x, {"y": y})), x.sum() + y.sum())
+
+
+def test_repeated_calls_are_the_same(n: int) -> None:
+    def program(x: Any, out: Any, scale: Any, turn: int) -> Any:
+        np.multiply(x, scale, out=out)
+        out[turn % len(out)] = -1.0
+        return out, out.sum(), x - out.mean()
+
+    x, _ = arrays(n)
+    ours = accelerate(program)
+    for turn in range(3000 if n < 100 else 30):
+        mine, theirs = np.zeros(n), np.zeros(n)
+        found = ours(x, mine, 0.5 + turn, turn % 4)
+        same(found, program(x, theirs, 0.5 + turn, turn % 4))
+        assert found[0] is mine
+
+
+def test_calls_on_few_elements_that_record_are_never_plain(n: int) -> None:
+    @accelerate
+    def table(x: Any, size: int) -> Any:
+        seen.append(type(x))
+        return (np.arange(size) * 2.0 + x[0]).sum()
+
+    x = np.ones(5)
+    seen.clear()
+    for _ in range(20):
+        same(table(x, 60_000), (np.arange(60_000) * 2.0 + 1.0).sum())
+    assert seen == [lazyfuse.ndarray] * 20

@@ -309,7 +309,7 @@ def window(array: Array) -> tuple[Array, int] | None:
     """The flat segment of memory around `array`, and its address; None if not affine."""
     if not affine(array):
         return None
-    if array.size == 0:
+    if array.size == 0 or array.flags.c_contiguous:
         return array.reshape(-1), address(array)
     size = array.itemsize
     low = high = 0

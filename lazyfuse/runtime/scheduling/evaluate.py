@@ -259,6 +259,12 @@ def wait_and_warn(devices: Sequence[Device]) -> None:
 
 
 _recorded = Pending(compute)
+
+
+def activity() -> tuple[int, int, int]:
+    """Numbers of which one changes with each operation that is recorded or evaluated."""
+    totals = report.totals
+    return len(_recorded.nodes), totals.kernels, totals.singles
 note_recorded: Callable[[Node], None] = _recorded.note
 
 
