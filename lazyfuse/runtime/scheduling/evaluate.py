@@ -265,6 +265,8 @@ def activity() -> tuple[int, int, int]:
     """Numbers of which one changes with each operation that is recorded or evaluated."""
     totals = report.totals
     return len(_recorded.nodes), totals.kernels, totals.singles
+
+
 note_recorded: Callable[[Node], None] = _recorded.note
 
 
