@@ -56,7 +56,8 @@ def accelerate(function: F) -> F:
 
     Takes functions, methods, generators and coroutines. Arrays are found in arguments, in lists,
     tuples and dicts, and in attributes of objects and dataclasses of the function's own package
-    (with `__slots__`, too). `UnsupportedError` for classes, asynchronous generators, and what cannot be called.
+    (with `__slots__`, too). Raises `UnsupportedError` for classes, asynchronous generators, and
+    what cannot be called.
     """
     target: Any = function
     if isinstance(target, (staticmethod, classmethod)):
@@ -364,6 +365,7 @@ class Border:
 
 
 _DATACLASS = "__dataclass_fields__"
+_NO_VALUES = ("__dict__", "__weakref__")  # slots
 _HOLDERS = frozenset((np.ndarray, ndarray, scalar, tuple, list, dict))
 
 
@@ -389,9 +391,9 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     found = list(getattr(value, "__dict__", {}).items())
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                found.append((name, getattr(value, name)))
+        names = (slots,) if isinstance(slots, str) else slots
+        held = [name for name in names if name not in _NO_VALUES and hasattr(value, name)]
+        found += [(name, getattr(value, name)) for name in held]
     return found
 
 
