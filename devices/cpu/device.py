@@ -21,6 +21,7 @@ from ..pools.buffers import BufferPool
 from ..pools.compile_worker import Worker
 from ..pools.disk_cache import DiskCache
 from ..pools.programs import Builder, ProgramPool
+from ..pools.target import target
 from ..thread_pool import ThreadPool, available
 from . import (
     compile_after_exit,
@@ -32,7 +33,7 @@ from . import (
     tile_loop,
 )
 from .launch import ChunkRunner, NumbaProgram, NumpyProgram
-from .vector_loops import VectorLoops, target
+from .vector_loops import VectorLoops
 
 DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 THREADS_ABOVE = 1 << 17  # additions' worth of work above which waking threads pays

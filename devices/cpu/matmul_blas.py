@@ -22,6 +22,7 @@ from ..base import DeviceError
 from ..caches import CONSTANT, cached
 from ..pools import object_code
 from ..pools.object_code import ENTRY
+from ..pools.target import target
 from . import matmul_loops, matmul_packing
 from .vector_loops import flag_text, target
 

@@ -14,6 +14,7 @@ from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.cpu.launch import Scratch
 from lazyfuse.devices.pools import object_code, vector_math
 from lazyfuse.devices.pools.disk_cache import DiskCache
+from lazyfuse.devices.pools.target import target
 from tests.devices.sources import launch_of, map_source
 
 SPECIAL = [
@@ -128,7 +129,7 @@ def test_working_memory_that_is_let_go_of_is_not_read(
 
 
 def test_vectors_are_as_wide_as_in_compiled_text() -> None:
-    assert vector_loops.target()[1] == numba_runtime.target_features()
+    assert target()[1] == numba_runtime.target_features()
 
 
 def test_it_is_kept_on_disk(tmp_path: Path) -> None:
@@ -140,19 +141,19 @@ def test_it_is_kept_on_disk(tmp_path: Path) -> None:
 
 def test_numba_set_up_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_ENABLE_AVX", "0")
-    vector_loops.target.cache_clear()
+    target.cache_clear()
     try:
         with pytest.raises(DeviceError, match="NUMBA_ENABLE_AVX"):
-            vector_loops.target()
+            target()
     finally:
-        vector_loops.target.cache_clear()
+        target.cache_clear()
 
 
 def test_without_a_simd_version_the_scalar_function_is_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(vector_math, "vector_symbol", lambda *_: ("", 0))
-    cpu, features = vector_loops.target()
+    cpu, features = target()
     text = vector_loops.llvm_text("exp", 8, features)
     code = vector_loops.emit(text, cpu, features)
     loop = vector_loops._wrapped(object_code.load(code, object_code.ENTRY), "exp", 8)
