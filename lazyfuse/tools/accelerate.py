@@ -48,7 +48,7 @@ def accelerate(function: F) -> F:
     functions replace NumPy's. Arguments and results are of type `numpy.ndarray`; the caller sees
     writes into its arguments. Called with arrays of lazyfuse, it returns arrays of lazyfuse.
 
-    The contract: while a call runs, nobody else reads or writes the arrays that it was given. So
+    The contract: while a call runs, only the function reads and writes the arrays it was given. So
     nothing is copied, and nothing runs before it has to; a result that is an argument, or a part of
     one, comes back as that argument or in its memory. Arguments that overlap, and those of
     generators and coroutines, whose callers go on meanwhile, are shared: they may be read and
