@@ -7,8 +7,10 @@ This module imports nothing of lazyfuse.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from lazyfuse.devices.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +23,7 @@ WORDS = 32
 """32-bit integers in which a launch of an asynchronous device reports its IEEE flags."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """A program as text. `language` and `text` are its identity; `name` is its entry point.
 
@@ -41,7 +43,7 @@ class Source:
     group: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class Launch:
     """One use of a program: its arguments, divided into chunks that may run concurrently.
 
@@ -59,7 +61,7 @@ class Launch:
     tasks: int = 0  # work-groups that the work can keep busy, if the source has a group
 
 
-@dataclass(slots=True)
+@dataclass
 class Traits:
     """The properties of a device that the compiler needs."""
 
@@ -235,7 +237,7 @@ class Buffers(Store, Protocol):
         """End a reservation."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeviceOptions:
     """The user's options for a device. `folder` is where programs are kept ("": nowhere)."""
 

@@ -13,10 +13,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
 
 from .base import Array, Device, DeviceError, DeviceMemory, Launch, Program, Source, Traits
 from .caches import cached
@@ -38,7 +40,7 @@ COPIED = 16 << 20  # bytes of the copy that measures the rate; half a millisecon
 Curve = tuple[tuple[float, float], ...]  # bytes moved, bytes per second at that size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tier:
     """Figures for the programs of one language on one device.
 
@@ -61,7 +63,7 @@ class Tier:
         return max(moved / rate, additions / self.arithmetic + functions / self.functions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Link:
     """Copying between the host and a device: seconds per copy, bytes per second."""
 
@@ -73,7 +75,7 @@ class Link:
         return self.latency + moved / self.rate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Costs:
     """The figures of one device. `environment` shows whether they still apply to it."""
 
@@ -88,7 +90,7 @@ class Costs:
     measured: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Probe:
     """A program to time. `arrays` are host arrays, the inputs first; `launch` gets them or, on a
     device with its own memory, their meta arrays.

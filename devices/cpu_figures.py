@@ -8,7 +8,8 @@ and threads only where every choice gives the same bits. Imports nothing but bas
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from lazyfuse.devices.dataclass import dataclass
 
 from .caches import cached
 
@@ -27,7 +28,7 @@ STORED = 24  # bytes of traffic of a stored double: its line is read, written, a
 BESIDE = 24  # bytes that its reader moves anyway, while it computes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tuning:
     """Sizes in bytes, times in seconds, bandwidth in bytes (read and written) per second.
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from lazyfuse.devices.dataclass import dataclass
 
 from . import critical, fork_safety
 from .base import Device, DeviceError, Traits
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """A device's name, whether `device(name)` gives it, and its traits.
 

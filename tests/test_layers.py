@@ -19,8 +19,9 @@ from lazyfuse.bootstrap import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 FLOORS = {"lazyfuse": "lazyfuse", "codegen": "lazyfuse.codegen", "devices": "lazyfuse.devices"}
-CONTRACT = {"lazyfuse.devices.base", "lazyfuse.devices.caches"}
-"""What everybody may see of devices: it imports nothing of ours."""
+TOOLS = {"lazyfuse.devices.dataclass"}
+CONTRACT = {"lazyfuse.devices.base", "lazyfuse.devices.caches"} | TOOLS
+"""What everybody may see of devices: it imports nothing of ours but tools."""
 
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lazyfuse": (
@@ -138,6 +139,8 @@ def imports(module: str) -> list[Import]:
 
 
 def floor(name: str) -> str:
+    if name in TOOLS:
+        return "tools"
     if name in CONTRACT:
         return "contract"
     for package in ("lazyfuse.codegen", "lazyfuse.devices", "lazyfuse"):
@@ -148,13 +151,15 @@ def floor(name: str) -> str:
 
 def may_see(module: str) -> set[str]:
     """The floors that a module may import from."""
-    if module in CONTRACT:
+    if module in TOOLS:
         return {"outside"}
+    if module in CONTRACT:
+        return {"outside", "tools"}
     if floor(module) == "lazyfuse.devices":
-        return {"outside", "contract", "lazyfuse.devices"}
+        return {"outside", "tools", "contract", "lazyfuse.devices"}
     if floor(module) == "lazyfuse.codegen":
-        return {"outside", "contract", "lazyfuse.codegen"}
-    above = {"outside", "contract", "lazyfuse.codegen", "lazyfuse"}
+        return {"outside", "tools", "contract", "lazyfuse.codegen"}
+    above = {"outside", "tools", "contract", "lazyfuse.codegen", "lazyfuse"}
     return above | {"lazyfuse.devices"} if module.rpartition(".")[0] in SEES_DEVICES else above
 
 

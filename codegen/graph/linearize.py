@@ -8,7 +8,7 @@ and `Value`, which the passes rewrite. Imports nothing of users or devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.ops import Op
 from lazyfuse.devices.caches import memo
+from lazyfuse.devices.dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Value:
     """One value of a graph. `src` are indices of earlier values.
 
@@ -43,7 +44,7 @@ class Value:
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """Values in topological order."""
 
@@ -61,7 +62,7 @@ class Graph:
         return users
 
 
-@dataclass(slots=True)
+@dataclass
 class Recording:
     """What `linearize` found: the nodes in order, their key, and which of them outlive the run."""
 

@@ -8,7 +8,6 @@ language "numpy", whose chunks are NumPy views and so can only be boxes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,12 @@ from lazyfuse.codegen.lowering.loop_nest import (
     pieces,
 )
 from lazyfuse.codegen.lowering.variant import KernelVariant
+from lazyfuse.devices.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
     """The part of a `Launch` that does not change between runs."""
 

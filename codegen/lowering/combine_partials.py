@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +19,7 @@ from lazyfuse.codegen.lowering.loop_nest import Ints, Loop
 from lazyfuse.codegen.lowering.summation import left_half
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import cached
+from lazyfuse.devices.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FEW_ROWS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """One reduction: its row, the caller's arrays, and the output's strides over the kept loops."""
 
@@ -38,7 +38,7 @@ class Result:
     strides: Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Combination:
     """What `Lowered.finish` does, result by result.
 

@@ -6,12 +6,11 @@ Owns `Kernel`, its verifier and questions about it. Dtypes are spelled as NumPy'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Instruction:
     """One scalar operation of the body, in single-assignment form.
 
@@ -26,7 +25,7 @@ class Instruction:
     out: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Store:
     """Write value number `value` to an output array over the whole domain."""
 
@@ -34,7 +33,7 @@ class Store:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reduce:
     """Combine value number `value` over the reduced axes of the domain with reduce row `op`.
 
@@ -49,7 +48,7 @@ class Reduce:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kernel:
     """A fused group over one iteration domain of `rank` axes.
 

@@ -6,10 +6,12 @@ argmax report, if any. Owns no decision that depends on the kernel's operations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
 
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,7 +28,7 @@ SHORTEST_CUT = 512
 CUT_STEP = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loop:
     """One loop: its size, whether its axis is reduced, and each operand's step in elements."""
 
@@ -35,7 +37,7 @@ class Loop:
     strides: Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NestPart:
     """A box of a nest: sizes of its loops, and where each operand starts.
 
@@ -47,7 +49,7 @@ class NestPart:
     zone: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nest:
     """Loops, outermost first, and the boxes that together make up the domain."""
 

@@ -9,7 +9,7 @@ reductions are exact in any order. Imports no device and no compiler.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,7 @@ from lazyfuse.codegen.lowering.summation import Summation, leaves, summation
 from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, program_arrays
 from lazyfuse.devices.base import Launch, Source
 from lazyfuse.devices.caches import memo
+from lazyfuse.devices.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Temporary = tuple[Ints, np.dtype[Any]]
@@ -86,7 +87,7 @@ def stream_above(size: int) -> None:
     _stream_above = size
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Lowered:
     """A kernel at concrete sizes and strides; may be kept and launched any number of times.
 

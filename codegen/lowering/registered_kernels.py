@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, verify
 from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.devices.base import Source
+from lazyfuse.devices.dataclass import dataclass
 
 Builder = Callable[[Kernel, KernelVariant], str | None]
 """Returns the text for a variant, with `NAME` as the entry point; None for an unsupported one."""
@@ -23,7 +24,7 @@ LANGUAGES = ("numba", "numpy", "opencl")
 UNCHECKED = "it was not checked against the general text"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Specialisation:
     """A text for all kernels with the computation of `kernel`, over any number of axes."""
 

@@ -7,14 +7,14 @@ arithmetic on sizes and strides; imports nothing of lazyfuse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from lazyfuse.devices.dataclass import dataclass
 
 Ints = tuple[int, ...]
 
 BUFFER = 8192  # elements of NumPy's iteration buffer (np.getbufsize)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """Axes that NumPy's iterator walks as one, slowest first."""
 
@@ -24,7 +24,7 @@ class Group:
     reduced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Summation:
     """How NumPy sums a value over its reduced axes.
 

@@ -5,16 +5,15 @@ A `KernelVariant` holds no size, stride, offset or scalar value: those are progr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument
+from lazyfuse.devices.dataclass import dataclass
 
 # Elements that a run of a reduction evaluates into a buffer before it combines them. Generated
 # code walks NumPy's pairwise tree down to this size; below it a library function does.
 RUN_BLOCK = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelVariant:
     """The loop nest as the printers see it.
 

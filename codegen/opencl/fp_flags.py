@@ -9,12 +9,13 @@ any value is not finite, and looks closer only then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lazyfuse.codegen.lowering.flag_slots import NO_SLOT
 from lazyfuse.codegen.opencl.helpers import resolve_types
 from lazyfuse.codegen.opencl.raised_words import add_flags
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 
 DIVIDE, OVER, INVALID = 1, 2, 8
 _BITS = {"divide": DIVIDE, "over": OVER, "invalid": INVALID}
@@ -29,7 +30,7 @@ _RANGES = {
 _RANGES["u4"] = _RANGES["i8"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operation:
     """An operation as written: the texts of its result and of its operands, and their dtypes.
 

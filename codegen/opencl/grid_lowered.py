@@ -6,7 +6,6 @@ It has the arrays and results of `Lowered`, but its own loops, chunks and partia
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridVariant
 from lazyfuse.devices.base import Launch, Source
 from lazyfuse.devices.caches import memo
+from lazyfuse.devices.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Printer = Callable[[Kernel, GridVariant], Source]
@@ -33,7 +33,7 @@ _SOURCES: dict[tuple[Kernel, GridVariant, Printer], Source] = memo(
 _NO_FORM = GridVariant("map", 0, 1, "", 0)  # a default, since the base class has defaults
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GridLowered(Lowered):
     """A kernel for groups of work-items. It has one language, "opencl-grid".
 

@@ -6,7 +6,6 @@ The division never depends on the device, so results are the same on all devices
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,12 @@ from lazyfuse.codegen.lowering.chunks import Table
 from lazyfuse.codegen.lowering.loop_nest import Loop
 from lazyfuse.codegen.lowering.summation import left_half
 from lazyfuse.codegen.opencl.grid_text import GridVariant, leaf_size
+from lazyfuse.devices.dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(slots=True)
+@dataclass
 class Sizes:
     """Settings that may suit a device; the rest follows from the sizes of arrays.
 

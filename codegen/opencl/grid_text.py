@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_exact, raises_flags
 from lazyfuse.codegen.lowering.languages import GRID
@@ -20,11 +19,12 @@ from lazyfuse.codegen.opencl import expressions, raised_words, reduce_step
 from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
 from lazyfuse.codegen.opencl.text import memory_type
 from lazyfuse.devices.base import Source
+from lazyfuse.devices.dataclass import dataclass
 
 LANGUAGE = GRID
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GridVariant:
     """The loop nest as the printers for work-groups see it.
 

@@ -9,12 +9,13 @@ structure alone; lazyfuse/runtime/execution/tiled_run.py looks at sizes and deci
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from lazyfuse.codegen.graph.linearize import Graph, Value
 from lazyfuse.codegen.graph.node import Shape
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 
 if TYPE_CHECKING:
     from lazyfuse.codegen.plan.plan import KernelStep, SingleStep, Step
@@ -35,7 +36,7 @@ PRODUCTS: dict[str, Callable[[Sequence[Value]], bool]] = {}
 """Products of matrices, by name of operation or host call: whether rows can be tiles."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tiling:
     """One way to tile a chain: which axis of each value is cut into segments."""
 
@@ -44,7 +45,7 @@ class Tiling:
     axis_of: dict[int, int | None]  # for each value read or made, its axis; None: it has none
 
 
-@dataclass(slots=True)
+@dataclass
 class Chain:
     """Steps `first` to `first + len(steps)` of a plan, and what flows between them."""
 

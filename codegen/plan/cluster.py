@@ -8,7 +8,7 @@ raise the stage. So grouping takes linear time, and no cycle can arise.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lazyfuse.codegen.graph.linearize import Graph, Value
@@ -17,6 +17,7 @@ from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.plan.lifetimes import newest_versions
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
+from lazyfuse.devices.dataclass import dataclass
 
 # Kernel arguments are cheap on a CPU, but streams beyond this many defeat the prefetchers.
 MAX_ARRAYS = 24
@@ -38,7 +39,7 @@ LATER_LOADS = 2
 MARKED = "marked by lazyfuse.unfused"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits:
     """Fusion settings of the user, and the values that are recomputed at any cost."""
 
@@ -47,7 +48,7 @@ class Limits:
     recompute: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True)
+@dataclass
 class Group:
     """Values that one kernel computes. `stored` and `reductions` are its outputs."""
 
@@ -65,7 +66,7 @@ class Group:
         return frozenset(self.members)
 
 
-@dataclass(slots=True)
+@dataclass
 class Clusters:
     """The groups, the values outside all groups, and why neighbours were not fused."""
 

@@ -6,7 +6,6 @@ Level 1 decides what the structure allows; `overlap` helps level 2 with concrete
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from lazyfuse.codegen.graph import shapes
 from lazyfuse.codegen.graph.linearize import Graph
 from lazyfuse.codegen.graph.node import Memory
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 
 
 class Reader(Protocol):
@@ -27,7 +27,7 @@ class Reader(Protocol):
     def writes(self) -> tuple[int, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lifetimes:
     """For each step, the values that no later step reads, nor any view of their memory.
 

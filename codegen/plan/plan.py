@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lazyfuse.codegen.graph.linearize import Graph, Value
@@ -21,12 +21,13 @@ from lazyfuse.codegen.rewrite.passes import COPY, PASSES, drop_dead
 from lazyfuse.codegen.rewrite.unroll_reductions import write_out
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Program
+from lazyfuse.devices.dataclass import dataclass
 
 UNKNOWN = "unknown"
 """The value of fields that are computed at their first use."""
 
 
-@dataclass(slots=True)
+@dataclass
 class KernelStep:
     """Run one kernel. `targets` maps a position in `stores` to the update that it feeds."""
 
@@ -63,7 +64,7 @@ class KernelStep:
         return sorted((*self.members, *self.reductions))
 
 
-@dataclass(slots=True)
+@dataclass
 class SingleStep:
     """Run one value outside all kernels: a view, an update, a host call, a single element."""
 
@@ -78,7 +79,7 @@ class SingleStep:
 Step = KernelStep | SingleStep
 
 
-@dataclass(slots=True)
+@dataclass
 class Plan:
     """The steps and memory decisions for one structural key."""
 

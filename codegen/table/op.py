@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lazyfuse.devices.caches import cached
+from lazyfuse.devices.dataclass import dataclass
 
 KERNEL_DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")
 KINDS = (
@@ -50,7 +51,7 @@ class Verdict(NamedTuple):
         return self.ok
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Op:
     """An op definition: one row of the table. Rows are compared by identity.
 

@@ -345,14 +345,14 @@ class NumbaProgram(Pooled, RowProgram):
 
 # An addition of arrays is three memory accesses. One more step on registers takes an eighth of its
 # time, except for steps that no processor can start in every cycle.
-_STEP = re.compile(r"^ *v\d+ = ", re.MULTILINE)
-_SLOW = re.compile(r"vmf?_|sqrt\(| / ")
+_STEP = r"(?m)^ *v\d+ = "
+_SLOW = r"vmf?_|sqrt\(| / "
 _LIGHT = 1 / 8
 
 
 def weight(text: str) -> float:
     """Cost of one element relative to a plain addition, estimated from the steps in the text."""
-    return 1.0 + len(_SLOW.findall(text)) + _LIGHT * len(_STEP.findall(text))
+    return 1.0 + len(re.findall(_SLOW, text)) + _LIGHT * len(re.findall(_STEP, text))
 
 
 _scratches: Group[Scratch] = Group(
@@ -410,8 +410,8 @@ _everything = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 # of a program measure it.
 _LONG_CALL = 100e-6  # seconds
 _TRIES = 3
-_CALL = re.compile(r"^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b", re.MULTILINE)
-_SLOT = re.compile(r"\bscratch\((\w+|'\w+'), shape, '(\w+)'\)")
+_CALL = r"(?m)^ *(?:flags \|= )?(?:np|numpy_reductions|ops|vmf?_\w+)\b"
+_SLOT = r"\bscratch\((\w+|'\w+'), shape, '(\w+)'\)"
 
 
 class NumpyProgram(Pooled):
@@ -430,8 +430,8 @@ class NumpyProgram(Pooled):
         self._dtypes = [np.dtype(code) for code in source.arrays]
         self._itemsizes = np.array([dtype.itemsize for dtype in self._dtypes], dtype=np.int64)
         self._weight = weight(source.text)
-        self._calls = max(1, len(_CALL.findall(source.text)))
-        found = _SLOT.findall(source.text)
+        self._calls = max(1, len(re.findall(_CALL, source.text)))
+        found = re.findall(_SLOT, source.text)
         self._ragged = "arrays[0][0]" in source.text or "a0.shape[1:]" in source.text
         self._slots = [(ast.literal_eval(slot), dtype) for slot, dtype in found]
         self._pace = math.inf  # seconds per element and call

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
 
 from ..base import Array
 from .launch import TILES_ENTRY, ChunkRunner, address_of
@@ -123,7 +124,7 @@ _HEAD = 20  # words before the flags
 _SPINS = 20_000
 
 
-@dataclass(slots=True)
+@dataclass
 class Call:
     """One call per tile. `arrays` says what each address in the row is (see `Address`)."""
 
@@ -133,7 +134,7 @@ class Call:
     addresses: list[tuple[int, Address]]  # by position in the row
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """Bytes from an operand's first byte, and the increment per tile.
 

@@ -11,10 +11,12 @@ import itertools
 import math
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
 
 from .. import fork_safety, late_imports
 from ..base import Array, DeviceError
@@ -82,7 +84,7 @@ def _extent(array: Array) -> tuple[int, int]:
     return low, high - low + array.itemsize
 
 
-@dataclass(slots=True)
+@dataclass
 class Transfers:
     """Counters of the copies between the host and a device."""
 
@@ -95,7 +97,7 @@ class Transfers:
 
     def info(self) -> dict[str, int]:
         """As a dictionary."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 class _Block:

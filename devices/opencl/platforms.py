@@ -11,8 +11,9 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from lazyfuse.devices.dataclass import dataclass
 
 from .. import late_imports, settings
 from ..base import DeviceError, Traits
@@ -30,7 +31,7 @@ _HEAD = 8192  # bytes to read: they hold the first core's flags
 _RUNTIME = "opencl"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found:
     """An OpenCL device: its number over all platforms, and pyopencl's object."""
 

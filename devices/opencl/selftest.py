@@ -6,10 +6,11 @@ Owns the examination when a device is first opened, and its outcome on disk.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
 
 from .. import late_imports
 from ..base import Array
@@ -45,7 +46,7 @@ __kernel void add_one(__global char *block, const long start, const long count) 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
     """The outcome. `reason`: why the device is refused; "" if it is usable."""
 

@@ -13,8 +13,9 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from lazyfuse.devices.dataclass import dataclass
 
 _MAGIC = b"lazyfuse-2\n"
 _HEAD = len(_MAGIC) + 32  # the magic and a digest, see `_head`
@@ -32,7 +33,7 @@ _MOST_BYTES = 64 << 20  # of one entry
 _ROOT = 0  # the user whose directories every user trusts
 
 
-@dataclass(slots=True)
+@dataclass
 class Counters:
     """Counts of a cache's events since this process began."""
 

@@ -7,7 +7,6 @@ the standard. The tables of names.py list all others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +16,7 @@ from lazyfuse import fft, linalg
 from lazyfuse.array_api import floor_division
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.functions.sorting import argsort, sort
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS
@@ -24,7 +24,7 @@ from lazyfuse.registry import OURS
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class finfo_object:  # noqa: N801  # the standard's spelling
     """Machine limits of a floating-point dtype, as Python numbers."""
 
@@ -36,7 +36,7 @@ class finfo_object:  # noqa: N801  # the standard's spelling
     dtype: np.dtype[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class iinfo_object:  # noqa: N801
     """Machine limits of an integer dtype."""
 

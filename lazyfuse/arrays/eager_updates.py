@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
 from lazyfuse.devices.base import RowProgram
 from lazyfuse.devices.caches import memo
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
@@ -244,7 +244,7 @@ def _was_fused(
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tree:
     """The pending operations of an update, in order, and the arrays and numbers that they read."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import memo
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +45,7 @@ class _Step(NamedTuple):
     placed: bool  # whether it has a source location
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
     """The nodes of one call, without the operand."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 from weakref import ref
@@ -19,6 +18,7 @@ from lazyfuse.arrays.ndarray import alone, gather, ndarray, node_of
 from lazyfuse.arrays.storage import Block
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
@@ -64,7 +64,7 @@ class device:  # noqa: N801  # a function to its users
             block.__exit__(None, None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Residence:
     """An array in the memory of a device."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from lazyfuse import config
@@ -24,6 +24,7 @@ from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, Traits
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation
@@ -48,7 +49,7 @@ NOTHING = ("no", "at all")  # if a device has no language, or none that can expr
 DIRECTLY = "in NumPy, one operation after the other; larger arrays would run so:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelInfo:
     """One kernel that would be launched. Sizes in bytes.
 
@@ -108,7 +109,7 @@ class KernelInfo:
         return "\n".join([*lines, *(f"    {each}" for each in self.operations)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Explanation:
     """The work that would run. `str()` is the report.
 

@@ -9,7 +9,7 @@ nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Bound, Device, Source
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.capture import conditions, tier_up
 from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.events import counters
@@ -43,7 +44,7 @@ EAGER_TURNS = 4
 SPACING = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Allocation:
     """A block of the device's memory."""
 
@@ -52,7 +53,7 @@ class Allocation:
     dtype: np.dtype[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Window:
     """A part of a block at an offset that differs from run to run: addressed as its own block."""
 
@@ -61,7 +62,7 @@ class Window:
     root: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """An operation that NumPy does: its result is a block of its own."""
 
@@ -71,7 +72,7 @@ class Call:
     reached: tuple[tuple[int, BlockPart], ...] = ()  # existing values, if operands were overwritten
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LaunchEvent:
     """One launch with its strides and chunks filled in."""
 
@@ -88,7 +89,7 @@ class LaunchEvent:
     operations: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChainEvent:
     """A chain of kernels that runs tile by tile; its results are blocks of their own."""
 
@@ -100,7 +101,7 @@ class ChainEvent:
 Event = Allocation | Copy | Window | Call | ChainEvent | LaunchEvent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Replay:
     """A run at one geometry, on one device."""
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from lazyfuse import config, versions
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation, operation_of
@@ -39,7 +40,7 @@ Copied = tuple[str, str, str]  # direction, device, purpose
 Found = tuple[str, str, str]  # language, where it was found, why it had to be built
 
 
-@dataclass(slots=True)
+@dataclass
 class LineCounts:
     """Counters of the kernels whose last operation was recorded at one source line."""
 
@@ -51,7 +52,7 @@ class LineCounts:
     languages: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
+@dataclass
 class Totals:
     """Counters of one process."""
 

@@ -24,15 +24,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import TracebackType
 from typing import Any
 
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operation:
     """One recorded operation and where the user wrote it."""
 
@@ -56,7 +57,7 @@ def operation_of(node: Node) -> Operation:
 # ------------------------------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """Something that happened at `time` (of `time.perf_counter()`) in `thread`.
 
@@ -67,14 +68,14 @@ class Event:
     thread: int = field(default_factory=threading.get_ident, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record(Event):
     """An array or lazy number was recorded. Steps inside one call by the user make no events."""
 
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan(Event):
     """A plan was found in the cache (`hit`), or made; `passes` has the seconds of each pass."""
 
@@ -86,7 +87,7 @@ class Plan(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Flush(Event):
     """A plan begins to run. `reason`: the sink or the rule that caused it.
 
@@ -103,7 +104,7 @@ class Flush(Event):
         return self.reason.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compile(Event):
     """A program was requested. `found`: in "memory", on "disk", "built" or "failed".
 
@@ -118,7 +119,7 @@ class Compile(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kernel(Event):
     """One launch of a kernel, with the original operations in it.
 
@@ -138,12 +139,12 @@ class Kernel(Event):
         return len(self.operations)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelBegin(Kernel):
     """A kernel is about to be launched; an end or a `Fallback` follows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelEnd(Kernel):
     """A kernel has run. With `under_way` it was only launched, and `seconds` is the launch time."""
 
@@ -153,7 +154,7 @@ class KernelEnd(Kernel):
     under_way: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageTimes(Event):
     """The time of each operation of a kernel alone, in NumPy, on the same operands.
 
@@ -166,7 +167,7 @@ class StageTimes(Event):
     seconds: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Single(Event):
     """One operation has run alone: in NumPy, or by a library of `device`."""
 
@@ -174,7 +175,7 @@ class Single(Event):
     device: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Copy(Event):
     """Bytes were copied. `direction`: "upload", "gather" or "copy"; `purpose`: the reason."""
 
@@ -185,7 +186,7 @@ class Copy(Event):
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fallback(Event):
     """A kernel could not run on the tier `origin` and ran on `to` instead."""
 

@@ -17,7 +17,6 @@ import operator
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.caches import cached, memo
 from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing
 from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import routine

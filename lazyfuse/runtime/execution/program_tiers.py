@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,6 +29,7 @@ from lazyfuse.devices.base import (
     Program,
     Source,
 )
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.layout.strides import strides_kept, strides_over
 from lazyfuse.runtime.numerics import narrow_precision
@@ -51,7 +51,7 @@ PATIENT_ELEMENTS = 1 << 25
 MOST_SIZES = 64
 
 
-@dataclass(slots=True)
+@dataclass
 class Refused(Program):
     """A placeholder for a program that a device refused to build, so that it is not asked again."""
 

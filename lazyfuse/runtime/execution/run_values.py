@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, NoReturn
@@ -27,6 +26,7 @@ from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.layout.strides import (
     around,
     arrange,
@@ -54,7 +54,7 @@ class Abandoned(Exception):
     """A device failed in work that it had accepted; its work since the last wait is undone."""
 
 
-@dataclass(slots=True)
+@dataclass
 class PendingLaunch:
     """A launch under way."""
 

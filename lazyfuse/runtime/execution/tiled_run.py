@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices.base import Source
 from lazyfuse.devices.cpu.launch import NumbaProgram
 from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters, tracing
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.tiles import (
@@ -280,7 +280,7 @@ def _report(values: Run, prepared: SizedChain, start: float) -> None:
 # Bound chains
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoundChain:
     """A chain at one geometry: its launch, with nothing left to decide."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from lazyfuse.codegen.plan.chains import Chain, Tiling, multiplies_rows
 from lazyfuse.codegen.plan.plan import KernelStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.placement import devices
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Declined(Exception):
     """Why a chain does not run by tiles."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operand:
     """A value as the kernels of a tile read or write it."""
 
@@ -87,7 +88,7 @@ class Operand:
     dtype: np.dtype[Any]
 
 
-@dataclass(slots=True)
+@dataclass
 class Task:
     """One step on tiles of one size."""
 
@@ -103,7 +104,7 @@ class Task:
         return self.lowered.source("numba")
 
 
-@dataclass(slots=True)
+@dataclass
 class SizedChain:
     """A chain at one geometry."""
 

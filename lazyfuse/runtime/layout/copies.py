@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.plan.lifetimes import safe_source
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.layout.meta_arrays import Array, address
 
 native: Any = None
@@ -40,7 +40,7 @@ _BASE = 16
 _everything: Any = (ctypes.c_char * (1 << 62)).from_address(_BASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockPart:
     """An array as a part of one of the run's blocks."""
 
@@ -69,7 +69,7 @@ class BlockPart:
         return np.ndarray(self.shape, self.dtype, root, self.offset, self.strides)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Copy:
     """A copy of the elements of one part to another."""
 

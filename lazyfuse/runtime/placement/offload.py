@@ -12,7 +12,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lazyfuse import config
@@ -24,6 +24,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices import cost, registry
 from lazyfuse.devices.base import Device, DeviceError
 from lazyfuse.devices.cost import Costs, Tier
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.placement import calibrate
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
@@ -42,7 +43,7 @@ STALE = "costs were measured with other threads or compilers: lazyfuse.calibrate
 ALONE = "no other usable device was found when costs were measured"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepEstimate:
     """The expected time of one kernel. `seconds` excludes launch and copies."""
 
@@ -54,7 +55,7 @@ class StepEstimate:
     launch: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Estimate:
     """The expected time of a plan on one device, in seconds."""
 
@@ -82,7 +83,7 @@ class Estimate:
         return f"{self.device} {_time(self.seconds)}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-@dataclass(slots=True)
+@dataclass
 class Choice:
     """A device, why it was chosen, and the estimates for it and for the others."""
 
@@ -251,7 +252,7 @@ class _Copies:
 # The choice
 
 
-@dataclass(slots=True)
+@dataclass
 class _State:
     """What a choice depends on apart from the plan. Each change makes a new state."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, Later
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 
@@ -21,7 +21,7 @@ from lazyfuse.runtime.placement import devices as hardware
 LIMIT = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RecordedAt:
     """What a warning needs to know about a recorded operation."""
 

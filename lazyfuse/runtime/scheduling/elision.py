@@ -23,7 +23,7 @@ Owns the choice and what is remembered of it; evaluate.py asks, and says when th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, prod
 from typing import Any
 from weakref import ref
@@ -34,6 +34,7 @@ from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.decisions import CHEAP, DEAD, Rule
 from lazyfuse.runtime.scheduling.co_evaluation import is_watched
@@ -56,7 +57,7 @@ MAX_OPERANDS = 1.25
 COVERED = 7 / 8
 
 
-@dataclass(slots=True)
+@dataclass
 class Choice:
     """What an evaluation elides: positions among the nodes of its recording."""
 
@@ -69,7 +70,7 @@ class Choice:
     plan: Plan | None = None  # of that key
 
 
-@dataclass(slots=True)
+@dataclass
 class PerSize:
     """What is remembered of one structure at one set of sizes."""
 
@@ -84,7 +85,7 @@ Watch = tuple[ref[Any], Rule, PerSize | None, int]
 notes the read, and its position."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Elision:
     """What an evaluation elides or watches; it keeps the operands' memory until the run is over."""
 

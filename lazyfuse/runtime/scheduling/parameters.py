@@ -8,13 +8,13 @@ numpy, but neither arrays nor the modules that run them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.codegen.graph.node import HostCall, Node, Where, topological
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import message
 
 Size = int | str | None
@@ -27,7 +27,7 @@ class Sizes(dict[str, tuple[int, str]]):
     """The named sizes of one call, each with the parameter that it was read from."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parameter:
     """What a program expects under one name."""
 
