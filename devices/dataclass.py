@@ -33,29 +33,38 @@ def dataclass(
 class _Field:
     """One field: its default (a value or a factory), and how it takes part in the methods."""
 
-    __slots__ = ("compare", "default", "factory", "kw_only", "repr")
+    __slots__ = ("compare", "default", "factory", "kind", "kw_only", "repr")
 
-    def __init__(self, default: Any, kw_only: bool) -> None:
-        self.kw_only = kw_only
+    def __init__(self, kind: Any, default: Any, kw_only: bool) -> None:
+        self.kind, self.kw_only = kind, kw_only
         self.default, self.factory, self.compare, self.repr = default, _MISSING, True, True
         if isinstance(default, dataclasses.Field):
             self.default, self.factory = default.default, default.default_factory
             self.repr, self.compare = bool(default.repr), bool(default.compare)
 
+    def standard(self) -> Any:
+        """The field as `dataclasses` describes it."""
+        made: Any = dataclasses.field
+        return made(
+            default=self.default,
+            default_factory=self.factory,
+            repr=self.repr,
+            compare=self.compare,
+            kw_only=self.kw_only,
+        )
+
 
 class _DataclassFields:
     """`__dataclass_fields__`, by which `dataclasses` knows a class; made when it is asked for."""
 
-    def __init__(self, plain: dict[str, Any], bases: tuple[type, ...], kw_only: bool) -> None:
-        self.plain, self.bases, self.kw_only = plain, bases, kw_only
-
-    def __get__(self, instance: object, cls: type) -> Any:
-        names = {"__annotations__": self.plain["__annotations__"], "__module__": cls.__module__}
-        names |= {name: self.plain[name] for name in names["__annotations__"] if name in self.plain}
-        twin: Any = type(cls.__name__, self.bases, names)
-        found = dataclasses.dataclass(kw_only=self.kw_only)(twin).__dataclass_fields__
-        cls.__dataclass_fields__ = found  # type: ignore[attr-defined]
-        return found
+    def __get__(self, instance: object, cls: Any) -> Any:
+        fields: dict[str, _Field] = cls.__fields__
+        names: dict[str, Any] = {name: field.standard() for name, field in fields.items()}
+        names["__annotations__"] = {name: field.kind for name, field in fields.items()}
+        names["__module__"] = cls.__module__
+        twin: Any = dataclasses.dataclass(type(cls.__name__, (), names))
+        cls.__dataclass_fields__ = twin.__dataclass_fields__
+        return cls.__dataclass_fields__
 
 
 def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
@@ -67,7 +76,7 @@ def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
     for base in reversed(cls.__mro__[1:]):
         fields |= base.__dict__.get("__fields__", {})
     for name in annotated:
-        fields[name] = _Field(plain.get(name, _MISSING), kw_only)
+        fields[name] = _Field(annotated[name], plain.get(name, _MISSING), kw_only)
 
     names = {name: value for name, value in plain.items() if name not in annotated}
     for name in ("__dict__", "__weakref__"):
@@ -75,9 +84,7 @@ def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
     names["__slots__"] = tuple(annotated)
     names["__fields__"] = fields
     names["__match_args__"] = tuple(name for name, field in fields.items() if not field.kw_only)
-    names["__dataclass_fields__"] = _DataclassFields(
-        {**plain, "__annotations__": annotated}, cls.__bases__, kw_only
-    )
+    names["__dataclass_fields__"] = _DataclassFields()
     names.setdefault("__repr__", _repr)
     wanted = (
         {"__init__"} | ({"__eq__"} if eq else set()) | ({"__hash__"} if eq and frozen else set())

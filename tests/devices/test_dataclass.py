@@ -102,6 +102,8 @@ def test_keywords_come_last_and_bases_first() -> None:
     named = Named("abc", time=2.0)
     assert (named.name, named.length, named.time) == ("abc", 3, 2.0)
     assert repr(named) == "Named(time=2.0, name='abc', length=3)"
+    assert dataclasses.asdict(named) == {"time": 2.0, "name": "abc", "length": 3}
+    assert dataclasses.replace(named, name="ab") == Named("ab", time=2.0)
     with pytest.raises(TypeError):
         Named("abc", 0, 2.0)  # type: ignore[misc]
     with pytest.raises(TypeError):
