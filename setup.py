@@ -27,7 +27,7 @@ TWINS = """
 arrays/base.py arrays/eager_functions.py arrays/eager_operators.py arrays/eager_policy.py
 arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
-arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py arrays/scalar_ops.py
+arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
 arrays/scalars.py arrays/storage.py functions/joining.py functions/products.py functions/ufunc.py
 runtime/capture/evaluations.py runtime/capture/governor.py
 runtime/capture/native_replay.py runtime/capture/replay.py

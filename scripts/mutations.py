@@ -38,6 +38,18 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
+        "stretches: an operand of any type leaves the operation to ours",
+        "lazyfuse/arrays/stretches.py",
+        "        return _ours(right) or type(right) in _NUMBERS or type(right) is np.ndarray\n",
+        "        return True\n",
+    ),
+    Mutation(
+        "stretches: what lies deeper on the stack stays pending",
+        "lazyfuse/arrays/stretches.py",
+        "for x in (*was.stack, result)",
+        "for x in (result,)",
+    ),
+    Mutation(
         "broadcast: two lengths that differ are no error",
         "codegen/graph/shapes.py",
         "            if result[axis] != 1:\n                raise ValueError(mismatch(shapes))\n",

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import base
+from lazyfuse.arrays import base, stretches
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
@@ -72,6 +72,19 @@ def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
     return finished(function(*private), private)
 
 
+def read_in_stretch(function: Callable[..., Any], *args: Any) -> Any:
+    """The same, for the operators that C calls: the result may stay pending (stretches.py)."""
+    if not may_be_visible(args):
+        return function(*args)
+    private = privately(args)
+    if private is None:
+        return function(*args)
+    result = function(*private)
+    if stretches.begin(args, private, sys._getframe(2)):
+        return result
+    return finished(result, private)
+
+
 def host_value(x: Any) -> tuple[Any, bool]:
     """An operand's value on the host (of a block: of the same geometry alone), or None; and whether
     other code may see its memory.
@@ -94,27 +107,37 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
     """Arguments of an operation, with private arrays over the same memory instead of those that it
     would have to copy, for use with `finished`; None: record it on copies.
 
-    All values exist, so nothing stays pending. The result has no more elements than the copies
-    would have: a larger one, if it was recorded, might never be written.
+    All values exist, or are pending in the open expression of stretches.py. The result has no more
+    elements than the copies would have: a larger one, if it was recorded, might never be written.
     """
     if options.eager_below <= 1 or not (options.exported_at_once and errstate.is_default()):
         return None
-    copied = 0
+    copied, needed = 0, False
+    made: dict[int, Any] = {}
     shapes: list[tuple[int, ...]] = []
     private: list[Any] = []
     for x in args:
         if type(x) in OURS or type(x) is np.ndarray:
             value, seen = host_value(x)
+            if value is None and stretches.is_open_result(x):
+                shapes.append(x.shape)
+                copied += size_of(x.shape)
+                private.append(x)
+                continue
             if value is None or value.dtype not in CANONICAL:
                 return None
             shapes.append(value.shape)
             if seen and value.size >= options.eager_below:
-                copied += value.size
-                x = _private(value if type(x) is np.ndarray else array.real_view(x))
-                if x is None:
+                copied, needed = copied + value.size, True
+                own = stretches.private_of(x)
+                if own is None and (own := made.get(id(x))) is None:
+                    own = _private(value if type(x) is np.ndarray else array.real_view(x))
+                    made[id(x)] = own
+                if own is None:
                     return None
+                x = own
         private.append(x)
-    if not copied or not (devices.is_default_cpu() or devices.user_selected() is devices.cpu()):
+    if not needed or not (devices.is_default_cpu() or devices.user_selected() is devices.cpu()):
         return None
     try:
         return private if size_of(broadcast_all(shapes)) <= copied else None

@@ -1,19 +1,21 @@
 """Python's operators on arrays: one `Spec` per operator, made from the op table.
 
 Owns what an operator does in every case that the eager path (eager_operators.py) does not cover,
-and the rules for recording: loops, scalar operands, memory order, in-place writes.
+the rules for recording (loops, scalar operands, memory order, in-place writes), and the names of
+operations that NumPy's warnings call otherwise than the rows that record them.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lazyfuse import registry
-from lazyfuse.arrays import base, scalar_ops
+from lazyfuse.arrays import base
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import HOOKS
 from lazyfuse.arrays.conversion import real_operand, to_numpy
@@ -26,7 +28,7 @@ from lazyfuse.arrays.eager_policy import (
     update,
 )
 from lazyfuse.arrays.eager_updates import outer, update_at_once
-from lazyfuse.arrays.exported_memory import pooled, read_in_place
+from lazyfuse.arrays.exported_memory import pooled, read_in_place, read_in_stretch
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -47,14 +49,15 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.nodes import PLAIN as PLAIN
 from lazyfuse.arrays.nodes import STRONG, constant
 from lazyfuse.arrays.nodes import WEAK as WEAK
-from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import broadcast
-from lazyfuse.codegen.table import promotion
+from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE as TABLE
 from lazyfuse.devices.caches import DTYPES, tables
 from lazyfuse.errors import refuses_ours
-from lazyfuse.runtime.layout.meta_arrays import DType, keep_order, one_element, result_order
+from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, one_element, result_order
+from lazyfuse.runtime.numerics import errstate
 from lazyfuse.versions import SQUARES_BOOLEANS
 
 _SEQUENCES = (str, bytes, bytearray, list, tuple)
@@ -121,7 +124,7 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
             return _run(spec, left, right, swapped) if found is None else found
     if operation(spec.op, self, other):
         return run_now(spec, self, other, swapped)
-    return read_in_place(record, spec, self, other, swapped)
+    return read_in_stretch(record, spec, self, other, swapped)
 
 
 def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
@@ -235,8 +238,8 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     op = _checked_power(first, second, loop) if spec.op is _POWER else spec.op
     if op is None:
         return run_now(spec, self, other, swapped)
-    if not shape and scalar_ops.are_scalars(self, other):
-        return from_node(scalar_ops.scalar_node(spec.function, op, nodes, loop))
+    if not shape and are_scalars(self, other):
+        return from_node(_scalar_operation(spec.function, op, nodes, loop))
     perm = order_of(shape, first, second)
     return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
 
@@ -306,6 +309,51 @@ def _checked_power(first: Any, second: Any, loop: promotion.Loop) -> Op | None:
     return _POWER if loop.out.kind == "u" else None
 
 
+# ------------------------------------------------------------------------- names in warnings
+
+
+def are_scalars(*operands: Any) -> bool:
+    """Whether none of these operands (ours, NumPy's or Python's) is an array."""
+    return not any(type(x) is ndarray or type(x) is np.ndarray for x in operands)
+
+
+def overflows_alone(op: Op, x: Any) -> bool:
+    """Whether an operator on a lazy scalar may overflow, which NumPy reports for its integers."""
+    if type(x) is ndarray or not op.scalar_overflow:
+        return False
+    return bool(x.dtype.kind in "iu")
+
+
+def _scalar_operation(
+    function: Callable[[Any, Any], Any], op: Op, nodes: tuple[Node, Node], loop: promotion.Loop
+) -> Node:
+    """The operation `op` (Python's `function`) on two scalars.
+
+    NumPy reports overflow of integer scalars but not of arrays, so its scalars do the work.
+    """
+    name = f"scalar {op.name.removesuffix('_nonnegative')}"
+    if loop.out.kind in "iu" and op.scalar_overflow:
+        call = HostCall(name, partial(_on_scalars, function))
+        return Node(ops.HOST, nodes, call, (), loop.out, None, caller())
+    place = errstate.SourceLocation.like(caller(), name=name)
+    return Node(op, nodes, loop, (), loop.out, None, place)
+
+
+def _on_scalars(function: Callable[..., Any], *values: Array) -> Any:
+    return function(*[value[()] for value in values])
+
+
+def name_steps(name: str, nodes: Sequence[Node | None]) -> None:
+    """Name nodes that are one NumPy operation: each floating-point exception is reported once."""
+    first = nodes[0]
+    if first is None or first.location is None:
+        return
+    place = errstate.SourceLocation.like(first.location, name=name)
+    for node in nodes:
+        if node is not None:
+            node.location = place
+
+
 # ------------------------------------------------------------------------------------- in place
 
 
@@ -372,9 +420,9 @@ def unary(spec: Spec, self: ndarray) -> Any:
         return found
     if (value := concrete_value(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if value is not None or operation(spec.op, self) or scalar_ops.overflows_alone(spec.op, self):
+    if value is not None or operation(spec.op, self) or overflows_alone(spec.op, self):
         return wrap(spec.function(real_operand(self)))
-    return read_in_place(record_unary, spec.op, self)
+    return read_in_stretch(record_unary, spec.op, self)
 
 
 def record_unary(op: Op, self: ndarray) -> Any:
@@ -419,7 +467,7 @@ def power(spec: Spec, self: ndarray, exponent: Any, modulo: Any = None) -> Any:
         return binary(spec, self, exponent, False)
     if concrete_value(self) is not None or operation(row, self):
         return run_now(spec, self, exponent, False)  # NumPy's operator takes the same row
-    return read_in_place(record_unary, row, self)
+    return read_in_stretch(record_unary, row, self)
 
 
 def inplace_power(spec: Spec, self: ndarray, exponent: Any) -> Any:
@@ -446,8 +494,8 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
     if known and lazy and _divides(self, other, swapped):
         quotient = binary(SPECS["floor_divide"], self, other, swapped)
         rest = binary(SPECS["remainder"], self, other, swapped)
-        name = "scalar divmod" if scalar_ops.are_scalars(self, other) else "divmod"
-        scalar_ops.name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
+        name = "scalar divmod" if are_scalars(self, other) else "divmod"
+        name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
         return quotient, rest
     if type(other) in (list, tuple):
         return divide_with_rest(self, np.array(to_numpy(other)), swapped)

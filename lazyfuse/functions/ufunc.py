@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import mask_selection
+from lazyfuse.arrays import mask_selection, stretches
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import (
     Kept,
@@ -43,7 +43,7 @@ from lazyfuse.arrays.ndarray import (
     writable,
     write_node,
 )
-from lazyfuse.arrays.operators import WEAK, dtype_of, operand_key, order_of
+from lazyfuse.arrays.operators import WEAK, dtype_of, name_steps, operand_key, order_of
 from lazyfuse.arrays.recording import (
     host,
     is_operand,
@@ -52,7 +52,6 @@ from lazyfuse.arrays.recording import (
     may_write,
     shape_of,
 )
-from lazyfuse.arrays.scalar_ops import name_steps
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
@@ -197,7 +196,10 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if plain and (spares_copy(self._rows[0], [*operands, *outs]) or write_to(outs)):
             return None
         if plain and not outs and (private := privately(operands)) is not None:
-            return finished(self._recorded(tuple(private), {}, ()), private)
+            result = self._recorded(tuple(private), {}, ())
+            if stretches.begin(operands, private, sys._getframe(2)):
+                return result
+            return finished(result, private)
         if self._rows[0].kind == "contract":
             return self.recorder(*operands) if not kwargs and self.recorder else None
         if self._compute is not self._call and operand_key(operands[0]) in _COMPLEX:

@@ -653,10 +653,8 @@ static PyObject *of_list(
                  : PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
-static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+static PyObject *answer(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    Quick *self = (Quick *)x;
-    Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (self->kind == ANY) {
         return of_any(self, args, count, names, (size_t)count);
     }
@@ -667,6 +665,12 @@ static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, Py
         return of_shape(self, args, count, names, (size_t)count);
     }
     return of_first(self, args, count, names, (size_t)count);
+}
+
+static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+{
+    PyObject *result = answer((Quick *)x, args, PyVectorcall_NARGS(flags), names);
+    return LEAVE(result);
 }
 
 /* ---------------------------------------------------------------------------------- the objects */

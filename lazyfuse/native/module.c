@@ -195,6 +195,8 @@ static PyMethodDef functions[] = {
     {"rows", VARARGS(rows_new), "A launch with only addresses and scalars to fill in."},
     {"walk", ONE(walk_roots), "Nodes, key, held, edges and sizes, as `linearize` finds them."},
     {"ungovern", NONE(ungovern), "Record everywhere again."},
+    {"stretch_begin", NONE(stretch_begin), "Whether this thread's expression is open now."},
+    {"frame_local", VARARGS(frame_local), "A local name of a frame: its place, the name."},
     /* sections */
     {"bring_back", NONE(section_bring_back),
      "Bring handlers back, after so many calls as of put_off."},

@@ -274,7 +274,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
-    _(pool_empty) _(trim)                                                                          \
+    _(pool_empty) _(trim) _(stretch_left)                                                          \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \
     _(leaf_memory) _(pool) _(block)                                                                \
@@ -302,6 +302,17 @@ typedef struct {
 } Bindings;
 
 extern Bindings hooks;
+
+/* The thread whose expression is open: its results read memory of other code, and are pending
+   until an operation ends it (docs/design/arrays.md); 0: none. */
+extern unsigned long stretch_thread;
+
+PyObject *stretch_leave(PyObject *result);
+PyObject *stretch_begin(PyObject *module, PyObject *none);
+PyObject *frame_local(PyObject *module, PyObject *args);
+
+/* The result of an operation that the user's frame called: the last thing that a slot does. */
+#define LEAVE(result) (stretch_thread == 0 ? (result) : stretch_leave(result))
 
 /* Names of attributes, arguments and entries, interned. */
 #define NAMES(_)                                                                                   \

@@ -3,6 +3,12 @@
 
 #include "native.h"
 
+#if PY_VERSION_HEX < 0x030C0000 /* no PyFrame_GetVar */
+#define Py_BUILD_CORE
+#include "internal/pycore_frame.h"
+#undef Py_BUILD_CORE
+#endif
+
 static int is_whole_node; /* whether a node has no slots but those known here */
 
 /* As errstate.is_untouched: whether this thread's error state is the one that NumPy starts with. */
@@ -75,6 +81,67 @@ static PyObject *note_ignored(PyObject *where, long ignored)
     Py_XDECREF(bits);
     Py_DECREF(where);
     return place;
+}
+
+/* ----------------------------------------------------------------------------- open expressions */
+
+unsigned long stretch_thread;
+
+PyObject *stretch_begin(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    unsigned long mine = PyThread_get_thread_ident();
+    if (hooks.stretch_left == NULL || (stretch_thread != 0 && stretch_thread != mine)) {
+        Py_RETURN_FALSE;
+    }
+    stretch_thread = mine;
+    Py_RETURN_TRUE;
+}
+
+PyObject *stretch_leave(PyObject *result)
+{
+    unsigned long mine = PyThread_get_thread_ident();
+    if (stretch_thread != mine) {
+        return result;
+    }
+    stretch_thread = 0; /* what Python calls now is no operation of the expression */
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *open = PyObject_CallOneArg(hooks.stretch_left, result == NULL ? Py_None : result);
+    if (result == NULL) {
+        PyErr_Clear();
+        Py_XDECREF(open);
+        PyErr_Restore(type, value, trace);
+        return NULL;
+    }
+    if (open == NULL) {
+        Py_DECREF(result);
+        return NULL;
+    }
+    if (open == Py_True) {
+        stretch_thread = mine;
+    }
+    Py_DECREF(open);
+    return result;
+}
+
+PyObject *frame_local(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *frame, *name;
+    int at;
+    if (!PyArg_ParseTuple(args, "O!iU", &PyFrame_Type, &frame, &at, &name)) {
+        return NULL;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyFrame_GetVar((PyFrameObject *)frame, name);
+#else
+    /* `f_locals` would keep what it shows */
+    PyObject *found = ((PyFrameObject *)frame)->f_frame->localsplus[at];
+    found = found != NULL && PyCell_Check(found) ? PyCell_GET(found) : found;
+    if (found == NULL) {
+        PyErr_SetObject(PyExc_NameError, name);
+    }
+    return Py_XNewRef(found);
+#endif
 }
 
 int is_inside(PyFrameObject *frame)

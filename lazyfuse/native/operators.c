@@ -212,10 +212,9 @@ static PyObject *unary(int which, PyObject *x)
 #define BINARY(function, which)                                                                    \
     static PyObject *function(PyObject *left, PyObject *right)                                     \
     {                                                                                              \
-        if (IS_OURS(left)) {                                                                       \
-            return binary(which, (Core *)left, right, 0);                                          \
-        }                                                                                          \
-        return binary(which, (Core *)right, left, 1);                                              \
+        PyObject *result = IS_OURS(left) ? binary(which, (Core *)left, right, 0)                   \
+                                         : binary(which, (Core *)right, left, 1);                  \
+        return LEAVE(result);                                                                      \
     }
 #define BOTH_WAYS(function, in_place, which)                                                       \
     BINARY(function, which)                                                                        \
@@ -226,7 +225,8 @@ static PyObject *unary(int which, PyObject *x)
 #define UNARY(function, which)                                                                     \
     static PyObject *function(PyObject *self)                                                      \
     {                                                                                              \
-        return unary(which, self);                                                                 \
+        PyObject *result = unary(which, self);                                                     \
+        return LEAVE(result);                                                                      \
     }
 
 BOTH_WAYS(array_add, array_iadd, ADD)
@@ -251,10 +251,11 @@ PyObject *array_compare(PyObject *self, PyObject *other, int op)
         [Py_LT] = LESS, [Py_LE] = LESS_EQUAL, [Py_EQ] = EQUAL,
         [Py_NE] = NOT_EQUAL, [Py_GT] = GREATER, [Py_GE] = GREATER_EQUAL,
     };
-    return binary(which[op], (Core *)self, other, 0);
+    PyObject *result = binary(which[op], (Core *)self, other, 0);
+    return LEAVE(result);
 }
 
-static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
+static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
 {
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
@@ -289,6 +290,12 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
     return PyObject_Vectorcall(hooks.power, args, 4, NULL);
+}
+
+static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
+{
+    PyObject *result = power(left, right, modulo);
+    return LEAVE(result);
 }
 
 /* The values of an operand of a product, where they exist (borrowed); `small`: whether NumPy works
@@ -360,7 +367,8 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
         }
         for (int at = 0; known && at < NEGATIVE; at++) {
             if (operators[at].call == args[0]) {
-                return binary(at, (Core *)self, other, swapped);
+                PyObject *result = binary(at, (Core *)self, other, swapped);
+                return LEAVE(result);
             }
         }
     }

@@ -356,7 +356,7 @@ static int overflows(PyObject *op)
     return result;
 }
 
-/* As scalar_ops.scalar_node: gives the source location of a node of two scalars the name for
+/* As operators._scalar_operation: gives the source location of a node of two scalars the name for
    warnings; steals the node, NULL without an exception: Python does it. */
 static PyObject *name_scalar(PyObject *node, const char *name)
 {
@@ -459,7 +459,7 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     return from_node(record_operation(op, loops, &given, 1, &shape));
 }
 
-/* As scalar_ops.overflows_alone: a lazy integer may overflow in an operator of one operand, and
+/* As operators.overflows_alone: a lazy integer may overflow in an operator of one operand, and
    NumPy warns. */
 static int overflows_alone(const Given *given)
 {

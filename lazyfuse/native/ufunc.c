@@ -213,7 +213,7 @@ static int warns_of_places(UfuncCore *self)
            strcmp(loops->ufunc->name, "minimum") == 0;
 }
 
-static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
 {
     UfuncCore *self = (UfuncCore *)x;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -264,6 +264,12 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
         }
     }
     return general(x, args, count, names);
+}
+
+static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+{
+    PyObject *result = answer(x, args, flags, names);
+    return LEAVE(result);
 }
 
 static PyObject *ufunc_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
