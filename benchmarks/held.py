@@ -32,8 +32,10 @@ ROUNDS = 5
 
 def ways(case: Case, size: int) -> list[Callable[[], Any]] | None:
     """The case in NumPy and in the three ways of lazyfuse; None where it is given no arrays."""
+    if case.ordinary:  # a program with one size, which makes its own arrays
+        return None
     inputs = case.make(size, numpy.random.default_rng(5))
-    if case.ordinary or not all(isinstance(value, numpy.ndarray) for value in inputs):
+    if not all(isinstance(value, numpy.ndarray) for value in inputs):
         return None
     run = case.run
     own = [lazyfuse.array(value) for value in inputs]
