@@ -40,14 +40,14 @@ MUTATIONS = (
     Mutation(
         "stretches: an operand of any type leaves the operation to ours",
         "lazyfuse/arrays/stretches.py",
-        "        return _ours(right) or type(right) in _NUMBERS or type(right) is np.ndarray\n",
+        "        return _ours(right) or type(right) in _NUMBERS\n",
         "        return True\n",
     ),
     Mutation(
         "stretches: what lies deeper on the stack stays pending",
         "lazyfuse/arrays/stretches.py",
-        "for x in (*was.stack, result)",
-        "for x in (result,)",
+        "for x in (*state.stack, *state.operands)",
+        "for x in state.stack[-1:]",
     ),
     Mutation(
         "broadcast: two lengths that differ are no error",

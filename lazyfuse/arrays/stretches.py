@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.base import NATIVE
-from lazyfuse.arrays.ndarray import OURS
+from lazyfuse.arrays.ndarray import CANONICAL, OURS
 from lazyfuse.arrays.nodes import INSIDE
 from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.events import decisions
@@ -47,24 +47,33 @@ _CONSTANTS = ("LOAD_CONST", "LOAD_CONST_IMMORTAL", "LOAD_CONST_MORTAL", "LOAD_SM
 _SKIPPED = ("CACHE", "EXTENDED_ARG", "KW_NAMES", "NOP", "PRECALL", "PUSH_NULL")
 
 
+_NAMED = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
+_SLICES = ("BUILD_SLICE", "BINARY_SLICE", "BINARY_SUBSCR")
+_PLAIN = frozenset((*_LOADS, *_PAIRS, *_CONSTANTS, *_SKIPPED, *_NAMED, *_SLICES))
+"""Instructions that `_load` may follow."""
+
+
 class Stretch:
     """What is open.
 
     `private`: operands in memory of other code, with the arrays that stand for them, by `id`.
-    `place`: the instruction of the next operation, `operands`: what it takes from the user's stack,
-    `stack`: what is known to lie below these.
+    `place`: the instruction of the operation under way, or of the next one, `operands`: what it
+    takes from the user's stack, `stack`: what is known to lie below these. `last`: the offset of
+    the operation before it.
     """
 
-    __slots__ = ("operands", "place", "private", "stack")
+    __slots__ = ("last", "operands", "place", "private", "stack")
 
     def __init__(self) -> None:
         self.private: dict[int, tuple[Any, Any]] = {}
         self.operands: list[Any] = []
         self.stack: list[Any] = []
         self.place: tuple[CodeType, int] | None = None
+        self.last = -1
 
 
 _open = Stretch()
+_leaving = False  # whether a stretch is being evaluated
 
 
 def is_open_result(x: Any) -> bool:
@@ -83,14 +92,20 @@ def begin(operands: Sequence[Any], private: list[Any], frame: FrameType) -> bool
     other code, over which it has `private` arrays: `leave` decides when it ends. `frame`: the one
     that called the operation.
     """
+    global _open
     if NATIVE is None or frame.f_globals.get("__package__") in INSIDE or _is_watched():
         return False
-    if _open.place is None:
-        if not _is_direct(frame):
-            return False
-    elif _open.place != (frame.f_code, frame.f_lasti):
+    if _leaving or not NATIVE.stretch_begin():  # another thread's is open
         return False
-    if not NATIVE.stretch_begin():
+    here = frame.f_code, frame.f_lasti
+    if _open.place not in (None, here) and not _is_alive(_open, frame):
+        _open = Stretch()
+    if _open.place is None:
+        below = _below(frame)
+        if below is None:
+            return False
+        _open.place, _open.last, _open.stack = here, here[1], below
+    elif _open.place != here:
         return False
     for x, own in zip(operands, private, strict=True):
         if own is not x:
@@ -99,30 +114,73 @@ def begin(operands: Sequence[Any], private: list[Any], frame: FrameType) -> bool
 
 
 def leave(result: Any) -> bool:
-    """Called by C when an operation of an open expression ends: whether it goes on. If not, what is
-    pending on memory of other code is evaluated. `result`: None after an error, which drops what
-    lay on the stack.
+    """Called by C when an operation of the thread that has an open expression ends: whether it is
+    still open. At its end, what is pending on memory of other code is evaluated. `result`: None
+    after an error, which drops what lay on the stack.
     """
     global _open
-    was = _open
-    _open = Stretch()
-    if result is None:
+    state = _open
+    if _leaving:  # an operation of the evaluation
+        return True
+    if state.place is None:
         return False
     frame = sys._getframe(1)
     code, at = frame.f_code, frame.f_lasti
-    if was.place is None or (was.place[0] is code and was.place[1] == at):
-        found = _next(frame, code, at, [*was.stack, result])
-        if found is not None:
-            offset, was.stack, was.operands = found
-            was.place = (code, offset)
-            _open = was
-            return True
-    pending = [node for x in (*was.stack, result) if (node := _pending(x)) is not None]
-    was.stack, was.operands = [], []
+    if state.place != (code, at):
+        return _passed_by(state, frame)
+    _open = Stretch()
+    if result is None:
+        return False
+    found = _next(frame, code, at, [*state.stack, result])
+    if found is not None:
+        offset, state.stack, state.operands = found
+        state.place, state.last = (code, offset), at
+        _open = state
+        return True
+    state.operands = []
+    state.stack.append(result)
     del result
-    if pending:
-        evaluate.evaluate(pending, decisions.EXPORTED_OPERAND)
+    _evaluate(state)
     return False
+
+
+def _passed_by(state: Stretch, frame: FrameType) -> bool:
+    """An operation elsewhere: inside ours, in a handler of a signal, in a finaliser, or after an
+    exception that left the expression.
+    """
+    global _open
+    if frame.f_globals.get("__package__") in INSIDE:
+        return True
+    if not _is_alive(state, frame):
+        _open = Stretch()
+        return False
+    _evaluate(state)  # the handler may write next
+    return True
+
+
+def _is_alive(state: Stretch, frame: FrameType) -> bool:
+    """Whether a frame, or one that called it, is in the middle of the open expression."""
+    assert state.place is not None
+    code, offset = state.place
+    at: FrameType | None = frame
+    while at is not None:
+        if at.f_code is code and state.last <= at.f_lasti <= offset:
+            return True
+        at = at.f_back
+    return False
+
+
+def _evaluate(state: Stretch) -> None:
+    """Evaluate what lies on the user's stack, as far as it is known."""
+    global _leaving
+    pending = [node for x in (*state.stack, *state.operands) if (node := _pending(x)) is not None]
+    state.stack = []
+    _leaving = True
+    try:
+        if pending:
+            evaluate.evaluate(pending, decisions.EXPORTED_OPERAND)
+    finally:
+        _leaving = False
 
 
 def _is_watched() -> bool:
@@ -133,26 +191,25 @@ def _is_watched() -> bool:
     return sys.gettrace() is not None
 
 
-def _is_direct(frame: FrameType) -> bool:
-    """Whether the instruction of a frame is itself an operation of ours, and not a call of other
-    code (`sum`, `functools.reduce`) that goes on after it: what it takes was loaded just before.
+def _below(frame: FrameType) -> list[Any] | None:
+    """What is known to lie on the stack below the operands of a frame's instruction, which is an
+    operation of ours. None if it may be a call of other code (`sum`, `functools.reduce`), which
+    goes on after the operation: what the instruction takes must have been loaded just before.
     """
     code = frame.f_code
     steps, places = _instructions(code)
-    last = places.get(frame.f_lasti, 0)
-    for first in range(last - 1, max(last - _LONGEST, -1), -1):
-        if steps[first + 1].is_jump_target:
-            return False
+    last = first = places.get(frame.f_lasti, 0)
+    while first > 0 and steps[first - 1].opname in _PLAIN and not steps[first].is_jump_target:
+        first -= 1
+    for start in range(first, last):
         stack: list[Any] = []
-        for step in steps[first:last]:
-            name = step.opname
-            if name not in _SKIPPED and not _load(frame, code, step, name, stack):
-                break
-        else:
+        if all(
+            step.opname in _SKIPPED or _load(frame, code, step, step.opname, stack)
+            for step in steps[start:last]
+        ):
             taken = _operands(steps[last], steps[last].opname, stack)
-            if taken > 0 and taken == len(stack):
-                return True
-    return False
+            return stack[:-taken] if taken > 0 else None
+    return None
 
 
 def _pending(x: Any) -> Any:
@@ -216,8 +273,8 @@ def _is_call_of_ours(called: Any, operands: list[Any]) -> bool:
         ours or type(x) in _NUMBERS or x is None for x, ours in zip(operands, arrays, strict=True)
     ):
         return False
-    if isinstance(called, NATIVE.UfuncCore):
-        return bool(called.nin == len(operands))
+    if isinstance(called, NATIVE.UfuncCore):  # without rows: of a function of the user's, perhaps
+        return called._rows is not None and bool(called.nin == len(operands))
     is_method = type(called) is _Method
     function = called.function if is_method else called
     if type(function) is not NATIVE.Quick or function.__name__ not in _FUNCTIONS:
@@ -235,12 +292,15 @@ _OPERATORS = frozenset("+ - * / // % ** & | ^ << >>".split())
 def _is_ours(left: Any, right: Any) -> bool:
     """Whether an operator on these calls ours, and no other before."""
     if _ours(left):
-        return _ours(right) or type(right) in _NUMBERS or type(right) is np.ndarray
+        if type(right) is np.ndarray:
+            return right.dtype in CANONICAL
+        return _ours(right) or type(right) in _NUMBERS
     return type(left) in _NUMBERS and _ours(right)
 
 
 def _ours(x: Any) -> bool:
-    return x is _PART or type(x) in OURS
+    """Whether a value is an array or number of ours, whose elements are no objects of others."""
+    return x is _PART or (type(x) in OURS and x.dtype in CANONICAL)
 
 
 def _load(
@@ -314,7 +374,7 @@ def _attribute(x: Any, name: str) -> Any:
     """An attribute of a module, or a method of an array: looking others up may run their code."""
     if x is _PART:
         return _UNKNOWN
-    if type(x) in OURS:
+    if _ours(x):
         return _Method(getattr(type(x), name), x) if name in _FUNCTIONS else _UNKNOWN
     if not isinstance(x, ModuleType) or type(x).__getattribute__ is not ModuleType.__getattribute__:
         return _UNKNOWN

@@ -99,28 +99,23 @@ PyObject *stretch_begin(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 
 PyObject *stretch_leave(PyObject *result)
 {
-    unsigned long mine = PyThread_get_thread_ident();
-    if (stretch_thread != mine) {
+    if (stretch_thread != PyThread_get_thread_ident()) {
         return result;
     }
-    stretch_thread = 0; /* what Python calls now is no operation of the expression */
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *open = PyObject_CallOneArg(hooks.stretch_left, result == NULL ? Py_None : result);
+    if (open != Py_True) {
+        stretch_thread = 0;
+    }
     if (result == NULL) {
         PyErr_Clear();
-        Py_XDECREF(open);
         PyErr_Restore(type, value, trace);
-        return NULL;
     }
-    if (open == NULL) {
-        Py_DECREF(result);
-        return NULL;
+    else if (open == NULL) {
+        Py_CLEAR(result);
     }
-    if (open == Py_True) {
-        stretch_thread = mine;
-    }
-    Py_DECREF(open);
+    Py_XDECREF(open);
     return result;
 }
 

@@ -5,9 +5,12 @@ Random programs in the user's own text: what may run between two operations stan
 
 from __future__ import annotations
 
+import _thread
 import functools
 import operator
 import random
+import signal
+import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -92,13 +95,25 @@ def world(xp: ModuleType) -> dict[str, Any]:
 
     names = {"np": xp, "functools": functools, "operator": operator, "series": series, "poke": poke}
     names |= {"a": a, "b": b, "c": c, "A": outside[0], "B": outside[1], "w": Writer(outside)}
+    names["o"] = xp.asarray(np.array([Writer(outside)] * N, dtype=object))
+    names["f"] = xp.frompyfunc(poke, 1, 1)
     return names | {"h": Holder(), "short": xp.asarray(np.ones(5)), "k": 3}
 
 
 def expression(draw: random.Random, depth: int) -> str:
     """A random expression; some of its parts write to what others read."""
     if depth == 0:
-        rare = ["poke()", "w", "h.array", "(t := a)", "A", "poke(b)", "short"]
+        rare = [
+            "poke()",
+            "w",
+            "(o * 2)",
+            "(f(a) * 1.0)",
+            "h.array",
+            "(t := a)",
+            "A",
+            "poke(b)",
+            "short",
+        ]
         return draw.choice(["a", "b", "c", "a", "b", "t", "2", "k", "1.5", draw.choice(rare)])
 
     def sub() -> str:
@@ -190,3 +205,93 @@ def test_random_programs_with_writes_at_any_point(seeds: range, open_operations:
         theirs = outcome(text, np)
         assert same(outcome(text, lf), theirs), f"seed {seed}\n{text}"
     assert len(open_operations) > len(seeds)
+
+
+def test_an_interrupted_expression_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, open_operations: list[Any]
+) -> None:
+    real = np.arange(float(N))
+    x = lf.asarray(real)
+
+    def compute() -> Any:
+        return lf.exp(x * 0.5) + x * 2.0
+
+    wanted = np.exp(real * 0.5) + real * 2.0
+    assert np.allclose(compute(), wanted)
+    follow = stretches._next
+
+    def interrupted(*args: Any) -> Any:
+        step = follow(*args)
+        if step is not None and args[0].f_code is compute.__code__:
+            _thread.interrupt_main()
+        return step
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stretches, "_next", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compute()
+    real += 1.0
+    opened = len(open_operations)
+    assert np.allclose(compute(), np.exp(real * 0.5) + real * 2.0)
+    assert len(open_operations) > opened
+
+
+def test_handlers_of_signals_find_an_expression_open(
+    monkeypatch: pytest.MonkeyPatch, open_operations: list[Any]
+) -> None:
+    real, other = np.arange(float(N)), np.arange(float(N)) * 3.0
+    x, y = lf.asarray(real), lf.asarray(other)
+    seen: list[Any] = []
+
+    def handler(*_: Any) -> None:
+        seen.append(np.asarray(lf.exp(y * 0.25) - y).copy())
+        real[:] = 7.0
+
+    def compute() -> Any:
+        return (x * 2.0) * (lf.exp(x * 0.5) + x)
+
+    follow = stretches._next
+
+    def visited(*args: Any) -> Any:
+        step = follow(*args)
+        if args[0].f_code is compute.__code__ and len(seen) < 3:
+            signal.raise_signal(signal.SIGUSR1)
+        return step
+
+    monkeypatch.setattr(stretches, "_next", visited)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        results = [np.asarray(compute()).copy() for _ in range(4)]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(seen) >= 3
+    for each in seen:
+        assert np.allclose(each, np.exp(other * 0.25) - other)
+    assert np.allclose(results[-1], 14.0 * (np.exp(3.5) + 7.0))
+
+
+def test_threads_with_a_lock(open_operations: list[Any]) -> None:
+    real = np.zeros(N)
+    x = lf.asarray(real)
+    lock = threading.Lock()
+    wrong: list[Any] = []
+
+    def write() -> None:
+        for turn in range(200):
+            with lock:
+                real[:] = turn
+
+    def read() -> None:
+        for _ in range(200):
+            with lock:
+                found = np.asarray((x * 2.0 + 1.0) * x - x)
+            if found.min() != found.max():
+                wrong.append(found)
+
+    threads = [threading.Thread(target=each) for each in (write, read, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert open_operations
