@@ -139,7 +139,7 @@ def expression(draw: random.Random, depth: int) -> str:
             "({0} if k > 2 else {1})", "[{0}, {1}][0]", "({0}, {1})[1]", "(t := {0} * {1})",
             "(lambda x: x + {0})({1} * 2)", "poke({0} * {1})", "({0} * a)[::-1]",
             "(np.clip({0}, 0, 5, out=a) + {1})", "(({0} * a) + np.negative({1}, out=b))",
-            "functools.reduce(operator.add, series({0}, {1}))", "(sum([{0}, {1}, a]) * b)",
+            "(functools.reduce(operator.add, series({0}, {1})) * b)", "(sum([{0}, {1}, a]) * b)",
             "(operator.mul({0}, a) + {1})", "(a[1:] - {0})[::2].max()", "(b[k:] - b[:-k] * {0})",
             "(a[2:] * a[:-2] - a[1:-1])", "sorted([1, 2], key=lambda n: poke(n))[0]",
         ]
