@@ -2,8 +2,7 @@
 
 Each case runs four ways by turns: in NumPy; in lazyfuse on arrays of its own; on `asarray` of NumPy
 arrays that the caller goes on holding; and as a function with `lazyfuse.accelerate` that is given
-these NumPy arrays. A figure is the speed beside NumPy's, the best of some rounds, results as NumPy
-arrays.
+these NumPy arrays. A figure is the speed beside NumPy's, measured as `python -m benchmarks` does.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,67 +21,39 @@ import numpy
 import benchmarks.cases  # noqa: F401  # registers them
 import lazyfuse
 from benchmarks.case import CASES, Case
-from benchmarks.libraries import compiled_ahead
+from benchmarks.libraries import Library, of_lazyfuse, of_numpy
+from benchmarks.measure import Row, measure
 
 SIZES = (1_000, 100_000, 1_000_000)
-WAYS = ("own", "held", "accelerated")
-WARM = 6  # calls before programs are waited for, and as many after
-ROUNDS = 5
 
 
-def ways(case: Case, size: int) -> list[Callable[[], Any]] | None:
-    """The case in NumPy and in the three ways of lazyfuse; None where it is given no arrays."""
-    if case.ordinary:  # a program with one size, which makes its own arrays
-        return None
-    inputs = case.make(size, numpy.random.default_rng(5))
-    if not all(isinstance(value, numpy.ndarray) for value in inputs):
-        return None
-    run = case.run
-    own = [lazyfuse.array(value) for value in inputs]
-    held = [lazyfuse.asarray(value) for value in inputs]
-    accelerated = lazyfuse.accelerate(_program(run))
-
-    def read(result: Any) -> Any:
-        return [numpy.asarray(each) for each in (result if type(result) is tuple else (result,))]
-
-    return [
-        lambda: run(numpy, *inputs),
-        lambda: read(run(lazyfuse, *own)),
-        lambda: read(run(lazyfuse, *held)),
-        lambda: read(accelerated(*inputs)),
-    ]
+def ways() -> list[Library]:
+    """NumPy, and the three ways of lazyfuse."""
+    own = of_lazyfuse("own")
+    held = replace(own, name="held", take=lazyfuse.asarray)
+    given = replace(
+        own, name="accelerated", runner=_accelerated, take=lambda value: value, force=lambda x: x
+    )
+    return [of_numpy(), own, held, given]
 
 
-def _program(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as users write it: it says `np`, and finds it among its global names."""
+def _accelerated(case: Case) -> Callable[..., Any]:
+    """The case as a function that finds NumPy among its global names, as users write it."""
 
     def program(*arrays: Any) -> Any:
-        return run(numpy, *arrays)
+        return case.run(numpy, *arrays)
 
-    return program
+    return lazyfuse.accelerate(program)
 
 
-def measured(case: Case, size: int, seconds: float) -> list[float] | None:
-    """Seconds of a call each way: the best of some rounds, by turns."""
-    calls = ways(case, size)
-    if calls is None:
-        return None
-    for _ in range(2):
-        for call in calls:
-            for _ in range(WARM):
-                call()
-            compiled_ahead(call)
-    start = time.perf_counter()
-    calls[0]()
-    count = max(1, int(seconds / max(time.perf_counter() - start, 1e-7) / ROUNDS))
-    best = [float("inf")] * len(calls)
-    for _ in range(ROUNDS):
-        for at, call in enumerate(calls):
-            start = time.perf_counter()
-            for _ in range(count):
-                call()
-            best[at] = min(best[at], (time.perf_counter() - start) / count)
-    return best
+def measured(case: Case, size: int, seconds: float) -> list[Row]:
+    """The rows of a case, NumPy's first; none where it is given no arrays."""
+    inputs = (
+        () if case.ordinary or size > case.largest else case.make(8, numpy.random.default_rng())
+    )
+    if not inputs or not all(isinstance(value, numpy.ndarray) for value in inputs):
+        return []
+    return measure(case, size, ways(), seconds, memory=False)
 
 
 def main(given: Sequence[str]) -> None:
@@ -90,33 +61,26 @@ def main(given: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.held", description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="elements, with commas")
     parser.add_argument("--only", default="", help="cases whose names contain one of these, by '|'")
-    parser.add_argument("--seconds", type=float, default=0.1, help="of NumPy per case and size")
-    parser.add_argument("--json", help="file for the figures: nanoseconds in NumPy and each way")
+    parser.add_argument("--seconds", type=float, default=0.15, help="per case, size and way")
+    parser.add_argument("--json", help="file for the rows, as those of `python -m benchmarks`")
     options = parser.parse_args(given)
-    figures: dict[str, dict[str, list[int]]] = {}
+    found: list[Row] = []
     for size in (int(float(word)) for word in options.sizes.split(",")):
-        print(f"n = {size:.0e}, times NumPy's speed: " + ", ".join(WAYS))
-        found: dict[str, list[float]] = {}
+        print(
+            f"n = {size:.0e}, times NumPy's speed: " + ", ".join(each.name for each in ways()[1:])
+        )
+        table: list[list[float]] = []
         for name, case in sorted(CASES.items()):
-            wanted = any(word in name for word in options.only.split("|"))
-            best = (
-                measured(case, size, options.seconds) if wanted and size <= case.largest else None
-            )
-            if best is not None:
-                found[name] = best
-                row = " ".join(f"{best[0] / each:8.2f}" for each in best[1:])
-                print(f"{row}  {name}", flush=True)
-        means = [
-            statistics.geometric_mean(best[0] / best[at] for best in found.values())
-            for at in range(1, len(WAYS) + 1)
-        ]
+            if any(word in name for word in options.only.split("|")):
+                rows = measured(case, size, options.seconds)
+                found += rows
+                if rows:
+                    table.append([row.ratio for row in rows[1:]])
+                    print(" ".join(f"{each:8.2f}" for each in table[-1]) + f"  {name}", flush=True)
+        means = map(statistics.geometric_mean, zip(*table, strict=True))
         print(" ".join(f"{each:8.2f}" for each in means) + "  geometric mean", flush=True)
-        figures[f"{size:g}"] = {
-            name: [round(1e9 * each) for each in best] for name, best in found.items()
-        }
     if options.json:
-        content = {"ways": ["numpy", *WAYS], "ns": figures}
-        Path(options.json).write_text(json.dumps(content, indent=1) + "\n")
+        Path(options.json).write_text(json.dumps([row.as_dict() for row in found], indent=1) + "\n")
 
 
 if __name__ == "__main__":

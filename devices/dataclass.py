@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, dataclass_transform
 
 _MISSING: Any = dataclasses.MISSING
-_METHODS = ("__init__", "__eq__", "__hash__")
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
@@ -86,10 +85,8 @@ def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
     names["__match_args__"] = tuple(name for name, field in fields.items() if not field.kw_only)
     names["__dataclass_fields__"] = _DataclassFields()
     names.setdefault("__repr__", _repr)
-    wanted = (
-        {"__init__"} | ({"__eq__"} if eq else set()) | ({"__hash__"} if eq and frozen else set())
-    )
-    wanted -= plain.keys()
+    methods = {"__init__": True, "__eq__": eq, "__hash__": eq and frozen}
+    wanted = {name for name, given in methods.items() if given and name not in plain}
     if eq and not frozen:
         names.setdefault("__hash__", None)
     made: Any = type(cls)(cls.__name__, cls.__bases__, names)
@@ -139,8 +136,7 @@ def _write(cls: Any, wanted: set[str]) -> dict[str, Any]:
         f" return ({mine}) == ({others})\n",
         "__hash__": f"def __hash__(self):\n return hash(({mine}))\n",
     }
-    text = "".join(texts[name] for name in _METHODS if name in wanted)
-    exec(text, known)
+    exec("".join(text for name, text in texts.items() if name in wanted), known)
     methods = {name: known[name] for name in wanted}
     for name, method in methods.items():
         method.__qualname__ = f"{cls.__qualname__}.{name}"

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -64,25 +65,16 @@ def read_in_place(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, which records an operation. If it would have to copy an argument, the
     result is evaluated now, on the memory itself.
     """
-    if not may_be_visible(args):
-        return function(*args)
-    private = privately(args)
-    if private is None:
-        return function(*args)
-    return finished(function(*private), private)
+    private = privately(args) if may_be_visible(args) else None
+    return function(*args) if private is None else finished(function(*private), private)
 
 
 def read_in_stretch(function: Callable[..., Any], *args: Any) -> Any:
     """The same, for the operators that C calls: the result may stay pending (stretches.py)."""
-    if not may_be_visible(args):
-        return function(*args)
-    private = privately(args)
+    private = privately(args) if may_be_visible(args) else None
     if private is None:
         return function(*args)
-    result = function(*private)
-    if stretches.begin(args, private, sys._getframe(2)):
-        return result
-    return finished(result, private)
+    return finished_later(function(*private), args, private, sys._getframe(2))
 
 
 def host_value(x: Any) -> tuple[Any, bool]:
@@ -170,6 +162,13 @@ def finished(result: Any, private: list[Any]) -> Any:
         if node is not None and node.value is None:
             evaluate.evaluate([node], decisions.EXPORTED_OPERAND)
     return result
+
+
+def finished_later(
+    result: Any, operands: Sequence[Any], private: list[Any], frame: FrameType
+) -> Any:
+    """The same, or left pending where the expression of `frame` may go on (stretches.py)."""
+    return result if stretches.begin(operands, private, frame) else finished(result, private)
 
 
 def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:

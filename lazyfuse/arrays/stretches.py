@@ -45,8 +45,6 @@ _LOADS = ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF")
 _PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 _CONSTANTS = ("LOAD_CONST", "LOAD_CONST_IMMORTAL", "LOAD_CONST_MORTAL", "LOAD_SMALL_INT")
 _SKIPPED = ("CACHE", "EXTENDED_ARG", "KW_NAMES", "NOP", "PRECALL", "PUSH_NULL")
-
-
 _NAMED = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
 _SLICES = ("BUILD_SLICE", "BINARY_SLICE", "BINARY_SUBSCR")
 _PLAIN = frozenset((*_LOADS, *_PAIRS, *_CONSTANTS, *_SKIPPED, *_NAMED, *_SLICES))
@@ -250,7 +248,7 @@ def _operands(step: dis.Instruction, name: str, stack: list[Any]) -> int:
     if name in ("BINARY_OP", "COMPARE_OP"):
         if name == "BINARY_OP" and step.argrepr not in _OPERATORS:
             return 0
-        return 2 if len(stack) >= 2 and _is_ours(stack[-2], stack[-1]) else 0
+        return 2 if len(stack) >= 2 and _is_operator_of_ours(stack[-2], stack[-1]) else 0
     if name in ("UNARY_NEGATIVE", "UNARY_INVERT"):
         return 1 if stack and _ours(stack[-1]) else 0
     if name in ("CALL", "CALL_KW"):
@@ -289,7 +287,7 @@ _FUNCTIONS = frozenset("all any clip max mean min prod ptp std sum var where".sp
 _OPERATORS = frozenset("+ - * / // % ** & | ^ << >>".split())
 
 
-def _is_ours(left: Any, right: Any) -> bool:
+def _is_operator_of_ours(left: Any, right: Any) -> bool:
     """Whether an operator on these calls ours, and no other before."""
     if _ours(left):
         if type(right) is np.ndarray:
@@ -323,7 +321,7 @@ def _load(
     elif name == "BINARY_SLICE" and len(stack) >= 3:
         bounds = [stack.pop(), stack.pop()]
         stack.append(_part(stack.pop(), slice(None)) if all(map(_is_bound, bounds)) else _UNKNOWN)
-    elif (name == "BINARY_SUBSCR" or step.argrepr == "[]") and len(stack) >= 2:
+    elif name == "BINARY_SUBSCR" and len(stack) >= 2:
         key = stack.pop()
         stack.append(_part(stack.pop(), key))
     else:

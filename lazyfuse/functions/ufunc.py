@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import mask_selection, stretches
+from lazyfuse.arrays import mask_selection
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import (
     Kept,
@@ -32,7 +32,7 @@ from lazyfuse.arrays.eager_policy import (
 )
 from lazyfuse.arrays.eager_ufunc import UfuncCore, adopt
 from lazyfuse.arrays.eager_updates import write_at_once
-from lazyfuse.arrays.exported_memory import finished, privately
+from lazyfuse.arrays.exported_memory import finished_later, privately
 from lazyfuse.arrays.ndarray import cast_node as cast
 from lazyfuse.arrays.ndarray import (
     changing,
@@ -197,9 +197,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             return None
         if plain and not outs and (private := privately(operands)) is not None:
             result = self._recorded(tuple(private), {}, ())
-            if stretches.begin(operands, private, sys._getframe(2)):
-                return result
-            return finished(result, private)
+            return finished_later(result, operands, private, sys._getframe(2))
         if self._rows[0].kind == "contract":
             return self.recorder(*operands) if not kwargs and self.recorder else None
         if self._compute is not self._call and operand_key(operands[0]) in _COMPLEX:

@@ -109,7 +109,6 @@ PyObject *stretch_leave(PyObject *result)
         stretch_thread = 0;
     }
     if (result == NULL) {
-        PyErr_Clear();
         PyErr_Restore(type, value, trace);
     }
     else if (open == NULL) {

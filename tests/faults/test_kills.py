@@ -54,8 +54,7 @@ def test_killed_programs_leave_nothing(
             runs.run(PROGRAM, draw.randrange(40), "inside", 2)
     runs.run(PROGRAM, 3, "ahead", 4)
     runs.ended()
-    assert all(path.endswith(".tmp") for path in runs.left())  # an hour later somebody removes them
-    assert len(runs.left()) <= len(seeds)
+    at_most_cut_off(runs, kills=len(seeds))
     say(capsys, f"{len(seeds)} kills, what lived on ended within {slowest:.2f} s; {found(runs)}")
 
 
@@ -64,6 +63,12 @@ def found(runs: Runs) -> str:
     disk = DiskCache(str(runs.cache / "programs"), 1 << 30)
     assert all(disk.look_up(name)[1] == "" for name in disk.names())
     return f"{len(disk.names())} entries on disk, {len(runs.left())} files cut off"
+
+
+def at_most_cut_off(runs: Runs, kills: int) -> None:
+    """A kill may cut off the file that is being written; an hour later the cache removes it."""
+    assert all(path.endswith(".tmp") for path in runs.left())
+    assert len(runs.left()) <= kills
 
 
 def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
@@ -96,7 +101,7 @@ def test_a_killed_worker_costs_time_alone(seeds: range, tmp_path: Path) -> None:
         child.kill()
         child.communicate(timeout=PATIENCE)
         runs.ended()
-    assert runs.left() == []
+    at_most_cut_off(runs, kills=3 * len(seeds))  # the program may be writing when it is killed
 
 
 @campaign.rounds(2, 2 * 10**4)
