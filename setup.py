@@ -33,7 +33,8 @@ runtime/capture/evaluations.py runtime/capture/governor.py
 runtime/capture/native_replay.py runtime/capture/replay.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
-runtime/scheduling/eager_rules.py runtime/scheduling/flush.py codegen/graph/linearize.py
+runtime/scheduling/eager_fusion.py runtime/scheduling/eager_rules.py runtime/scheduling/flush.py
+codegen/graph/linearize.py
 devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py devices/pools/buffers.py
 """.split()
 """Modules that say in Python what these do: machine code is used beside no others."""

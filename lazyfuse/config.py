@@ -228,6 +228,14 @@ class Options:
     governor: bool = _switch(
         True, "LAZYFUSE_GOVERNOR", "run at once where recording was measured to be slower"
     )
+    eager_fusion: bool = _switch(
+        True, "LAZYFUSE_EAGER_FUSION", "run expressions of small arrays in one pass"
+    )
+    eager_compile_above: int = _switch(
+        1 << 22,
+        "LAZYFUSE_EAGER_COMPILE_ABOVE",
+        "operations on elements after which such an expression is compiled",
+    )
     fusion: bool = _switch(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
     routines: bool = _switch(
         True, "LAZYFUSE_ROUTINES", "sort, scan, count and gather by compiled loops in threads"

@@ -30,7 +30,7 @@ from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, meta_array
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling import eager_fusion, evaluate
 
 REAL: Final[Any] = np.ndarray
 OPTIONS: Final[Any] = config.options
@@ -253,6 +253,7 @@ if COMPILED:
         "where_op": ops.TABLE["where"],
     }.items():
         NATIVE.bind(_name, _value)
+    eager_fusion.use(NATIVE)
 
 
 errstate.on_change(HOOKS.set_plain)

@@ -26,9 +26,16 @@ import numpy as np
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS
 from lazyfuse.arrays.nodes import INSIDE
-from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling.eager_fusion import (
+    CONSTANTS,
+    LOADS,
+    OPERATORS,
+    PAIRS,
+    SKIPPED,
+    instructions,
+)
 
 _NUMBERS = frozenset((bool, int, float, complex))
 """Types whose operators leave the operation to an array on their right."""
@@ -41,13 +48,10 @@ _UNKNOWN: Any = object()
 _PART: Any = object()
 """An array of ours that is known by nothing else."""
 
-_LOADS = ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF")
-_PAIRS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
-_CONSTANTS = ("LOAD_CONST", "LOAD_CONST_IMMORTAL", "LOAD_CONST_MORTAL", "LOAD_SMALL_INT")
-_SKIPPED = ("CACHE", "EXTENDED_ARG", "KW_NAMES", "NOP", "PRECALL", "PUSH_NULL")
+_SKIPPED = (*SKIPPED, "KW_NAMES")
 _NAMED = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
 _SLICES = ("BUILD_SLICE", "BINARY_SLICE", "BINARY_SUBSCR")
-_PLAIN = frozenset((*_LOADS, *_PAIRS, *_CONSTANTS, *_SKIPPED, *_NAMED, *_SLICES))
+_PLAIN = frozenset((*LOADS, *PAIRS, *CONSTANTS, *_SKIPPED, *_NAMED, *_SLICES))
 """Instructions that `_load` may follow."""
 
 
@@ -195,7 +199,7 @@ def _below(frame: FrameType) -> list[Any] | None:
     goes on after the operation: what the instruction takes must have been loaded just before.
     """
     code = frame.f_code
-    steps, places = _instructions(code)
+    steps, places = instructions(code)
     last = first = places.get(frame.f_lasti, 0)
     while first > 0 and steps[first - 1].opname in _PLAIN and not steps[first].is_jump_target:
         first -= 1
@@ -224,7 +228,7 @@ def _next(
     """Where the next operation of ours comes, what lies on the stack below its operands, and these;
     None if anything else might run before it. `stack`: its known top after the instruction at `at`.
     """
-    steps, places = _instructions(code)
+    steps, places = instructions(code)
     first = places.get(at)
     if first is None:
         return None
@@ -246,7 +250,7 @@ def _operands(step: dis.Instruction, name: str, stack: list[Any]) -> int:
     -1 where the instruction is none.
     """
     if name in ("BINARY_OP", "COMPARE_OP"):
-        if name == "BINARY_OP" and step.argrepr not in _OPERATORS:
+        if name == "BINARY_OP" and step.argrepr not in OPERATORS:
             return 0
         return 2 if len(stack) >= 2 and _is_operator_of_ours(stack[-2], stack[-1]) else 0
     if name in ("UNARY_NEGATIVE", "UNARY_INVERT"):
@@ -284,8 +288,6 @@ def _is_call_of_ours(called: Any, operands: list[Any]) -> bool:
 _FUNCTIONS = frozenset("all any clip max mean min prod ptp std sum var where".split())
 """Functions and methods that give arrays or numbers of ours for arrays of ours."""
 
-_OPERATORS = frozenset("+ - * / // % ** & | ^ << >>".split())
-
 
 def _is_operator_of_ours(left: Any, right: Any) -> bool:
     """Whether an operator on these calls ours, and no other before."""
@@ -305,11 +307,11 @@ def _load(
     frame: FrameType, code: CodeType, step: dis.Instruction, name: str, stack: list[Any]
 ) -> bool:
     """Put on the stack what an instruction loads; False if it does anything else."""
-    if name in _LOADS:
+    if name in LOADS:
         stack.append(_local(frame, step.arg, step.argval))
-    elif name in _PAIRS:
+    elif name in PAIRS:
         stack += [_local(frame, -1, each) for each in step.argval]
-    elif name in _CONSTANTS:
+    elif name in CONSTANTS:
         stack.append(step.argval)
     elif name == "LOAD_GLOBAL" or (name == "LOAD_NAME" and frame.f_globals is _names(frame, code)):
         stack.append(_global(frame, step.argval))
@@ -377,13 +379,6 @@ def _attribute(x: Any, name: str) -> Any:
     if not isinstance(x, ModuleType) or type(x).__getattribute__ is not ModuleType.__getattribute__:
         return _UNKNOWN
     return vars(x).get(name, _UNKNOWN) if name not in vars(type(x)) else _UNKNOWN
-
-
-@cached(256)
-def _instructions(code: CodeType) -> tuple[list[dis.Instruction], dict[int, int]]:
-    """The instructions of a code object, and the number of each by its offset."""
-    steps = list(dis.get_instructions(code))
-    return steps, {step.offset: number for number, step in enumerate(steps)}
 
 
 if NATIVE is not None:

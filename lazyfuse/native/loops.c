@@ -9,12 +9,8 @@
 
 #include "native.h"
 
-#include <fenv.h>
 #include <string.h>
 
-#define AXES 8
-#define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
-#define UNLOCKED 1000  /* elements from which the loop runs without the GIL; NumPy: 500 */
 #define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
 
 static PyArray_Descr *descriptors[TYPES];
@@ -177,25 +173,12 @@ int plain_type(PyArrayObject *array)
     return type;
 }
 
-static PyArrayObject *empty(int type, int nd, npy_intp *dims, int fortran)
+PyArrayObject *new_array(int type, int nd, npy_intp *dims, int fortran)
 {
     PyArray_Descr *descr = descriptors[type];
     Py_INCREF(descr);
     return (PyArrayObject *)PyArray_NewFromDescr(
         &PyArray_Type, descr, nd, dims, NULL, NULL, fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
-}
-
-/* `begin` before a loop and `raised` after it: whether it raised a floating-point flag. */
-static inline void begin(void)
-{
-    if (fetestexcept(CONDITIONS)) {
-        feclearexcept(FE_ALL_EXCEPT);
-    }
-}
-
-static inline int raised(void)
-{
-    return fetestexcept(CONDITIONS);
 }
 
 static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_intp *steps)
@@ -215,9 +198,9 @@ static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_i
 int loops_element(Loops *loops, int type, char **args)
 {
     npy_intp steps[3] = {0, 0, 0};
-    begin();
+    loops_begin();
     call(loops, loops->index[type], args, 1, steps);
-    return !raised();
+    return !loops_raised();
 }
 
 /* ------------------------------------------------------------------------------------ geometry */
@@ -239,9 +222,7 @@ static inline int same_shape(PyArrayObject *a, PyArrayObject *b)
     return 1;
 }
 
-/* Whether strides fall from axis to axis, which decides the memory order of results: 1 if they do
-   and no axis is broadcast, 0 if they do, -1 if not. */
-static int falls(PyArrayObject *a, int nd, npy_intp *dims)
+int walk_falls(PyArrayObject *a, int nd, const npy_intp *dims)
 {
     int lead = nd - PyArray_NDIM(a), full = 1;
     npy_intp last = 0;
@@ -265,16 +246,9 @@ static int falls(PyArrayObject *a, int nd, npy_intp *dims)
     return full;
 }
 
-typedef struct {
-    int nd;
-    npy_intp dims[AXES];
-    npy_intp steps[3][AXES];
-} Walk;
-
-/* Joins axes that are contiguous with each other in all operands. The last one stays innermost
-   even where it is short: some of NumPy's loops (negative of float32) are wrong with gaps in the
-   result. */
-static void simplify(Walk *walk, int operands)
+/* The last axis stays innermost even where it is short: some of NumPy's loops (negative of float32)
+   are wrong with gaps in the result. */
+void walk_simplify(Walk *walk, int operands)
 {
     int nd = 0;
     for (int axis = 0; axis < walk->nd; axis++) {
@@ -306,7 +280,7 @@ static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
 {
     PyUFuncObject *u = loops->ufunc;
     void *extra = u->data == NULL ? NULL : u->data[at];
-    npy_intp place[AXES] = {0}, total = 1;
+    npy_intp place[MOST_AXES] = {0}, total = 1;
     int inner = walk->nd - 1, axis = 0;
     for (int each = 0; each <= inner; each++) {
         total *= walk->dims[each];
@@ -342,7 +316,7 @@ static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
 
 static PyObject *finished(PyArrayObject *out)
 {
-    if (raised()) {
+    if (loops_raised()) {
         Py_DECREF(out);
         return NULL;
     }
@@ -355,7 +329,7 @@ static PyObject *at_once(
     char *right, npy_intp right_step)
 {
     int fortran = !PyArray_IS_C_CONTIGUOUS(shape) && PyArray_NDIM(shape) > 1;
-    PyArrayObject *made = empty(out, PyArray_NDIM(shape), PyArray_DIMS(shape), fortran);
+    PyArrayObject *made = new_array(out, PyArray_NDIM(shape), PyArray_DIMS(shape), fortran);
     if (made == NULL) {
         return NULL;
     }
@@ -363,7 +337,7 @@ static PyObject *at_once(
     if (count == 0) {
         return (PyObject *)made;
     }
-    begin();
+    loops_begin();
     if (right != NULL) {
         char *args[3] = {left, right, PyArray_BYTES(made)};
         npy_intp steps[3] = {left_step, right_step, PyArray_ITEMSIZE(made)};
@@ -377,8 +351,7 @@ static PyObject *at_once(
     return finished(made);
 }
 
-/* Finds the strides of an operand along the axes of the result; 0 if its shape does not fit. */
-static int steps_of(PyArrayObject *a, Walk *walk, int k)
+int walk_steps(PyArrayObject *a, Walk *walk, int k)
 {
     int lead = walk->nd - PyArray_NDIM(a);
     for (int axis = 0; axis < walk->nd; axis++) {
@@ -395,10 +368,11 @@ static int steps_of(PyArrayObject *a, Walk *walk, int k)
 static PyObject *spread(
     Loops *loops, int at, int out, PyArrayObject *a, PyArrayObject *b, Py_ssize_t limit)
 {
-    Walk walk;
+    npy_intp steps[3][MOST_AXES];
+    Walk walk = {.steps = steps};
     int first = PyArray_NDIM(a), second = b == NULL ? 0 : PyArray_NDIM(b);
     int nd = walk.nd = first > second ? first : second;
-    if (nd > AXES || nd == 0) {
+    if (nd > MOST_AXES || nd == 0) {
         return NULL;
     }
     npy_intp total = 1;
@@ -412,26 +386,26 @@ static PyObject *spread(
         }
     }
     int operands = b == NULL ? 2 : 3;
-    if (!steps_of(a, &walk, 0) || (b != NULL && !steps_of(b, &walk, 1))) {
+    if (!walk_steps(a, &walk, 0) || (b != NULL && !walk_steps(b, &walk, 1))) {
         return NULL;
     }
     /* C order in NumPy: the strides of all operands fall, or those of one along every axis */
-    int one = falls(a, nd, walk.dims), other = b == NULL ? one : falls(b, nd, walk.dims);
+    int one = walk_falls(a, nd, walk.dims), other = b == NULL ? one : walk_falls(b, nd, walk.dims);
     if (one != 1 && other != 1 && (one < 0 || other < 0)) {
         return NULL;
     }
-    PyArrayObject *made = empty(out, nd, walk.dims, 0);
+    PyArrayObject *made = new_array(out, nd, walk.dims, 0);
     if (made == NULL) {
         return NULL;
     }
-    steps_of(made, &walk, operands - 1);
-    simplify(&walk, operands);
+    walk_steps(made, &walk, operands - 1);
+    walk_simplify(&walk, operands);
     char *data[3] = {PyArray_BYTES(a), NULL, NULL};
     if (b != NULL) {
         data[1] = PyArray_BYTES(b);
     }
     data[operands - 1] = PyArray_BYTES(made);
-    begin();
+    loops_begin();
     along(loops, at, &walk, data, operands);
     return finished(made);
 }
@@ -443,11 +417,11 @@ static PyArrayObject *cast(PyArrayObject *a, int from, int to)
     if (function == NULL || !PyArray_IS_C_CONTIGUOUS(a)) {
         return NULL;
     }
-    PyArrayObject *made = empty(to, PyArray_NDIM(a), PyArray_DIMS(a), 0);
+    PyArrayObject *made = new_array(to, PyArray_NDIM(a), PyArray_DIMS(a), 0);
     if (made == NULL) {
         return NULL;
     }
-    begin();
+    loops_begin();
     function(PyArray_DATA(a), PyArray_DATA(made), PyArray_SIZE(a));
     return (PyArrayObject *)finished(made);
 }
@@ -521,7 +495,7 @@ static PyObject *two_arrays(Loops *loops, PyArrayObject *a, PyArrayObject *b, Py
 /* Makes a 0-d array of a number, for loops over arrays with gaps. */
 static PyArrayObject *as_array(void *number, int type)
 {
-    PyArrayObject *made = empty(type, 0, NULL, 0);
+    PyArrayObject *made = new_array(type, 0, NULL, 0);
     if (made != NULL) {
         memcpy(PyArray_DATA(made), number, PyArray_ITEMSIZE(made));
     }
@@ -666,11 +640,11 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
     }
     args[operands] = scratch;
     steps[operands] = PyArray_ITEMSIZE(out);
-    begin();
+    loops_begin();
     PyUFuncObject *u = loops->ufunc;
     int at = loops->index[type];
     u->functions[at](args, &count, steps, u->data == NULL ? NULL : u->data[at]);
-    int done = !raised();
+    int done = !loops_raised();
     if (done) {
         memcpy(PyArray_DATA(out), scratch, bytes);
     }
@@ -738,7 +712,7 @@ PyObject *loops_where(PyObject *condition, PyObject *left_given, PyObject *right
             return NULL;
         }
     }
-    PyArrayObject *made = empty(type, PyArray_NDIM(mask), PyArray_DIMS(mask), 0);
+    PyArrayObject *made = new_array(type, PyArray_NDIM(mask), PyArray_DIMS(mask), 0);
     if (made == NULL) {
         return NULL;
     }
@@ -803,7 +777,7 @@ int loops_reduction(const char *method)
 static int find_start(void)
 {
     npy_intp one = 1;
-    PyArrayObject *zero = empty(NPY_DOUBLE, 1, &one, 0);
+    PyArrayObject *zero = new_array(NPY_DOUBLE, 1, &one, 0);
     if (zero == NULL) {
         return -1;
     }
@@ -837,7 +811,7 @@ static PyObject *counted(PyArrayObject *a, int mean)
 PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
 {
     int type = plain_type(a), nd = PyArray_NDIM(a), mean = which == MEAN;
-    if (type < 0 || nd == 0 || nd > AXES || !PyArray_IS_C_CONTIGUOUS(a) || PyArray_SIZE(a) == 0) {
+    if (type < 0 || nd == 0 || nd > MOST_AXES || !PyArray_IS_C_CONTIGUOUS(a) || PyArray_SIZE(a) == 0) {
         return NULL;
     }
     if (type == NPY_BOOL && (which == SUM || mean) && along < 0 && !keepdims) {
@@ -853,7 +827,7 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
     if (at < 0 || loops->out[type] != type) {
         return NULL;
     }
-    npy_intp dims[AXES], outer = 1, length = 1, inner = 1;
+    npy_intp dims[MOST_AXES], outer = 1, length = 1, inner = 1;
     int to = 0;
     for (int axis = 0; axis < nd; axis++) {
         npy_intp each = PyArray_DIM(a, axis);
@@ -863,7 +837,7 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
             dims[to++] = gone ? 1 : each;
         }
     }
-    PyArrayObject *made = empty(type, to, dims, 0);
+    PyArrayObject *made = new_array(type, to, dims, 0);
     if (made == NULL) {
         return NULL;
     }
@@ -871,7 +845,7 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
     char *in = PyArray_BYTES(a), *out = PyArray_BYTES(made);
     PyUFuncObject *u = loops->ufunc;
     void *extra = u->data == NULL ? NULL : u->data[at];
-    begin();
+    loops_begin();
     for (npy_intp row = 0; row < outer; row++, out += inner * size) {
         npy_intp from = 0;
         if (sums) {
@@ -914,7 +888,7 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
             values[each] /= (double)length;
         }
     }
-    if (raised()) {
+    if (loops_raised()) {
         Py_DECREF(made);
         return NULL;
     }

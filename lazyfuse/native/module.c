@@ -197,6 +197,11 @@ static PyMethodDef functions[] = {
     {"ungovern", NONE(ungovern), "Record everywhere again."},
     {"stretch_begin", NONE(stretch_begin), "Whether this thread's expression is open now."},
     {"frame_local", VARARGS(frame_local), "A local name of a frame: its place, the name."},
+    {"expressions_forget", NONE(expressions_forget), "Forget which operations wait for the next."},
+    {"expressions_ran", NONE(expressions_ran), "How many expressions of small arrays ran as one."},
+    {"expressions_count", NONE(expressions_count), "How many places of operations are known."},
+    {"expressions_compile_above", ONE(expressions_compile_above),
+     "Set the operations on elements after which an expression is compiled."},
     /* sections */
     {"bring_back", NONE(section_bring_back),
      "Bring handlers back, after so many calls as of put_off."},
@@ -228,7 +233,7 @@ PyMODINIT_FUNC PyInit__native(void)
         return NULL;
     }
     int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 ||
-                 walk_ready() < 0 || reals_ready() < 0;
+                 walk_ready() < 0 || reals_ready() < 0 || expressions_ready() < 0;
     for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {
         failed = PyModule_AddType(module, types[at]) < 0;
     }

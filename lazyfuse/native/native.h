@@ -9,6 +9,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <fenv.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <structmember.h>
@@ -229,6 +230,77 @@ int loops_element(Loops *loops, int type, char **args);
 /* The dtype's number of an array that loops may read as it lies; -1 for all else. */
 int plain_type(PyArrayObject *array);
 
+#define MOST_AXES 8 /* of a walk */
+#define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
+#define UNLOCKED 1000  /* elements from which the loop runs without the GIL; NumPy: 500 */
+
+/* The elements of several operands, axis by axis; the last operand is the result. */
+typedef struct {
+    int nd;
+    npy_intp dims[MOST_AXES];
+    npy_intp (*steps)[MOST_AXES]; /* of each operand, in bytes */
+} Walk;
+
+/* Finds the strides of an operand along the axes of the result; 0 if its shape does not fit. */
+int walk_steps(PyArrayObject *a, Walk *walk, int k);
+/* Joins axes that are contiguous with each other in all operands. */
+void walk_simplify(Walk *walk, int operands);
+/* Whether strides fall from axis to axis, which decides the memory order of results: 1 if they do
+   and no axis is broadcast, 0 if they do, -1 if not. */
+int walk_falls(PyArrayObject *a, int nd, const npy_intp *dims);
+/* A new array of a plain dtype, not initialised. */
+PyArrayObject *new_array(int type, int nd, npy_intp *dims, int fortran);
+
+/* `loops_begin` before a loop and `loops_raised` after it: the floating-point flags it raised. */
+static inline void loops_begin(void)
+{
+    if (fetestexcept(CONDITIONS)) {
+        feclearexcept(FE_ALL_EXCEPT);
+    }
+}
+
+static inline int loops_raised(void)
+{
+    return fetestexcept(CONDITIONS);
+}
+
+/* Packs a scalar as programs read it (`NumbaProgram.pack`), two words. 0: Python does it. */
+int pack_scalar(const char *from, int type, char kind, int64_t *to);
+/* The code of a compiled program: a row of sizes, addresses and strides, and scalars; the flags. */
+typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
+
+/* ---------------------------------------------------------------------------------- expressions */
+
+/* The result of an operation that waits for the one that takes it (expressions.c). */
+extern PyTypeObject SubexpressionType;
+#define IS_SUBEXPRESSION(x) (Py_TYPE(x) == &SubexpressionType)
+/* The operation on numpy arrays and numbers, waiting; NULL without an exception: it is done now.
+   `function`: what the user calls, NULL: an operator. */
+PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
+/* The operation on subexpressions and arrays of ours: waiting, or the array that comes of the
+   expression; NULL without an exception: it is done on `expression_value` of its operands. */
+PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
+/* The array of ours that a subexpression stands for, anything else as it is (new). */
+PyObject *expression_value(PyObject *x);
+/* How many operations wait, of all threads. */
+extern Py_ssize_t expressions_open;
+/* Has this thread's warn of what they raise, before a later operation does: -1 with an exception.
+   Called where NumPy is going to run. */
+int expressions_settle_all(void);
+static inline int expressions_settle(void)
+{
+    return expressions_open == 0 ? 0 : expressions_settle_all();
+}
+/* Whether the operation of the user's instruction may wait for the one that takes its result
+   (places.c); forget what is known of places. */
+int may_wait(PyObject *function);
+void sites_clear(void);
+PyObject *expressions_ran(PyObject *module, PyObject *nothing);
+PyObject *expressions_forget(PyObject *module, PyObject *nothing);
+PyObject *expressions_count(PyObject *module, PyObject *nothing);
+PyObject *expressions_compile_above(PyObject *module, PyObject *count);
+int expressions_ready(void);
+
 /* --------------------------------------------------------------------------------------- blocks */
 
 extern PyTypeObject LeaseType;
@@ -248,6 +320,8 @@ PyObject *masks_put(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* ---------------------------------------------------------------------------------------- calls */
 
 extern PyTypeObject UfuncCoreType;
+/* Whether `x` is a ufunc of ours and NumPy's with so many operands. */
+int ufunc_takes(PyObject *x, int count);
 extern PyTypeObject QuickType;
 PyObject *ufunc_adopt(PyObject *module, PyObject *type);
 PyObject *quick_method(PyObject *module, PyObject *args);
@@ -274,7 +348,8 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
-    _(pool_empty) _(trim) _(stretch_left)                                                          \
+    _(pool_empty) _(trim) _(stretch_left) _(expression_site)                  \
+    _(expression_program)                                                        \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \
     _(leaf_memory) _(pool) _(block)                                                                \
@@ -310,6 +385,8 @@ extern unsigned long stretch_thread;
 PyObject *stretch_leave(PyObject *result);
 PyObject *stretch_begin(PyObject *module, PyObject *none);
 PyObject *frame_local(PyObject *module, PyObject *args);
+/* A local name of a frame, by its place where that is known to C (new); NULL: it has no value. */
+PyObject *local_of(PyFrameObject *frame, int at, PyObject *name);
 
 /* The result of an operation that the user's frame called: the last thing that a slot does. */
 #define LEAVE(result) (stretch_thread == 0 ? (result) : stretch_leave(result))

@@ -3,7 +3,7 @@
 
 #include "native.h"
 
-#if PY_VERSION_HEX < 0x030C0000 /* no PyFrame_GetVar */
+#if PY_VERSION_HEX < 0x030E0000 /* where PyFrame_GetVar is missing, or slow */
 #define Py_BUILD_CORE
 #include "internal/pycore_frame.h"
 #undef Py_BUILD_CORE
@@ -118,6 +118,20 @@ PyObject *stretch_leave(PyObject *result)
     return result;
 }
 
+PyObject *local_of(PyFrameObject *frame, int at, PyObject *name)
+{
+#if PY_VERSION_HEX >= 0x030E0000
+    PyObject *found = PyFrame_GetVar(frame, name);
+    PyErr_Clear();
+    return found;
+#else
+    /* `f_locals` would keep what it shows */
+    PyObject *found = frame->f_frame->localsplus[at];
+    found = found != NULL && PyCell_Check(found) ? PyCell_GET(found) : found;
+    return Py_XNewRef(found);
+#endif
+}
+
 PyObject *frame_local(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frame, *name;
@@ -128,13 +142,11 @@ PyObject *frame_local(PyObject *Py_UNUSED(module), PyObject *args)
 #if PY_VERSION_HEX >= 0x030C0000
     return PyFrame_GetVar((PyFrameObject *)frame, name);
 #else
-    /* `f_locals` would keep what it shows */
-    PyObject *found = ((PyFrameObject *)frame)->f_frame->localsplus[at];
-    found = found != NULL && PyCell_Check(found) ? PyCell_GET(found) : found;
+    PyObject *found = local_of((PyFrameObject *)frame, at, name);
     if (found == NULL) {
         PyErr_SetObject(PyExc_NameError, name);
     }
-    return Py_XNewRef(found);
+    return found;
 #endif
 }
 

@@ -60,7 +60,7 @@ static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapp
     if (o->slow == NULL) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    return PyObject_Vectorcall(o->slow, args, 4, NULL);
+    return expressions_settle() < 0 ? NULL : PyObject_Vectorcall(o->slow, args, 4, NULL);
 }
 
 static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
@@ -110,11 +110,17 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
     Py_INCREF(small); /* while Python's lock is released, another thread may exchange them */
     Py_INCREF(right);
     PyObject *first = swapped ? right : small, *second = swapped ? small : right;
-    PyObject *result = loops_binary(o->loops, first, second, limit);
+    PyObject *result = expression_begun(o->loops, NULL, first, second);
+    if (result != NULL || PyErr_Occurred()) {
+        Py_DECREF(small);
+        Py_DECREF(right);
+        return result;
+    }
+    result = loops_binary(o->loops, first, second, limit);
     if (result != NULL) {
         result = thin ? placed_as_is(result) : placed(result);
     }
-    else if (!PyErr_Occurred()) {
+    else if (!PyErr_Occurred() && expressions_settle() == 0) {
         result = thin ? slow_binary(o, self, other, swapped) : placed(BOTH[which](first, second));
     }
     Py_DECREF(small);
@@ -124,6 +130,12 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
 
 static PyObject *inplace(int which, PyObject *x, PyObject *other)
 {
+    if (IS_SUBEXPRESSION(other)) {
+        PyObject *value = expression_value(other);
+        PyObject *result = value == NULL ? NULL : inplace(which, x, value);
+        Py_XDECREF(value);
+        return result;
+    }
     Operator *o = &operators[which];
     Core *self = (Core *)x;
     int is_part = !IS_DIRECT(self);
@@ -182,9 +194,14 @@ static PyObject *unary(int which, PyObject *x)
         int thin = MAY_GROW(self);
         PyObject *result = NULL;
         Py_INCREF(small);
+        result = expression_begun(o->loops, NULL, small, NULL);
+        if (result != NULL || PyErr_Occurred()) {
+            Py_DECREF(small);
+            return result;
+        }
         if (!thin || PyArray_SIZE((PyArrayObject *)small) < eager_below()) {
             result = loops_unary(o->loops, small);
-            if (result == NULL && !thin && !PyErr_Occurred()) {
+            if (result == NULL && !thin && !PyErr_Occurred() && expressions_settle() == 0) {
                 result = ONE[which - NEGATIVE](small);
             }
             result = thin ? placed_as_is(result) : placed(result);
@@ -209,12 +226,42 @@ static PyObject *unary(int which, PyObject *x)
 
 #define IS_OURS(x) PyObject_TypeCheck(x, &CoreType)
 
+/* The operation on subexpressions: in one with them, or on what they stand for. */
+static PyObject *continued(int which, PyObject *left, PyObject *right)
+{
+    PyObject *result = expression_continued(operators[which].loops, NULL, left, right);
+    if (result != NULL || PyErr_Occurred()) {
+        return result;
+    }
+    PyObject *first = expression_value(left);
+    PyObject *second = first == NULL || right == NULL ? NULL : expression_value(right);
+    if (first != NULL && right == NULL) {
+        result = which == SQUARE ? PyObject_CallOneArg(operators[SQUARE].call, first)
+                                 : ONE[which - NEGATIVE](first);
+    }
+    else if (second != NULL) {
+        result = BOTH[which](first, second);
+    }
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return result;
+}
+
+/* An operator of two operands, one of which is ours. */
+static PyObject *operate(int which, PyObject *left, PyObject *right)
+{
+    if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
+        return continued(which, left, right);
+    }
+    PyObject *result = IS_OURS(left) ? binary(which, (Core *)left, right, 0)
+                                     : binary(which, (Core *)right, left, 1);
+    return LEAVE(result);
+}
+
 #define BINARY(function, which)                                                                    \
     static PyObject *function(PyObject *left, PyObject *right)                                     \
     {                                                                                              \
-        PyObject *result = IS_OURS(left) ? binary(which, (Core *)left, right, 0)                   \
-                                         : binary(which, (Core *)right, left, 1);                  \
-        return LEAVE(result);                                                                      \
+        return operate(which, left, right);                                                        \
     }
 #define BOTH_WAYS(function, in_place, which)                                                       \
     BINARY(function, which)                                                                        \
@@ -225,6 +272,9 @@ static PyObject *unary(int which, PyObject *x)
 #define UNARY(function, which)                                                                     \
     static PyObject *function(PyObject *self)                                                      \
     {                                                                                              \
+        if (IS_SUBEXPRESSION(self)) {                                                              \
+            return continued(which, self, NULL);                                                   \
+        }                                                                                          \
         PyObject *result = unary(which, self);                                                     \
         return LEAVE(result);                                                                      \
     }
@@ -251,8 +301,13 @@ PyObject *array_compare(PyObject *self, PyObject *other, int op)
         [Py_LT] = LESS, [Py_LE] = LESS_EQUAL, [Py_EQ] = EQUAL,
         [Py_NE] = NOT_EQUAL, [Py_GT] = GREATER, [Py_GE] = GREATER_EQUAL,
     };
-    PyObject *result = binary(which[op], (Core *)self, other, 0);
-    return LEAVE(result);
+    return operate(which[op], self, other);
+}
+
+static int is_two(PyObject *x)
+{
+    int overflow = 0;
+    return PyLong_CheckExact(x) && PyLong_AsLongAndOverflow(x, &overflow) == 2;
 }
 
 static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
@@ -265,35 +320,52 @@ static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
     PyObject *small = !swapped && modulo == Py_None ? values_of(self) : NULL;
     if (small != NULL && !MAY_GROW(self) && is_number(other)) {
         PyObject *result = NULL;
-        int overflow = 0;
         Py_INCREF(small);
-        if (PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &overflow) == 2 &&
-            plain_type((PyArrayObject *)small) != NPY_BOOL) { /* versions of NumPy differ there */
+        if (is_two(other) && plain_type((PyArrayObject *)small) != NPY_BOOL) {
+            /* versions of NumPy differ there */
+            result = expression_begun(operators[SQUARE].loops, NULL, small, NULL);
+            if (result != NULL || PyErr_Occurred()) {
+                Py_DECREF(small);
+                return result;
+            }
             result = loops_unary(operators[SQUARE].loops, small);
         }
         else if (PyFloat_CheckExact(other) && PyFloat_AS_DOUBLE(other) != 0.5) {
             result = loops_binary(operators[POWER].loops, small, other, PY_SSIZE_T_MAX);
         }
-        if (result == NULL && !PyErr_Occurred()) {
+        if (result == NULL && !PyErr_Occurred() && expressions_settle() == 0) {
             result = PyNumber_Power(small, other, Py_None);
         }
         Py_DECREF(small);
         return placed(result);
     }
-    int large = 0;
     if (!swapped && modulo == Py_None && IS_ARRAY(self) && EAGER(self) == Py_None &&
-        PyLong_CheckExact(other) && PyLong_AsLongAndOverflow(other, &large) == 2) {
+        is_two(other)) {
         PyObject *found = recorded_operator(hooks.square_op, (Core *)self);
         if (found != NULL || PyErr_Occurred()) {
             return found;
         }
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
-    return PyObject_Vectorcall(hooks.power, args, 4, NULL);
+    return expressions_settle() < 0 ? NULL : PyObject_Vectorcall(hooks.power, args, 4, NULL);
 }
 
 static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
 {
+    if (IS_SUBEXPRESSION(left) && is_two(right) && modulo == Py_None) {
+        PyObject *result = expression_continued(operators[SQUARE].loops, NULL, left, NULL);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
+    if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
+        PyObject *first = expression_value(left);
+        PyObject *second = first == NULL ? NULL : expression_value(right);
+        PyObject *result = second == NULL ? NULL : PyNumber_Power(first, second, modulo);
+        Py_XDECREF(first);
+        Py_XDECREF(second);
+        return result;
+    }
     PyObject *result = power(left, right, modulo);
     return LEAVE(result);
 }
@@ -332,6 +404,14 @@ static int gives_little(PyArrayObject *first, PyArrayObject *second)
 
 static PyObject *array_matmul(PyObject *left, PyObject *right)
 {
+    if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
+        PyObject *first = expression_value(left);
+        PyObject *second = first == NULL ? NULL : expression_value(right);
+        PyObject *result = second == NULL ? NULL : PyNumber_MatrixMultiply(first, second);
+        Py_XDECREF(first);
+        Py_XDECREF(second);
+        return result;
+    }
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
     int is_first_small, is_second_small;
@@ -350,6 +430,11 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
     return PyObject_Vectorcall(hooks.matmul, args, 3, NULL);
 }
 
+static int is_operand(PyObject *x)
+{
+    return IS_ARRAY(x) || IS_SUBEXPRESSION(x);
+}
+
 /* `__array_ufunc__`: a ufunc of NumPy's that is an operator here, called with a number or an array
    of NumPy's and one of ours, as `numpy.float64(2) * x` does. All else is Python's. */
 static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t count,
@@ -358,17 +443,15 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
     const char *method = count == 4 && names == NULL && PyUnicode_CheckExact(args[1])
         ? PyUnicode_AsUTF8(args[1]) : NULL;
     if (method != NULL && strcmp(method, "__call__") == 0 &&
-        (IS_ARRAY(args[2]) || IS_ARRAY(args[3]))) {
-        int swapped = !IS_ARRAY(args[2]);
-        PyObject *self = args[swapped ? 3 : 2], *other = args[swapped ? 2 : 3];
-        int known = is_number(other) || IS_ARRAY(other) || IS_REAL(other);
+        (is_operand(args[2]) || is_operand(args[3]))) {
+        PyObject *other = args[is_operand(args[2]) ? 3 : 2];
+        int known = is_number(other) || is_operand(other) || IS_REAL(other);
         if (known && args[0] == matmul) {
             return array_matmul(args[2], args[3]);
         }
         for (int at = 0; known && at < NEGATIVE; at++) {
             if (operators[at].call == args[0]) {
-                PyObject *result = binary(at, (Core *)self, other, swapped);
-                return LEAVE(result);
+                return operate(at, args[2], args[3]);
             }
         }
     }
@@ -378,9 +461,17 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
     if (given == NULL) {
         return PyErr_NoMemory();
     }
-    given[0] = x;
-    memcpy(given + 1, args, (size_t)all * sizeof(PyObject *));
-    result = PyObject_Vectorcall(hooks.array_ufunc, given, (size_t)count + 1, names);
+    int failed = (given[0] = expression_value(x)) == NULL;
+    Py_ssize_t valued = 0; /* arguments that have their values */
+    for (; !failed && valued < all; valued++) {
+        failed = (given[valued + 1] = expression_value(args[valued])) == NULL;
+    }
+    if (!failed) {
+        result = PyObject_Vectorcall(hooks.array_ufunc, given, (size_t)count + 1, names);
+    }
+    for (Py_ssize_t at = 0; at <= valued; at++) {
+        Py_XDECREF(given[at]);
+    }
     PyMem_Free(given);
     return result;
 }
@@ -394,7 +485,8 @@ static PyMethodDef override = {
 
 PyObject *array_override(PyObject *Py_UNUSED(module), PyObject *type)
 {
-    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &CoreType)) {
+    if (type != (PyObject *)&SubexpressionType &&
+        (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &CoreType))) {
         PyErr_SetString(PyExc_TypeError, "override: expected a class on Core");
         return NULL;
     }

@@ -25,7 +25,7 @@ static Loops *loops_of(UfuncCore *self)
 static PyObject *general(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *tuple = PyTuple_New(count), *named = PyDict_New(), *result = NULL;
-    if (tuple == NULL || named == NULL) {
+    if (tuple == NULL || named == NULL || expressions_settle() < 0) {
         goto end;
     }
     for (Py_ssize_t at = 0; at < count; at++) {
@@ -57,6 +57,14 @@ static PyObject *small_values(PyObject *x)
     PyObject *found = values_of(x);
     return found != NULL && (!MAY_GROW(x) || PyArray_SIZE((PyArrayObject *)found) < eager_below())
         ? found : NULL;
+}
+
+int ufunc_takes(PyObject *x, int count)
+{
+    UfuncCore *self = (UfuncCore *)x;
+    return PyObject_TypeCheck(x, &UfuncCoreType) && self->rows != NULL &&
+           PyTuple_CheckExact(self->rows) && self->nin != NULL && PyLong_CheckExact(self->nin) &&
+           PyLong_AsLong(self->nin) == count;
 }
 
 /* Whether a call was recorded before: then its loops are known. */
@@ -97,15 +105,20 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
         Loops *loops = loops_of(self);
         if (loops != NULL && (self->compute == self->call ||
                               !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)small)))) {
+            result = expression_begun(loops, (PyObject *)self, small, NULL);
+            if (result != NULL || PyErr_Occurred()) {
+                Py_DECREF(small);
+                return result;
+            }
             result = loops_unary(loops, small);
         }
-        if (result == NULL && !PyErr_Occurred()) {
+        if (result == NULL && !PyErr_Occurred() && expressions_settle() == 0) {
             result = PyObject_CallOneArg(self->compute, small);
         }
         Py_DECREF(small);
         return parts(result);
     }
-    return is_number(x) ? PyObject_CallOneArg(self->compute, x) : NULL;
+    return is_number(x) && expressions_settle() == 0 ? PyObject_CallOneArg(self->compute, x) : NULL;
 }
 
 static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
@@ -137,9 +150,15 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     Py_INCREF(given[1]);
     if (loops != NULL && (arrays == 2 || (arrays == 1 && self->beside == Py_True))) {
         Py_ssize_t limit = thin ? eager_below() : PY_SSIZE_T_MAX;
+        result = expression_begun(loops, (PyObject *)self, given[0], given[1]);
+        if (result != NULL || PyErr_Occurred()) {
+            Py_DECREF(given[0]);
+            Py_DECREF(given[1]);
+            return result;
+        }
         result = loops_binary(loops, given[0], given[1], limit);
     }
-    if (result == NULL && !thin && !PyErr_Occurred()) {
+    if (result == NULL && !thin && !PyErr_Occurred() && expressions_settle() == 0) {
         result = PyObject_Vectorcall(self->call, given, 2, NULL);
     }
     Py_DECREF(given[0]);
@@ -213,9 +232,43 @@ static int warns_of_places(UfuncCore *self)
            strcmp(loops->ufunc->name, "minimum") == 0;
 }
 
+static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObject *names);
+
+/* The call on subexpressions: in one with them, or on what they stand for. */
+static PyObject *continued_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
+{
+    UfuncCore *self = (UfuncCore *)x;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    PyObject *result = NULL;
+    if (all == count && (count == 1 || count == 2) && self->compute == self->call &&
+        (count == 1 || self->beside == Py_True || (!is_number(args[0]) && !is_number(args[1])))) {
+        result = expression_continued(loops_of(self), x, args[0], count == 2 ? args[1] : NULL);
+        if (result != NULL || PyErr_Occurred()) {
+            return result;
+        }
+    }
+    PyObject **given = PyMem_Calloc(all + 1, sizeof(PyObject *));
+    int failed = given == NULL;
+    for (Py_ssize_t at = 0; !failed && at < all; at++) {
+        failed = (given[at] = expression_value(args[at])) == NULL;
+    }
+    result = failed ? NULL : answer(x, given, flags, names);
+    for (Py_ssize_t at = 0; given != NULL && at < all; at++) {
+        Py_XDECREF(given[at]);
+    }
+    PyMem_Free(given);
+    return result;
+}
+
 static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
 {
     UfuncCore *self = (UfuncCore *)x;
+    for (Py_ssize_t at = 0; at < PyVectorcall_NARGS(flags); at++) {
+        if (IS_SUBEXPRESSION(args[at])) {
+            return continued_call(x, args, flags, names);
+        }
+    }
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (array_type == NULL || self->call == NULL || self->compute == NULL || self->nin == NULL ||
         !PyLong_CheckExact(self->nin)) {

@@ -8,7 +8,7 @@ NumPy is faster, the place runs at once for some time; then it records again and
 Where it is not, the next trial comes later each time.
 
 Only evaluations of exact maps and reductions of middling arrays are governed: no bit depends on the
-outcome. native/governor.c keeps the places and takes NumPy's times. Owns the decision.
+outcome. native/places.c keeps the places and takes NumPy's times. Owns the decision.
 """
 
 from __future__ import annotations

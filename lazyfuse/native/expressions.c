@@ -1,0 +1,929 @@
+/* Expressions of small arrays run as one: `0.5 * (a[1:] + a[:-1])` goes block by block through all
+   its operations, in NumPy's own inner loops, with intermediate results in the first cache.
+
+   An operation whose result only the next operation of the expression can take is not done yet: a
+   Subexpression stands for its result on Python's stack. The operation that takes it does both, or
+   is put off in its turn. places.c says when that may be: no other code meets a Subexpression, and
+   nothing is written between an operation and the one that takes its result.
+
+   An expression that goes on and on is compiled, for any sizes, by runtime/scheduling/eager_fusion.py
+   in the compiler's process: its operations on an element are done in registers then.
+
+   Only exact loops are called block by block. Where one raises a floating-point flag that is minded,
+   the result is dropped and NumPy does one operation after the other, so warnings and errors are
+   NumPy's. */
+
+#include "native.h"
+
+#include <string.h>
+
+enum {
+    FROM = 512, /* elements from which it pays */
+    BLOCK = 8192, /* bytes of the widest operand of a block */
+    MOST = 24, /* operations of an expression, each with at most two operands */
+    SHORT_ROW = 64, /* elements of rows that are gathered first */
+};
+
+typedef struct Subexpression {
+    PyObject_HEAD
+    Loops *loops;
+    PyObject *function; /* has the loops; NULL: an operator */
+    PyObject *given[2]; /* a numpy array, a Subexpression, a number; NULL: there is none */
+    PyObject *value; /* the result, where it had to be known early; NULL */
+    struct Subexpression *before, *after; /* in the list of those on Python's stacks */
+    unsigned long thread; /* 0: it is in no list */
+    npy_clongdouble number;
+    int type, nd, operations;
+    npy_intp size, dims[MOST_AXES];
+} Subexpression;
+
+#define TERM(x) ((Subexpression *)(x))
+#define OUT(term) ((term)->loops->out[(term)->type])
+
+static long expressions_run; /* that ran as one */
+static Subexpression *kept[16]; /* a free list */
+static int kept_count;
+
+Py_ssize_t expressions_open;
+static Subexpression open_terms = {.before = &open_terms, .after = &open_terms}; /* a ring */
+
+static void term_opened(Subexpression *term)
+{
+    term->thread = PyThread_get_thread_ident();
+    term->before = open_terms.before;
+    term->after = &open_terms;
+    term->before->after = term->after->before = term;
+    expressions_open++;
+}
+
+/* It is not on the stack any more. */
+static void term_closed(Subexpression *term)
+{
+    if (term->thread != 0) {
+        term->before->after = term->after;
+        term->after->before = term->before;
+        term->thread = 0;
+        expressions_open--;
+    }
+}
+
+static Subexpression *term_new(void)
+{
+    if (kept_count > 0) {
+        Subexpression *term = kept[--kept_count];
+        return (Subexpression *)PyObject_Init((PyObject *)term, &SubexpressionType);
+    }
+    return PyObject_New(Subexpression, &SubexpressionType);
+}
+
+/* ------------------------------------------------------------------------------------ operations */
+
+/* The dtype of an operand, -1: not one of these; TYPES: a number. */
+static int type_of(PyObject *x)
+{
+    if (IS_SUBEXPRESSION(x)) {
+        return OUT(TERM(x));
+    }
+    return IS_REAL(x) ? plain_type((PyArrayObject *)x) : is_number(x) ? TYPES : -1;
+}
+
+/* Folds the shape of an operand into that of the result; 0 if they do not fit. */
+static int fold(Subexpression *term, PyObject *x)
+{
+    int nd = IS_REAL(x) ? PyArray_NDIM((PyArrayObject *)x) : TERM(x)->nd;
+    const npy_intp *dims = IS_REAL(x) ? PyArray_DIMS((PyArrayObject *)x) : TERM(x)->dims;
+    if (nd > MOST_AXES) {
+        return 0;
+    }
+    if (nd > term->nd) {
+        memmove(term->dims + nd - term->nd, term->dims, term->nd * sizeof *dims);
+        for (int axis = 0; axis < nd - term->nd; axis++) {
+            term->dims[axis] = 1;
+        }
+        term->nd = nd;
+    }
+    for (int axis = 0; axis < nd; axis++) {
+        npy_intp *length = &term->dims[axis + term->nd - nd];
+        if (dims[axis] != 1 && *length != 1 && *length != dims[axis]) {
+            return 0;
+        }
+        *length = *length == 1 ? dims[axis] : *length;
+    }
+    return 1;
+}
+
+/* As `walk_falls`; a subexpression lies as its result would. */
+static int order_of(const Subexpression *term, PyObject *x)
+{
+    return IS_REAL(x) ? walk_falls((PyArrayObject *)x, term->nd, term->dims) : 1;
+}
+
+/* The operation (new), NULL without an exception where it is done in another way. */
+static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
+{
+    PyObject *given[2] = {left, right};
+    int type = TYPES, numbers = 0, order[2] = {1, 1}, count = right == NULL ? 1 : 2;
+    if (loops == NULL || loops->ufunc->nin != count) {
+        return NULL;
+    }
+    for (int k = 0; k < count; k++) {
+        int found = type_of(given[k]);
+        if (found < 0 || (found != TYPES && type != TYPES && found != type)) {
+            return NULL;
+        }
+        type = found == TYPES ? type : found;
+        numbers += found == TYPES;
+    }
+    if (type == TYPES || loops->index[type] < 0 || !loops->exact[type]) {
+        return NULL;
+    }
+    Subexpression *term = term_new();
+    if (term == NULL) {
+        return NULL;
+    }
+    term->loops = loops;
+    term->thread = 0;
+    term->value = NULL;
+    term->function = Py_XNewRef(function);
+    term->given[0] = Py_NewRef(left);
+    term->given[1] = Py_XNewRef(right);
+    term->type = type;
+    term->nd = 0;
+    term->operations = 1;
+    term->size = 1;
+    int fits = 1;
+    for (int k = 0; fits && k < count; k++) {
+        if (IS_SUBEXPRESSION(given[k])) {
+            term->operations += TERM(given[k])->operations;
+        }
+        fits = IS_REAL(given[k]) || IS_SUBEXPRESSION(given[k])
+            ? fold(term, given[k]) : put_number(&term->number, given[k], type);
+    }
+    npy_intp limit = term->nd > 0 ? eager_below() : 1;
+    for (int axis = 0; axis < term->nd; axis++) {
+        term->size *= term->dims[axis];
+        fits &= term->size < limit;
+    }
+    for (int k = 0; fits && k < count; k++) {
+        if (IS_SUBEXPRESSION(given[k])) { /* it is computed once for each element */
+            fits = TERM(given[k])->size == term->size && TERM(given[k])->nd == term->nd;
+        }
+        order[k] = numbers && !IS_REAL(given[k]) && !IS_SUBEXPRESSION(given[k])
+            ? 0 : order_of(term, given[k]);
+    }
+    if (count == 1) {
+        order[1] = order[0];
+    }
+    /* C order in NumPy, as in loops.c */
+    fits = fits && term->size >= FROM && term->operations <= MOST &&
+           (order[0] == 1 || order[1] == 1 || (order[0] >= 0 && order[1] >= 0));
+    if (!fits) {
+        Py_DECREF(term);
+        return NULL;
+    }
+    return term;
+}
+
+/* --------------------------------------------------------------------------------- block by block */
+
+enum { LEAVES = MOST + 1 };
+
+/* An operand or result of an operation: a leaf's number, or below zero a buffer's; `INTO`: what is
+   asked for. */
+enum { INTO = LEAVES };
+
+typedef struct {
+    Loops *loops;
+    int at, count, from[2], to;
+    npy_intp read, size; /* bytes of an element of the operands, and of the result */
+} Step;
+
+typedef struct {
+    Step steps[MOST];
+    PyArrayObject *arrays[LEAVES]; /* NULL: a number */
+    char *data[LEAVES]; /* where a row begins */
+    npy_intp strides[LEAVES + 1][MOST_AXES], sizes[LEAVES]; /* the last: of what is asked for */
+    char *near[LEAVES]; /* where its elements are gathered, NULL: they are not */
+    int count, leaves, gathered, buffers, flags, types[LEAVES];
+    char taken[MOST];
+    npy_intp widest; /* bytes of an element */
+} Program;
+
+static npy_intp size_of_type(int type)
+{
+    static npy_intp sizes[TYPES];
+    if (sizes[type] == 0) {
+        PyArray_Descr *descr = PyArray_DescrFromType(type);
+        sizes[type] = PyDataType_ELSIZE(descr);
+        Py_DECREF(descr);
+    }
+    return sizes[type];
+}
+
+/* The number of a leaf. */
+static int leaf_of_program(Program *program, PyArrayObject *array, void *number, int type)
+{
+    for (int at = 0; array != NULL && at < program->leaves; at++) {
+        if (program->arrays[at] == array) {
+            return at;
+        }
+    }
+    int at = program->leaves++;
+    program->arrays[at] = array;
+    program->data[at] = array == NULL ? number : PyArray_BYTES(array);
+    program->types[at] = type;
+    program->sizes[at] = size_of_type(type);
+    program->near[at] = NULL;
+    return at;
+}
+
+/* Writes the operations of a term down, its operands' first; where its result is. */
+static int write_down(Program *program, Subexpression *term, int to)
+{
+    Step step = {.loops = term->loops, .at = term->loops->index[term->type]};
+    npy_intp size = size_of_type(term->type);
+    step.read = size;
+    step.size = size_of_type(OUT(term));
+    for (int k = 0; k < 2 && term->given[k] != NULL; k++, step.count++) {
+        PyObject *x = term->given[k];
+        if (IS_SUBEXPRESSION(x)) {
+            step.from[k] = write_down(program, TERM(x), -1);
+        }
+        else {
+            PyArrayObject *array = IS_REAL(x) ? (PyArrayObject *)x : NULL;
+            step.from[k] = leaf_of_program(program, array, &term->number, term->type);
+        }
+    }
+    int reused = 0;
+    for (int k = 0; k < step.count; k++) {
+        if (step.from[k] < 0) { /* a buffer, which may take the result of elements as wide */
+            int buffer = ~step.from[k];
+            if (to != INTO && !reused && step.size == size) {
+                reused = to = step.from[k];
+            }
+            else {
+                program->taken[buffer] = 0;
+            }
+        }
+    }
+    if (to != INTO && !reused) {
+        /* not one that is read: it has other widths */
+        int buffer = 0;
+        while (program->taken[buffer] || step.from[0] == ~buffer ||
+               (step.count == 2 && step.from[1] == ~buffer)) {
+            buffer++;
+        }
+        program->taken[buffer] = 1;
+        program->buffers = buffer >= program->buffers ? buffer + 1 : program->buffers;
+        to = ~buffer;
+    }
+    program->widest = size > program->widest ? size : program->widest;
+    program->widest = step.size > program->widest ? step.size : program->widest;
+    step.to = to;
+    program->steps[program->count++] = step;
+    return to;
+}
+
+/* All operations on `count` elements, whose steps along the leaves are `strides`. */
+static void run_block(Program *program, npy_intp count, char *const *data,
+                      const npy_intp *strides, char *buffers, npy_intp width, char *out)
+{
+    for (int at = 0; at < program->count; at++) {
+        const Step *step = &program->steps[at];
+        char *args[3];
+        npy_intp steps[3], length = count;
+        for (int k = 0; k < step->count; k++) {
+            int from = step->from[k];
+            args[k] = from < 0 ? buffers + ~from * width : data[from];
+            steps[k] = from < 0 ? step->read : strides[from];
+        }
+        args[step->count] = step->to == INTO ? out : buffers + ~step->to * width;
+        steps[step->count] = step->size;
+        PyUFuncObject *ufunc = step->loops->ufunc;
+        ufunc->functions[step->at](args, &length, steps,
+                                   ufunc->data == NULL ? NULL : ufunc->data[step->at]);
+        program->flags |= loops_raised(); /* some loops clear what those before them raised */
+    }
+}
+
+/* Puts a row's elements beside each other. */
+static void gather_row(char *to, const char *from, npy_intp stride, npy_intp count, npy_intp size)
+{
+#define COPY(kind)                                                                                 \
+    for (npy_intp at = 0; at < count; at++) {                                                      \
+        ((kind *)to)[at] = *(const kind *)(from + at * stride);                                    \
+    }
+    if (stride == size) {
+        memcpy(to, from, count * size);
+    }
+    else if (size == 8) {
+        COPY(npy_uint64)
+    }
+    else if (size == 4) {
+        COPY(npy_uint32)
+    }
+    else {
+        for (npy_intp at = 0; at < count; at++) {
+            memcpy(to + at * size, from + at * stride, size);
+        }
+    }
+#undef COPY
+}
+
+/* To the next row: of all leaves. */
+static void next_row(const Program *program, const Walk *walk, npy_intp *place, char **data)
+{
+    for (int axis = walk->nd - 2; axis >= 0; axis--) {
+        for (int k = 0; k < program->leaves; k++) {
+            data[k] += program->strides[k][axis];
+        }
+        if (++place[axis] < walk->dims[axis]) {
+            return;
+        }
+        place[axis] = 0;
+        for (int k = 0; k < program->leaves; k++) {
+            data[k] -= walk->dims[axis] * program->strides[k][axis];
+        }
+    }
+}
+
+/* Whether a leaf is one run of elements over all axes, or one number. */
+static int is_one_run(const npy_intp *strides, const Walk *walk, npy_intp size)
+{
+    int runs = 1, repeats = 1;
+    for (int axis = walk->nd - 1; axis >= 0; axis--) {
+        runs &= strides[axis] == size;
+        repeats &= strides[axis] == 0;
+        size *= walk->dims[axis];
+    }
+    return runs || repeats;
+}
+
+/* Rows that are long enough for NumPy's loops, in pieces. */
+static void run_rows(Program *program, const Walk *walk, char *buffers, npy_intp width, char *out,
+                     npy_intp out_size)
+{
+    npy_intp place[MOST_AXES] = {0}, rows = 1, length = walk->dims[walk->nd - 1];
+    npy_intp most = width / program->widest, strides[LEAVES];
+    for (int axis = 0; axis < walk->nd - 1; axis++) {
+        rows *= walk->dims[axis];
+    }
+    for (int k = 0; k < program->leaves; k++) {
+        strides[k] = program->strides[k][walk->nd - 1];
+    }
+    for (npy_intp row = 0; row < rows; row++) {
+        char *data[LEAVES];
+        memcpy(data, program->data, sizeof data);
+        for (npy_intp from = 0; from < length; from += most) {
+            npy_intp count = length - from < most ? length - from : most;
+            run_block(program, count, data, strides, buffers, width, out);
+            for (int k = 0; k < program->leaves; k++) {
+                data[k] += count * strides[k];
+            }
+            out += count * out_size;
+        }
+        next_row(program, walk, place, program->data);
+    }
+}
+
+/* Short rows: those of each block are gathered first. */
+static void run_gathered(Program *program, const Walk *walk, char *buffers, npy_intp width,
+                         char *out, npy_intp out_size)
+{
+    npy_intp place[MOST_AXES] = {0}, rows = 1, length = walk->dims[walk->nd - 1];
+    npy_intp most = width / program->widest / length, strides[LEAVES];
+    for (int axis = 0; axis < walk->nd - 1; axis++) {
+        rows *= walk->dims[axis];
+    }
+    for (int k = 0; k < program->leaves; k++) {
+        int repeats = program->arrays[k] == NULL || PyArray_SIZE(program->arrays[k]) == 1;
+        strides[k] = repeats ? 0 : program->sizes[k];
+    }
+    for (npy_intp row = 0; row < rows; row += most) {
+        npy_intp count = rows - row < most ? rows - row : most;
+        char *data[LEAVES];
+        for (int k = 0; k < program->leaves; k++) {
+            data[k] = program->near[k] != NULL ? program->near[k] : program->data[k];
+        }
+        for (npy_intp each = 0; each < count; each++) {
+            for (int k = 0; k < program->leaves; k++) {
+                npy_intp size = program->sizes[k];
+                if (program->near[k] != NULL) {
+                    gather_row(program->near[k] + each * length * size, program->data[k],
+                               program->strides[k][walk->nd - 1], length, size);
+                }
+            }
+            next_row(program, walk, place, program->data);
+        }
+        run_block(program, count * length, data, strides, buffers, width, out);
+        out += count * length * out_size;
+    }
+}
+
+/* -------------------------------------------------------------------------------------- compiled */
+
+enum { KERNELS = 512, CLOSE = 4, KEY = 8 + 4 * MOST + (MOST_AXES + 1) * LEAVES };
+
+/* The compiled program of a structure: operations, dtypes, and classes of strides. */
+typedef struct {
+    int64_t *key;
+    int length; /* of the key; 0: none */
+    int never; /* there is no program */
+    double work, due; /* operations on elements so far, and when to ask for a program */
+    Chunk entry;
+    PyObject *keep; /* what holds the code */
+} Kernel;
+
+static Kernel kernels[KERNELS];
+static double compile_above = 1 << 22;
+#define BETWEEN (1 << 20) /* operations on elements until a program is asked for again */
+
+PyObject *expressions_compile_above(PyObject *Py_UNUSED(module), PyObject *count)
+{
+    compile_above = PyFloat_AsDouble(count);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static void kernel_clear(Kernel *kernel)
+{
+    Kernel old = *kernel;
+    memset(kernel, 0, sizeof *kernel);
+    PyMem_Free(old.key);
+    Py_XDECREF(old.keep);
+}
+
+/* Strides that programs are compiled for: 0, whole elements one after the other, and others. */
+static int64_t class_of(npy_intp stride, npy_intp size, int is_last)
+{
+    return stride == 0 ? 0 : is_last && stride == size ? 1 : 2;
+}
+
+/* What a program depends on, as numbers; how many. */
+static int key_of(const Program *program, const Walk *walk, int64_t *key)
+{
+    int length = 0;
+    key[length++] = walk->nd + 256 * program->count + 65536 * program->leaves;
+    for (int at = 0; at < program->count; at++) {
+        const Step *step = &program->steps[at];
+        key[length++] = (int64_t)(intptr_t)step->loops->ufunc;
+        key[length++] = step->at + 65536 * (int64_t)(step->to + 256);
+        key[length++] = step->from[0] + 65536 * (int64_t)(step->count == 2 ? step->from[1] : 512);
+    }
+    for (int k = 0; k < program->leaves; k++) {
+        PyArrayObject *array = program->arrays[k];
+        key[length++] = program->types[k] + (array == NULL ? TYPES : 0);
+        for (int axis = 0; array != NULL && axis < walk->nd; axis++) {
+            key[length++] = class_of(walk->steps[k][axis], program->sizes[k], axis == walk->nd - 1);
+        }
+    }
+    return length;
+}
+
+/* The kernel of a key, perhaps a new one; NULL after an error. */
+static Kernel *kernel_of(const int64_t *key, int length)
+{
+    uint64_t hash = 1469598103934665603u;
+    for (int at = 0; at < length; at++) {
+        hash = (hash ^ (uint64_t)key[at]) * 1099511628211u;
+    }
+    hash ^= hash >> 29;
+    Kernel *free = NULL;
+    for (size_t at = 0; at < CLOSE; at++) {
+        Kernel *kernel = &kernels[(hash + at) % KERNELS];
+        if (kernel->length == length &&
+            memcmp(kernel->key, key, (size_t)length * sizeof *key) == 0) {
+            return kernel;
+        }
+        free = free == NULL && kernel->length == 0 ? kernel : free;
+    }
+    if (free == NULL) {
+        free = &kernels[(hash + (hash >> 40) % CLOSE) % KERNELS];
+        kernel_clear(free);
+    }
+    if ((free->key = PyMem_Malloc((size_t)length * sizeof *key)) == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memcpy(free->key, key, (size_t)length * sizeof *key);
+    free->length = length;
+    return free;
+}
+
+/* The structure for Python: (rank, ((dtype number, class of the last stride), ...), dtype numbers of
+   the numbers, ((ufunc, dtype number, operands), ...)). Operands: leaves and earlier operations. */
+static PyObject *described(const Program *program, const Walk *walk)
+{
+    PyObject *arrays = PyList_New(0), *numbers = PyList_New(0), *steps = PyList_New(0);
+    int place[LEAVES], last[MOST], failed = arrays == NULL || numbers == NULL || steps == NULL;
+    int many = 0, beside = 0;
+    for (int k = 0; k < program->leaves; k++) {
+        many += program->arrays[k] != NULL;
+    }
+    for (int k = 0, at = 0; !failed && k < program->leaves; k++) {
+        PyArrayObject *array = program->arrays[k];
+        int type = program->types[k], last_axis = walk->nd - 1;
+        place[k] = array == NULL ? many + beside++ : at++;
+        PyObject *each = array == NULL ? PyLong_FromLong(type)
+            : Py_BuildValue("iL", type, class_of(walk->steps[k][last_axis], program->sizes[k], 1));
+        failed = each == NULL || PyList_Append(array == NULL ? numbers : arrays, each) < 0;
+        Py_XDECREF(each);
+    }
+    for (int at = 0; !failed && at < program->count; at++) {
+        const Step *step = &program->steps[at];
+        int from[2] = {-1, -1};
+        for (int k = 0; k < step->count; k++) {
+            from[k] = step->from[k] >= 0 ? place[step->from[k]]
+                                         : program->leaves + last[~step->from[k]];
+        }
+        if (step->to != INTO) {
+            last[~step->to] = at;
+        }
+        int type = (unsigned char)step->loops->ufunc->types[
+            step->at * step->loops->ufunc->nargs];
+        PyObject *each = Py_BuildValue("Oiii", step->loops->ufunc, type, from[0], from[1]);
+        failed = each == NULL || PyList_Append(steps, each) < 0;
+        Py_XDECREF(each);
+    }
+    PyObject *result = failed ? NULL : Py_BuildValue("iOOO", walk->nd, arrays, numbers, steps);
+    Py_XDECREF(arrays);
+    Py_XDECREF(numbers);
+    Py_XDECREF(steps);
+    return result;
+}
+
+/* Asks Python for the program: first for a function that asks for it, then that function, which
+   gives False while it is compiled, then (address, what holds it); None: there will be none. -1 with
+   an exception. */
+static int kernel_ask(Kernel *kernel, const Program *program, const Walk *walk)
+{
+    kernel->due = kernel->work + BETWEEN;
+    if (kernel->keep == NULL) {
+        PyObject *structure = hooks.expression_program == NULL ? NULL : described(program, walk);
+        PyObject *ask = structure == NULL ? NULL
+            : PyObject_CallOneArg(hooks.expression_program, structure);
+        Py_XDECREF(structure);
+        if (ask == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        Py_XSETREF(kernel->keep, ask);
+    }
+    PyObject *keep = Py_NewRef(kernel->keep);
+    PyObject *answer = keep == Py_None ? Py_NewRef(keep) : PyObject_CallNoArgs(keep);
+    if (answer != NULL && kernel->keep == keep) { /* not another one by now */
+        if (PyTuple_CheckExact(answer)) {
+            kernel->entry = (Chunk)PyLong_AsVoidPtr(PyTuple_GET_ITEM(answer, 0));
+            Py_SETREF(kernel->keep, Py_NewRef(PyTuple_GET_ITEM(answer, 1)));
+        }
+        kernel->never = answer == Py_None;
+    }
+    Py_DECREF(keep);
+    Py_XDECREF(answer);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Runs the compiled program; whether there is one, and its flags. */
+static int run_compiled(const Kernel *kernel, const Program *program, const Walk *walk, char *out,
+                        npy_intp out_size, int *flags)
+{
+    int64_t row[MOST_AXES + (LEAVES + 1) * (MOST_AXES + 1)], scalars[LEAVES][2], *next = row;
+    int count = 0;
+    for (int axis = 0; axis < walk->nd; axis++) {
+        *next++ = walk->dims[axis];
+    }
+    for (int k = 0; k <= program->leaves; k++) {
+        int is_out = k == program->leaves;
+        if (!is_out && program->arrays[k] == NULL) {
+            continue;
+        }
+        npy_intp size = is_out ? out_size : program->sizes[k];
+        *next++ = (int64_t)(intptr_t)(is_out ? out : program->data[k]);
+        for (int axis = 0; axis < walk->nd; axis++) {
+            if (walk->steps[k][axis] % size != 0) {
+                return 0;
+            }
+            *next++ = walk->steps[k][axis] / size;
+        }
+    }
+    for (int k = 0; k < program->leaves; k++) {
+        int type = program->types[k];
+        char kind = PyTypeNum_ISBOOL(type) ? 'b' : PyTypeNum_ISUNSIGNED(type) ? 'u'
+            : PyTypeNum_ISINTEGER(type) ? 'i' : PyTypeNum_ISCOMPLEX(type) ? 'c' : 'f';
+        if (program->arrays[k] == NULL &&
+            !pack_scalar(program->data[k], type, kind, scalars[count++])) {
+            return 0;
+        }
+    }
+    *flags = kernel->entry(row, (const char *)scalars);
+    return 1;
+}
+
+/* The IEEE flags as NumPy numbers them. */
+static int as_numpys(int flags)
+{
+    return (flags & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) |
+           (flags & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
+           (flags & FE_INVALID ? NPY_FPE_INVALID : 0);
+}
+
+/* The result by one pass (new), and the flags that were raised. */
+static PyArrayObject *in_blocks(Subexpression *term, int *flags)
+{
+    Program program; /* of which much is never used */
+    program.count = program.leaves = program.gathered = program.buffers = program.flags = 0;
+    program.widest = 1;
+    memset(program.taken, 0, sizeof program.taken);
+    Walk walk = {.nd = term->nd, .steps = program.strides};
+    memcpy(walk.dims, term->dims, (size_t)term->nd * sizeof *walk.dims);
+    (void)write_down(&program, term, INTO);
+    PyArrayObject *made = new_array(OUT(term), term->nd, term->dims, 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    npy_intp out_size = PyArray_ITEMSIZE(made);
+    for (int k = 0; k < program.leaves; k++) {
+        if (program.arrays[k] == NULL) {
+            memset(walk.steps[k], 0, sizeof *walk.steps);
+        }
+        else if (!walk_steps(program.arrays[k], &walk, k)) {
+            Py_DECREF(made); /* the shapes were looked at when the operations were */
+            PyErr_SetString(PyExc_SystemError, "expression: an operand has another shape");
+            return NULL;
+        }
+    }
+    (void)walk_steps(made, &walk, program.leaves);
+    walk_simplify(&walk, program.leaves + 1);
+    int64_t key[KEY];
+    Kernel *kernel = kernel_of(key, key_of(&program, &walk, key));
+    if (kernel != NULL) {
+        kernel->work += (double)term->size * program.count;
+    }
+    if (kernel == NULL || (kernel->entry == NULL && !kernel->never && kernel->work >= compile_above &&
+                           kernel->work >= kernel->due &&
+                           kernel_ask(kernel, &program, &walk) < 0)) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    char *out = PyArray_BYTES(made);
+    int unlocked = term->size * program.count >= 4 * UNLOCKED;
+    if (kernel->entry != NULL) {
+        PyObject *keep = Py_NewRef(kernel->keep);
+        Kernel copy = *kernel; /* without Python's lock, others may exchange it */
+        PyThreadState *state = unlocked ? PyEval_SaveThread() : NULL;
+        int done = run_compiled(&copy, &program, &walk, out, out_size, flags);
+        if (state != NULL) {
+            PyEval_RestoreThread(state);
+        }
+        Py_DECREF(keep);
+        if (done && *flags >= 0) {
+            return made;
+        }
+    }
+    npy_intp width = BLOCK + 192, length = walk.dims[walk.nd - 1]; /* not all on one cache line */
+    int gathers = walk.nd > 1 && length < SHORT_ROW;
+    for (int k = 0; gathers && k < program.leaves; k++) {
+        if (!is_one_run(program.strides[k], &walk, program.sizes[k])) {
+            program.near[k] = (char *)1;
+            program.gathered++;
+        }
+    }
+    char *memory = PyMem_RawMalloc((program.buffers + program.gathered) * width + 64);
+    if (memory == NULL) {
+        Py_DECREF(made);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    char *next = (char *)(((uintptr_t)memory + 63) & ~(uintptr_t)63), *buffers = next;
+    next += program.buffers * width;
+    for (int k = 0; k < program.leaves; k++) {
+        if (program.near[k] != NULL) {
+            program.near[k] = next;
+            next += width;
+        }
+    }
+    PyThreadState *state = unlocked ? PyEval_SaveThread() : NULL;
+    loops_begin();
+    (gathers ? run_gathered : run_rows)(&program, &walk, buffers, width, out, out_size);
+    *flags = as_numpys(program.flags);
+    if (state != NULL) {
+        PyEval_RestoreThread(state);
+    }
+    PyMem_RawFree(memory);
+    return made;
+}
+
+/* Whether NumPy has something to say of the flags that were raised. */
+static int are_minded(int flags)
+{
+    /* an error state that minds underflow is one in which nothing waits: ignored_errors() < 0 */
+    flags &= NPY_FPE_DIVIDEBYZERO | NPY_FPE_OVERFLOW | NPY_FPE_INVALID;
+    if (flags == 0) {
+        return 0;
+    }
+    long ignored = ignored_errors();
+    return ignored < 0 || (flags & ~ignored);
+}
+
+/* A term's numpy array by one operation of NumPy's after the other (new). */
+static PyObject *by_numpy(Subexpression *term)
+{
+    PyObject *args[2] = {NULL, NULL}, *result = NULL;
+    int count = 0, failed = 0;
+    for (int k = 0; !failed && k < 2 && term->given[k] != NULL; k++, count++) {
+        args[k] = IS_SUBEXPRESSION(term->given[k]) ? by_numpy(TERM(term->given[k]))
+                                                   : Py_NewRef(term->given[k]);
+        failed = args[k] == NULL;
+    }
+    if (!failed) {
+        result = PyObject_Vectorcall((PyObject *)term->loops->ufunc, args, count, NULL);
+    }
+    Py_XDECREF(args[0]);
+    Py_XDECREF(args[1]);
+    return result;
+}
+
+static int settle_before(Subexpression *last);
+
+/* The numpy array that a term stands for (new). */
+static PyObject *evaluated(Subexpression *term)
+{
+    int flags = 0;
+    if (term->value == NULL) {
+        PyObject *made = (PyObject *)in_blocks(term, &flags);
+        expressions_run++;
+        if (made != NULL && are_minded(flags)) {
+            /* a term in no list is newer than all that are open: these lie below it */
+            int failed = settle_before(term->thread != 0 ? term : &open_terms) < 0;
+            Py_SETREF(made, failed ? NULL : by_numpy(term));
+        }
+        Py_XSETREF(term->value, made);
+    }
+    term_closed(term);
+    return Py_XNewRef(term->value);
+}
+
+/* Evaluates this thread's terms that are older than one: -1 with an exception. */
+static int settle_before(Subexpression *last)
+{
+    unsigned long thread = PyThread_get_thread_ident();
+    Subexpression *term = open_terms.after;
+    while (term != &open_terms && term != last) {
+        if (term->thread != thread) {
+            term = term->after;
+            continue;
+        }
+        Py_INCREF(term);
+        PyObject *value = evaluated(term); /* closes it; others may have come and gone */
+        int failed = value == NULL;
+        Py_XDECREF(value);
+        Py_DECREF(term);
+        if (failed) {
+            return -1;
+        }
+        term = open_terms.after;
+    }
+    return 0;
+}
+
+int expressions_settle_all(void)
+{
+    return settle_before(&open_terms);
+}
+
+/* run(): how many expressions ran as one. */
+PyObject *expressions_ran(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    return PyLong_FromLong(expressions_run);
+}
+
+/* Forgets what is known of places, and programs. */
+PyObject *expressions_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    sites_clear();
+    for (int at = 0; at < KERNELS; at++) {
+        kernel_clear(&kernels[at]);
+    }
+    Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------------------------------------------- as others */
+
+static int is_long(PyObject *x)
+{
+    return IS_REAL(x) && PyArray_SIZE((PyArrayObject *)x) >= FROM;
+}
+
+PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
+{
+    if (!is_long(left) && (right == NULL || !is_long(right))) {
+        return NULL;
+    }
+    Subexpression *term = may_wait(function) && may_record()
+        ? joined(loops, function, left, right) : NULL;
+    if (term != NULL) {
+        term_opened(term);
+    }
+    return (PyObject *)term;
+}
+
+PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
+{
+    PyObject *given[2] = {left, right};
+    int waiting = 0;
+    for (int k = 0; k < 2 && given[k] != NULL; k++) {
+        if (IS_ARRAY(given[k]) && (given[k] = values_of(given[k])) == NULL) {
+            return NULL;
+        }
+        if (IS_SUBEXPRESSION(given[k]) && TERM(given[k])->value != NULL) {
+            given[k] = TERM(given[k])->value;
+        }
+        waiting |= IS_SUBEXPRESSION(given[k]);
+    }
+    Subexpression *term = waiting ? joined(loops, function, given[0], given[1]) : NULL;
+    if (term == NULL) {
+        return NULL;
+    }
+    for (int k = 0; k < 2 && given[k] != NULL; k++) {
+        if (IS_SUBEXPRESSION(given[k])) {
+            term_closed(TERM(given[k]));
+        }
+    }
+    if (term->operations < MOST && may_wait(function)) {
+        term_opened(term);
+        return (PyObject *)term;
+    }
+    PyObject *result = evaluated(term);
+    Py_DECREF(term);
+    return placed_as_is(result);
+}
+
+PyObject *expression_value(PyObject *x)
+{
+    return IS_SUBEXPRESSION(x) ? placed_as_is(evaluated(TERM(x))) : Py_NewRef(x);
+}
+
+/* ------------------------------------------------------------------------------------- the type */
+
+/* An error ended the expression before an operation took the result: what the operation has to say of
+   floating-point exceptions is said all the same. */
+static void term_dropped(Subexpression *term)
+{
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject *value = evaluated(term);
+    if (value == NULL) { /* NumPy would have raised this one */
+        PyErr_Clear();
+    }
+    Py_XDECREF(value);
+    PyErr_Restore(type, error, trace);
+}
+
+static void term_dealloc(PyObject *x)
+{
+    Subexpression *term = TERM(x);
+    if (term->thread != 0) {
+        Py_SET_REFCNT(x, 1);
+        term_dropped(term);
+        Py_SET_REFCNT(x, 0);
+    }
+    Py_CLEAR(term->value);
+    Py_CLEAR(term->function);
+    Py_CLEAR(term->given[0]);
+    Py_CLEAR(term->given[1]);
+    if (kept_count < (int)(sizeof kept / sizeof *kept)) {
+        kept[kept_count++] = term;
+    }
+    else {
+        PyObject_Free(x);
+    }
+}
+
+
+PyTypeObject SubexpressionType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Subexpression",
+    .tp_doc = "An operation that waits for the one that takes its result, in one expression.",
+    .tp_basicsize = sizeof(Subexpression),
+    .tp_dealloc = term_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+int expressions_ready(void)
+{
+    static PyNumberMethods number;
+    number = array_number; /* all but those in place */
+    number.nb_inplace_add = number.nb_inplace_subtract = number.nb_inplace_multiply = NULL;
+    number.nb_inplace_true_divide = number.nb_inplace_floor_divide = NULL;
+    number.nb_inplace_remainder = number.nb_inplace_and = number.nb_inplace_or = NULL;
+    number.nb_inplace_xor = number.nb_inplace_lshift = number.nb_inplace_rshift = NULL;
+    SubexpressionType.tp_as_number = &number;
+    SubexpressionType.tp_richcompare = array_compare;
+    if (PyType_Ready(&SubexpressionType) < 0) {
+        return -1;
+    }
+    PyObject *override = array_override(NULL, (PyObject *)&SubexpressionType);
+    PyObject *names = SubexpressionType.tp_dict;
+    int failed = override == NULL || PyDict_SetItemString(names, "__array_ufunc__", override) < 0;
+    Py_XDECREF(override);
+    PyType_Modified(&SubexpressionType);
+    return failed ? -1 : 0;
+}

@@ -1,0 +1,396 @@
+/* Places in the user's program, instructions: where operations run at once that would be recorded,
+   and where the operation of a small array waits for the next one of its expression. */
+
+#include "record.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---------------------------------------------------------------------------------------- governor */
+/* Places where recording does not pay: NumPy runs their operations at once, with the same bits.
+   runtime/capture/governor.py decides, from what evaluations took and from the times that are taken
+   here; it says for how many visits. A place is an instruction at a class of sizes. */
+
+typedef struct {
+    PyObject *code; /* borrowed: the address of one that has died makes a wrong guess, no more */
+    long offset, class;
+    Py_ssize_t left, runs; /* visits at once that are to come, and that were */
+    Py_ssize_t passed; /* visits that were recorded, while these are counted */
+    int counts;
+    double seconds; /* of the shortest of these */
+} Place;
+
+enum { PLACES = 1024, NEAR = 8 };
+static Place places[PLACES];
+static Py_ssize_t governed; /* places with visits to come, or to count */
+
+static long class_of(Py_ssize_t size)
+{
+    long class = 0;
+    for (; size > 1; size >>= 1) {
+        class++;
+    }
+    return class;
+}
+
+double replay_seconds;
+
+/* played(): the seconds of what was replayed since the last call. */
+PyObject *played(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    double found = replay_seconds;
+    replay_seconds = 0.0;
+    return PyFloat_FromDouble(found);
+}
+
+double seconds_now(void)
+{
+    static time_t first;
+    struct timespec time;
+    timespec_get(&time, TIME_UTC);
+    if (first == 0) {
+        first = time.tv_sec;
+    }
+    return (double)(time.tv_sec - first) + 1e-9 * (double)time.tv_nsec;
+}
+
+PyObject *clock_seconds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    return PyFloat_FromDouble(seconds_now());
+}
+
+/* The entry of a place; NULL where there is none. `make`: an older one gives way. */
+static Place *entry_of(PyObject *code, long offset, long class, int make)
+{
+    size_t first = ((size_t)code >> 4) * 31 + (size_t)offset * 7 + (size_t)class;
+    for (size_t i = 0; i < NEAR; i++) {
+        Place *place = &places[(first + i) % PLACES];
+        if (place->code == code && place->offset == offset && place->class == class) {
+            return place;
+        }
+    }
+    for (size_t i = 0; make && i < NEAR; i++) {
+        Place *place = &places[(first + i) % PLACES];
+        if ((place->left == 0 && !place->counts) || i == NEAR - 1) {
+            governed -= place->left > 0 || place->counts;
+            *place = (Place){.code = code, .offset = offset, .class = class};
+            return place;
+        }
+    }
+    return NULL;
+}
+
+/* Where the user's program is now, if NumPy is to run operations of this size there. */
+static Place *here(Py_ssize_t size)
+{
+    if (governed == 0 || !hooks.plain) {
+        return NULL;
+    }
+    PyFrameObject *frame = user_frame();
+    if (frame == NULL) {
+        return NULL;
+    }
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    Place *place = entry_of((PyObject *)code, PyFrame_GetLasti(frame), class_of(size), 0);
+    Py_DECREF(code);
+    Py_DECREF(frame);
+    if (place != NULL && place->counts) {
+        place->passed++;
+    }
+    return place != NULL && place->left > 0 ? place : NULL;
+}
+
+int is_governing(void)
+{
+    return governed > 0;
+}
+
+int governed_begin(Governed *turn, Py_ssize_t size)
+{
+    turn->place = here(size);
+    turn->began = turn->place == NULL ? 0.0 : seconds_now();
+    return turn->place != NULL;
+}
+
+void governed_end(const Governed *turn, Py_ssize_t operations)
+{
+    Place *place = turn->place;
+    if (place == NULL || place->left == 0) {
+        return;
+    }
+    double seconds = (seconds_now() - turn->began) / (double)operations;
+    if (place->runs++ == 0 || seconds < place->seconds) {
+        place->seconds = seconds;
+    }
+    place->left -= operations < place->left ? operations : place->left;
+    governed -= place->left == 0 && !place->counts;
+}
+
+PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size)
+{
+    Governed turn;
+    PyObject *result = governed_begin(&turn, size) ? called_at_once(op, args, count) : NULL;
+    if (result != NULL) {
+        governed_end(&turn, 1);
+    }
+    return result;
+}
+
+/* govern(code, offset, size, visits): NumPy runs the next visits of a place at once, or (-1) they
+   are counted; what was measured before is forgotten. */
+PyObject *govern(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *code;
+    long offset;
+    Py_ssize_t size, visits;
+    if (!PyArg_ParseTuple(args, "Olnn", &code, &offset, &size, &visits)) {
+        return NULL;
+    }
+    Place *place = entry_of(code, offset, class_of(size), 1);
+    governed += (visits != 0) - (place->left > 0 || place->counts);
+    place->counts = visits < 0;
+    place->passed = 0;
+    place->left = visits > 0 ? visits : 0;
+    place->runs = 0;
+    place->seconds = 0.0;
+    Py_RETURN_NONE;
+}
+
+/* governed(code, offset, size): (visits to come, visits since, seconds of the shortest, visits that
+   were counted); None: no such place. */
+PyObject *governed_at(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *code;
+    long offset;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Oln", &code, &offset, &size)) {
+        return NULL;
+    }
+    Place *place = entry_of(code, offset, class_of(size), 0);
+    if (place == NULL) {
+        Py_RETURN_NONE;
+    }
+    return Py_BuildValue("nndn", place->left, place->runs, place->seconds, place->passed);
+}
+
+/* ungovern(): no place is governed any more. */
+PyObject *ungovern(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    memset(places, 0, sizeof places);
+    governed = 0;
+    Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------------------------------------------------- sites */
+/* Places of operations on small arrays: may the result wait for the operation that takes it? Their
+   instructions are read once, by runtime/scheduling/eager_fusion.py, which says what they load up to
+   that operation. They run no other code if all of it is arrays, numbers, slices and ufuncs; that is
+   looked at each time. */
+
+enum {
+    SITES = 4096, SITES_NEAR = 4, /* how many are kept, and where one may lie */
+    LEARNT = 8, /* visits before the instructions of a place are read */
+};
+
+/* What an instruction loads between an operation and the one that takes its result. */
+typedef struct {
+    int local; /* its place in the frame, -1: a global name */
+    int arguments; /* of a ufunc that is called; 0: it is not called */
+    PyObject *name, *attribute; /* the attribute of the object of that name, or NULL */
+} Source;
+
+typedef struct {
+    PyObject *code; /* NULL: none */
+    int offset, visits;
+    int count; /* of sources, -1: the operation is done at once */
+    int called; /* the source that is the function of this very operation, -1: it is an operator */
+    Source *sources;
+} Site;
+
+static Site sites[SITES];
+
+static void site_clear(Site *site)
+{
+    Site old = *site;
+    memset(site, 0, sizeof *site);
+    for (int at = 0; at < old.count; at++) {
+        Py_XDECREF(old.sources[at].name);
+        Py_XDECREF(old.sources[at].attribute);
+    }
+    PyMem_Free(old.sources);
+    Py_XDECREF(old.code);
+}
+
+/* How many places are known. */
+PyObject *expressions_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    long count = 0;
+    for (int at = 0; at < SITES; at++) {
+        count += sites[at].code != NULL;
+    }
+    return PyLong_FromLong(count);
+}
+
+/* Python's answer: None, or (called, ((local, arguments, name, attribute or None), ...)). */
+static int site_learn(Site *site)
+{
+    PyObject *answer = hooks.expression_site == NULL ? NULL
+        : PyObject_CallFunction(hooks.expression_site, "Oi", site->code, site->offset);
+    PyObject *given;
+    site->count = -1;
+    if (answer == NULL || answer == Py_None) {
+        Py_XDECREF(answer);
+        return answer == NULL && PyErr_Occurred() ? -1 : 0;
+    }
+    if (!PyArg_ParseTuple(answer, "iO!", &site->called, &PyTuple_Type, &given)) {
+        Py_DECREF(answer);
+        return -1;
+    }
+    int count = (int)PyTuple_GET_SIZE(given);
+    site->sources = PyMem_Calloc(count + 1, sizeof(Source));
+    int failed = site->sources == NULL;
+    for (int at = 0; !failed && at < count; at++) {
+        Source *source = &site->sources[at];
+        PyObject *name, *attribute;
+        failed = !PyArg_ParseTuple(PyTuple_GET_ITEM(given, at), "iiUO", &source->local,
+                                   &source->arguments, &name, &attribute);
+        if (!failed) {
+            source->name = Py_NewRef(name);
+            source->attribute = attribute == Py_None ? NULL : Py_NewRef(attribute);
+            site->count = at + 1;
+        }
+    }
+    Py_DECREF(answer);
+    if (failed) {
+        site_clear(site);
+        return -1;
+    }
+    site->count = count;
+    return 0;
+}
+
+/* The place of an instruction; NULL where another one has just begun to be known. */
+static Site *site_of(PyObject *code, int offset)
+{
+    size_t first = ((size_t)code >> 4) * 31 + (size_t)offset * 3;
+    Site *free = NULL;
+    for (size_t at = 0; at < SITES_NEAR; at++) {
+        Site *site = &sites[(first + at) % SITES];
+        if (site->code == code && site->offset == offset) {
+            return site;
+        }
+        if (free == NULL && site->code == NULL) {
+            free = site;
+        }
+    }
+    if (free == NULL) {
+        free = &sites[(first + (size_t)offset % SITES_NEAR) % SITES];
+        site_clear(free);
+    }
+    free->code = Py_NewRef(code);
+    free->offset = offset;
+    return free;
+}
+
+/* ------------------------------------------------------------------- what the instructions load */
+
+/* Whether no operation on `x` and others of its kind runs code that is not ours or NumPy's. */
+static int is_closed(PyObject *x)
+{
+    if (IS_ARRAY(x)) {
+        PyArrayObject *values = (PyArrayObject *)values_of(x);
+        if (values == NULL) {
+            values = present_values((Core *)x);
+        }
+        return values != NULL && plain_type(values) >= 0;
+    }
+    if (IS_REAL(x)) {
+        return plain_type((PyArrayObject *)x) >= 0;
+    }
+    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) || x == Py_None ||
+           x == Py_Ellipsis || PyComplex_CheckExact(x) || is_numpy_integer(x) ||
+           is_plain_slice(x) || is_number(x);
+}
+
+/* A global name, or one of Python's (borrowed). */
+static PyObject *global_of(PyObject *globals, PyFrameObject *frame, PyObject *name)
+{
+    PyObject *found = PyDict_CheckExact(globals) ? PyDict_GetItemWithError(globals, name) : NULL;
+    if (found == NULL && !PyErr_Occurred() && PyDict_CheckExact(globals)) {
+        PyObject *builtins = PyFrame_GetBuiltins(frame);
+        found = PyDict_CheckExact(builtins) ? PyDict_GetItemWithError(builtins, name) : NULL;
+        Py_DECREF(builtins);
+    }
+    PyErr_Clear();
+    return found;
+}
+
+/* An attribute (new), where to look it up runs no other code. */
+static PyObject *attribute_of(PyObject *x, PyObject *name)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    PyObject *found = NULL;
+    if (type->tp_getattro == PyModule_Type.tp_getattro && PyModule_Check(x)) {
+        PyObject *names = PyModule_GetDict(x);
+        found = _PyType_Lookup(type, name) != NULL ? NULL : PyDict_GetItemWithError(names, name);
+        Py_XINCREF(found);
+    }
+    else if (type->tp_getattro == PyObject_GenericGetAttr) {
+        PyObject *own = _PyType_Lookup(type, name);
+        if (own == NULL || Py_IS_TYPE(own, &PyMemberDescr_Type)) {
+            found = PyObject_GetAttr(x, name);
+        }
+    }
+    PyErr_Clear();
+    return found;
+}
+
+/* Whether what a source loads now runs no other code. `function`: what this operation calls. */
+static int is_known(const Source *source, PyFrameObject *frame, PyObject *globals,
+                    PyObject *function)
+{
+    PyObject *x = source->local >= 0 ? local_of(frame, source->local, source->name)
+                                     : Py_XNewRef(global_of(globals, frame, source->name));
+    if (x != NULL && source->attribute != NULL) {
+        Py_SETREF(x, attribute_of(x, source->attribute));
+    }
+    int known = x != NULL && (source->arguments > 0 ? ufunc_takes(x, source->arguments)
+                                                    : is_closed(x));
+    known &= function == NULL || x == function;
+    Py_XDECREF(x);
+    return known;
+}
+
+int may_wait(PyObject *function)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL || stretch_thread != 0) {
+        return 0;
+    }
+    PyObject *code = (PyObject *)PyFrame_GetCode(frame);
+    Site *site = site_of(code, PyFrame_GetLasti(frame));
+    Py_DECREF(code);
+    if (site->visits < LEARNT) {
+        if (++site->visits == LEARNT && site_learn(site) < 0) {
+            PyErr_Clear();
+        }
+        return 0;
+    }
+    if (site->count < 0 || (site->called >= 0) != (function != NULL)) {
+        return 0;
+    }
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    int known = 1;
+    for (int at = 0; known && at < site->count; at++) {
+        known = is_known(&site->sources[at], frame, globals, at == site->called ? function : NULL);
+    }
+    Py_DECREF(globals);
+    return known;
+}
+
+void sites_clear(void)
+{
+    for (int at = 0; at < SITES; at++) {
+        site_clear(&sites[at]);
+    }
+}
