@@ -1,8 +1,10 @@
-/* Blocks of memory, lent to results and taken back: as `BufferPool.empty` and `_take_back`
+/* Blocks of memory, lent to results and taken back. Those of recorded work: as `BufferPool.empty` and `_take_back`
    (devices/pools/buffers.py), which own the blocks and do the rest. After other work their Python
    code comes back from the last cache, for each result of each evaluation. */
 
 #include "native.h"
+
+#include <string.h>
 
 enum { SMALLEST = 65536 }; /* buffers.SMALLEST */
 enum { STEPS = 8 }; /* buffers._STEPS */
@@ -205,4 +207,120 @@ PyObject *pool_empty(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
         return NULL;
     }
     return array_from(args[0], args[1], args[2]);
+}
+
+/* ------------------------------------------------------------------------------ of eager results */
+/* An eager result of 100 KB comes from malloc, which takes pages from the system and gives them back
+   whenever its heap ends in free memory: then an operation of 10 us takes 100. So blocks of that
+   size that were free last are used again, a few of them. They are the arrays' own. */
+
+enum { LARGEST = 1 << 20, KEPT_BYTES = 4 << 20, ALIGNED = 64 };
+
+typedef struct Header {
+    void *raw; /* where the memory begins for malloc */
+    size_t room;
+    struct Header *next;
+} Header; /* in front of a block, in ALIGNED bytes */
+
+static Header *kept_blocks; /* with Python's lock */
+static size_t kept_bytes;
+
+static void *header_made(size_t size)
+{
+    char *raw = size > SIZE_MAX - 2 * ALIGNED ? NULL : PyMem_RawMalloc(size + 2 * ALIGNED);
+    if (raw == NULL) {
+        return NULL;
+    }
+    char *block = (char *)(((uintptr_t)raw + 2 * ALIGNED - 1) & ~(uintptr_t)(ALIGNED - 1));
+    Header *header = (Header *)(block - ALIGNED);
+    *header = (Header){.raw = raw, .room = size};
+    return block;
+}
+
+static void *kept_malloc(void *Py_UNUSED(context), size_t size)
+{
+    for (Header **at = &kept_blocks; *at != NULL; at = &(*at)->next) {
+        Header *header = *at;
+        if (header->room >= size && header->room - size <= size / 4) {
+            *at = header->next;
+            kept_bytes -= header->room;
+            return (char *)header + ALIGNED;
+        }
+    }
+    return header_made(size);
+}
+
+static void kept_free(void *Py_UNUSED(context), void *block, size_t Py_UNUSED(size))
+{
+    if (block == NULL) {
+        return;
+    }
+    Header *header = (Header *)((char *)block - ALIGNED);
+    if (header->room < SMALLEST || header->room > LARGEST) {
+        PyMem_RawFree(header->raw);
+        return;
+    }
+    header->next = kept_blocks;
+    kept_blocks = header;
+    kept_bytes += header->room;
+    if (kept_bytes > KEPT_BYTES) { /* the one that was used longest ago goes */
+        Header **last = &kept_blocks;
+        while ((*last)->next != NULL) {
+            last = &(*last)->next;
+        }
+        Header *old = *last;
+        *last = NULL;
+        kept_bytes -= old->room;
+        PyMem_RawFree(old->raw);
+    }
+}
+
+static void *kept_calloc(void *context, size_t count, size_t size)
+{
+    void *block = size && count > SIZE_MAX / size ? NULL : kept_malloc(context, count * size);
+    return block == NULL ? NULL : memset(block, 0, count * size);
+}
+
+static void *kept_realloc(void *context, void *block, size_t size)
+{
+    void *made = kept_malloc(context, size);
+    if (made != NULL && block != NULL) {
+        size_t room = ((Header *)((char *)block - ALIGNED))->room;
+        memcpy(made, block, room < size ? room : size);
+        kept_free(context, block, room);
+    }
+    return made;
+}
+
+static PyDataMem_Handler handler = {
+    "lazyfuse", 1, {NULL, kept_malloc, kept_calloc, kept_realloc, kept_free},
+};
+static PyObject *handler_capsule;
+
+PyArrayObject *new_array(int type, int nd, npy_intp *dims, int fortran)
+{
+    PyArray_Descr *descr = PyArray_DescrFromType(type);
+    npy_intp count = PyArray_MultiplyList(dims, nd);
+    int flags = fortran ? NPY_ARRAY_F_CONTIGUOUS : 0;
+    PyObject *before = NULL;
+    if (count >= SMALLEST / 16 && count * PyDataType_ELSIZE(descr) >= SMALLEST) {
+        if (handler_capsule == NULL) {
+            handler_capsule = PyCapsule_New(&handler, "mem_handler", NULL);
+        }
+        before = handler_capsule == NULL ? NULL : PyDataMem_SetHandler(handler_capsule);
+        if (before == NULL) {
+            Py_DECREF(descr);
+            return NULL;
+        }
+    }
+    PyObject *made = PyArray_NewFromDescr(&PyArray_Type, descr, nd, dims, NULL, NULL, flags, NULL);
+    if (before != NULL) {
+        PyObject *ours = PyDataMem_SetHandler(before);
+        Py_DECREF(before);
+        if (ours == NULL) {
+            Py_CLEAR(made);
+        }
+        Py_XDECREF(ours);
+    }
+    return (PyArrayObject *)made;
 }

@@ -280,13 +280,21 @@ void count_run(PyObject *name)
 /* -------------------------------------------------------------------------------------- results */
 
 /* Memory of the CPU's pool. */
-static PyObject *take_room(Result *result, PyArray_Descr *descr)
+static PyObject *take_room(int nd, npy_intp *dims, PyArray_Descr *descr)
 {
     static PyObject *pool;
     if (pool == NULL && (pool = PyObject_CallNoArgs(hooks.room)) == NULL) {
         return NULL;
     }
-    return pool_array(pool, result->nd, result->dims, descr);
+    return pool_array(pool, nd, dims, descr);
+}
+
+PyObject *large_room(int nd, npy_intp *dims, int type)
+{
+    PyArray_Descr *descr = PyArray_DescrFromType(type);
+    PyObject *room = descr == NULL ? NULL : take_room(nd, dims, descr);
+    Py_XDECREF(descr);
+    return room;
 }
 
 /* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
@@ -318,13 +326,13 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
         return NULL;
     }
     PyArray_Descr *descr = PyArray_DescrFromType(loops->out[type]);
-    PyObject *room = descr == NULL ? NULL : take_room(result, descr);
+    PyObject *room = descr == NULL ? NULL : take_room(result->nd, result->dims, descr);
     Py_XDECREF(descr);
     return room;
 }
 
 /* A recorded array whose values are new memory of the pool. Steals `value`. */
-static PyObject *array_over(PyObject *value)
+PyObject *array_over(PyObject *value)
 {
     PyObject *node = leaf_of((PyArrayObject *)value);
     PyObject *x = node == NULL ? NULL : array_alone(NULL, node);
@@ -462,7 +470,7 @@ PyObject *exported_join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     }
     long axis = plain ? PyLong_AsLong(args[1]) : -1;
     if (plain && joined_shape(values, count, axis, &to)) {
-        made = take_room(&to, PyArray_DESCR((PyArrayObject *)values[0]));
+        made = take_room(to.nd, to.dims, PyArray_DESCR((PyArrayObject *)values[0]));
     }
     if (made != NULL) {
         char *place = PyArray_BYTES((PyArrayObject *)made);

@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    FROM = 512, /* elements from which it pays */
+    FROM = 512, LARGEST = 1 << 20, /* elements from which it pays, and those of large results */
     BLOCK = 8192, /* bytes of the widest operand of a block */
     MOST = 24, /* operations of an expression, each with at most two operands */
     SHORT_ROW = 64, /* elements of rows that are gathered first */
@@ -78,6 +78,12 @@ static Subexpression *term_new(void)
 
 /* ------------------------------------------------------------------------------------ operations */
 
+static npy_intp size_of_operand(PyObject *x)
+{
+    return IS_SUBEXPRESSION(x) ? TERM(x)->size
+        : IS_REAL(x) ? PyArray_SIZE((PyArrayObject *)x) : 1;
+}
+
 /* The dtype of an operand, -1: not one of these; TYPES: a number. */
 static int type_of(PyObject *x)
 {
@@ -121,7 +127,9 @@ static int order_of(const Subexpression *term, PyObject *x)
 /* The operation (new), NULL without an exception where it is done in another way. */
 static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
 {
+    /* results of large operands are large, others are not: they would have been recorded */
     PyObject *given[2] = {left, right};
+    npy_intp largest = 0;
     int type = TYPES, numbers = 0, order[2] = {1, 1}, count = right == NULL ? 1 : 2;
     if (loops == NULL || loops->ufunc->nin != count) {
         return NULL;
@@ -133,6 +141,8 @@ static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, P
         }
         type = found == TYPES ? type : found;
         numbers += found == TYPES;
+        npy_intp size = size_of_operand(given[k]);
+        largest = size > largest ? size : largest;
     }
     if (type == TYPES || loops->index[type] < 0 || !loops->exact[type]) {
         return NULL;
@@ -160,6 +170,7 @@ static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, P
             ? fold(term, given[k]) : put_number(&term->number, given[k], type);
     }
     npy_intp limit = term->nd > 0 ? eager_below() : 1;
+    limit = largest >= limit && limit > 1 ? LARGEST : limit;
     for (int axis = 0; axis < term->nd; axis++) {
         term->size *= term->dims[axis];
         fits &= term->size < limit;
@@ -556,7 +567,7 @@ static PyObject *described(const Program *program, const Walk *walk)
    an exception. */
 static int kernel_ask(Kernel *kernel, const Program *program, const Walk *walk)
 {
-    kernel->due = kernel->work + BETWEEN;
+    kernel->due = kernel->work + (compile_above < BETWEEN ? compile_above : BETWEEN);
     if (kernel->keep == NULL) {
         PyObject *structure = hooks.expression_program == NULL ? NULL : described(program, walk);
         PyObject *ask = structure == NULL ? NULL
@@ -635,7 +646,10 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     Walk walk = {.nd = term->nd, .steps = program.strides};
     memcpy(walk.dims, term->dims, (size_t)term->nd * sizeof *walk.dims);
     (void)write_down(&program, term, INTO);
-    PyArrayObject *made = new_array(OUT(term), term->nd, term->dims, 0);
+    int is_large = term->size >= eager_below();
+    PyArrayObject *made = is_large
+        ? (PyArrayObject *)large_room(term->nd, term->dims, OUT(term))
+        : new_array(OUT(term), term->nd, term->dims, 0);
     if (made == NULL) {
         return NULL;
     }
@@ -657,7 +671,9 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     if (kernel != NULL) {
         kernel->work += (double)term->size * program.count;
     }
-    if (kernel == NULL || (kernel->entry == NULL && !kernel->never && kernel->work >= compile_above &&
+    /* what is large and governed has been recorded: its text has been compiled, as a rule */
+    double above = is_large ? compile_above / 16 : compile_above;
+    if (kernel == NULL || (kernel->entry == NULL && !kernel->never && kernel->work >= above &&
                            kernel->work >= kernel->due &&
                            kernel_ask(kernel, &program, &walk) < 0)) {
         Py_DECREF(made);
@@ -807,6 +823,21 @@ PyObject *expressions_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
 
 /* ------------------------------------------------------------------------------------- as others */
 
+/* The values of an array, where they exist (borrowed); NULL: they do not, or Python has to look. */
+static PyObject *values_here(PyObject *x)
+{
+    PyObject *small = values_of(x);
+    return small != NULL ? small : (PyObject *)present_values((Core *)x);
+}
+
+/* An array of ours over a new result, which it steals; NULL stays NULL. */
+static PyObject *array_of(PyObject *value)
+{
+    int is_large = value != NULL && IS_REAL(value) &&
+                   PyArray_SIZE((PyArrayObject *)value) >= eager_below();
+    return is_large ? array_over(value) : placed_as_is(value);
+}
+
 static int is_long(PyObject *x)
 {
     return IS_REAL(x) && PyArray_SIZE((PyArrayObject *)x) >= FROM;
@@ -817,7 +848,7 @@ PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyO
     if (!is_long(left) && (right == NULL || !is_long(right))) {
         return NULL;
     }
-    Subexpression *term = may_wait(function) && may_record()
+    Subexpression *term = may_wait(function, 0) && may_record()
         ? joined(loops, function, left, right) : NULL;
     if (term != NULL) {
         term_opened(term);
@@ -830,7 +861,7 @@ PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left,
     PyObject *given[2] = {left, right};
     int waiting = 0;
     for (int k = 0; k < 2 && given[k] != NULL; k++) {
-        if (IS_ARRAY(given[k]) && (given[k] = values_of(given[k])) == NULL) {
+        if (IS_ARRAY(given[k]) && (given[k] = values_here(given[k])) == NULL) {
             return NULL;
         }
         if (IS_SUBEXPRESSION(given[k]) && TERM(given[k])->value != NULL) {
@@ -847,18 +878,50 @@ PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left,
             term_closed(TERM(given[k]));
         }
     }
-    if (term->operations < MOST && may_wait(function)) {
+    Governed turn = {NULL, 0.0};
+    int is_large = term->size >= eager_below();
+    if (is_large) {
+        (void)governed_begin(&turn, term->size);
+    }
+    if (term->operations < MOST && may_wait(function, is_large)) {
         term_opened(term);
+        governed_end(&turn, 1);
         return (PyObject *)term;
     }
-    PyObject *result = evaluated(term);
+    PyObject *result = array_of(evaluated(term));
+    governed_end(&turn, 1);
     Py_DECREF(term);
-    return placed_as_is(result);
+    return result;
+}
+
+PyObject *expression_governed(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
+{
+    PyObject *given[2] = {left, right};
+    npy_intp size = 0;
+    for (int k = 0; k < 2 && given[k] != NULL; k++) {
+        if (IS_ARRAY(given[k]) && (given[k] = values_here(given[k])) == NULL) {
+            return NULL;
+        }
+        npy_intp each = size_of_operand(given[k]);
+        size = each > size ? each : size;
+    }
+    if (size < eager_below() || !is_governed_here(size)) {
+        return NULL;
+    }
+    Governed turn;
+    (void)governed_begin(&turn, size);
+    Subexpression *term = may_wait(function, 1) && may_record()
+        ? joined(loops, function, given[0], given[1]) : NULL;
+    if (term != NULL) {
+        term_opened(term);
+        governed_end(&turn, 1);
+    }
+    return (PyObject *)term;
 }
 
 PyObject *expression_value(PyObject *x)
 {
-    return IS_SUBEXPRESSION(x) ? placed_as_is(evaluated(TERM(x))) : Py_NewRef(x);
+    return IS_SUBEXPRESSION(x) ? array_of(evaluated(TERM(x))) : Py_NewRef(x);
 }
 
 /* ------------------------------------------------------------------------------------- the type */

@@ -173,14 +173,6 @@ int plain_type(PyArrayObject *array)
     return type;
 }
 
-PyArrayObject *new_array(int type, int nd, npy_intp *dims, int fortran)
-{
-    PyArray_Descr *descr = descriptors[type];
-    Py_INCREF(descr);
-    return (PyArrayObject *)PyArray_NewFromDescr(
-        &PyArray_Type, descr, nd, dims, NULL, NULL, fortran ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
-}
-
 static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_intp *steps)
 {
     PyUFuncObject *u = loops->ufunc;

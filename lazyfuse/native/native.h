@@ -277,6 +277,8 @@ extern PyTypeObject SubexpressionType;
 /* The operation on numpy arrays and numbers, waiting; NULL without an exception: it is done now.
    `function`: what the user calls, NULL: an operator. */
 PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
+/* The same of arrays of ours with values, where the place is governed. */
+PyObject *expression_governed(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
 /* The operation on subexpressions and arrays of ours: waiting, or the array that comes of the
    expression; NULL without an exception: it is done on `expression_value` of its operands. */
 PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
@@ -292,8 +294,8 @@ static inline int expressions_settle(void)
     return expressions_open == 0 ? 0 : expressions_settle_all();
 }
 /* Whether the operation of the user's instruction may wait for the one that takes its result
-   (places.c); forget what is known of places. */
-int may_wait(PyObject *function);
+   (places.c); `at_once`: though the place has not been visited before. Forget what is known. */
+int may_wait(PyObject *function, int at_once);
 void sites_clear(void);
 PyObject *expressions_ran(PyObject *module, PyObject *nothing);
 PyObject *expressions_forget(PyObject *module, PyObject *nothing);
@@ -611,8 +613,9 @@ PyObject *clock_seconds(PyObject *module, PyObject *nothing);
 /* What replays took since `played` was called. */
 extern double replay_seconds;
 PyObject *played(PyObject *module, PyObject *nothing);
-/* Whether any place is governed. */
+/* Whether any place is governed; whether this one is, for results of that size. */
 int is_governing(void);
+int is_governed_here(Py_ssize_t size);
 /* Whether NumPy is to do work on so many elements at once here; the end of that visit, and how many
    operations would have been recorded. */
 int governed_begin(Governed *turn, Py_ssize_t size);
@@ -635,6 +638,9 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
 PyObject *exported_join(PyObject *module, PyObject *const *args, Py_ssize_t given);
+/* Memory of the CPU's pool for a large result (new); an array over it, which steals it. */
+PyObject *large_room(int nd, npy_intp *dims, int type);
+PyObject *array_over(PyObject *value);
 /* Counts that NumPy ran a function for the user's line. Never fails. */
 void count_run(PyObject *name);
 /* The values (new) that NumPy's function reduces at once, by its code in loops.c;

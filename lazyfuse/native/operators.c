@@ -78,7 +78,12 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         right = values_of(other);
     }
     if (small == NULL || right == NULL) {
-        PyObject *found = NULL;
+        PyObject *first = swapped ? other : (PyObject *)self;
+        PyObject *found = !is_governing() ? NULL
+            : expression_governed(o->loops, NULL, first, swapped ? (PyObject *)self : other);
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
         if (EAGER(self) == Py_None && o->known != NULL) {
             found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
         }
@@ -212,7 +217,11 @@ static PyObject *unary(int which, PyObject *x)
         }
     }
     else if (EAGER(self) == Py_None && o->op != NULL) {
-        PyObject *found = recorded_operator(o->op, self);
+        PyObject *found = !is_governing() ? NULL : expression_governed(o->loops, NULL, x, NULL);
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
+        found = recorded_operator(o->op, self);
         if (found == NULL && !PyErr_Occurred()) {
             found = exported_call(o->op, o->loops, o->call, &x, 1);
         }

@@ -80,8 +80,8 @@ static Place *entry_of(PyObject *code, long offset, long class, int make)
     return NULL;
 }
 
-/* Where the user's program is now, if NumPy is to run operations of this size there. */
-static Place *here(Py_ssize_t size)
+/* Where the user's program is now; NULL: nothing is known of operations of this size there. */
+static Place *place_here(Py_ssize_t size)
 {
     if (governed == 0 || !hooks.plain) {
         return NULL;
@@ -94,10 +94,23 @@ static Place *here(Py_ssize_t size)
     Place *place = entry_of((PyObject *)code, PyFrame_GetLasti(frame), class_of(size), 0);
     Py_DECREF(code);
     Py_DECREF(frame);
+    return place;
+}
+
+/* The same, if NumPy is to run operations of this size there; counts the visit, if it is not. */
+static Place *here(Py_ssize_t size)
+{
+    Place *place = place_here(size);
     if (place != NULL && place->counts) {
         place->passed++;
     }
     return place != NULL && place->left > 0 ? place : NULL;
+}
+
+int is_governed_here(Py_ssize_t size)
+{
+    Place *place = place_here(size);
+    return place != NULL && place->left > 0;
 }
 
 int is_governing(void)
@@ -361,7 +374,7 @@ static int is_known(const Source *source, PyFrameObject *frame, PyObject *global
     return known;
 }
 
-int may_wait(PyObject *function)
+int may_wait(PyObject *function, int at_once)
 {
     PyFrameObject *frame = PyEval_GetFrame();
     if (frame == NULL || stretch_thread != 0) {
@@ -371,10 +384,13 @@ int may_wait(PyObject *function)
     Site *site = site_of(code, PyFrame_GetLasti(frame));
     Py_DECREF(code);
     if (site->visits < LEARNT) {
-        if (++site->visits == LEARNT && site_learn(site) < 0) {
+        site->visits = at_once ? LEARNT : site->visits + 1;
+        if (site->visits == LEARNT && site_learn(site) < 0) {
             PyErr_Clear();
         }
-        return 0;
+        if (!at_once) {
+            return 0;
+        }
     }
     if (site->count < 0 || (site->called >= 0) != (function != NULL)) {
         return 0;

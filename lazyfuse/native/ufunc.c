@@ -94,7 +94,12 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
     if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar) {
         PyObject *small = small_values(x), *result = NULL;
         if (small == NULL && EAGER(x) == Py_None) {
-            PyObject *found = !is_known(self) ? NULL
+            PyObject *found = only_op(self) == NULL || !is_governing() ? NULL
+                : expression_governed(loops_of(self), (PyObject *)self, x, NULL);
+            if (found != NULL || PyErr_Occurred()) {
+                return found;
+            }
+            found = !is_known(self) ? NULL
                 : recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
             return found != NULL || PyErr_Occurred() ? found : at_once(self, &x, 1);
         }
@@ -129,7 +134,12 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
         if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
             given[k] = small_values(args[k]);
             if (given[k] == NULL && EAGER(args[k]) == Py_None) {
-                PyObject *found = !is_known(self) ? NULL : recorded_binary(
+                PyObject *found = only_op(self) == NULL || !is_governing() ? NULL
+                    : expression_governed(loops_of(self), (PyObject *)self, left, right);
+                if (found != NULL || PyErr_Occurred()) {
+                    return found;
+                }
+                found = !is_known(self) ? NULL : recorded_binary(
                     PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
                     NULL);
                 return found != NULL || PyErr_Occurred() ? found : at_once(self, args, 2);
