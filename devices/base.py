@@ -142,6 +142,11 @@ class RowProgram(Program):
 
     __slots__ = ()
 
+    @property
+    def entry(self) -> int:
+        """The address of the code: `int32 NAME(int64 *row, double *scalars)`, which gives flags."""
+        raise NotImplementedError
+
     def pieces(self, elements: int) -> int:
         """The best number of rows for this many elements."""
         raise NotImplementedError

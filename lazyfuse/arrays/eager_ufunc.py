@@ -44,6 +44,26 @@ class UfuncCore:
     _rows: Any
     nin: int
     nout: int
+    _general_accumulate: Any  # of any operands: `ufunc` has these
+    _general_reduceat: Any
+    _general_outer: Any
+    _general_at: Any
+
+    def accumulate(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.accumulate`."""
+        return self._general_accumulate(*args, **kwargs)
+
+    def reduceat(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.reduceat`."""
+        return self._general_reduceat(*args, **kwargs)
+
+    def outer(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ufunc.outer`."""
+        return self._general_outer(*args, **kwargs)
+
+    def at(self, *args: Any) -> None:
+        """As `numpy.ufunc.at`."""
+        self._general_at(*args)
 
     def __call__(
         self, first: Any = ABSENT, second: Any = ABSENT, /, *rest: Any, **kwargs: Any

@@ -251,16 +251,13 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
                 return wrap(result) if type(result) is np.ndarray else result
         return self._method("reduce", args, kwargs)
 
-    def accumulate(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.ufunc.accumulate`."""
+    def _general_accumulate(self, *args: Any, **kwargs: Any) -> Any:
         return self._method("accumulate", args, kwargs)
 
-    def reduceat(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.ufunc.reduceat`."""
+    def _general_reduceat(self, *args: Any, **kwargs: Any) -> Any:
         return self._method("reduceat", args, kwargs)
 
-    def outer(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.ufunc.outer`."""
+    def _general_outer(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 2 and not kwargs and self.nin == 2 and self._rows and may_record():
             result = self._outer(*args)
             if result is not None:
@@ -278,8 +275,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         left, right = operands
         return self(left[(..., *(None,) * right.ndim)], right)
 
-    def at(self, *args: Any) -> None:
-        """As `numpy.ufunc.at`."""
+    def _general_at(self, *args: Any) -> None:
         if args and type(args[0]) is ndarray and not overrides.of_ufuncs.find(args):
             with changing(args[0]):
                 real = [writable(args[0]), *[to_numpy(each) for each in args[1:]]]

@@ -395,6 +395,9 @@ PyObject *local_of(PyFrameObject *frame, int at, PyObject *name);
 
 /* Names of attributes, arguments and entries, interned. */
 #define NAMES(_)                                                                                   \
+    _(accumulate, "accumulate") _(at, "at") _(outer, "outer") _(reduceat, "reduceat")              \
+    _(general_accumulate, "_general_accumulate") _(general_at, "_general_at")                      \
+    _(general_outer, "_general_outer") _(general_reduceat, "_general_reduceat")                    \
     _(append, "append") _(pop, "pop")                                                              \
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \

@@ -256,9 +256,46 @@ static PyObject *continued(int which, PyObject *left, PyObject *right)
     return result;
 }
 
+/* NumPy's number for a lazy one that has its value, anything else as it is (new). */
+static PyObject *number_there(PyObject *x)
+{
+    PyObject *node = (PyObject *)Py_TYPE(x) == hooks.scalar ? ((Core *)x)->node : NULL;
+    if (node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None ||
+        !IS_REAL(NODE(node, value))) {
+        return Py_NewRef(x);
+    }
+    PyArrayObject *value = (PyArrayObject *)NODE(node, value);
+    return PyArray_Scalar(PyArray_DATA(value), PyArray_DESCR(value), (PyObject *)value);
+}
+
+static PyObject *operate(int which, PyObject *left, PyObject *right);
+
+/* The operator on lazy numbers: those that have their values are NumPy's. */
+static PyObject *operate_numbers(int which, PyObject *left, PyObject *right)
+{
+    PyObject *first = number_there(left), *result = NULL;
+    PyObject *second = first == NULL ? NULL : number_there(right);
+    if (second != NULL && (first != left || second != right)) {
+        int ours = PyObject_TypeCheck(first, &CoreType) || PyObject_TypeCheck(second, &CoreType);
+        result = ours ? operate(which, first, second)
+            : BOTH[which](first, second);
+    }
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return result;
+}
+
+#define IS_LAZY_NUMBER(x) ((PyObject *)Py_TYPE(x) == hooks.scalar)
+
 /* An operator of two operands, one of which is ours. */
 static PyObject *operate(int which, PyObject *left, PyObject *right)
 {
+    if (IS_LAZY_NUMBER(left) || IS_LAZY_NUMBER(right)) {
+        PyObject *result = operate_numbers(which, left, right);
+        if (result != NULL || PyErr_Occurred()) {
+            return LEAVE(result);
+        }
+    }
     if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
         return continued(which, left, right);
     }

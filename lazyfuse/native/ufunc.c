@@ -335,6 +335,115 @@ static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObje
     return LEAVE(result);
 }
 
+/* --------------------------------------------------------------------------------------- methods */
+
+enum { ARGUMENTS = 4 };
+
+/* The outer operation on arrays of plain dtypes by an exact loop; NULL without an exception. */
+static PyObject *outer_by_loop(UfuncCore *self, PyArrayObject *left, PyArrayObject *right)
+{
+    int nd = PyArray_NDIM(left), beside = PyArray_NDIM(right);
+    Loops *loops = loops_of(self);
+    if (loops == NULL || nd + beside > MOST_AXES || plain_type(left) < 0) {
+        return NULL;
+    }
+    npy_intp dims[MOST_AXES], strides[MOST_AXES];
+    for (int axis = 0; axis < nd + beside; axis++) {
+        dims[axis] = axis < nd ? PyArray_DIM(left, axis) : 1;
+        strides[axis] = axis < nd ? PyArray_STRIDE(left, axis) : 0;
+    }
+    Py_INCREF(PyArray_DESCR(left));
+    PyObject *view = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(left), nd + beside, dims,
+                                          strides, PyArray_DATA(left), 0, NULL);
+    PyObject *result = view == NULL ? NULL
+        : loops_binary(loops, view, (PyObject *)right, PY_SSIZE_T_MAX);
+    Py_XDECREF(view); /* it has no base: `left` outlives it */
+    return result;
+}
+
+/* A method of NumPy's ufunc where all arguments are small arrays and plain values; NULL without an
+   exception: Python does it. */
+static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *args,
+                              Py_ssize_t count)
+{
+    PyObject *given[ARGUMENTS + 1] = {self->call};
+    npy_intp size = 1;
+    int arrays = 0;
+    if (count < 1 || count > ARGUMENTS || self->call == NULL || self->compute != self->call ||
+        self->nout == NULL || !PyLong_Check(self->nout) || PyLong_AsLong(self->nout) != 1) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        given[at + 1] = args[at];
+        if (IS_ARRAY(args[at])) { /* a part of a block may not be written so */
+            given[at + 1] = IS_DIRECT(args[at]) || name == name_outer ? small_values(args[at]) : NULL;
+            if (given[at + 1] == NULL) {
+                return NULL;
+            }
+            size *= PyArray_SIZE((PyArrayObject *)given[at + 1]);
+            arrays++;
+        }
+        else if (at == 0 || !is_of(hooks.simple, args[at])) {
+            return NULL;
+        }
+    }
+    Governed turn = {NULL, 0.0};
+    int is_large = name == name_outer && size >= eager_below();
+    if (name == name_outer && (count != 2 || (is_large && !governed_begin(&turn, size)))) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at <= count; at++) {
+        Py_INCREF(given[at]);
+    }
+    PyObject *result = name == name_outer && arrays == 2
+        ? outer_by_loop(self, (PyArrayObject *)given[1], (PyArrayObject *)given[2]) : NULL;
+    if (result == NULL && !is_large && !PyErr_Occurred()) {
+        result = PyObject_VectorcallMethod(name, given, (size_t)count + 1, NULL);
+    }
+    for (Py_ssize_t at = 0; at <= count; at++) {
+        Py_DECREF(given[at]);
+    }
+    if (!is_large || result == NULL) {
+        return parts(result);
+    }
+    governed_end(&turn, 1);
+    return array_over(result);
+}
+
+static PyObject *method(PyObject *x, PyObject *name, PyObject *fallback, PyObject *const *args,
+                        Py_ssize_t count, PyObject *names)
+{
+    PyObject *result = names != NULL || hooks.simple == NULL ? NULL
+        : small_method((UfuncCore *)x, name, args, count);
+    if (result != NULL || PyErr_Occurred()) {
+        return result;
+    }
+    PyObject *function = PyObject_GetAttr(x, fallback);
+    result = function == NULL ? NULL : PyObject_Vectorcall(function, args, (size_t)count, names);
+    Py_XDECREF(function);
+    return result;
+}
+
+#define METHOD(which)                                                                              \
+    static PyObject *ufunc_##which(PyObject *x, PyObject *const *args, Py_ssize_t count,           \
+                                   PyObject *names)                                                \
+    {                                                                                              \
+        return method(x, name_##which, name_general_##which, args, count, names);                  \
+    }
+METHOD(accumulate)
+METHOD(at)
+METHOD(outer)
+METHOD(reduceat)
+
+#define METHOD_ROW(which)                                                                          \
+    {#which, (PyCFunction)(void (*)(void))ufunc_##which, METH_FASTCALL | METH_KEYWORDS,            \
+     #which "($self, /, *args, **kwargs)\n--\n\nAs `numpy.ufunc." #which "`."}
+
+static PyMethodDef ufunc_methods[] = {
+    METHOD_ROW(accumulate), METHOD_ROW(at), METHOD_ROW(outer), METHOD_ROW(reduceat),
+    {NULL, NULL, 0, NULL},
+};
+
 static PyObject *ufunc_new(PyTypeObject *type, PyObject *Py_UNUSED(args),
                            PyObject *Py_UNUSED(kwargs))
 {
@@ -405,6 +514,7 @@ PyTypeObject UfuncCoreType = {
     .tp_clear = ufunc_clear,
     .tp_free = PyObject_GC_Del,
     .tp_members = ufunc_members,
+    .tp_methods = ufunc_methods,
 };
 
 PyObject *ufunc_adopt(PyObject *Py_UNUSED(module), PyObject *given)

@@ -225,7 +225,7 @@ def program(structure: _Structure) -> Callable[[], Any] | None:
             with evaluate.held():
                 if device.compiles_ahead() and counters.awaited(device, source):
                     return False
-                found: Any = counters.compiled(device, source)
+                found = counters.compiled(device, source)
         except DeviceError:
             return None
         return (found.entry, found) if isinstance(found, RowProgram) else None
