@@ -155,9 +155,127 @@ static void take(PyArrayObject *a, PyArrayObject *mask, npy_intp count, void *to
     }
 }
 
+/* ---------------------------------------------------------------------------------------- places */
+/* `a[where]` and `a[where] = value` for whole numbers, of arrays that lie as C orders them. NumPy
+   takes a microsecond to begin. Where a number is out of bounds, NumPy says so. */
+
+enum { MANY = 1 << 20 }; /* places that other ways pick with all cores */
+
+/* Whether the file knows such places: of rows of `a`, and how many bytes one has. */
+static int is_placed(PyArrayObject *a, PyArrayObject *where, npy_intp *bytes)
+{
+    int type = plain_type(where);
+    if ((type != NPY_LONG && type != NPY_LONGLONG && type != NPY_INT && type != NPY_UINT) ||
+        plain_type(a) < 0 || PyArray_NDIM(a) == 0 || PyArray_NDIM(where) == 0 ||
+        PyArray_NDIM(a) + PyArray_NDIM(where) > NPY_MAXDIMS || !PyArray_IS_C_CONTIGUOUS(a) ||
+        !PyArray_IS_C_CONTIGUOUS(where) || PyArray_SIZE(where) > MANY) {
+        return 0;
+    }
+    *bytes = PyArray_ITEMSIZE(a);
+    for (int axis = 1; axis < PyArray_NDIM(a); axis++) {
+        *bytes *= PyArray_DIM(a, axis);
+    }
+    return PyArray_SIZE(a) > 0 && PyArray_SIZE(where) > 0;
+}
+
+static inline npy_intp place_at(const void *where, int type, npy_intp at, npy_intp size)
+{
+    npy_intp found = type == NPY_INT ? ((const npy_int *)where)[at]
+        : type == NPY_UINT           ? (npy_intp)((const npy_uint *)where)[at]
+                                     : (npy_intp)((const npy_int64 *)where)[at];
+    return found < 0 ? found + size : found;
+}
+
+/* Rows from `from[places]` to `to` one after the other, or (`back`) the other way, by steps of
+   `step` rows, 0: the same one. Whether all places were in bounds. */
+static int move_rows(char *to, const char *from, PyArrayObject *where, npy_intp size,
+                     npy_intp bytes, int back, int step)
+{
+    const void *places = PyArray_DATA(where);
+    npy_intp count = PyArray_SIZE(where);
+    int type = plain_type(where);
+#define MOVE(copy)                                                                                 \
+    for (npy_intp at = 0; at < count; at++) {                                                      \
+        npy_intp place = place_at(places, type, at, size);                                         \
+        if ((size_t)place >= (size_t)size) {                                                       \
+            return 0;                                                                              \
+        }                                                                                          \
+        npy_intp target = back ? place : at, source = back ? at * step : place;                    \
+        copy;                                                                                      \
+    }
+    switch (bytes) {
+    case 4:
+        MOVE(((npy_uint32 *)to)[target] = ((const npy_uint32 *)from)[source])
+        break;
+    case 8:
+        MOVE(((npy_uint64 *)to)[target] = ((const npy_uint64 *)from)[source])
+        break;
+    default:
+        MOVE(memcpy(to + target * bytes, from + source * bytes, (size_t)bytes))
+    }
+#undef MOVE
+    return 1;
+}
+
+/* What places pick (new); NULL without an exception: NumPy does it. */
+static PyObject *placed_read(PyArrayObject *a, PyArrayObject *where)
+{
+    npy_intp dims[NPY_MAXDIMS], bytes;
+    if (!is_placed(a, where, &bytes)) {
+        return NULL;
+    }
+    int nd = PyArray_NDIM(where), rest = PyArray_NDIM(a) - 1;
+    memcpy(dims, PyArray_DIMS(where), (size_t)nd * sizeof *dims);
+    memcpy(dims + nd, PyArray_DIMS(a) + 1, (size_t)rest * sizeof *dims);
+    PyArrayObject *made = new_array(plain_type(a), nd + rest, dims, 0);
+    if (made != NULL && !move_rows(PyArray_BYTES(made), PyArray_BYTES(a), where,
+                                   PyArray_DIM(a, 0), bytes, 0, 1)) {
+        Py_CLEAR(made);
+    }
+    return (PyObject *)made;
+}
+
+/* `a[where] = value`: 1, or 0 where NumPy does it. */
+static int placed_write(PyArrayObject *a, PyArrayObject *where, PyObject *value)
+{
+    npy_clongdouble number;
+    npy_intp bytes, size = PyArray_NDIM(a) > 0 ? PyArray_DIM(a, 0) : 0;
+    if (!is_placed(a, where, &bytes) || !is_writeable(a) || meet(a, where)) {
+        return 0;
+    }
+    const void *from = &number;
+    int step = 0, nd = PyArray_NDIM(where);
+    if (IS_REAL(value)) {
+        PyArrayObject *values = (PyArrayObject *)value;
+        if (plain_type(values) != plain_type(a) || !PyArray_IS_C_CONTIGUOUS(values) ||
+            meet(a, values) || PyArray_NDIM(values) != nd + PyArray_NDIM(a) - 1 ||
+            !PyArray_CompareLists(PyArray_DIMS(values), PyArray_DIMS(where), nd) ||
+            !PyArray_CompareLists(PyArray_DIMS(values) + nd, PyArray_DIMS(a) + 1,
+                                  PyArray_NDIM(a) - 1)) {
+            return 0;
+        }
+        from = PyArray_DATA(values);
+        step = 1;
+    }
+    else if (PyArray_NDIM(a) > 1 || !put_number(&number, value, plain_type(a))) {
+        return 0;
+    }
+    for (npy_intp at = 0; at < PyArray_SIZE(where); at++) { /* before anything is written */
+        npy_intp place = place_at(PyArray_DATA(where), plain_type(where), at, size);
+        if ((size_t)place >= (size_t)size) {
+            return 0;
+        }
+    }
+    return move_rows(PyArray_BYTES(a), from, where, size, bytes, 1, step);
+}
+
 PyObject *read_items(PyArrayObject *a, PyObject *key)
 {
     PyArrayObject *mask = (PyArrayObject *)key;
+    PyObject *picked = IS_REAL(key) ? placed_read(a, mask) : NULL;
+    if (picked != NULL || PyErr_Occurred()) {
+        return picked;
+    }
     if (!IS_REAL(key) || !is_known(a, mask)) {
         return PyObject_GetItem((PyObject *)a, key);
     }
@@ -225,7 +343,8 @@ static int masked_write(PyArrayObject *a, PyArrayObject *mask, PyObject *value)
 
 int write_items(PyArrayObject *a, PyObject *key, PyObject *value)
 {
-    if (IS_REAL(key) && masked_write(a, (PyArrayObject *)key, value)) {
+    PyArrayObject *where = (PyArrayObject *)key;
+    if (IS_REAL(key) && (masked_write(a, where, value) || placed_write(a, where, value))) {
         return 0;
     }
     return PyObject_SetItem((PyObject *)a, key, value);
@@ -404,10 +523,14 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
         else if (!is_basic(key)) {
             where = NULL;
         }
+        PyObject *listed = right != NULL && plain ? index_array(key) : NULL;
+        where = listed != NULL ? listed : where;
         if (right != NULL && where != NULL) {
             Py_INCREF(small);
             Py_INCREF(right);
-            Py_INCREF(where);
+            if (listed == NULL) {
+                Py_INCREF(where);
+            }
             int result = write_items((PyArrayObject *)small, where, right);
             Py_DECREF(small);
             Py_DECREF(right);

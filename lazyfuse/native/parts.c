@@ -253,16 +253,24 @@ int is_plain_index(PyArrayObject *where)
     return type >= 0 && (PyTypeNum_ISINTEGER(type) || type == NPY_BOOL) && PyArray_NDIM(where) > 0;
 }
 
-/* Whether a list holds nothing but a few whole numbers. */
-static int is_index_list(PyObject *list)
+PyObject *index_array(PyObject *list)
 {
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    for (Py_ssize_t at = 0; count <= LISTED && at < count; at++) {
-        if (!PyLong_CheckExact(PyList_GET_ITEM(list, at))) {
-            return 0;
-        }
+    npy_intp count = PyList_CheckExact(list) ? PyList_GET_SIZE(list) : 0;
+    if (count == 0 || count > LISTED) {
+        return NULL;
     }
-    return count > 0 && count <= LISTED;
+    PyObject *made = PyArray_SimpleNew(1, &count, NPY_INTP);
+    for (npy_intp at = 0; made != NULL && at < count; at++) {
+        PyObject *each = PyList_GET_ITEM(list, at);
+        npy_intp place = PyLong_CheckExact(each) ? PyLong_AsSsize_t(each) : -1;
+        if (!PyLong_CheckExact(each) || (place == -1 && PyErr_Occurred())) {
+            Py_CLEAR(made);
+            break;
+        }
+        ((npy_intp *)PyArray_DATA((PyArrayObject *)made))[at] = place;
+    }
+    PyErr_Clear();
+    return made;
 }
 
 /* What a key with arrays of indices, lists of them and masks means to NumPy. */
@@ -291,11 +299,11 @@ static int take_fancy(PyObject *part, PyArrayObject *whole, npy_intp *picked, Fa
         fancy->axes += is_mask ? PyArray_NDIM(where) : 1;
     }
     else if (found != NULL && PyList_CheckExact(found)) {
-        if (!is_index_list(found)) {
+        if ((*to = index_array(found)) == NULL) {
             return 0;
         }
         *picked = PyList_GET_SIZE(found) > *picked ? PyList_GET_SIZE(found) : *picked;
-        fancy->axes++;
+        return ++fancy->axes <= PyArray_NDIM(whole);
     }
     else if (found != NULL && is_index(found)) {
         fancy->axes++;

@@ -69,6 +69,8 @@ int is_there(Core *x);
 PyObject *real_of(Core *x);
 /* An array on the block of `self` without a geometry yet, with that table of real views. */
 Core *new_part(Core *self, PyObject *reals);
+/* An array of the whole numbers of a short list (new); NULL without an exception: it has others. */
+PyObject *index_array(PyObject *list);
 /* Whether an array holds indices or is a mask, of a plain dtype and with axes. */
 int is_plain_index(PyArrayObject *where);
 /* An array on the block of `self`, over a part of the memory of its real view; steals `real`, which
