@@ -490,6 +490,12 @@ static int key_of(const Program *program, const Walk *walk, int64_t *key)
     return length;
 }
 
+static int is_of_key(const Kernel *kernel, const int64_t *key, int length)
+{
+    return kernel->length == length &&
+           memcmp(kernel->key, key, (size_t)length * sizeof *key) == 0;
+}
+
 /* The kernel of a key, perhaps a new one; NULL after an error. */
 static Kernel *kernel_of(const int64_t *key, int length)
 {
@@ -501,8 +507,7 @@ static Kernel *kernel_of(const int64_t *key, int length)
     Kernel *free = NULL;
     for (size_t at = 0; at < CLOSE; at++) {
         Kernel *kernel = &kernels[(hash + at) % KERNELS];
-        if (kernel->length == length &&
-            memcmp(kernel->key, key, (size_t)length * sizeof *key) == 0) {
+        if (is_of_key(kernel, key, length)) {
             return kernel;
         }
         free = free == NULL && kernel->length == 0 ? kernel : free;
@@ -667,7 +672,8 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     (void)walk_steps(made, &walk, program.leaves);
     walk_simplify(&walk, program.leaves + 1);
     int64_t key[KEY];
-    Kernel *kernel = kernel_of(key, key_of(&program, &walk, key));
+    int numbers = key_of(&program, &walk, key);
+    Kernel *kernel = kernel_of(key, numbers);
     if (kernel != NULL) {
         kernel->work += (double)term->size * program.count;
     }
@@ -681,7 +687,7 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     }
     char *out = PyArray_BYTES(made);
     int unlocked = term->size * program.count >= 4 * UNLOCKED;
-    if (kernel->entry != NULL) {
+    if (kernel->entry != NULL && is_of_key(kernel, key, numbers)) { /* Python may have run */
         PyObject *keep = Py_NewRef(kernel->keep);
         Kernel copy = *kernel; /* without Python's lock, others may exchange it */
         PyThreadState *state = unlocked ? PyEval_SaveThread() : NULL;
@@ -769,6 +775,7 @@ static PyObject *evaluated(Subexpression *term)
         if (made != NULL && are_minded(flags)) {
             /* a term in no list is newer than all that are open: these lie below it */
             int failed = settle_before(term->thread != 0 ? term : &open_terms) < 0;
+            term_closed(term); /* what shows a warning may operate on arrays */
             Py_SETREF(made, failed ? NULL : by_numpy(term));
         }
         Py_XSETREF(term->value, made);
@@ -848,7 +855,7 @@ PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyO
     if (!is_long(left) && (right == NULL || !is_long(right))) {
         return NULL;
     }
-    Subexpression *term = may_wait(function, 0) && may_record()
+    Subexpression *term = may_wait(function, 0) > 0 && may_record()
         ? joined(loops, function, left, right) : NULL;
     if (term != NULL) {
         term_opened(term);
@@ -883,7 +890,12 @@ PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left,
     if (is_large) {
         (void)governed_begin(&turn, term->size);
     }
-    if (term->operations < MOST && may_wait(function, is_large)) {
+    int waits = term->operations < MOST ? may_wait(function, is_large) : 0;
+    if (waits < 0) {
+        Py_DECREF(term);
+        return NULL;
+    }
+    if (waits) {
         term_opened(term);
         governed_end(&turn, 1);
         return (PyObject *)term;
@@ -910,7 +922,7 @@ PyObject *expression_governed(Loops *loops, PyObject *function, PyObject *left, 
     }
     Governed turn;
     (void)governed_begin(&turn, size);
-    Subexpression *term = may_wait(function, 1) && may_record()
+    Subexpression *term = may_wait(function, 1) > 0 && may_record()
         ? joined(loops, function, given[0], given[1]) : NULL;
     if (term != NULL) {
         term_opened(term);
@@ -933,9 +945,10 @@ static void term_dropped(Subexpression *term)
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyObject *value = evaluated(term);
-    if (value == NULL) { /* NumPy would have raised this one */
-        PyErr_Clear();
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+        PyErr_SetInterrupt();
     }
+    PyErr_Clear(); /* NumPy would have raised it in place of the other */
     Py_XDECREF(value);
     PyErr_Restore(type, error, trace);
 }
@@ -959,7 +972,6 @@ static void term_dealloc(PyObject *x)
         PyObject_Free(x);
     }
 }
-
 
 PyTypeObject SubexpressionType = {
     PyVarObject_HEAD_INIT(NULL, 0)

@@ -294,7 +294,8 @@ static inline int expressions_settle(void)
     return expressions_open == 0 ? 0 : expressions_settle_all();
 }
 /* Whether the operation of the user's instruction may wait for the one that takes its result
-   (places.c); `at_once`: though the place has not been visited before. Forget what is known. */
+   (places.c); `at_once`: though the place has not been visited before; -1 with an exception. Forget what is
+   known. */
 int may_wait(PyObject *function, int at_once);
 void sites_clear(void);
 PyObject *expressions_ran(PyObject *module, PyObject *nothing);

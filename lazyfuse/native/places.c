@@ -244,42 +244,44 @@ PyObject *expressions_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
     return PyLong_FromLong(count);
 }
 
-/* Python's answer: None, or (called, ((local, arguments, name, attribute or None), ...)). */
-static int site_learn(Site *site)
+/* Asks Python what is loaded at a place: None, or
+   (called, ((local, arguments, name, attribute or None), ...)). Whether the place is still that. */
+static int site_learn(Site *site, PyObject *code, int offset)
 {
     PyObject *answer = hooks.expression_site == NULL ? NULL
-        : PyObject_CallFunction(hooks.expression_site, "Oi", site->code, site->offset);
-    PyObject *given;
-    site->count = -1;
-    if (answer == NULL || answer == Py_None) {
+        : PyObject_CallFunction(hooks.expression_site, "Oi", code, offset);
+    PyObject *given = NULL;
+    int called = -1;
+    if (site->code != code || site->offset != offset) { /* Python has operated on arrays */
         Py_XDECREF(answer);
-        return answer == NULL && PyErr_Occurred() ? -1 : 0;
+        return 0;
     }
-    if (!PyArg_ParseTuple(answer, "iO!", &site->called, &PyTuple_Type, &given)) {
-        Py_DECREF(answer);
-        return -1;
+    site->count = -1;
+    if (answer == NULL || !PyTuple_CheckExact(answer) ||
+        !PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given)) {
+        Py_XDECREF(answer);
+        return 1;
     }
-    int count = (int)PyTuple_GET_SIZE(given);
-    site->sources = PyMem_Calloc(count + 1, sizeof(Source));
-    int failed = site->sources == NULL;
-    for (int at = 0; !failed && at < count; at++) {
-        Source *source = &site->sources[at];
+    int count = (int)PyTuple_GET_SIZE(given), at = 0;
+    Source *sources = PyMem_Calloc(count + 1, sizeof(Source));
+    for (; sources != NULL && at < count; at++) {
+        Source *source = &sources[at];
         PyObject *name, *attribute;
-        failed = !PyArg_ParseTuple(PyTuple_GET_ITEM(given, at), "iiUO", &source->local,
-                                   &source->arguments, &name, &attribute);
-        if (!failed) {
-            source->name = Py_NewRef(name);
-            source->attribute = attribute == Py_None ? NULL : Py_NewRef(attribute);
-            site->count = at + 1;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, at), "iiUO", &source->local,
+                              &source->arguments, &name, &attribute)) {
+            break;
         }
+        source->name = Py_NewRef(name);
+        source->attribute = attribute == Py_None ? NULL : Py_NewRef(attribute);
+    }
+    site->called = called;
+    site->sources = sources;
+    site->count = at; /* of those that are there */
+    if (sources == NULL || at < count) {
+        site_clear(site);
     }
     Py_DECREF(answer);
-    if (failed) {
-        site_clear(site);
-        return -1;
-    }
-    site->count = count;
-    return 0;
+    return site->code == code;
 }
 
 /* The place of an instruction; NULL where another one has just begun to be known. */
@@ -381,14 +383,19 @@ int may_wait(PyObject *function, int at_once)
         return 0;
     }
     PyObject *code = (PyObject *)PyFrame_GetCode(frame);
-    Site *site = site_of(code, PyFrame_GetLasti(frame));
-    Py_DECREF(code);
+    int offset = PyFrame_GetLasti(frame);
+    Site *site = site_of(code, offset);
+    Py_DECREF(code); /* the frame holds it */
     if (site->visits < LEARNT) {
         site->visits = at_once ? LEARNT : site->visits + 1;
-        if (site->visits == LEARNT && site_learn(site) < 0) {
+        int known = site->visits < LEARNT || site_learn(site, code, offset);
+        if (PyErr_Occurred()) { /* an interrupt; a place that is not understood waits for none */
+            if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+                return -1;
+            }
             PyErr_Clear();
         }
-        if (!at_once) {
+        if (!at_once || !known) {
             return 0;
         }
     }
