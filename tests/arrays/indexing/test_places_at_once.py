@@ -1,4 +1,4 @@
-"""`x[places]` and `x[places] = value` of small arrays and of small parts of large ones: as NumPy."""
+"""`x[places]` and `x[places] = value`, of small arrays and of small parts of large ones."""
 
 from __future__ import annotations
 
