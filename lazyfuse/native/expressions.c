@@ -217,7 +217,7 @@ typedef struct {
     char *near[LEAVES]; /* where its elements are gathered, NULL: they are not */
     int count, leaves, gathered, buffers, flags, types[LEAVES];
     char taken[MOST];
-    npy_intp widest; /* bytes of an element */
+    npy_intp widest, elements; /* bytes of an element; of the result */
 } Program;
 
 static npy_intp size_of_type(int type)
@@ -374,11 +374,9 @@ static int is_one_run(const npy_intp *strides, const Walk *walk, npy_intp size)
 static void run_rows(Program *program, const Walk *walk, char *buffers, npy_intp width, char *out,
                      npy_intp out_size)
 {
-    npy_intp place[MOST_AXES] = {0}, rows = 1, length = walk->dims[walk->nd - 1];
+    npy_intp place[MOST_AXES] = {0}, length = walk->dims[walk->nd - 1];
+    npy_intp rows = program->elements / length;
     npy_intp most = width / program->widest, strides[LEAVES];
-    for (int axis = 0; axis < walk->nd - 1; axis++) {
-        rows *= walk->dims[axis];
-    }
     for (int k = 0; k < program->leaves; k++) {
         strides[k] = program->strides[k][walk->nd - 1];
     }
@@ -401,11 +399,9 @@ static void run_rows(Program *program, const Walk *walk, char *buffers, npy_intp
 static void run_gathered(Program *program, const Walk *walk, char *buffers, npy_intp width,
                          char *out, npy_intp out_size)
 {
-    npy_intp place[MOST_AXES] = {0}, rows = 1, length = walk->dims[walk->nd - 1];
+    npy_intp place[MOST_AXES] = {0}, length = walk->dims[walk->nd - 1];
+    npy_intp rows = program->elements / length;
     npy_intp most = width / program->widest / length, strides[LEAVES];
-    for (int axis = 0; axis < walk->nd - 1; axis++) {
-        rows *= walk->dims[axis];
-    }
     for (int k = 0; k < program->leaves; k++) {
         int repeats = program->arrays[k] == NULL || PyArray_SIZE(program->arrays[k]) == 1;
         strides[k] = repeats ? 0 : program->sizes[k];
@@ -647,6 +643,7 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     Program program; /* of which much is never used */
     program.count = program.leaves = program.gathered = program.buffers = program.flags = 0;
     program.widest = 1;
+    program.elements = term->size;
     memset(program.taken, 0, sizeof program.taken);
     Walk walk = {.nd = term->nd, .steps = program.strides};
     memcpy(walk.dims, term->dims, (size_t)term->nd * sizeof *walk.dims);
