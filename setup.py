@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError
 
 HERE = Path("lazyfuse")
-SOURCES = sorted(str(path) for path in HERE.glob("native/*.[ch]"))
+SOURCES = sorted(str(path) for path in HERE.glob("native/**/*.[ch]"))
 """What the module lazyfuse._native is made from."""
 
 TWINS = """

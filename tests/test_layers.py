@@ -85,7 +85,7 @@ FILES = {
 }
 
 
-IN_C = sorted((ROOT / "lazyfuse" / "native").glob("*.[ch]"))
+IN_C = sorted((ROOT / "lazyfuse" / "native").rglob("*.[ch]"))
 
 
 def every_module(check: Callable[[str], None]) -> Callable[[], None]:

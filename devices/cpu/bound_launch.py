@@ -16,7 +16,7 @@ from ..base import Array, Bound, BoundRun, Launch
 from .native_threads import NativeThreads
 
 native: Any = None
-"""The native extension whose `rows` are used (native/launch.c); None: the Python here."""
+"""The native extension whose `rows` are used (native/capture/launch.c); None: the Python here."""
 
 
 def use(module: Any) -> None:

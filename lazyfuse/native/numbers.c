@@ -2,7 +2,7 @@
    them in an array's dtype. NumPy does numbers that it might convert with a warning or an
    error. */
 
-#include "replay.h"
+#include "capture/replay.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,9 +2,9 @@
 
 An evaluation asks what else is to be computed, orders the graph, finds its plan, asks what it may
 leave out, and finds the replay for these sizes and strides. All that follows from the structure,
-the sizes and strides, and which operands die. `find` makes one key of these (native/bind.c), and
-`keep` stores under it what was found the slow way. Only evaluations without anything else to decide
-are kept: no other recorded work is pending, nothing is elided.
+the sizes and strides, and which operands die. `find` makes one key of these
+(native/capture/bind.c), and `keep` stores under it what was found the slow way. Only evaluations
+without anything else to decide are kept: no other recorded work is pending, nothing is elided.
 """
 
 from __future__ import annotations

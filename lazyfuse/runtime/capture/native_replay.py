@@ -1,4 +1,4 @@
-"""Replays as programs of native/replay.c: one call in C replays a run.
+"""Replays as programs of native/capture/replay.c: one call in C replays a run.
 
 Owns the encoding of events as numbers, and the work that C hands back: NumPy calls, exceptions to
 report, the end of reductions that C does not know. replay.py does the same in Python and runs where

@@ -19,7 +19,7 @@ from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.layout.meta_arrays import Array, address
 
 native: Any = None
-"""The C module whose `copy` is used (native/launch.c); None: NumPy copies."""
+"""The C module whose `copy` is used (native/capture/launch.c); None: NumPy copies."""
 
 
 def use(module: Any) -> None:

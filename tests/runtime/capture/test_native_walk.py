@@ -27,7 +27,7 @@ from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import compound_calls, evaluate, flush
 from tests.codegen.random_graphs import random_graph
 
-SOURCES = sorted((Path(__file__).parents[3] / "lazyfuse" / "native").glob("*.c"))
+SOURCES = sorted((Path(__file__).parents[3] / "lazyfuse" / "native").rglob("*.c"))
 
 
 @pytest.fixture(scope="module")

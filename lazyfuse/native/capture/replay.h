@@ -3,7 +3,7 @@
 #ifndef LAZYFUSE_REPLAY_H
 #define LAZYFUSE_REPLAY_H
 
-#include "native.h"
+#include "../native.h"
 
 enum { LAUNCH, BLOCK, COPY, WINDOW, NUMBER, BY_PYTHON };
 enum { SUM, MOST, LEAST };

@@ -1,7 +1,7 @@
 /* Launches of compiled programs, and copies between blocks: what devices/cpu/bound_launch.py and a
    replay (replay.c) ask for. */
 
-#include "native.h"
+#include "../native.h"
 
 #include <string.h>
 

@@ -1,0 +1,42 @@
+/* What the files of expressions share: an expression written down as steps. */
+
+#ifndef LAZYFUSE_EXPRESSIONS_H
+#define LAZYFUSE_EXPRESSIONS_H
+
+#include "native.h"
+
+enum {
+    MOST = 24, /* operations of an expression, each with at most two operands */
+    LEAVES = MOST + 1, /* its operands that are no results of its operations */
+};
+
+/* An operand or result of an operation: a leaf's number, or below zero a buffer's; `INTO`: what is
+   asked for. */
+enum { INTO = LEAVES };
+
+typedef struct {
+    Loops *loops;
+    int at, count, from[2], to;
+    npy_intp read, size; /* bytes of an element of the operands, and of the result */
+} Step;
+
+typedef struct {
+    Step steps[MOST];
+    PyArrayObject *arrays[LEAVES]; /* NULL: a number */
+    char *data[LEAVES]; /* where a row begins */
+    npy_intp strides[LEAVES + 1][MOST_AXES], sizes[LEAVES]; /* the last: of what is asked for */
+    char *near[LEAVES]; /* where its elements are gathered, NULL: they are not */
+    int count, leaves, gathered, buffers, flags, types[LEAVES];
+    char taken[MOST];
+    npy_intp widest, elements; /* bytes of an element; of the result */
+} Program;
+
+/* Runs the compiled program of an expression, of `size` elements, into `out` and stores its flags;
+   where there is none, asks for one that pays. 1: it ran; 0: it did not; -1 with an exception. */
+int run_as_kernel(const Program *program, const Walk *walk, npy_intp size, char *out,
+                  npy_intp out_size, int *flags);
+
+/* Forgets the compiled programs. */
+void kernels_clear(void);
+
+#endif
