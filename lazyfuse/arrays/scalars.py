@@ -8,11 +8,14 @@ Importing this module completes the array type.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from lazyfuse import config
 from lazyfuse.arrays import (
     assignment,
     attributes,
@@ -26,8 +29,10 @@ from lazyfuse.arrays import (
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
+from lazyfuse.arrays.nodes import INSIDE
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.runtime.scheduling import escapes
 
 __all__ = ["make_scalar", "scalar", "value_of"]
 
@@ -59,6 +64,56 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
 def value_of(x: ndarray) -> Any:
     """The NumPy scalar, evaluated if needed."""
     return gather(x)[()]
+
+
+def deliver(x: scalar) -> Any:
+    """What the user gets for a recorded number: the lazy scalar where only operations of ours take
+    it from his function, NumPy's number elsewhere.
+    """
+    if config.options.lazy_numbers:
+        return x
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__package__") in INSIDE:
+        back = frame.f_back
+        if back is None:
+            return x
+        frame = back
+    code, names = frame.f_code, frame.f_globals
+    is_script = code.co_name == "<module>" and code.co_filename == names.get("__file__")
+    needed = escapes.uses(code, frame.f_lasti, is_script)
+    if needed is None or not all(_is_met(each, frame) for each in needed):
+        return value_of(x)
+    return x
+
+
+def _is_met(use: escapes.Use, frame: FrameType) -> bool:
+    """Whether a name is what takes a lazy scalar."""
+    is_function, (place, _, name, attribute) = use
+    if place < 0:
+        found = frame.f_globals.get(name, frame.f_builtins.get(name))
+    elif base.NATIVE is None:
+        return False  # `f_locals` would keep what it shows
+    else:
+        try:
+            found = base.NATIVE.frame_local(frame, place, name)
+        except NameError:
+            return False
+    if attribute is not None:
+        if type(found) in array.OURS:
+            return is_function  # a method
+        if not isinstance(found, ModuleType):
+            return False
+        found = vars(found).get(attribute)
+    if not is_function:
+        return type(found) in array.OURS or type(found) is np.ndarray
+    return any(found is each for each in _TAKES_NUMBERS) or any(
+        str(getattr(each, "__module__", "")).partition(".")[0] == "lazyfuse"
+        for each in (found, type(found))
+    )
+
+
+_TAKES_NUMBERS = (print, float, int, complex, bool, str, repr, format, round, abs, isinstance)
+"""Python's own functions that ask our number for its value."""
 
 
 def make_scalar(node: Node) -> scalar:
@@ -210,6 +265,7 @@ base.HOOKS.fill(
     array=ndarray,
     scalar=scalar,
     make_scalar=make_scalar,
+    deliver=deliver,
     wrap=array.wrap,
     wrap_shared=array.wrap_shared,
     get_item=indexing.get_item,
