@@ -16,5 +16,6 @@ exclude_patterns = [
 html_theme = "furo"
 html_title = f"lazyfuse {release}"
 myst_heading_anchors = 4  # links to headings are made as GitHub makes them
-autodoc_typehints = "none"  # signatures show them
+autodoc_typehints = "none"  # most of them are Any
+default_role = "code"  # docstrings quote names with single backticks
 autodoc_member_order = "bysource"
