@@ -144,7 +144,7 @@ def test_constants_in_c_are_those_of_python() -> None:
 def test_wheels_hold_no_sources_in_c() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert settings["include-package-data"] is False
-    assert settings["package-data"] == {"lazyfuse": ["py.typed"]}
+    assert settings["package-data"] == {"lazyfuse": ["py.typed", "**/*.pyi"]}
 
 
 FROM_A_ZIP = """
