@@ -22,7 +22,7 @@ from lazyfuse.arrays.ndarray import ndarray as ndarray
 from lazyfuse.config import options as options
 from lazyfuse.namespace import assemble
 
-__all__ = [*_numpy.__all__, *assemble.ADDED]  # NumPy's list is of strings
+__all__ = list(_numpy.__all__)  # `from lazyfuse import *` gives what NumPy's gives
 
 __version__ = _numpy.__version__  # programs check NumPy's version; ours is lazyfuse_version
 __array_api_version__ = "2025.12"  # NumPy's may be older; docs/array_api.md says what differs
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *globals(), *dir(_numpy)})
+    return assemble.names(globals())
 
 
 assemble.complete(globals())

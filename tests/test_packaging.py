@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,13 +34,33 @@ def test_source_distributions_hold_what_is_compiled() -> None:
     patterns = []
     for line in (ROOT / "MANIFEST.in").read_text().splitlines():
         command, *rest = line.split()
-        assert command == "include"
-        patterns += rest
+        patterns += rest if command == "include" else []
     missing = set(c_sources()).difference(
         path.relative_to(ROOT).as_posix() for each in patterns for path in ROOT.glob(each)
     )
     assert len(c_sources()) > 2
     assert not missing, "MANIFEST.in leaves these out: who builds from it gets no machine code"
+
+
+def test_source_distributions_hold_pages_examples_and_tests(tmp_path: Path) -> None:
+    if find_spec("setuptools") is None or int(version("setuptools").partition(".")[0]) < 77:
+        pytest.skip("no setuptools that reads our pyproject.toml")
+    tracked = [
+        path
+        for top in ("docs", "examples", "tests", "scripts", "benchmarks")
+        for path in (ROOT / top).rglob("*")
+        if path.is_file() and path.suffix in (".md", ".py", ".json") and "build" not in path.parts
+    ]
+    copy = tmp_path / "checkout"  # making a distribution writes beside its sources
+    leave = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so")
+    shutil.copytree(ROOT, copy, ignore=leave)
+    command = [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, cwd=copy)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        held = {name.partition("/")[2] for name in file.getnames()}
+    assert {path.relative_to(ROOT).as_posix() for path in tracked} - held == set()
+    assert set(c_sources()) <= held
 
 
 def test_setup_knows_every_source() -> None:
@@ -122,7 +144,7 @@ def test_constants_in_c_are_those_of_python() -> None:
 def test_wheels_hold_no_sources_in_c() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert settings["include-package-data"] is False
-    assert settings["package-data"] == {"lazyfuse": ["py.typed"]}
+    assert settings["package-data"] == {"lazyfuse": ["py.typed", "**/*.pyi"]}
 
 
 FROM_A_ZIP = """

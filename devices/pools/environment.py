@@ -5,12 +5,14 @@ Owns the digest in names on disk. Does not import numba: it reads numba's versio
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import marshal
 import os
 import pkgutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -82,7 +84,21 @@ def runtime(*packages: str) -> str:
     """A digest of all modules of packages of devices/ that give generated text its meaning.
 
     It covers all modules: a list of the relevant ones would have to be maintained.
+
+    Raises
+    ------
+    MemoryError
+        There is no memory to list the folders with.
     """
+    try:
+        return _texts(packages)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise MemoryError(str(error)) from error
+
+
+def _texts(packages: Sequence[str]) -> str:
     total = hashlib.sha256()
     for package in packages:
         found = importlib.import_module(f"{_DEVICES}.{package}")

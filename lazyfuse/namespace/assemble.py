@@ -239,6 +239,12 @@ def look_up(name: str) -> Any:
     return found
 
 
+def names(package: dict[str, Any]) -> list[str]:
+    """What `dir(lazyfuse)` shows: NumPy's names, and those that lazyfuse adds; no inner module."""
+    own = {name for name in package if name.startswith("__")}
+    return sorted({*dir(sys.modules["numpy"]), *own, *ADDED, "array_api"})
+
+
 def complete(package: dict[str, Any]) -> None:
     """Put submodules into the package, and into `sys.modules` those that programs import."""
     numpy_modules.install()

@@ -139,7 +139,7 @@ def test_everything_takes_our_arrays() -> None:
 
 def test_additions() -> None:
     for name in ("explain", "report", "options", "accelerate", "evaluate", "cache_info", "devices"):
-        assert name in lazyfuse.__all__
+        assert name in dir(lazyfuse)
         assert callable(getattr(lazyfuse, name))
     x = lazyfuse.ones(1 << 16) + 1
     lazyfuse.evaluate(x)

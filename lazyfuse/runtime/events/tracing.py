@@ -1,5 +1,7 @@
 """One callback for everything that happens: the events, the listeners, and two made for users.
 
+Four ways to listen::
+
     with lazyfuse.tracing(print):                 # every event
         ...
     listener = lazyfuse.tracing.add(callback, KernelEnd, Fallback)    # until listener.remove()

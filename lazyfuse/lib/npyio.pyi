@@ -1,0 +1,2 @@
+# Written by scripts/write_stubs.py. Edit that.
+from numpy.lib.npyio import *
