@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -32,9 +33,10 @@ from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
 from lazyfuse.arrays.nodes import INSIDE
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.scheduling import escapes
 
-__all__ = ["make_scalar", "scalar", "value_of"]
+__all__ = ["deliver", "make_scalar", "numbers_stay", "scalar", "value_of"]
 
 
 class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
@@ -66,11 +68,27 @@ def value_of(x: ndarray) -> Any:
     return gather(x)[()]
 
 
+_inside = 0  # calls of ours under way that go on with the number
+
+
+@contextmanager
+def numbers_stay() -> Iterator[None]:
+    """Numbers that are recorded meanwhile stay lazy: a function of ours goes on with them, and
+    delivers its result. Those that another thread records now stay lazy, too.
+    """
+    global _inside
+    _inside += 1
+    try:
+        yield
+    finally:
+        _inside -= 1
+
+
 def deliver(x: scalar) -> Any:
     """What the user gets for a recorded number: the lazy scalar where only operations of ours take
     it from his function, NumPy's number elsewhere.
     """
-    if config.options.lazy_numbers:
+    if _inside or config.options.lazy_numbers:
         return x
     frame = sys._getframe(1)
     while frame.f_globals.get("__package__") in INSIDE:
@@ -81,9 +99,14 @@ def deliver(x: scalar) -> Any:
     code, names = frame.f_code, frame.f_globals
     is_script = code.co_name == "<module>" and code.co_filename == names.get("__file__")
     needed = escapes.uses(code, frame.f_lasti, is_script)
-    if needed is None or not all(_is_met(each, frame) for each in needed):
+    if needed is not None and all(_is_met(each, frame) for each in needed):
+        return x
+    try:
         return value_of(x)
-    return x
+    except EvaluationError as error:
+        if error.op != "freeze":
+            raise
+        return x  # of a parameter: it has no value, the expression is to be frozen
 
 
 def _is_met(use: escapes.Use, frame: FrameType) -> bool:

@@ -1,4 +1,4 @@
-"""Escape analysis of numbers: where does the result of a reduction go in the user's function?
+"""Escape analysis of numbers: where the result of a reduction goes in the user's function.
 
 A number that has not been computed is a number to operations of ours alone. Compiled code of others
 (`Decimal(s)`, `time.sleep(s)`, a database) and callers want NumPy's. The instructions of a function
@@ -51,16 +51,20 @@ _BY_ARGUMENT = {
 }
 """The same for those that take as many as their argument says, and these."""
 
-_NOTHING_LEFT = frozenset("""
+_NOTHING_LEFT = frozenset(
+    """
 STORE_FAST STORE_NAME POP_TOP STORE_GLOBAL STORE_DEREF RETURN_VALUE LIST_APPEND STORE_ATTR
 STORE_FAST_STORE_FAST STORE_SUBSCR STORE_SLICE
-""".split())
+""".split()
+)
 """Instructions that put nothing on the stack; others of the tables put one value there."""
 
-_TAKES_NUMBERS = frozenset("""
+_TAKES_NUMBERS = frozenset(
+    """
 BINARY_OP COMPARE_OP BINARY_SUBSCR IS_OP CONTAINS_OP TO_BOOL UNARY_NEGATIVE UNARY_INVERT UNARY_NOT
 FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC CONVERT_VALUE BUILD_STRING POP_TOP
-""".split())
+""".split()
+)
 """Instructions that ask our number itself, or drop it."""
 
 

@@ -30,6 +30,13 @@ from lazyfuse.runtime.scheduling.eager_fusion import instructions
 np = lazyfuse
 
 
+@pytest.fixture(autouse=True)
+def _numbers_of_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LAZYFUSE_LAZY_NUMBERS", "off")  # of the programs that tests start
+    with lazyfuse.options(lazy_numbers=False):
+        yield
+
+
 def place_of_sum(code: CodeType) -> int:
     """The offset of the instruction that calls the first method `sum`."""
     steps, _ = instructions(code)
@@ -178,7 +185,7 @@ def through_element(x: Any, keeper: Keeper) -> Any:
 
 def through_containers(x: Any, keeper: Keeper) -> Any:
     keeper.seen += [x.sum(), {"a": x.max()}["a"], (x.min(),)[0]]
-    table = dict(a=np.linalg.norm(x))
+    table = {"a": np.linalg.norm(x)}
     table["b"] = x.std() + 1
     keeper.seen += table.values()
     return table["b"]
@@ -307,3 +314,10 @@ def test_a_program_gives_numbers_to_compiled_code(tmp_path: Path) -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert piped.stdout == run.stdout, piped.stderr
+
+
+def test_numbers_of_parameters_wait_for_their_program() -> None:
+    t = lazyfuse.parameter("t")
+    x = np.arange(100_000.0)
+    program = lazyfuse.freeze({"sum": (x * t).sum(), "all": x + t})
+    assert float(program(t=2.0)["sum"]) == 2 * float(x.sum())
