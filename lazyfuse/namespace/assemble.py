@@ -142,7 +142,7 @@ def _residents() -> list[Any]:
 
 def evaluate(*arrays: Any) -> None:
     """Compute the arrays now, together; NumPy's numbers are computed."""
-    nodes = [ndarray.node_of(x) for x in _main(arrays) if not isinstance(x, np.generic)]
+    nodes = [ndarray.node_of(x) for x in _main(arrays) if not issubclass(type(x), np.generic)]
     evaluate_module.compute(nodes, decisions.CALLED)
 
 

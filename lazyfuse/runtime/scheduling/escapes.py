@@ -12,6 +12,7 @@ what an instruction does with a number.
 
 from __future__ import annotations
 
+import bisect
 import dis
 from collections.abc import Iterable, Sequence
 from types import CodeType
@@ -105,8 +106,11 @@ class _Analysis:
 
     def run(self) -> tuple[Use, ...]:
         """Read all instructions until no further name is found to hold the number."""
-        if self.offset not in instructions(self.code)[1]:
+        offsets = list(instructions(self.code)[1])
+        at = bisect.bisect_right(offsets, self.offset) - 1
+        if self.offset >= len(self.code.co_code):
             raise _Escapes
+        self.offset = offsets[at]  # a call of a Python function stands at the end of its caches
         known = -1
         while known < len(self.names):
             known = len(self.names)

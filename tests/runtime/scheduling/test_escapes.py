@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -232,6 +233,12 @@ def test_numbers_that_leave_a_function_are_numpys(
             numpy.testing.assert_allclose(numpy.asarray(left), right, rtol=1e-14)
 
 
+def row_of(value: Any) -> Any:
+    """The value after a visit to a database."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        return database.execute("select ?", (value,)).fetchone()
+
+
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "decimal": decimal.Decimal,
     "fraction": fractions.Fraction,
@@ -240,7 +247,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "json": lambda s: json.dumps({"s": s}),
     "pickle": lambda s: type(pickle.loads(pickle.dumps(s))),
     "struct": lambda s: struct.pack("d", s),
-    "sqlite": lambda s: sqlite3.connect(":memory:").execute("select ?", (s,)).fetchone(),
+    "sqlite": row_of,
     "type": type,
     "hex": float.hex,
     "format": lambda s: "%.3f" % s,  # noqa: UP031  # the way itself is meant
@@ -248,7 +255,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", TAKERS)
-@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_compiled_code_of_others_takes_our_sums(name: str) -> None:
     taker = TAKERS[name]
 
