@@ -228,6 +228,9 @@ class Options:
     governor: bool = _switch(
         True, "LAZYFUSE_GOVERNOR", "run at once where recording was measured to be slower"
     )
+    lazy_numbers: bool = _switch(
+        False, "LAZYFUSE_LAZY_NUMBERS", "leave sums and other numbers pending wherever they go"
+    )
     eager_fusion: bool = _switch(
         True, "LAZYFUSE_EAGER_FUSION", "run expressions of small arrays in one pass"
     )

@@ -31,6 +31,8 @@ os.environ.setdefault("LAZYFUSE_COMPILE_AHEAD", "off")
 os.environ.setdefault("LAZYFUSE_COMPILE_AFTER_EXIT", "off")  # tests count what is on disk
 # pytest makes errors of warnings, and what tests look at is recorded work
 os.environ.setdefault("LAZYFUSE_ERRORS_AT_ONCE", "off")
+# the same for numbers; tests/programs, tests/interop and test_escapes.py have them as users do
+os.environ.setdefault("LAZYFUSE_LAZY_NUMBERS", "on")
 # many tests take arrays of 20,000 elements to see them recorded
 os.environ.setdefault("LAZYFUSE_EAGER_BELOW", "16384")
 

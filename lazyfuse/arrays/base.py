@@ -52,6 +52,7 @@ class Hooks:
     array: Any  # `ndarray`
     scalar: Any  # the type of lazy scalars
     make_scalar: Any
+    deliver: Any  # what the user gets for a lazy scalar
     wrap: Any
     wrap_shared: Any
     get_item: Any
@@ -97,8 +98,8 @@ class Hooks:
 
 
 _OF_NATIVE = frozenset(
-    """del_item dtype export geometry get_item imag length matmul power real scalar set_item shape
-    transposed value_node wrap""".split()
+    """del_item deliver dtype export geometry get_item imag length matmul power real scalar set_item
+    shape transposed value_node wrap""".split()
 )
 
 HOOKS: Final = Hooks()

@@ -223,12 +223,12 @@ def is_part(view: Array, dtype: DType) -> bool:
 
 
 def from_node(node: Node) -> Any:
-    """What a user gets for a recorded node: an array, or a lazy scalar if it has no axes."""
+    """What a user gets for a recorded node: an array, or a number if it has no axes."""
     if node.op is ops.VIEW:  # its value would be a view of its source's memory
         node = copy_of(node)
     evaluate.note_recorded(node)
     if node.shape == ():
-        return HOOKS.make_scalar(node)
+        return HOOKS.deliver(HOOKS.make_scalar(node))
     return alone(node)
 
 

@@ -8,11 +8,15 @@ Importing this module completes the array type.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from lazyfuse import config
 from lazyfuse.arrays import (
     assignment,
     attributes,
@@ -26,10 +30,13 @@ from lazyfuse.arrays import (
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
+from lazyfuse.arrays.nodes import INSIDE
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.scheduling import escapes
 
-__all__ = ["make_scalar", "scalar", "value_of"]
+__all__ = ["deliver", "make_scalar", "numbers_stay", "scalar", "value_of"]
 
 
 class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
@@ -59,6 +66,77 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
 def value_of(x: ndarray) -> Any:
     """The NumPy scalar, evaluated if needed."""
     return gather(x)[()]
+
+
+_inside = 0  # calls of ours under way that go on with the number
+
+
+@contextmanager
+def numbers_stay() -> Iterator[None]:
+    """Numbers that are recorded meanwhile stay lazy: a function of ours goes on with them, and
+    delivers its result. Those that another thread records now stay lazy, too.
+    """
+    global _inside
+    _inside += 1
+    try:
+        yield
+    finally:
+        _inside -= 1
+
+
+def deliver(x: scalar) -> Any:
+    """What the user gets for a recorded number: the lazy scalar where only operations of ours take
+    it from his function, NumPy's number elsewhere.
+    """
+    if _inside or config.options.lazy_numbers:
+        return x
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__package__") in INSIDE:
+        back = frame.f_back
+        if back is None:
+            return x
+        frame = back
+    code, names = frame.f_code, frame.f_globals
+    is_script = code.co_name == "<module>" and code.co_filename == names.get("__file__")
+    needed = escapes.uses(code, frame.f_lasti, is_script)
+    if needed is not None and all(_is_met(each, frame) for each in needed):
+        return x
+    try:
+        return value_of(x)
+    except EvaluationError as error:
+        if error.op != "freeze":
+            raise
+        return x  # of a parameter: it has no value, the expression is to be frozen
+
+
+def _is_met(use: escapes.Use, frame: FrameType) -> bool:
+    """Whether a name is what takes a lazy scalar."""
+    is_function, (place, _, name, attribute) = use
+    if place < 0:
+        found = frame.f_globals.get(name, frame.f_builtins.get(name))
+    elif base.NATIVE is None:
+        return False  # `f_locals` would keep what it shows
+    else:
+        try:
+            found = base.NATIVE.frame_local(frame, place, name)
+        except NameError:
+            return False
+    if attribute is not None:
+        if type(found) in array.OURS:
+            return is_function  # a method
+        if not isinstance(found, ModuleType):
+            return False
+        found = vars(found).get(attribute)
+    if not is_function:
+        return type(found) in array.OURS or type(found) is np.ndarray
+    return any(found is each for each in _TAKES_NUMBERS) or any(
+        str(getattr(each, "__module__", "")).partition(".")[0] == "lazyfuse"
+        for each in (found, type(found))
+    )
+
+
+_TAKES_NUMBERS = (print, float, int, complex, bool, str, repr, format, round, abs, isinstance)
+"""Python's own functions that ask our number for its value."""
 
 
 def make_scalar(node: Node) -> scalar:
@@ -210,6 +288,7 @@ base.HOOKS.fill(
     array=ndarray,
     scalar=scalar,
     make_scalar=make_scalar,
+    deliver=deliver,
     wrap=array.wrap,
     wrap_shared=array.wrap_shared,
     get_item=indexing.get_item,

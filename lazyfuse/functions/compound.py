@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lazyfuse.arrays.ndarray import SELECTIONS, from_node, ndarray, node_of, options
+from lazyfuse.arrays.ndarray import OURS, SELECTIONS, from_node, ndarray, node_of, options
 from lazyfuse.arrays.nodes import caller
 from lazyfuse.arrays.recording import may_record
+from lazyfuse.arrays.scalars import deliver, numbers_stay, scalar
 from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
@@ -76,12 +77,13 @@ def of_one_array(function: F) -> F:
         found = _templates.get(key)
         if found is not None:
             return found.applied(node) if may_record() else recorded(a, *args)
-        result = recorded(a, *args)
-        if type(result) is ndarray or getattr(result, "_node", None) is not None:
+        with numbers_stay():
+            result = recorded(a, *args)
+        if type(result) in OURS and result._node is not None:
             made = _template(node, result._node)
             if made is not None:
                 _templates[key] = made
-        return result
+        return deliver(result) if type(result) is scalar else result
 
     return call  # type: ignore[return-value]
 

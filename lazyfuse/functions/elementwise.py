@@ -34,6 +34,7 @@ from lazyfuse.arrays.recording import (
     step,
     steps_over,
 )
+from lazyfuse.arrays.scalars import numbers_stay
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
@@ -73,7 +74,8 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     operands = (condition, x, y)
     result = None
     if not spares_copy(TABLE["where"], operands):
-        result = read_in_place(lambda *given: _recorded("where", given), *operands)
+        with numbers_stay():
+            result = read_in_place(lambda *given: _recorded("where", given), *operands)
     if result is not None and type(result) is not ndarray:
         return alone(node_of(result))  # always an array
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from lazyfuse.arrays import (  # noqa: F401  # noqa: F401
     ndarray,
     scalars,
@@ -139,8 +141,8 @@ def _residents() -> list[Any]:
 
 
 def evaluate(*arrays: Any) -> None:
-    """Compute the arrays now, together."""
-    nodes = [ndarray.node_of(x) for x in _main(arrays)]
+    """Compute the arrays now, together; NumPy's numbers are computed."""
+    nodes = [ndarray.node_of(x) for x in _main(arrays) if not issubclass(type(x), np.generic)]
     evaluate_module.compute(nodes, decisions.CALLED)
 
 

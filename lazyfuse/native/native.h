@@ -351,7 +351,7 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
-    _(pool_empty) _(trim) _(stretch_left) _(expression_site)                  \
+    _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program)                                                        \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \

@@ -301,6 +301,9 @@ PyObject *from_node(PyObject *node)
         Py_XDECREF(done);
     }
     Py_DECREF(node);
+    if (number && x != NULL && hooks.deliver != NULL) {
+        Py_SETREF(x, PyObject_CallOneArg(hooks.deliver, x));
+    }
     return x;
 }
 

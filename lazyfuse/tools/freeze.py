@@ -179,7 +179,7 @@ class _Function:
         nodes = [_node(each, shape, perm, self.name) for each, (shape, perm) in pairs]
         named = zip(self.parameters, nodes, strict=True)
         # record even small arrays, since parameters are written into them
-        with config.options(eager_below=0):
+        with config.options(eager_below=0, lazy_numbers=True):
             return self.function(**{name: _array_of(node) for name, node in named}), nodes
 
     def __reduce__(self) -> Any:

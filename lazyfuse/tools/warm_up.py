@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from lazyfuse.arrays.ndarray import ndarray, node_of
+from lazyfuse.arrays.scalars import numbers_stay
 from lazyfuse.codegen.graph.linearize import linearize
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.lowering.kernel import KernelError
@@ -32,7 +33,8 @@ def warm_up(*arrays: Any, **named: Any) -> list[str]:
     later runs. Kernels that would run as blocked NumPy need no program.
     """
     if arrays and callable(arrays[0]) and not isinstance(arrays[0], ndarray):
-        found: Any = arrays[0](*arrays[1:], **named)
+        with numbers_stay():
+            found: Any = arrays[0](*arrays[1:], **named)
     else:
         found = [*arrays, *named.values()]
     nodes = [node_of(x) for x in _arrays(found)]

@@ -181,6 +181,10 @@ def test_instances() -> None:
     assert not issubclass(int, lazyfuse.ndarray)
     total = lazyfuse.ones(1 << 16).sum()
     assert isinstance(total, float)
+    assert type(total) is np.float64
+    with lazyfuse.options(lazy_numbers=True):
+        total = lazyfuse.ones(1 << 16).sum()
+    assert isinstance(total, float)
     assert isinstance(total, np.float64)
     assert type(total) is scalar
 
