@@ -69,6 +69,10 @@ FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC CONVERT_VALUE BUILD_STRING POP_TOP
 """Instructions that ask our number itself, or drop it."""
 
 
+_METADATA = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size")
+"""Attributes that our number has before it is computed."""
+
+
 class _Item:
     """A value on the stack: the name it was loaded by, if any, and whether it is the number."""
 
@@ -221,7 +225,7 @@ class _Analysis:
     def _use(self, step: dis.Instruction, taken: list[_Item], is_inner: bool) -> None:
         """Note what has to hold where an instruction takes the number."""
         name = step.opname
-        if name in _TAKES_NUMBERS:
+        if name in _TAKES_NUMBERS or (name == "LOAD_ATTR" and step.argval in _METADATA):
             return
         if name in _STORES:
             if is_inner or (name == "STORE_NAME" and not self.is_script):
