@@ -50,14 +50,20 @@ def asking_frame() -> FrameType | None:
     return None if frame is None or frame.f_globals.get("__package__") in INSIDE else frame
 
 
-def caller() -> Where:
-    """The user's source line: the first frame outside lazyfuse."""
+def user_frame() -> FrameType:
+    """The first frame outside lazyfuse; the outermost one if there is none."""
     frame = _getframe(1)
     while frame.f_globals.get("__package__") in INSIDE:
         back = frame.f_back
         if back is None:
             break
         frame = back
+    return frame
+
+
+def caller() -> Where:
+    """The user's source line."""
+    frame = user_frame()
     where = (frame.f_code, frame.f_lasti)
     if _plain and errstate.is_untouched():
         return where

@@ -8,7 +8,6 @@ Importing this module completes the array type.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, ModuleType
@@ -30,7 +29,7 @@ from lazyfuse.arrays import (
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
-from lazyfuse.arrays.nodes import INSIDE
+from lazyfuse.arrays.nodes import INSIDE, user_frame
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import EvaluationError
@@ -90,13 +89,10 @@ def deliver(x: scalar) -> Any:
     """
     if _inside or config.options.lazy_numbers:
         return x
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__package__") in INSIDE:
-        back = frame.f_back
-        if back is None:
-            return x
-        frame = back
+    frame = user_frame()
     code, names = frame.f_code, frame.f_globals
+    if names.get("__package__") in INSIDE:
+        return x
     is_script = code.co_name == "<module>" and code.co_filename == names.get("__file__")
     needed = escapes.uses(code, frame.f_lasti, is_script)
     if needed is not None and all(_is_met(each, frame) for each in needed):

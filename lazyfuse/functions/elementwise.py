@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,10 @@ from lazyfuse.arrays.recording import (
     map_node,
     may_record,
     may_write,
-    record,
     shape_of,
     step,
     steps_over,
 )
-from lazyfuse.arrays.scalars import numbers_stay
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
@@ -44,19 +43,28 @@ from lazyfuse.functions.compound import of_one_array
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, implements
 from lazyfuse.runtime.layout.meta_arrays import result_order
+from lazyfuse.runtime.scheduling import evaluate
 
 _NoValue = np._NoValue
 
 
-def _recorded(row: str, operands: tuple[Any, ...]) -> Any:
-    """A recorded elementwise operation on any operands; None if it should run at once."""
+def _recorded(row: str, operands: tuple[Any, ...], made: Callable[[Node], Any] = from_node) -> Any:
+    """A recorded elementwise operation on any operands, as what is `made` of its node; None if it
+    should run at once.
+    """
     taken = [_as_operand(x) for x in operands]
     if not all(map(is_operand, taken)) or elementwise(taken) or not may_record():
         return None
     try:
-        return record(TABLE[row], *taken)
+        node = map_node(TABLE[row], taken)
     except ValueError:
         return None  # the shapes do not match: NumPy may raise another error first
+    return None if node is None else made(node)
+
+
+def _always_an_array(node: Node) -> ndarray:
+    evaluate.note_recorded(node)
+    return alone(node)
 
 
 def _as_operand(x: Any) -> Any:
@@ -74,10 +82,9 @@ def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     operands = (condition, x, y)
     result = None
     if not spares_copy(TABLE["where"], operands):
-        with numbers_stay():
-            result = read_in_place(lambda *given: _recorded("where", given), *operands)
-    if result is not None and type(result) is not ndarray:
-        return alone(node_of(result))  # always an array
+        result = read_in_place(
+            lambda *given: _recorded("where", given, _always_an_array), *operands
+        )
     return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
 
 

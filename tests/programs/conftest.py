@@ -1,16 +1,3 @@
 """Numbers as users have them: NumPy's where they leave a function."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
-import lazyfuse
-
-
-@pytest.fixture(autouse=True)
-def _numbers_of_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("LAZYFUSE_LAZY_NUMBERS", "off")  # of the programs that tests start
-    with lazyfuse.options(lazy_numbers=False):
-        yield
+from tests.helpers.numbers_of_users import numbers_of_users  # noqa: F401  # a fixture

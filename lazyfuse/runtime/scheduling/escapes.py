@@ -118,13 +118,13 @@ class _Analysis:
         known = -1
         while known < len(self.names):
             known = len(self.names)
-            self._read(self.code, self.offset)
+            self._read(self.code)
         if self.is_script and self.names:
             for inner in _functions(self.code):
-                self._read(inner, -1)
+                self._read(inner)
         return tuple(self.found)
 
-    def _read(self, code: CodeType, offset: int) -> None:
+    def _read(self, code: CodeType) -> None:
         """Follow the number through one code object, in the order of the text."""
         steps, _ = instructions(code)
         stack: list[_Item] = []
@@ -132,7 +132,7 @@ class _Analysis:
             if step.is_jump_target:
                 self._reset(stack)
             self._follow(code, steps, at, stack)
-            if code is self.code and step.offset == offset:
+            if code is self.code and step.offset == self.offset:
                 if not stack:
                     raise _Escapes
                 stack[-1].is_number = True

@@ -27,15 +27,9 @@ import lazyfuse
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.runtime.scheduling import escapes
 from lazyfuse.runtime.scheduling.eager_fusion import instructions
+from tests.helpers.numbers_of_users import numbers_of_users  # noqa: F401  # a fixture
 
 np = lazyfuse
-
-
-@pytest.fixture(autouse=True)
-def _numbers_of_users(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("LAZYFUSE_LAZY_NUMBERS", "off")  # of the programs that tests start
-    with lazyfuse.options(lazy_numbers=False):
-        yield
 
 
 def place_of_sum(code: CodeType) -> int:
