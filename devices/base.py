@@ -302,10 +302,6 @@ class Device:
         except DeviceError:
             return None
 
-    def may_hold(self, source: Source) -> bool:
-        """Whether the program may be in memory or on disk, by a quick check."""
-        return self.cached(source)
-
     def why_never(self, source: Source) -> str:
         """Why `soon` will never return a program; empty if it may."""
         return ""

@@ -22,7 +22,6 @@ from ..base import DeviceError, Source
 from ..late_imports import module
 from ..pools import compile_worker, environment, programs
 from ..pools.disk_cache import DiskCache
-from . import compiler
 
 LOCK = "compiling.lock"
 SECONDS = 10  # of one core: about thirty programs; the next run requests the rest again
@@ -67,6 +66,7 @@ def main() -> None:
     with suppress(ImportError, OSError, ValueError):
         resource = module("resource")
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    compiler = module(f"{__package__}.compiler")  # not in the program, which only starts this
     directory, limit, sources = pickle.load(sys.stdin.buffer)
     disk = DiskCache(directory, limit)
     for source in sources:

@@ -1,7 +1,8 @@
 """The CPU: compiled text ("numba") and text over NumPy ("numpy"), on a pool of threads.
 
 Owns the programs, threads and buffers of one device. Importing it loads neither numba nor
-llvmlite; a program found on disk loads only llvmlite.
+llvmlite, nor does a program found on disk where elf_linker.py links it; elsewhere it loads
+llvmlite.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from .. import settings
 from ..base import Array, Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
+from ..late_imports import module
 from ..pools import environment, object_code
 from ..pools.buffers import BufferPool
 from ..pools.compile_worker import Worker
@@ -25,7 +27,6 @@ from ..pools.target import target
 from ..thread_pool import ThreadPool, available
 from . import (
     compile_after_exit,
-    compiler,
     launch,
     matmul_blas,
     matmul_loops,
@@ -85,7 +86,7 @@ class CPU(Device):
         self.programs = ProgramPool(
             builders, disk or DiskCache("", 0, enabled=False), environment.digest
         )
-        self._worker = Worker(self._look, self._arrived, self.programs.lost, self._leave)
+        self._worker = Worker(self._arrived, self.programs.lost, self._leave)
         self.set_compile_ahead(ahead)
         self.set_compile_after_exit(after_exit)
         self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
@@ -106,10 +107,6 @@ class CPU(Device):
         start) the source is compiled at once.
         """
         return self.programs.soon(source)
-
-    def may_hold(self, source: Source) -> bool:
-        """As `base.Device.may_hold`."""
-        return self.programs.may_hold(source)
 
     def why_never(self, source: Source) -> str:
         """As `base.Device.why_never`."""
@@ -193,14 +190,6 @@ class CPU(Device):
         """Whether another process finishes the worker's sources after the program's end."""
         self._after_exit = after
 
-    def _look(self, source: Source) -> bool:
-        """In the worker's thread: take a program from disk."""
-        if not self.programs.look(source):
-            return False
-        with suppress(DeviceError):
-            self.work.prepare()
-        return True
-
     def _arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
         """In the worker's thread: the loops that the program needs first, then the program."""
         with suppress(DeviceError):
@@ -242,11 +231,11 @@ class NumbaBuilder:
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
         """Compile the text."""
-        code = compiler.compile_source(source)
+        code: bytes = module(f"{__package__}.compiler").compile_source(source)
         return self.load(source, code), code
 
     def load(self, source: Source, code: bytes) -> Pooled:
-        """Link object code, with llvmlite alone."""
+        """Link object code."""
         return NumbaProgram(source, object_code.load(code, object_code.ENTRY), self.work)
 
 

@@ -99,7 +99,8 @@ def text(code: str) -> str:
     function = getattr(library(), _FUNCTIONS[code])
     symbol = f"lazyfuse_{_FUNCTIONS[code]}"
     address = ctypes.cast(function, ctypes.c_void_p).value
-    object_code.linker().add_symbol(symbol, address)
+    assert address is not None
+    object_code.supply(symbol, address)
     clear, flags, fenv = flag_text()
     return _TEXT.format(
         symbol=symbol,

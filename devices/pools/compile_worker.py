@@ -1,11 +1,11 @@
 """A worker process that compiles while the program computes: started on first use, at most one.
 
 Owns the worker process and the queue of requests. `Worker.want(source)` returns at once. A thread
-of lazyfuse looks on disk first, if `soon` has not (`look`), then sends the source to the process,
-and passes each result to `arrived`. Messages are pickles behind their length. The process runs
-`compile_worker_main`, which imports numba and nothing of the frontend. It ends when its input ends,
-so it ends with the program however the program ends. Sources not yet compiled then go to `left`
-(compile_after_exit.py). A forked child has no worker: a pool of processes keeps the cores busy.
+of lazyfuse sends the source to the process, and passes each result to `arrived`. Messages are
+pickles behind their length. The process runs `compile_worker_main`, which imports numba and nothing
+of the frontend. It ends when its input ends, so it ends with the program however the program ends.
+Sources not yet compiled then go to `left` (compile_after_exit.py). A forked child has no worker: a
+pool of processes keeps the cores busy.
 """
 
 from __future__ import annotations
@@ -63,14 +63,12 @@ class Worker:
 
     def __init__(
         self,
-        look: Callable[[Source], bool],
         arrived: Arrived,
         lost: Callable[[Source | None, str], None],
         left: Callable[[], object] = lambda: None,
     ) -> None:
         self.trouble = ""  # why there is no worker; "" if there may be one
         self.started = 0  # processes so far
-        self._look = look
         self._arrived = arrived
         self._lost = lost
         self._left = left
@@ -152,14 +150,10 @@ class Worker:
         current: Source | None = None
         try:
             while (current := self._next(IDLE)) is not None:
-                if self._looked(current):
-                    continue
                 self._ask(current)
                 while current is not None:
                     reply = self._reply(current)
                     done, current = current, self._next(0.0)
-                    while current is not None and self._looked(current):
-                        current = self._next(0.0)
                     if current is not None:
                         self._ask(current)
                     with fork_safety.fork_lock:  # it imports and links
@@ -168,10 +162,6 @@ class Worker:
             self.trouble = self.trouble or f"the compiler's process {error}"
             self._end()
             self._lost(current if isinstance(error, Crash) else None, self.trouble)
-
-    def _looked(self, source: Source) -> bool:
-        with fork_safety.fork_lock:
-            return self._look(source)
 
     def _next(self, seconds: float) -> Source | None:
         """The next request; None if there is none. After `seconds` without, this thread ends."""

@@ -82,14 +82,6 @@ class DiskCache:
         """Whether an entry of that name exists (perhaps damaged)."""
         return self._usable() and os.path.exists(self._path(name))
 
-    def may_hold(self, prefix: str) -> bool:
-        """Whether an entry's name begins with `prefix`; reads only the directory's list."""
-        try:
-            names = os.listdir(self.directory) if self.enabled else []
-        except (OSError, ValueError):
-            return False
-        return any(name.startswith(prefix) for name in names)
-
     def can_store(self) -> bool:
         """Whether `put` is likely to work."""
         if not self.enabled:

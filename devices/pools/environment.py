@@ -1,6 +1,7 @@
 """What decides a program's machine code besides its text: versions, CPU, platform, our runtime.
 
-Owns the digest in names on disk. Does not import numba: it reads numba's version file.
+Owns the digest in names on disk. Imports neither numba nor, where elf_linker.py links, llvmlite:
+it reads their version files and the system's description of the CPU.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib.util
+import itertools
 import marshal
 import os
 import pkgutil
@@ -19,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..caches import cached
-from . import object_code, vector_math
+from . import elf_linker, object_code, vector_math
 from .target import SETTINGS
 
 # The packages of devices/ whose modules decide what a text compiles to.
@@ -29,48 +31,68 @@ _DEVICES = (__package__ or "").rpartition(".")[0]
 
 @cached(1)
 def digest() -> str:
-    """A short name of this environment; loads llvmlite to ask for the CPU.
+    """A short name of this environment.
 
-    `DeviceError` if llvmlite does not load: its installation is damaged, or memory is short.
+    `DeviceError` if llvmlite does not load where it is asked for the CPU: its installation is
+    damaged, or memory is short.
     """
-    object_code.linker()
     return hashlib.sha256("\0".join(facts()).encode()).hexdigest()[:24]
 
 
 def facts() -> list[str]:
     """Everything that the digest covers, as readable text."""
-    import llvmlite
-    import llvmlite.binding as llvm
-
-    try:
-        features = llvm.get_host_cpu_features().flatten()
-    except RuntimeError:  # LLVM does not know this platform's CPU features
-        features = ""
     return [
         f"python {sys.version} {sys.implementation.cache_tag}",
         f"numpy {np.__version__}",
-        f"llvmlite {llvmlite.__version__}",
-        f"numba {_numba_version()}",
+        f"llvmlite {_version('llvmlite')}",
+        f"numba {_version('numba')}",
         f"platform {sys.platform} {vector_math.machine()} {sys.maxsize}",
-        f"cpu {llvm.get_host_cpu_name()} {features}",
+        f"cpu {_processor() or _llvms_processor()}",
         f"libmvec {vector_math.libmvec() is not None} {_libc()}",
         f"settings {[os.environ.get('NUMBA_' + name) for name in SETTINGS.split()]}",
         f"runtime {runtime(*_RUNTIME)}",
     ]
 
 
-def _numba_version() -> str:
-    """The text of numba's version file: importing numba, or its metadata, costs far more."""
-    found = importlib.util.find_spec("numba")
+def _version(package: str) -> str:
+    """The text of a package's version file: importing it, or its metadata, costs far more."""
+    found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         return "none"
     try:
         with open(os.path.join(os.path.dirname(found.origin), "_version.py"), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
-        import numba
+        return str(importlib.import_module(package).__version__)
 
-        return str(numba.__version__)
+
+_CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+"""What tells one x86-64 from another in the system's description."""
+
+
+def _processor() -> str:
+    """The first CPU as the system describes it; empty where LLVM has to say."""
+    if not elf_linker.AVAILABLE:
+        return ""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = list(itertools.takewhile(str.strip, file))
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError(str(error)) from error
+        return ""
+    parted = (line.partition(":") for line in lines)
+    known = {name.strip(): value.strip() for name, _, value in parted}
+    return "; ".join(known[name] for name in _CPU) if known.keys() >= set(_CPU) else ""
+
+
+def _llvms_processor() -> str:
+    llvm = object_code.linker()
+    try:
+        features = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM does not know this platform's CPU features
+        features = ""
+    return f"{llvm.get_host_cpu_name()} {features}"
 
 
 def _libc() -> str:
@@ -104,12 +126,18 @@ def _texts(packages: Sequence[str]) -> str:
         found = importlib.import_module(f"{_DEVICES}.{package}")
         for name in sorted(each.name for each in pkgutil.iter_modules(found.__path__)):
             total.update(f"{package}.{name}".encode())
-            total.update(_text(f"{_DEVICES}.{package}.{name}"))
+            total.update(_text(found.__path__[0], f"{_DEVICES}.{package}.{name}"))
     return total.hexdigest()
 
 
-def _text(name: str) -> bytes:
+def _text(folder: str, name: str) -> bytes:
     """The text of a module, also from a zip; its code where only code is installed."""
+    try:  # looking for the module as an import does takes as long as all the rest
+        with open(os.path.join(folder, f"{name.rpartition('.')[2]}.py"), "rb") as file:
+            return file.read()
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise
     spec: Any = importlib.util.find_spec(name)
     with suppress(OSError):
         text: bytes = spec.loader.get_data(spec.origin)

@@ -1,4 +1,4 @@
-"""Object files: which symbols they need, and loading them with llvmlite alone (without numba).
+"""Object files: which symbols they need, and loading them, by elf_linker.py or llvmlite.
 
 Owns the table of symbols that lazyfuse supplies to the linker. LLVM ends the process at an unknown
 symbol, so `load` reads the object's symbol table first and raises an error. LLVM also ends the
@@ -7,36 +7,40 @@ process without memory, so callers check `room` first.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import struct
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..base import DeviceError
 from ..caches import CONSTANT, cached
-from . import vector_math
+from . import elf_linker, vector_math
 
 ENTRY = "lazyfuse_entry"  # what compiled programs export
 _TO_LOAD = 16 << 20  # bytes that have to be free before LLVM loads an object
 TO_COMPILE = 128 << 20  # the same before LLVM compiles a text
 
+_supplied: dict[str, int] = {}  # addresses by symbol, see `supply`
+
 
 class Loaded:
-    """Machine code in memory, freed with this object."""
+    """A function of machine code in memory, which is freed with the last of its functions."""
 
-    __slots__ = ("_engine", "address", "size")
+    __slots__ = ("_find", "address", "size")
 
-    def __init__(self, engine: Any, address: int, size: int) -> None:
-        self._engine = engine
-        self.address = address
+    def __init__(self, find: Callable[[str], int], entry: str, size: int) -> None:
+        self._find = find  # also keeps the memory
+        self.address = find(entry)
         self.size = size
+        if not self.address:
+            raise DeviceError(f"[load] object code: no function {entry}")
 
     def at(self, entry: str) -> Loaded:
         """Another function of the same code."""
-        address = self._engine.get_function_address(entry)
-        if not address:
-            raise DeviceError(f"[load] object code: no function {entry}")
-        return Loaded(self._engine, address, self.size)
+        return Loaded(self._find, entry, self.size)
 
 
 def room(size: int) -> None:
@@ -61,13 +65,48 @@ def linker() -> Any:
     llvm.initialize_native_asmprinter()
     if vector_math.libmvec() is not None:
         llvm.load_library_permanently(vector_math.LIBMVEC)
-    for name, address in vector_math.symbols().items():
+    for name, address in (vector_math.symbols() | _supplied).items():
         llvm.add_symbol(name, address)
     return llvm
 
 
+def supply(symbol: str, address: int) -> None:
+    """Let machine code that is loaded from now on call a function by this name."""
+    _supplied[symbol] = address
+    if "llvmlite.binding" in sys.modules:
+        linker().add_symbol(symbol, address)
+
+
+@cached(1, CONSTANT, clears=False)
+def _libraries() -> list[Any]:
+    """Where functions are that generated code calls by their own names, in the order to look."""
+    found = [vector_math.libmvec(), ctypes.CDLL(None)]
+    with suppress(OSError):
+        found.append(vector_math.libm())
+    return [library for library in found if library is not None]
+
+
+def _address_of(symbol: str) -> int:
+    """Where a function is that machine code calls; 0 if it is unknown."""
+    address = _supplied.get(symbol) or vector_math.symbols().get(symbol)
+    if address:
+        return address
+    for library in _libraries():
+        with suppress(AttributeError):
+            return vector_math.address(library, symbol)
+    return 0
+
+
 def load(code: bytes, entry: str) -> Loaded:
     """Link an object file into this process; raises `DeviceError` if that is impossible."""
+    if elf_linker.AVAILABLE:
+        with suppress(elf_linker.Unsupported):
+            functions = elf_linker.link(code, _address_of)
+            return Loaded(functions.find, entry, len(code))
+    return _load_by_llvm(code, entry)
+
+
+def _load_by_llvm(code: bytes, entry: str) -> Loaded:
     llvm = linker()
     room(_TO_LOAD)
     missing = unresolved(code)
@@ -79,12 +118,9 @@ def load(code: bytes, entry: str) -> Loaded:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        address = engine.get_function_address(entry)
+        return Loaded(engine.get_function_address, entry, len(code))
     except RuntimeError as error:
         raise DeviceError(f"[load] object code: {error}") from error
-    if not address:
-        raise DeviceError(f"[load] object code: no function {entry}")
-    return Loaded(engine, address, len(code))
 
 
 def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> bytes:

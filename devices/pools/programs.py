@@ -8,7 +8,6 @@ module knows no compiler and no loader: the device passes both in.
 from __future__ import annotations
 
 import hashlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -91,7 +90,6 @@ class ProgramPool:
         self._lock = threading.RLock()
         self._making: dict[Key, threading.RLock] = {}  # a lock for each program being made
         self._wanted: dict[Key, Source] = {}  # sources sent to the worker
-        self._unseen: set[Key] = set()  # those of `_wanted` that no thread has looked for on disk
         self._arrival = threading.Condition()
 
     def get(self, source: Source) -> Pooled:
@@ -109,18 +107,17 @@ class ProgramPool:
         if self.worker is None or source.language == "numpy" or self.worker.why_not():
             return None
         key = source.language, source.text
-        program = self.soon(source, at_once=True)
+        program = self.soon(source)
         if program is None and key not in self._refused:
             self.wait(key)
             program = self._programs.get(key)
         return program
 
-    def soon(self, source: Source, at_once: bool = False) -> Pooled | None:
+    def soon(self, source: Source) -> Pooled | None:
         """The program if it is in memory or on disk; else None, and the worker compiles it.
 
-        With a worker it never waits for a compiler; without a worker it builds at once. Unless
-        `at_once`, it does not wait for llvmlite's import either, which the first program from disk
-        needs: the worker's thread loads that program. Never raises: `why_never` gives the reason.
+        With a worker it never waits for a compiler; without a worker it builds at once. Never
+        raises: `why_never` gives the reason.
         """
         key = source.language, source.text
         if key in self._programs:
@@ -135,17 +132,11 @@ class ProgramPool:
                 return self._make(source)  # its error lists the languages
             problem = "disabled"
             if self._on_disk(source):
-                problem = "absent"
-                if self._may_be_on_disk(source):
-                    if source.exact and not at_once and "llvmlite" not in sys.modules:
-                        self._unseen.add(key)
-                        self._ask(source)
-                        return None
-                    program, problem = self._load(source, builder)
-                    if program is not None:
-                        self._add(key, program)
-                        return program
-                    problem = self._reason(source, problem)
+                program, problem = self._load(source, builder)
+                if program is not None:
+                    self._add(key, program)
+                    return program
+                problem = self._reason(source, problem)
         except DeviceLost:
             raise
         except DeviceError as error:
@@ -162,29 +153,6 @@ class ProgramPool:
         if self.worker is None or not self.worker.want(source):
             self.lost(None, "")
 
-    def look(self, source: Source) -> bool:
-        """In the worker's thread: load a program from disk if `soon` has not looked there.
-
-        Return whether the source needs no compiling.
-        """
-        key = source.language, source.text
-        if key not in self._unseen:
-            return False
-        self._unseen.discard(key)
-        try:
-            program, problem = self._load(source, self._builders[source.language])
-        except DeviceError as error:
-            self._refuse(key, str(error))
-        else:
-            if program is None:
-                self._remember(source, self._reason(source, problem))
-                return False
-            self._add(key, program)
-        with self._arrival:
-            self._wanted.pop(key, None)
-            self._arrival.notify_all()
-        return True
-
     def awaits(self, source: Source) -> bool:
         """Whether a program has been requested from the worker and has not arrived yet."""
         return (source.language, source.text) in self._wanted
@@ -192,7 +160,7 @@ class ProgramPool:
     def uncompiled(self) -> list[Source]:
         """The sources sent to the worker that have not arrived and are not on disk."""
         with self._arrival:
-            return [source for key, source in self._wanted.items() if key not in self._unseen]
+            return list(self._wanted.values())
 
     def why_never(self, source: Source) -> str:
         """Why `soon` will never return a program; empty if it may."""
@@ -244,21 +212,11 @@ class ProgramPool:
             self._refused.pop(next(iter(self._refused)))
         self._refused[key] = why
 
-    def _may_be_on_disk(self, source: Source) -> bool:
-        """False if the directory's list rules it out; a complete name needs llvmlite's import."""
-        return "llvmlite" in sys.modules or self.disk.may_hold(_identity(source))
-
-    def may_hold(self, source: Source) -> bool:
-        """A quick `holds` by the directory's list alone: false only if the program is not there."""
-        if (source.language, source.text) in self._programs:
-            return True
-        return self._on_disk(source) and self.disk.may_hold(_identity(source))
-
     def holds(self, source: Source) -> bool:
         """Whether `get` would find the program without building it."""
         if (source.language, source.text) in self._programs:
             return True
-        if not self._on_disk(source) or not self._may_be_on_disk(source):
+        if not self._on_disk(source):
             return False
         try:
             return self.disk.holds(self._name(source))

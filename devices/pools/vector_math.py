@@ -60,6 +60,7 @@ def libm() -> Any:
     return ctypes.CDLL(names.get(sys.platform, "libm.so.6"))
 
 
+@cached(1, CONSTANT, clears=False)
 def symbols() -> dict[str, int]:
     """Symbols for generated code: the C library's scalar functions, and those of fenv."""
     found: dict[str, int] = {}
@@ -67,17 +68,18 @@ def symbols() -> dict[str, int]:
     for name in ARITY:
         for size, suffix in ((8, ""), (4, "f")):
             if hasattr(library, name + suffix):
-                found[scalar_name(name, size)] = _address(library, name + suffix)
+                found[scalar_name(name, size)] = address(library, name + suffix)
     for name in ("feclearexcept", "fetestexcept"):
         if hasattr(library, name):
-            found["lf_" + name] = _address(library, name)
+            found["lf_" + name] = address(library, name)
     return found
 
 
-def _address(library: Any, name: str) -> int:
-    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    assert address is not None
-    return address
+def address(library: Any, name: str) -> int:
+    """Where a function of a library lies; `AttributeError` if it has none of this name."""
+    found = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    assert found is not None
+    return found
 
 
 # Flags of the C library's fenv.h, in the order invalid, divide by zero, overflow, underflow.

@@ -376,7 +376,7 @@ def test_a_name_that_no_folder_can_have_stops_nothing() -> None:
     assert not cache.put("one", b"data")
     assert cache.look_up("one") == (None, "absent")
     assert not cache.can_store()
-    assert not cache.may_hold("o")
+    assert not cache.holds("o")
     cache.remove("one")
     assert cache.info()["entries"] == 0
     before = lazyfuse.options.cache_dir

@@ -154,9 +154,9 @@ def test_what_it_does_not_say_has_answers(tiny: Any) -> None:
 def test_a_minimal_device_answers_for_the_rest() -> None:
     null = registry.device("null")
     source = base.Source("numpy", "k", "", 1, (), ())
-    assert not null.may_hold(source)
+    assert not null.cached(source)
     assert null.soon(source) is null.compile(source)
-    assert null.may_hold(source)
+    assert null.cached(source)
     assert not null.asynchronous
     assert not null.compiles_ahead()
     assert (null.memory, null.library, null.programs, null.buffers) == (None,) * 4

@@ -187,7 +187,9 @@ def test_a_change_of_any_module_is_another_environment(monkeypatch: pytest.Monke
     for path in changed:
         name = ".".join(["lazyfuse.devices", *path.relative_to(folder).with_suffix("").parts])
         other = {name: b"changed"}
-        monkeypatch.setattr(environment, "_text", lambda each, o=other: o.get(each) or text(each))
+        monkeypatch.setattr(
+            environment, "_text", lambda place, each, o=other: o.get(each) or text(place, each)
+        )
         assert environment.facts() != before, name
 
 

@@ -242,7 +242,7 @@ def test_programs_arrive_from_the_worker_F11(device: Any) -> None:
             assert cpu.info()["programs"]["ahead"] >= 1
         finally:
             cpu._worker.close()
-            cpu._worker = type(cpu._worker)(cpu._look, cpu._arrived, cpu.programs.lost)
+            cpu._worker = type(cpu._worker)(cpu._arrived, cpu.programs.lost)
     same(first, second)
 
 

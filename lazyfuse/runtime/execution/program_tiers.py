@@ -43,9 +43,6 @@ COMPILE_ELEMENTS = 32768
 # From this many element operations on, a kernel goes to the compiler's process on its first use: as
 # blocked NumPy it takes so long that a second use gains by it.
 AHEAD_ELEMENTS = 1 << 18
-# From this many on, blocked NumPy takes longer than importing llvmlite and loading a program.
-PATIENT_ELEMENTS = 1 << 25
-
 
 # Most sizes and strides for which a kernel or a chain stays bound: one entry per shape and layout.
 MOST_SIZES = 64
@@ -248,9 +245,7 @@ def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: De
         _report_lost_worker(device)
         wanted = often or not source.exact or device.cached(source)
         return compiled(step, source if wanted else lowered.source("numpy"), device)
-    if work >= PATIENT_ELEMENTS and device.cached(source):
-        return compiled(step, source, device)
-    wanted = often or work >= AHEAD_ELEMENTS or device.may_hold(source)
+    wanted = often or work >= AHEAD_ELEMENTS or device.cached(source)
     if wanted and not counters.awaited(device, source):
         return compiled(step, source, device)
     return _blocked(step, lowered, device) or compiled(step, source, device)

@@ -155,7 +155,7 @@ def _program(values: Run, chain: Chain, task: Task) -> NumbaProgram | None:
     program: Any = step.programs.get((device, source))
     if program is None:
         wanted = not source.exact or chain.uses > config.options.compile_after
-        if not (wanted or device.may_hold(source)):
+        if not (wanted or device.cached(source)):
             return None
         if device.soon(source) is None:
             if device.why_never(source):

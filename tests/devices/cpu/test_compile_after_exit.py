@@ -130,17 +130,13 @@ def test_programs_of_a_short_script_reach_the_disk_F11(tmp_path: Path, on: bool)
 
 def test_who_closes_the_worker_leaves_nothing(tmp_path: Path) -> None:
     left = []
-    worker = compile_worker.Worker(
-        lambda source: False, lambda *_: None, lambda *_: None, lambda: left.append(1)
-    )
+    worker = compile_worker.Worker(lambda *_: None, lambda *_: None, lambda: left.append(1))
     assert worker.want(times(2))
     worker.close()
     compile_worker._end_of_program(weakref.ref(worker))
     assert left == []
 
-    other = compile_worker.Worker(
-        lambda source: False, lambda *_: None, lambda *_: None, lambda: left.append(1)
-    )
+    other = compile_worker.Worker(lambda *_: None, lambda *_: None, lambda: left.append(1))
     assert other.want(times(2))
     compile_worker._end_of_program(weakref.ref(other))
     assert left == [1]

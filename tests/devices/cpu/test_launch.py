@@ -258,7 +258,7 @@ def test_the_address_of_an_array_is_where_its_first_element_lies() -> None:
 
 
 def test_object_code_does_not_import_numba(tmp_path: Path) -> None:
-    """A second process runs a kernel from disk with llvmlite alone."""
+    """A second process runs a kernel from disk."""
     import subprocess
     import sys
 
