@@ -327,11 +327,11 @@ def advice(counts: spans.LineCounts, not_recorded: list[str], governed: bool) ->
     for kind in ("element reads", "element writes"):
         if counts.at_once[kind] >= OFTEN and counts.at_once_seconds[kind] > half:
             return f"runs at once: {kind} in a loop; write it over whole arrays"
-    if counts.waited + counts.compiled > half:
-        return "waits for the compiler; the next run finds the kernels on disk"
     if not_recorded:
         names = ", ".join(f"`np.{name}`" for name in not_recorded)
         return f"falls back to NumPy: {names}"
+    if counts.waited + counts.compiled > half:
+        return "waits for the compiler; the next run finds the kernels on disk"
     if counts.copied:
         reason, size = counts.copied.most_common(1)[0]
         what = "because other code holds the memory" if reason == "snapshot" else f"({reason})"

@@ -129,7 +129,11 @@ def awaited(device: Device, source: Source) -> bool:
     pool = device.programs
     assert pool is not None, "a device that compiles ahead keeps programs"
     before, was_awaited = pool.loaded, pool.awaits(source)
-    if device.soon(source) is not None:
+    start = time.perf_counter()
+    found = device.soon(source)
+    if spans.on:
+        spans.compiled(time.perf_counter() - start)
+    if found is not None:
         if pool.loaded > before:
             totals.programs[source.language, "disk", ""] += 1
         return False

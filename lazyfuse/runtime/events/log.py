@@ -2,7 +2,7 @@
 
 The logger has no handler but one that drops everything, so nothing is printed unless the program
 asks: evaluations, kernels and their source text come as DEBUG, what falls back as INFO. `logging`
-is not imported for this: where the program has not imported it, nobody listens.
+is not imported for this: a program that wants to listen has imported it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _listening(severity: int) -> Any:
 
 
 def is_heard(level: int) -> bool:
-    """Whether anybody gets messages of this level of the option `debug`."""
+    """Whether the program gets messages of this level of the option `debug`."""
     return config.options.debug >= level or _listening(DEBUG) is not None
 
 
