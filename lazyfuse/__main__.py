@@ -1,8 +1,8 @@
 """`lazyfuse script.py`: runs an unedited program that was written for NumPy.
 
-    lazyfuse [--report] [--trace FILE] script.py [arguments]
-    lazyfuse [--report] [--trace FILE] -m module [arguments]
-    lazyfuse [--report] [--trace FILE] -c code [arguments]
+    lazyfuse [--report[=FILE]] [--trace FILE] script.py [arguments]
+    lazyfuse [--report[=FILE]] [--trace FILE] -m module [arguments]
+    lazyfuse [--report[=FILE]] [--trace FILE] -c code [arguments]
     lazyfuse --options
     lazyfuse --version
     lazyfuse --calibrate
@@ -11,10 +11,11 @@
 options. The program and its own modules (files below the script's folder, or below the current
 folder without a script) get lazyfuse where they import numpy; installed packages keep NumPy. The
 rest is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
-`--report` prints what ran where when the program ends; `--trace` writes a timeline to FILE, for a
-browser's tracing page. `--calibrate` measures and prints the cost of work on each device, which
-decides the device of each plan. `--version` prints the versions, and whether the record path is the
-native extension.
+`--report` prints where the time went and what ran where when the program ends; `--report=json`
+prints that as JSON, and `--report=FILE` writes it to a file that ends in .html, .json or .txt.
+`--trace` writes a timeline to FILE, for Perfetto or a browser's tracing page. `--calibrate`
+measures and prints the cost of work on each device, which decides the device of each plan.
+`--version` prints the versions, and whether the record path is the native extension.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ from types import CodeType, ModuleType, TracebackType
 
 from lazyfuse import config
 from lazyfuse.interop import import_hook, library_adapters
-from lazyfuse.namespace import assemble
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.placement import calibrate
-from lazyfuse.tools import build_info
+from lazyfuse.tools import build_info, report_file
 
 _frames = {__file__, import_hook.__file__, "<frozen runpy>"}
 """The files of frames above a program's own, which its tracebacks leave out."""
@@ -74,8 +74,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _switch(option: str) -> None:
-    if option == "--report":
-        config.options.report = True
+    if option.partition("=")[0] == "--report":
+        _report(option.partition("=")[2] if "=" in option else "text")
     elif option == "--options":
         print(config.options)
         raise SystemExit(0)
@@ -90,6 +90,17 @@ def _switch(option: str) -> None:
         raise SystemExit(0)
     else:
         raise _Stop(f"unknown option {option}\n\n{_USAGE}")
+
+
+def _report(to: str) -> None:
+    """Measure lines, and give the report when the program ends."""
+    try:
+        report_file.at_exit(to)
+    except ValueError as error:
+        raise _Stop(str(error)) from error
+    except OSError as error:
+        raise _Stop(f"can't write file {to!r}: {error.strerror}") from error
+    config.options.report = True
 
 
 def _trace(file: str) -> None:
@@ -170,12 +181,8 @@ def _run(code: CodeType, module: ModuleType) -> None:
 
     sys.excepthook = show
     if config.options.report:
-        atexit.register(_print_report)
+        report_file.at_exit()
     exec(code, module.__dict__)
-
-
-def _print_report() -> None:
-    print(assemble.report(), file=sys.stderr)
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:

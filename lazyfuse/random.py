@@ -21,6 +21,7 @@ from lazyfuse.interop import fallback
 from lazyfuse.kernels import pcg64
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import THEIRS, implements, pair
+from lazyfuse.runtime.events import spans
 
 IN_PLACE = {"shuffle": (0,)}
 _PASS_ON = ("bit_generator", "spawn", "get_state", "set_state", "seed", "bytes")
@@ -91,7 +92,7 @@ def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
             return wrap(plain(self, given))
         found = None
         if args or kwargs:
-            with suppress(TypeError):  # NumPy raises its own error
+            with suppress(TypeError), spans.calling(""):  # NumPy raises its own error
                 found = ours(self.bit_generator, *args, **kwargs)
         return theirs(self, *args, **kwargs) if found is None else wrap(found)
 

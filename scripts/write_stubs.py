@@ -48,13 +48,16 @@ VALUES = {
 }
 """What is no plain function."""
 
+RESULTS = {"Report": "tools.report"}
+"""Classes of what functions give, which have no public name: `_Report` in the stub."""
+
 
 class _Plain(ast.NodeTransformer):
     """Replaces the names that the stub does not know by Any, and Python's that NumPy has too."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id == "F":
-            return ast.Name("_F")
+        if node.id == "F" or node.id in RESULTS:
+            return ast.Name(f"_{node.id}")
         if node.id in np.__all__ and hasattr(builtins, node.id):  # numpy.bool
             return ast.Name(f"builtins.{node.id}")
         return node if node.id in KNOWN else ast.Name("Any")
@@ -65,7 +68,7 @@ class _Plain(ast.NodeTransformer):
 
 def signature(name: str) -> str:
     """The definition of a function or class of ours without its body."""
-    home = assemble._FUNCTIONS.get(name, "namespace.assemble")
+    home = RESULTS.get(name) or assemble._FUNCTIONS.get(name, "namespace.assemble")
     source = inspect.getsource(importlib.import_module(f"lazyfuse.{home}"))
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
@@ -88,7 +91,13 @@ def _class(node: ast.ClassDef) -> str:
         if isinstance(each, ast.FunctionDef)
         and (each.name in ("__init__", "__enter__", "__exit__", "__call__") or each.name[0] != "_")
     ]
-    return f"class {node.name}:\n{''.join(methods)}"
+    fields = [
+        f"    {ast.unparse(each.target)}: {ast.unparse(_Plain().visit(each.annotation))}\n"
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and node.name in RESULTS
+    ]
+    name = f"_{node.name}" if node.name in RESULTS else node.name
+    return f"class {name}:\n{''.join([*fields, *methods])}"
 
 
 def committed() -> tuple[list[str], list[str]]:
@@ -124,7 +133,7 @@ def main_stub() -> str:
     )
     head = HEAD.format(passed=passed_on())
     values = [f"{name}: {kind}\n" for name, kind in VALUES.items()]
-    functions = [signature(name) for name in assemble.ADDED if name not in VALUES]
+    functions = [signature(name) for name in (*RESULTS, *assemble.ADDED) if name not in VALUES]
     return f"{NOTE}{head}__all__ = [\n{quoted},\n]\n\n{''.join(values)}\n{''.join(functions)}"
 
 

@@ -51,7 +51,7 @@ from lazyfuse.arrays.storage import (
 from lazyfuse.codegen.graph.node import Layout, Node, Where
 from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.table import ops, promotion
-from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.events import decisions, spans
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.layout.meta_arrays import (
     ORIGIN,
@@ -110,6 +110,7 @@ class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
 
 if core.COMPILED:
     core.NATIVE.adopt(ndarray)
+    spans.adopted()
 
 direct: Callable[..., ndarray] = core.direct
 alone: Callable[[Node], ndarray] = core.alone

@@ -18,6 +18,7 @@ from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices.caches import Memo, memo, tables
+from lazyfuse.runtime.events import spans
 from lazyfuse.runtime.layout.meta_arrays import (
     Array,
     DType,
@@ -72,6 +73,8 @@ def caller() -> Where:
 
 def snapshot(value: Array) -> Node:
     """A node for the present values of a numpy array that may change later."""
+    if spans.on and value.ndim:
+        spans.clock.line(spans.here()).copied["snapshot"] += value.nbytes
     if not value.ndim:
         return scalar_node(value, CANONICAL[value.dtype])
     if 0 in value.strides:  # as in `node_of`: the order in which NumPy would walk it

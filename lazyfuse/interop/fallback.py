@@ -28,7 +28,7 @@ from lazyfuse.arrays.scalars import scalar
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import overrides
 from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
-from lazyfuse.runtime.events import numpy_calls
+from lazyfuse.runtime.events import numpy_calls, spans
 
 WRITTEN = {
     "copyto": (0,),
@@ -196,6 +196,15 @@ def run(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call NumPy's `function` on the NumPy arrays of the arguments; wrap what it returns."""
+    if spans.on:
+        with spans.calling(name):
+            return _run(function, name, args, kwargs)
+    return _run(function, name, args, kwargs)
+
+
+def _run(
+    function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     kept: Kept = [], []
     ours = kept[1]
     if _call_plainly is not None:
@@ -267,7 +276,10 @@ def run_writing(
 ) -> Any:
     """As `run`, for a function that writes into its arguments at the positions `written`."""
     kept: Kept = [], []
-    with changing((*[args[at] for at in written if at < len(args)], kwargs.get("out"))):
+    with (
+        spans.calling(name),
+        changing((*[args[at] for at in written if at < len(args)], kwargs.get("out"))),
+    ):
         real_args = [
             _borrow_out(value, kept) if position in written else to_numpy(value, kept)
             for position, value in enumerate(args)

@@ -121,25 +121,6 @@ class _Former(ModuleType):
         return getattr(_module(_FORMER[self.__name__]), name)
 
 
-def report() -> str:
-    """A text of what has run, and which functions NumPy ran at once."""
-    places = {
-        f"{name} at {file}:{line}": n for (name, file, line), n in numpy_calls.counts().items()
-    }
-    cpu: Any = device_in_use.cpu()
-    disk = cpu.programs.disk.trouble
-    text: str = _module("runtime.events.counters").text(
-        places, evaluate_module.plan_cache_info(), _residents(), disk, cpu.programs.ahead
-    )
-    return text
-
-
-def _residents() -> list[Any]:
-    """The arrays in the memory of devices; empty if no device with its own memory was used."""
-    listing = sys.modules.get("lazyfuse.runtime.placement.residency")
-    return list(listing.residents()) if listing is not None else []
-
-
 def evaluate(*arrays: Any) -> None:
     """Compute the arrays now, together; NumPy's numbers are computed."""
     nodes = [ndarray.node_of(x) for x in _main(arrays) if not issubclass(type(x), np.generic)]
@@ -172,6 +153,7 @@ _FUNCTIONS = {
     "freeze": "tools.freeze",
     "parameter": "tools.freeze",
     "register_kernel": "tools.register_kernel",
+    "report": "tools.report",
     "resident": "interop.device_api",
     "synchronize": "interop.device_api",
     "unfused": "tools.unfused",
@@ -221,7 +203,7 @@ def _find(name: str) -> Any:
         return _version()
     if name in _FUNCTIONS:
         return getattr(_module(_FUNCTIONS[name]), name)
-    if name in ("cache_info", "cache_clear", "evaluate", "explain", "report"):
+    if name in ("cache_info", "cache_clear", "evaluate", "explain"):
         return globals()[name]
     if name in REAL:
         return importlib.import_module(f"lazyfuse.{name}")

@@ -202,6 +202,12 @@ static PyMethodDef functions[] = {
     {"expressions_count", NONE(expressions_count), "How many places of operations are known."},
     {"expressions_compile_above", ONE(expressions_compile_above),
      "Set the operations on elements after which an expression is compiled."},
+    /* spans */
+    {"span_begin", NONE(span_begin), "A span begins."},
+    {"span_end", ONE(span_end), "The seconds of a span without those of the spans in it."},
+    {"span_skip", ONE(span_skip), "Take seconds out of the spans that are open."},
+    {"spans_switch", ONE(spans_switch), "Take the time of operations from now on, or no longer."},
+    {"spans_take", NONE(spans_take), "What operations took, by instruction, which is forgotten."},
     /* sections */
     {"bring_back", NONE(section_bring_back),
      "Bring handlers back, after so many calls as of put_off."},

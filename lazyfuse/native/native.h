@@ -394,6 +394,30 @@ PyObject *local_of(PyFrameObject *frame, int at, PyObject *name);
 /* The result of an operation that the user's frame called: the last thing that a slot does. */
 #define LEAVE(result) (stretch_thread == 0 ? (result) : stretch_leave(result))
 
+/* ---------------------------------------------------------------------------------------- spans */
+
+/* Whether the time of operations is taken, by line: the option `report`. */
+extern int spans_on;
+
+/* When a span began, and the seconds of this thread's spans that had ended before. */
+typedef struct {
+    double began, before;
+} Span;
+
+/* What lazyfuse did in a span; spans.KINDS. */
+typedef enum {
+    SPAN_OPERATIONS, SPAN_FUNCTIONS, SPAN_READS, SPAN_WRITES, SPAN_PARTS, SPAN_RECORDED,
+} SpanKind;
+
+Span span_open(void);
+/* The span ends, and belongs to the line at which the user's program is. */
+void span_close(Span span, SpanKind kind);
+PyObject *spans_switch(PyObject *module, PyObject *on);
+PyObject *spans_take(PyObject *module, PyObject *none);
+PyObject *span_begin(PyObject *module, PyObject *none);
+PyObject *span_end(PyObject *module, PyObject *given);
+PyObject *span_skip(PyObject *module, PyObject *seconds);
+
 /* Names of attributes, arguments and entries, interned. */
 #define NAMES(_)                                                                                   \
     _(accumulate, "accumulate") _(at, "at") _(outer, "outer") _(reduceat, "reduceat")              \

@@ -184,7 +184,7 @@ sys.stdout = io.StringIO()
 endless_program.main(int(sys.argv[2]), "inside", 1)
 import lazyfuse
 disk = lazyfuse.cache_info()["programs"]["disk"]
-assert f"programs on disk  {disk['trouble']}" in lazyfuse.report(), lazyfuse.report()
+assert f"programs on disk  {disk['trouble']}" in str(lazyfuse.report()), lazyfuse.report()
 sys.stderr.write(f"{disk['failures']} {disk['stores']} {disk['trouble']}")
 """
 

@@ -143,7 +143,11 @@ def test_mypy_knows_what_lazyfuse_adds(mypy_says: str) -> None:
     errors = [line.partition(":")[0] for line in lines if " error:" in line]
     assert errors == ["8", "12"]
     kinds = [line.partition('"')[2].rstrip('"') for line in lines if "Revealed" in line]
-    assert [kind.replace("builtins.", "") for kind in kinds] == ["str", "str", "dict[str, Any]"]
+    assert [kind.replace("builtins.", "") for kind in kinds] == [
+        "str",
+        "lazyfuse._Report",
+        "dict[str, Any]",
+    ]
 
 
 @pytest.mark.skipif(find_spec("jedi") is None, reason="jedi is not installed")

@@ -36,7 +36,7 @@ def _watch(name: str, wanted: bool) -> None:
 
 for _name in ("capture", "program_limit", "plan_limit"):
     _watch(_name, True)
-for _name in ("validate", "debug", "report"):
+for _name in ("validate", "debug"):
     _watch(_name, False)
 
 

@@ -30,7 +30,7 @@ from lazyfuse.runtime.capture.replay import (
     ReplayCache,
     Window,
 )
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.layout.copies import BlockPart, Copy
@@ -146,6 +146,8 @@ def _play(
         index, part = replay.results[each]
         replays.commit(plan, nodes, index, part.of(roots[part.root]))
     counters.ran_replay(replay.device, launched, numbers)
+    if spans.on:
+        spans.replayed(replay, plan, nodes, replay.device.traits.name, replays.launched)
     return again.raised if again is not None else []
 
 

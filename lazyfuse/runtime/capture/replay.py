@@ -9,14 +9,16 @@ nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.codegen.graph import references
-from lazyfuse.codegen.graph.linearize import Recording
-from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.linearize import Recording, Value
+from lazyfuse.codegen.graph.node import Node, Where
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
@@ -24,7 +26,7 @@ from lazyfuse.devices.base import Bound, Device, Source
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.capture import conditions, tier_up
 from lazyfuse.runtime.capture.conditions import may_capture
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.tiled_run import BoundChain
@@ -299,6 +301,42 @@ def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
         raise
     for index, part in replay.results:
         commit(run.plan, run.nodes, index, part.of(roots[part.root]))
+    if spans.on:
+        spans.replayed(replay, run.plan, run.nodes, run.device.traits.name, launched)
+
+
+def launched(replay: Replay, plan: Plan, nodes: Sequence[Node]) -> list[spans.Launched]:
+    """The kernels of a replay, for the report."""
+    found = []
+    values = plan.graph.values
+    for event in replay.events:
+        if type(event) is LaunchEvent:
+            places = _places(event.step, values, nodes)
+            parts = (*event.inputs, *event.outputs)
+            moved = sum(math.prod(each.shape) * each.dtype.itemsize for each in parts)
+            saved = max(0, _unfused_bytes(event.step, values, nodes) - moved)
+            found.append(spans.Launched(places, moved, saved, event.language))
+        elif type(event) is ChainEvent:
+            for step in event.bound.sized_chain.kernels:
+                places = _places(step, values, nodes)
+                found.append(spans.Launched(places, 0, 0, "numba"))
+    return found
+
+
+def _places(
+    step: KernelStep, values: Sequence[Value], nodes: Sequence[Node]
+) -> tuple[Where | None, ...]:
+    return tuple([nodes[values[index].origin].location for index in step.in_order])
+
+
+def _unfused_bytes(step: KernelStep, values: Sequence[Value], nodes: Sequence[Node]) -> int:
+    """Bytes that the operations of a kernel would read and write if each ran alone."""
+    total = 0
+    for index in step.in_order:
+        for other in (index, *values[index].src):
+            node = nodes[values[other].origin]
+            total += math.prod(node.shape) * values[other].dtype.itemsize
+    return total
 
 
 def keep_updates(

@@ -1,13 +1,12 @@
-"""What ran, where, and why not faster: counters per source line, and the events of tracing.py.
+"""What ran, where, and why not faster: counters, the events of tracing.py, and the log.
 
 Owns the counters. Called by evaluate.py, executor.py and devices.py. Totals are always counted,
-source lines only with the option `report`; events are made only for listeners. Knows steps and
-nodes, never arrays.
+source lines (spans.py) only with the option `report`; events are made only for listeners. Knows
+steps and nodes, never arrays.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,39 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyfuse import config, versions
-from lazyfuse.codegen.graph import references
-from lazyfuse.codegen.graph.node import Node, source_line
+from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.events import tracing
+from lazyfuse.runtime.events import log, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation, operation_of
-from lazyfuse.runtime.numerics import fp_flags, narrow_precision
+from lazyfuse.runtime.numerics import fp_flags
 
 if TYPE_CHECKING:
     from lazyfuse.codegen.graph.linearize import Recording
     from lazyfuse.codegen.plan.plan import KernelStep, Plan
     from lazyfuse.devices.base import Device, Program, Source
     from lazyfuse.runtime.execution.executor import Run
-    from lazyfuse.runtime.placement.residency import Resident
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Line = tuple[str, int]
 Copied = tuple[str, str, str]  # direction, device, purpose
 Found = tuple[str, str, str]  # language, where it was found, why it had to be built
-
-
-@dataclass
-class LineCounts:
-    """Counters of the kernels whose last operation was recorded at one source line."""
-
-    kernels: int = 0
-    operations: int = 0
-    seconds: float = 0.0
-    bytes_moved: int = 0
-    bytes_saved: int = 0
-    languages: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -72,8 +55,6 @@ class Totals:
     compiling: float = 0.0  # seconds that the requests took
     waiting: int = 0  # launches of blocked NumPy for programs that were being compiled
     waited: float = 0.0  # seconds that they took
-    lines: dict[Line, LineCounts] = field(default_factory=dict)
-    single_lines: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     governed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     """Lines that run at once: NumPy's seconds, and those of recorded work."""
 
@@ -85,11 +66,7 @@ def reset() -> None:
     """Set all counters to zero."""
     global totals
     totals = Totals()
-
-
-def _debug(level: int, text: str) -> None:
-    if config.options.debug >= level:
-        print(f"lazyfuse: {text}", file=sys.stderr)
+    spans.reset()
 
 
 def planned(plan: Plan, hit: bool) -> None:
@@ -104,16 +81,17 @@ def planned(plan: Plan, hit: bool) -> None:
 def flushed(rule: Rule, plan: Plan, recording: Recording, replay: Rule | None = None) -> None:
     """Count an evaluation that begins; with `replay`, one that a replay has done."""
     totals.flushes[rule] += 1
+    if spans.on and replay is None:
+        spans.note(spans.shares_in(plan, recording.nodes))
     if replay is not None:
         totals.decisions[replay] += 1
     if tracing.listeners:
         tracing.emit(tracing.Flush(str(rule), len(recording.nodes), len(plan.kernels)))
-    if config.options.debug:
+    if log.is_heard(1):
         nodes = len(recording.nodes)
-        _debug(1, f"evaluate {nodes} nodes in {len(plan.kernels)} kernels ({rule})")
-        if config.options.debug >= 4:
-            for name, seconds in plan.times.items():
-                _debug(4, f"  {name} {seconds * 1e6:.0f} us")
+        log.tell(1, f"evaluate {nodes} nodes in {len(plan.kernels)} kernels ({rule})")
+        for name, seconds in plan.times.items():
+            log.tell(4, f"  {name} {seconds * 1e6:.0f} us")
 
 
 def compiled(device: Device, source: Source) -> Program:
@@ -138,6 +116,8 @@ def compiled(device: Device, source: Source) -> Program:
     finally:
         seconds = time.perf_counter() - start
         totals.compiling += seconds
+        if spans.on:
+            spans.compiled(seconds)
         totals.programs[source.language, found, why] += 1
         if tracing.listeners:
             name = device.traits.name
@@ -149,7 +129,11 @@ def awaited(device: Device, source: Source) -> bool:
     pool = device.programs
     assert pool is not None, "a device that compiles ahead keeps programs"
     before, was_awaited = pool.loaded, pool.awaits(source)
-    if device.soon(source) is not None:
+    start = time.perf_counter()
+    found = device.soon(source)
+    if spans.on:
+        spans.compiled(time.perf_counter() - start)
+    if found is not None:
         if pool.loaded > before:
             totals.programs[source.language, "disk", ""] += 1
         return False
@@ -163,6 +147,8 @@ def waited(launches: int, seconds: float) -> None:
     """Count launches of blocked NumPy that stood in for programs not compiled yet."""
     totals.waiting += launches
     totals.waited += seconds
+    if spans.on:
+        spans.waited(seconds)
 
 
 @contextmanager
@@ -210,7 +196,7 @@ def ran_kernel(
     source: Source,
     inputs: list[Array],
     outputs: list[Array],
-    start: float,
+    seconds: float,
     under_way: bool = False,
 ) -> None:
     """Count a kernel that has run, or that was launched and is `under_way`."""
@@ -221,18 +207,16 @@ def ran_kernel(
     totals.launches[run.device.traits.name] += 1
     if run.narrowed(step) and run.device is run.assigned_device:
         totals.narrowed[run.device.traits.name] += 1
-    options = config.options
     if tracing.listeners:
-        seconds = time.perf_counter() - start
         read = sum(array.nbytes for array in inputs)
         written = sum(array.nbytes for array in outputs)
         described = _described(step, run, source)
         tracing.emit(tracing.KernelEnd(*described, read, written, seconds, under_way))
-    if options.debug >= 2:
-        _debug(2, f"  kernel {source.name} [{source.language}] {count} operations")
-        _debug(3, source.text)
-    if options.report:
-        _count_line(step, run, source, inputs, outputs, time.perf_counter() - start)
+    if log.is_heard(2):
+        log.tell(2, f"  kernel {source.name} [{source.language}] {count} operations")
+        log.tell(3, source.text)
+    if spans.on:
+        _count_line(step, run, source, inputs, outputs, seconds)
 
 
 def ran_again(device: Device, language: str, operations: int) -> None:
@@ -262,6 +246,9 @@ def copied(
     """Count bytes copied to a device ("upload"), back ("gather"), or on the device ("copy")."""
     totals.copies[direction, device, purpose] += 1
     totals.copied[direction, device, purpose] += nbytes
+    if spans.on:
+        reason = f"{direction} {device}: {purpose}" if purpose else f"{direction} {device}"
+        spans.clock.line(spans.here()).copied[reason] += nbytes
     if tracing.listeners:
         tracing.emit(tracing.Copy(direction, nbytes, device, purpose, seconds))
 
@@ -274,15 +261,13 @@ def _count_line(
     outputs: list[Array],
     seconds: float,
 ) -> None:
-    file, number, _ = source_line(run.nodes_of(step)[-1].location)
-    line = totals.lines.setdefault((file, number), LineCounts())
-    line.kernels += 1
-    line.operations += len(step.members) + len(step.reductions)
-    line.seconds += seconds
+    nodes = run.nodes_of(step)
     moved = sum(array.nbytes for array in (*inputs, *outputs))
-    line.bytes_moved += moved
-    line.bytes_saved += max(0, unfused_bytes(run, step) - moved)
-    line.languages[source.language] += 1
+    saved = max(0, unfused_bytes(run, step) - moved)
+    places = tuple([node.location for node in nodes])
+    launched = spans.Launched(places, moved, saved, source.language)
+    spans.ran(launched, run.device.traits.name)
+    spans.add(spans.shares_of(nodes), seconds)
 
 
 def unfused_bytes(run: Run, step: KernelStep) -> int:
@@ -298,8 +283,24 @@ def unfused_bytes(run: Run, step: KernelStep) -> int:
     return total
 
 
-def ran_single(node: Node, device: str = "") -> None:
-    """Count an operation that ran alone: in NumPy, or by a library of a device."""
+def runs_at_once(rule: Rule, nodes: Sequence[Node]) -> None:
+    """Count operations that are to run in NumPy, one by one."""
+    totals.decisions[rule] += 1
+    if spans.on:
+        spans.note(spans.shares_of(nodes))
+
+
+def ran_single(node: Node, device: str = "", span: spans.Span | None = None) -> None:
+    """Count an operation that ran alone: in NumPy, or by a library of a device, in `span`."""
+    if span is not None:
+        spans.ended_at(span, node.location)
+    if spans.on:
+        line = spans.clock.line(spans.line_at(node.location))
+        name = node.arg.name if node.op.kind == "host" else node.op.name
+        line.singles[name] += 1
+        line.operations += 1
+        line.devices[device or "cpu"] += 1
+        line.tiers["library" if device else "NumPy"] += 1
     if device:
         totals.launches[device] += 1
         totals.languages["library"] += 1
@@ -309,10 +310,6 @@ def ran_single(node: Node, device: str = "") -> None:
     totals.singles += 1
     if tracing.listeners:
         tracing.emit(tracing.Single(operation_of(node)))
-    if config.options.report:
-        file, number, _ = source_line(node.location)
-        name = node.arg.name if node.op.kind == "host" else node.op.name
-        totals.single_lines[file, number, name] += 1
 
 
 def fell_back(
@@ -325,101 +322,4 @@ def fell_back(
     if tracing.listeners:
         operations = tuple([operation_of(node) for node in nodes])
         tracing.emit(tracing.Fallback(operations, origin, to, reason))
-    _debug(1, f"fallback: {names}: {why}")
-
-
-def text(
-    fallback_counts: dict[Any, int] | None = None,
-    plans: dict[str, int] | None = None,
-    resident: Sequence[Resident] = (),
-    trouble: str = "",  # problems with the folder of programs
-    ahead: int = 0,  # programs that the compiler's process has made
-) -> str:
-    """The report of `lazyfuse --report`."""
-    lines = [
-        f"kernels launched  {totals.kernels}, holding {totals.fused} operations",
-        f"operations alone  {totals.singles}",
-    ]
-    for title, counter in (
-        ("run as", totals.languages),
-        ("launched on", totals.launches),
-        ("evaluations", totals.flushes),
-        ("decisions", totals.decisions),
-        ("other tier", totals.fallbacks),
-        ("selections", totals.selections),
-    ):
-        lines += [f"{title:<17} {n} {name}" for name, n in counter.most_common()]
-    if versions.untested():
-        lines.append(f"{'NumPy':<17} {versions.untested()}")
-    if versions.unknown_python():
-        lines.append(f"{'Python':<17} {versions.unknown_python()}")
-    if references.trouble:
-        lines.append(f"{'memory':<17} nothing is written over: {references.trouble}")
-    for name, count in totals.narrowed.items():
-        lines.append(
-            f"{'single precision':<17} {count} kernels on {name}: {narrow_precision.NARROWED}"
-        )
-    lines += _cache_lines(plans or {})
-    if totals.waiting:
-        took = f"{totals.waiting} launches, {totals.waited:.2f} s, now compiled: {ahead}"
-        lines.append(f"waiting for the compiler: {took}")
-    if trouble:
-        lines.append(f"{'programs on disk':<17} {trouble}")
-    lines += [f"{'copied':<17} {_copied_line(key)}" for key in totals.copies]
-    lines += _resident_lines(resident)
-    lines += _line_table()
-    for (file, number), (theirs, ours) in list(totals.governed.items())[-_ROWS:]:
-        took = f"{theirs * 1e6:.0f} us against {ours * 1e6:.0f} us recorded"
-        lines.append(f"{'runs at once':<17} {file}:{number}: {took}")
-    for (file, number, name), count in totals.single_lines.most_common(_ROWS):
-        lines.append(f"in NumPy          {count} {name} at {file}:{number}")
-    for place, count in sorted((fallback_counts or {}).items(), key=lambda item: -item[1])[:_ROWS]:
-        lines.append(f"not recorded      {count} {place}")
-    return "\n".join(lines)
-
-
-# Lines shown per part of the report, the costliest first.
-_ROWS = 20
-
-
-def _cache_lines(plans: dict[str, int]) -> list[str]:
-    """Report lines: where plans and programs were found, and why programs had to be built."""
-    lines = []
-    if plans.get("plan hits", 0) + plans.get("plan misses", 0):
-        found = f"{plans['plan hits']} found, {plans['plan misses']} made"
-        lines.append(f"{'plans':<17} {found}")
-    for (language, where, why), count in totals.programs.most_common():
-        how = {"disk": "from disk", "memory": "from memory"}.get(where, where or "asked for")
-        lines.append(f"{'programs':<17} {count} {language} {how}{f': {why}' if why else ''}")
-    if totals.programs:
-        lines.append(f"{'compiling took':<17} {totals.compiling:.3f} s")
-    return lines
-
-
-def _copied_line(key: Copied) -> str:
-    direction, device, purpose = key
-    what = f"{totals.copies[key]} {direction} {device}, {totals.copied[key] / 1e6:.1f} MB"
-    return f"{what}: {purpose}" if purpose else what
-
-
-def _resident_lines(resident: Sequence[Resident]) -> list[str]:
-    """Report lines: how many values and bytes each device holds."""
-    arrays = Counter(each.device.traits.name for each in resident)
-    return [
-        f"{'resident':<17} {count} arrays on {name}, "
-        f"{sum(r.array.nbytes for r in resident if r.device.traits.name == name) / 1e6:.1f} MB"
-        for name, count in arrays.items()
-    ]
-
-
-def _line_table() -> list[str]:
-    heavy = sorted(totals.lines.items(), key=lambda item: -item[1].seconds)[:_ROWS]
-    rows = []
-    for (file, number), line in heavy:
-        how = ", ".join(f"{name} {count}" for name, count in line.languages.items())
-        rows.append(
-            f"line              {file}:{number}  {line.kernels} kernels, "
-            f"{line.operations} operations, {line.seconds * 1e3:.1f} ms, "
-            f"{line.bytes_moved / 1e6:.1f} MB moved, {line.bytes_saved / 1e6:.1f} MB saved ({how})"
-        )
-    return rows
+    log.tell(1, f"fallback: {names}: {why}", log.INFO)

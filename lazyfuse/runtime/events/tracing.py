@@ -19,12 +19,13 @@ event is made. Owns the events and the list of listeners; counters.py makes most
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, fields
 from types import TracebackType
@@ -344,29 +345,122 @@ def collect(*kinds: type[Event], stages: bool = False) -> Iterator[list[Any]]:
 
 @contextmanager
 def chrome(path: str | os.PathLike[str], stages: bool = False) -> Iterator[None]:
-    """Write what happens in a `with` block as a timeline: Chrome's trace event format, in JSON."""
-    rows: list[dict[str, Any]] = []
+    """Write what happens in a `with` block as a timeline: Chrome's trace event format, in JSON.
+
+    Perfetto and Chrome's tracing page show it: a track per thread, with what was recorded and what
+    ran, and arrows from the lines that recorded operations to the kernels that computed them.
+    """
+    told: list[tuple[Event, str]] = []
+
+    def listen(event: Event) -> None:
+        told.append((event, threading.current_thread().name))
+
+    began = time.perf_counter()
     with open(path, "w", encoding="utf-8") as file:  # a bad path fails now, not at the end
-        listener = add(lambda event: rows.append(_row(event)), stages=stages)
+        listener = add(listen, stages=stages)
         try:
             yield
         finally:
             listener.remove()
-            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
+            json.dump({"traceEvents": _timeline(told, began), "displayTimeUnit": "ms"}, file)
 
 
-def _row(event: Event) -> dict[str, Any]:
-    """One entry of the timeline; an event without duration, or a begin event, is an instant."""
+Row = dict[str, Any]
+SHOWN = 3
+"""Operations that the name of a kernel or of a recording line shows."""
+_LEAST = 1.0  # microseconds of a bar
+
+
+def _timeline(told: list[tuple[Event, str]], began: float) -> list[Row]:
+    """The rows of a timeline, in order of time, with the names of process and threads before."""
+    rows: list[Row] = []
+    last: dict[int, Row] = {}  # the bar of the line that records, by thread
+    lines: dict[tuple[str, int], Row] = {}  # the last bar of each line
+    flows = itertools.count(1)
+    for event, _ in sorted(told, key=lambda each: _start(each[0])):
+        at = (_start(event) - began) * 1e6
+        bar = last.get(event.thread)
+        if isinstance(event, Record):
+            place = event.operation.file, event.operation.line
+            if bar is None or bar["args"]["line"] != "{}:{}".format(*place):
+                bar = last[event.thread] = lines[place] = _recording(event, at)
+                rows.append(bar)
+            bar["args"]["operations"].append(str(event.operation))
+            bar["dur"] = max(at - bar["ts"], _LEAST)
+            continue
+        if not _is_shown(event):
+            continue
+        if bar is not None:  # bars of one thread may lie in each other, but not across
+            bar["dur"] = min(bar["dur"], max(at - bar["ts"], 0.0))
+            del last[event.thread]
+        row = _row(event, at)
+        rows.append(row)
+        if isinstance(event, KernelEnd):
+            places = {(each.file, each.line): None for each in event.operations}
+            for source in [lines[place] for place in places if place in lines]:
+                rows += _flow(source, row, next(flows))
+    for row in rows:
+        if row["cat"] == "Record":
+            row["name"] = "record " + _short([each.partition(" ")[0] for each in _said(row)])
+    rows.sort(key=lambda row: row["ts"])
+    names = {event.thread: name for event, name in told}
+    return [*_named("process_name", "lazyfuse", 0), *_threads(names), *rows]
+
+
+def _said(row: Row) -> list[str]:
+    found: list[str] = row["args"]["operations"]
+    return found
+
+
+def _start(event: Event) -> float:
+    seconds = getattr(event, "seconds", None)
+    return event.time - seconds if isinstance(seconds, float) else event.time
+
+
+def _is_shown(event: Event) -> bool:
+    """Whether an event is more than a step that each evaluation takes anew."""
+    if isinstance(event, Plan):
+        return not event.hit
+    if isinstance(event, Compile):
+        return event.found != "memory"
+    return not isinstance(event, KernelBegin)
+
+
+def _named(what: str, name: str, thread: int) -> list[Row]:
+    row = {"ph": "M", "name": what, "pid": os.getpid(), "tid": thread, "cat": "__metadata"}
+    return [{**row, "ts": 0.0, "args": {"name": name}}]
+
+
+def _threads(names: dict[int, str]) -> list[Row]:
+    return [row for thread, name in names.items() for row in _named("thread_name", name, thread)]
+
+
+def _recording(event: Record, at: float) -> Row:
+    place = f"{event.operation.file}:{event.operation.line}"
+    row: Row = {"name": "record", "cat": "Record", "ph": "X", "ts": at, "dur": _LEAST}
+    row["args"] = {"line": place, "operations": []}
+    return row | {"pid": os.getpid(), "tid": event.thread}
+
+
+def _flow(source: Row, kernel: Row, number: int) -> list[Row]:
+    """An arrow from the line that recorded an operation to the kernel that computed it."""
+    row = {"name": "computes", "cat": "flow", "id": number, "pid": os.getpid()}
+    begin = {**row, "ph": "s", "ts": source["ts"], "tid": source["tid"]}
+    return [begin, {**row, "ph": "f", "bp": "e", "ts": kernel["ts"], "tid": kernel["tid"]}]
+
+
+def _row(event: Event, at: float) -> Row:
+    """One entry of the timeline; an event without duration is an instant."""
     names = [each.name for each in fields(event) if each.name not in ("time", "thread", "seconds")]
     arguments = {name: _plain(getattr(event, name)) for name in names}
-    row: dict[str, Any] = {"name": _title(event), "cat": type(event).__name__, "args": arguments}
-    row |= {"pid": os.getpid(), "tid": event.thread}
+    row: Row = {"name": _title(event), "cat": type(event).__name__, "args": arguments}
+    row |= {"pid": os.getpid(), "tid": event.thread, "ts": at}
     seconds = getattr(event, "seconds", None)
-    if not isinstance(seconds, float):
-        if seconds is not None:
-            arguments["microseconds"] = [each * 1e6 for each in seconds]
-        return row | {"ph": "i", "s": "t", "ts": event.time * 1e6}
-    return row | {"ph": "X", "ts": (event.time - seconds) * 1e6, "dur": seconds * 1e6}
+    if isinstance(seconds, float):
+        return row | {"ph": "X", "dur": seconds * 1e6}
+    if seconds is not None:
+        arguments["microseconds"] = [each * 1e6 for each in seconds]
+    return row | {"ph": "i", "s": "t"}
 
 
 def _plain(value: Any) -> Any:
@@ -375,13 +469,24 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
+def _short(names: Sequence[str]) -> str:
+    """The first names of operations, and how many more there are."""
+    rest = len(names) - SHOWN
+    return " ".join(names[:SHOWN]) + (f" +{rest}" if rest > 0 else "")
+
+
 def _title(event: Event) -> str:
     """The text on an event's bar in the timeline."""
-    operations = getattr(event, "operations", None)
-    if operations is None:
-        one = getattr(event, "operation", None)
-        operations = (one,) if one is not None else ()
-    detail = " ".join(each.name for each in operations)
-    detail = detail or getattr(event, "reason", "") or getattr(event, "direction", "")
-    detail = detail or getattr(event, "program", "")
-    return f"{type(event).__name__}: {detail}" if detail else type(event).__name__
+    if isinstance(event, Flush):
+        return event.code
+    if isinstance(event, Compile):
+        return f"compile {event.language}"
+    if isinstance(event, Copy):
+        return event.direction
+    if isinstance(event, Single):
+        return event.operation.name
+    if isinstance(event, Kernel):
+        return _short([each.name for each in event.operations])
+    if isinstance(event, Fallback):
+        return f"falls back to {event.to}"
+    return {StageTimes: "stage times", Plan: "plan"}.get(type(event), type(event).__name__)

@@ -26,7 +26,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices import critical
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.execution import (
     concurrency,
     matmul,
@@ -115,6 +115,7 @@ class Run(RunValues):
             self.env[index] = done
             return
         self.wait()
+        span = spans.begin() if spans.on else None
         try:
             if value.op is ops.UPDATE:
                 self.update(index)
@@ -132,7 +133,7 @@ class Run(RunValues):
         except Exception as error:
             explain_failure(error, [node])
             raise
-        counters.ran_single(node)
+        counters.ran_single(node, span=span)
         if flags.bits:
             self.raised.append((flags.bits, [(value.op, node)]))
 
@@ -374,9 +375,10 @@ class Run(RunValues):
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)
-        counters.ran_kernel(step, self, program.source, inputs, outputs, start, under_way)
+        took = time.perf_counter() - start
+        counters.ran_kernel(step, self, program.source, inputs, outputs, took, under_way)
         if program_tiers.awaited(program, lowered, self.device):
-            counters.waited(1, time.perf_counter() - start)
+            counters.waited(1, took)
         return flags
 
     def refused(self, step: KernelStep, why: str) -> None:

@@ -22,7 +22,7 @@ from lazyfuse.devices.base import Source
 from lazyfuse.devices.cpu.launch import NumbaProgram
 from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.events import counters, tracing
+from lazyfuse.runtime.events import counters, log, tracing
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.tiles import (
     MAKERS,
@@ -263,18 +263,20 @@ def _flags_suffice(values: Run, prepared: SizedChain, flags: Sequence[int]) -> b
 def _report(values: Run, prepared: SizedChain, start: float) -> None:
     """Report the kernels. Only values that exist as a whole were read from memory or written."""
     listening = bool(tracing.listeners)
-    options = config.options
-    if not (listening or options.report or options.debug):
+    if not (listening or config.options.report or log.is_heard(2)):
         for step in prepared.kernels:
             counters.ran_again(values.device, "numba", len(step.members) + len(step.reductions))
         return
-    for step, program in zip(prepared.kernels, prepared.programs, strict=True):
+    work = [step.cost * size_of(values.shape(step.domain_of)) for step in prepared.kernels]
+    elapsed = time.perf_counter() - start
+    for step, program, each in zip(prepared.kernels, prepared.programs, work, strict=True):
         assert program is not None
         if listening:
             counters.kernel_begins(step, values, program.source)
         inputs = [a for a in (values.env[i] for i in step.inputs) if a is not None]
         outputs = [a for a in (values.env[i] for i in step.writes) if a is not None]
-        counters.ran_kernel(step, values, program.source, inputs, outputs, start)
+        taken = elapsed * each / (sum(work) or 1.0)
+        counters.ran_kernel(step, values, program.source, inputs, outputs, taken)
 
 
 # Bound chains

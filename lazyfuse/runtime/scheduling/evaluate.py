@@ -40,7 +40,7 @@ from lazyfuse.runtime.capture import (
     replay,
 )
 from lazyfuse.runtime.events import counters as report
-from lazyfuse.runtime.events import decisions, tracing
+from lazyfuse.runtime.events import decisions, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, matmul
 from lazyfuse.runtime.execution.discrete_run import DiscreteRun
@@ -53,12 +53,7 @@ from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
 from lazyfuse.runtime.scheduling import compound_calls, eager_rules, elision, flush, recompute
 from lazyfuse.runtime.scheduling.co_evaluation import reading_outputs, small_outputs
-from lazyfuse.runtime.scheduling.flush import (
-    REDUCING,
-    ROUNDS,
-    TOGETHER,
-    Pending,
-)
+from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -136,6 +131,7 @@ def _repeated(
     """
     mode = _MODES.get(rule, 0) + (evaluations.WAITS if waits else 0)
     mode += hardware.state_number() << evaluations.BITS
+    span = spans.begin() if spans.on else None
     began = perf_counter()
     found = evaluations.find(roots, recorded, elision.watched, mode)
     if found is None or len(found) == 2:
@@ -150,6 +146,8 @@ def _repeated(
         concurrency.busy -= 1
     if raised is None:
         return None
+    if span is not None:
+        spans.evaluated(span, rule.name)
     del found  # nodes that only it kept are not pending any more
     counters["evaluations"] += 1
     counters["plan hits"] += 1
@@ -206,11 +204,13 @@ def _evaluate_concurrently(
         if outcome is True:
             return
         missed = outcome or None
+    span = spans.begin() if spans.on else None
     concurrency.busy += 1
     try:
         raised = _evaluate(nodes, rule, wanted, apart, missed)
     finally:
         concurrency.busy -= 1
+        spans.evaluated(span, rule.name)
         if apart is not None:
             apart.end()
     for flags, operations in raised:
@@ -489,7 +489,7 @@ def run_again(
 
 def _run_eagerly(rule: Rule, nodes: list[Node]) -> conditions.Raised:
     """Run operations in NumPy, in order; the exceptions that arose, with their operations."""
-    report.totals.decisions[rule] += 1
+    report.runs_at_once(rule, nodes)
     raised: conditions.Raised = []
     try:
         for node in nodes:
@@ -506,6 +506,7 @@ def _run_node(node: Node) -> int:
     op = node.op
     values = [source.value for source in node.src if source.value is not None]
     plain = op.kind == "map" and op.ufunc is not None and node.perm is None
+    span = spans.begin() if spans.on else None
     for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
         plain = plain and value.dtype is dtype
     try:
@@ -526,7 +527,7 @@ def _run_node(node: Node) -> int:
     if node.value is None:  # else another thread was quicker
         node.value = found
     node.src = ()
-    report.ran_single(node)
+    report.ran_single(node, span=span)
     return flags.bits
 
 

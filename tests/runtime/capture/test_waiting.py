@@ -36,7 +36,7 @@ for name in ("before", "after"):
         "replays": sum(n for rule, n in totals.decisions.items() if rule.name == "replay"),
         "waiting": totals.waiting, "numba": totals.languages["numba"],
     }
-    found[name]["report"] = "waiting for the compiler: " in np.report()
+    found[name]["report"] = "waiting for the compiler: " in str(np.report())
     assert devices.cpu().finish(120.0)
     counters.reset()
 again = np.array(start)

@@ -81,6 +81,6 @@ def test_evaluations_tell_their_rules() -> None:
     assert len(seen) >= 3
     assert seen <= known
     assert counters.totals.decisions[decisions.SMALL_OUTPUTS]
-    text = counters.text()
+    text = str(np.report())
     for counted in (counters.totals.flushes, counters.totals.decisions):
         assert all(f"{count} {rule}" in text for rule, count in counted.items())

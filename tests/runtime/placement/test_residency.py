@@ -209,7 +209,7 @@ def test_what_lies_where_is_listed_D6(device: FarAway) -> None:
     assert result.uses == 1
     assert not result.on_host
     assert str(result).startswith(f"{NAME}: float64[{N}]")
-    assert " 1 arrays" not in np.report().split("resident")[1]
+    assert " 1 arrays" not in str(np.report()).split("resident")[1]
     y.to_numpy()
     (result,) = mine()
     assert result.on_host
@@ -219,7 +219,7 @@ def test_what_lies_where_is_listed_D6(device: FarAway) -> None:
 
 def test_the_report_says_what_was_copied_D6(device: FarAway) -> None:
     (np.array(values()) * 2.0).to_numpy()
-    text = np.report()
+    text = str(np.report())
     assert f"1 upload {NAME}, 0.4 MB: operand" in text
     assert f"1 gather {NAME}, 0.4 MB" in text
 
