@@ -26,6 +26,7 @@ from __future__ import annotations
 import atexit
 import importlib.machinery
 import importlib.util
+import linecache
 import os
 import sys
 from code import InteractiveConsole
@@ -73,6 +74,9 @@ def main(arguments: Sequence[str]) -> None:
         sys.argv = [str(module.__file__), *rest[2:]]
     elif rest[0] == "-c" and len(rest) > 1:
         code, module = _load_text(rest[1], "<string>")
+        if sys.version_info >= (3, 13):  # its tracebacks show the lines
+            lines = [f"{line}\n" for line in rest[1].splitlines()]
+            linecache.cache["<string>"] = len(rest[1]), None, lines, "<string>"
         sys.argv = ["-c", *rest[2:]]
     elif not rest[0].startswith("-"):
         code, module = _load_script(rest[0])

@@ -242,7 +242,14 @@ def _names_numpy(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == "__array__"
 
 
-def _rewritten(
+def rewrite(tree: ast.AST) -> bool:
+    """Replace NumPy in a program's syntax tree; whether there was something to replace."""
+    rewriter = _Rewriter()
+    rewriter.visit(tree)
+    return rewriter.changed
+
+
+def _replaced_code(
     source: Any, path: str, mode: str = "exec", flags: int = 0, optimize: int = -1
 ) -> CodeType | None:
     """The code of a text or a syntax tree with NumPy replaced; None if it names no NumPy.
@@ -258,9 +265,7 @@ def _rewritten(
             tree = _compile(source, path, mode, flags | ast.PyCF_ONLY_AST, True, optimize)
     except (SyntaxError, ValueError):
         return None
-    rewriter = _Rewriter()
-    tree = rewriter.visit(tree)
-    if not rewriter.changed:
+    if not rewrite(tree):
         return None
     try:
         code: CodeType = _compile(tree, path, mode, flags, True, optimize)
@@ -272,7 +277,7 @@ def _rewritten(
 def compile_rewritten(source: bytes | str, path: str) -> CodeType:
     """Compile a program's source with NumPy replaced."""
     seen.files.add(path)
-    code = _rewritten(source, path)
+    code = _replaced_code(source, path)
     return code or _compile(source, path, "exec", 0, True)
 
 
@@ -283,14 +288,15 @@ def executed(function: Any, text: Any) -> Any:
     mode = function.__name__
     flags = sys._getframe(1).f_code.co_flags & _INHERITED
     return (
-        _rewritten(text.lstrip(" \t") if mode == "eval" else text, "<string>", mode, flags) or text
+        _replaced_code(text.lstrip(" \t") if mode == "eval" else text, "<string>", mode, flags)
+        or text
     )
 
 
 # ------------------------------------------------------------------------- the ways to code
 
 _compile: Any = builtins.compile
-_get_code = SourceFileLoader.get_code
+_get_code = SourceFileLoader.get_code  # of a base class
 
 
 def _compile_as_asked(
@@ -311,7 +317,7 @@ def _compile_as_asked(
         file = os.fsdecode(filename)
         if _is_the_users(file, caller):
             seen.files.add(file)
-            code = _rewritten(source, file, mode, flags, optimize)
+            code = _replaced_code(source, file, mode, flags, optimize)
             if code is not None:
                 return code
     return _compile(source, filename, mode, flags, True, optimize, **more)
@@ -324,7 +330,7 @@ def _code_of_file(self: SourceFileLoader, fullname: str) -> CodeType | None:
         seen.files.add(path)
         source = self.get_data(path)
         if type(self).source_to_code is SourceFileLoader.source_to_code:
-            code = _rewritten(source, path)
+            code = _replaced_code(source, path)
             if code is not None:
                 return code
         elif _may_name_numpy(source):  # another package changes the source, and calls `compile`
@@ -332,23 +338,36 @@ def _code_of_file(self: SourceFileLoader, fullname: str) -> CodeType | None:
     return _get_code(self, fullname)
 
 
+_compile_as_asked.__name__ = _compile_as_asked.__qualname__ = "compile"
+_compile_as_asked.__module__ = "builtins"
+# Python leaves frames of this name out of tracebacks of imports
+_code_of_file.__code__ = _code_of_file.__code__.replace(co_filename=_get_code.__code__.co_filename)
+
+
 def is_installed() -> bool:
     """Whether this process replaces NumPy in the program's own code."""
     return SourceFileLoader.get_code is _code_of_file
 
 
-def install() -> None:
-    """Replace NumPy in the program's own code that Python compiles from now on."""
-    own: Any = sys.modules[SourceFileLoader.__module__]
-    own.compile = _compile  # what Python's import system compiles goes to the disk
-    vars(builtins)["compile"] = _compile_as_asked
-    _compile_as_asked.__name__ = _compile_as_asked.__qualname__ = "compile"
-    _compile_as_asked.__module__ = "builtins"
-    # Python leaves frames of this name out of tracebacks of imports
-    _code_of_file.__code__ = _code_of_file.__code__.replace(
-        co_filename=_get_code.__code__.co_filename
-    )
+def install(texts: bool = True) -> None:
+    """Replace NumPy in the program's own code that Python compiles from now on.
+
+    Without `texts` in files that are imported only, not in what `compile` is called for.
+    """
+    _homes()  # imports modules, which `_code_of_file` could not do
+    if texts:
+        # what Python's import system compiles goes to the disk
+        vars(sys.modules[SourceFileLoader.__module__])["compile"] = _compile
+        vars(builtins)["compile"] = _compile_as_asked
     SourceFileLoader.get_code = _code_of_file  # type: ignore[method-assign,assignment]
+
+
+def remove() -> None:
+    """Let the program's own code that Python compiles from now on keep NumPy."""
+    if is_installed():
+        del SourceFileLoader.get_code
+    if builtins.compile is _compile_as_asked:
+        vars(builtins)["compile"] = _compile
 
 
 # ----------------------------------------------------------------------------------- finding

@@ -94,6 +94,13 @@ def _prepare_workers(spawn: Any) -> None:
     spawn.get_preparation_data = with_lazyfuse
 
 
+def _preload_nothing(forkserver: Any) -> None:
+    """The server of `multiprocessing` forks workers: the main module, which it may import itself,
+    would come to them with NumPy. They import it when they have read how to.
+    """
+    forkserver.set_forkserver_preload([])
+
+
 def _prepare_gateways(multi: Any) -> None:
     """Workers of pytest-xdist, which execnet starts, do this before they import tests."""
     makegateway = multi.Group.makegateway
@@ -116,6 +123,7 @@ _CHANGES: dict[str, Callable[[Any], None]] = {
     "execnet.multi": _prepare_gateways,
     "joblib.externals.loky.backend.spawn": _prepare_workers,
     "loky.backend.spawn": _prepare_workers,
+    "multiprocessing.forkserver": _preload_nothing,
     "multiprocessing.spawn": _prepare_workers,
 }
 """Modules, and what the launcher changes in each when it has been imported."""
