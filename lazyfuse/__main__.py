@@ -3,14 +3,18 @@
     lazyfuse [--report[=FILE]] [--trace FILE] script.py [arguments]
     lazyfuse [--report[=FILE]] [--trace FILE] -m module [arguments]
     lazyfuse [--report[=FILE]] [--trace FILE] -c code [arguments]
+    lazyfuse [--report[=FILE]] [--trace FILE] [- [arguments]]
     lazyfuse --options
     lazyfuse --version
     lazyfuse --calibrate
 
-`python -m lazyfuse` is the same command. `-` reads the program from standard input; `--` ends the
-options. The program and its own modules (files below the script's folder, or below the current
-folder without a script) get lazyfuse where they import numpy; installed packages keep NumPy. The
-rest is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and tracebacks.
+`python -m lazyfuse` is the same command. `-`, or nothing, reads the program from standard input; on
+a terminal that is a prompt. `--` ends the options. The program and its own modules get lazyfuse
+where they import numpy: all files but those of installed packages and of the standard library,
+and what tools run as text. So `-m pdb script.py` and `-m pytest` run the user's files with
+lazyfuse. The rest is as under plain Python: `sys.argv`, `sys.path[0]`, `__main__`, exit codes and
+tracebacks. Where lazyfuse changed nothing, it says so at the end.
+
 `--report` prints where the time went and what ran where when the program ends; `--report=json`
 prints that as JSON, and `--report=FILE` writes it to a file that ends in .html, .json or .txt.
 `--trace` writes a timeline to FILE, for Perfetto or a browser's tracing page. `--calibrate`
@@ -23,14 +27,16 @@ from __future__ import annotations
 import atexit
 import importlib.machinery
 import importlib.util
+import linecache
 import os
 import sys
+from code import InteractiveConsole
 from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
 from lazyfuse import config
-from lazyfuse.interop import import_hook, library_adapters
+from lazyfuse.interop import import_hook, launched
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.placement import calibrate
 from lazyfuse.tools import build_info, report_file
@@ -56,16 +62,23 @@ def main(arguments: Sequence[str]) -> None:
             _trace(file if given else rest.pop(0))
         else:
             _switch(option)
-    if rest and rest[0] == "-m" and len(rest) > 1:
+    launched.install()
+    if not rest or rest[0] == "-":
+        sys.argv = rest or [""]
+        if sys.stdin.isatty():
+            _run_prompt()
+            return
+        code, module = _load_text(sys.stdin.read(), "<stdin>")
+    elif rest[0] == "-m" and len(rest) > 1:
         code, module = _load_module(rest[1])
         sys.argv = [str(module.__file__), *rest[2:]]
-    elif rest and rest[0] == "-c" and len(rest) > 1:
+    elif rest[0] == "-c" and len(rest) > 1:
         code, module = _load_text(rest[1], "<string>")
+        if sys.version_info >= (3, 13):  # its tracebacks show the lines
+            lines = [f"{line}\n" for line in rest[1].splitlines()]
+            linecache.cache["<string>"] = len(rest[1]), None, lines, "<string>"
         sys.argv = ["-c", *rest[2:]]
-    elif rest and rest[0] == "-":
-        code, module = _load_text(sys.stdin.read(), "<stdin>")
-        sys.argv = rest
-    elif rest and not rest[0].startswith("-"):
+    elif not rest[0].startswith("-"):
         code, module = _load_script(rest[0])
         sys.argv = rest
     else:
@@ -113,9 +126,8 @@ def _trace(file: str) -> None:
     atexit.register(recording.__exit__, None, None, None)
 
 
-def _look_in(folder: Path, first: str) -> None:
-    """Treat files below a folder as the program's own, and search modules in `first` first."""
-    import_hook.install(folder)
+def _look_in(first: str) -> None:
+    """Search modules in `first` first."""
     if not sys.flags.safe_path:
         sys.path[0] = first
 
@@ -130,7 +142,7 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
     except OSError as error:
         raise _Stop(f"can't open file {str(path)!r}: {error.strerror}") from error
     folder = path.resolve().parent
-    _look_in(folder, str(folder))
+    _look_in(str(folder))
     file = os.path.abspath(path)
     module = ModuleType("__main__")
     module.__file__ = file
@@ -141,13 +153,13 @@ def _load_script(name: str) -> tuple[CodeType, ModuleType]:
 
 def _load_text(source: str, name: str) -> tuple[CodeType, ModuleType]:
     """The code of a program that is not in a file, and a module to run it in."""
-    _look_in(Path.cwd(), "")
+    _look_in("")
     return import_hook.compile_rewritten(source, name), ModuleType("__main__")
 
 
 def _load_module(name: str) -> tuple[CodeType, ModuleType]:
     """The code of a module on `sys.path` (of a package's `__main__`), and a module to run it in."""
-    _look_in(Path.cwd(), str(Path.cwd()))
+    _look_in(str(Path.cwd()))
     spec = _find(name)
     if spec.submodule_search_locations is not None:
         spec = _find(f"{name}.__main__")
@@ -172,24 +184,70 @@ def _find(name: str) -> importlib.machinery.ModuleSpec:
 def _run(code: CodeType, module: ModuleType) -> None:
     """Execute `code` as `__main__`; its exceptions pass through, without our frames on top."""
     sys.modules["__main__"] = module
-    library_adapters.adapt("json")  # the program runs unedited
-    shown = sys.excepthook
-
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        trace = _without_our_frames(trace)
-        shown(kind, error.with_traceback(trace), trace)
-
-    sys.excepthook = show
-    if config.options.report:
-        report_file.at_exit()
+    _register_endings()
     exec(code, module.__dict__)
 
 
+def _run_prompt() -> None:
+    """Python's prompt, where `import numpy` is lazyfuse."""
+    _look_in("")
+    module = ModuleType("__main__")
+    sys.modules["__main__"] = module
+    _register_endings(tells_if_unused=False)
+    getattr(sys, "__interactivehook__", lambda: None)()  # completion and history
+    startup = os.environ.get("PYTHONSTARTUP")
+    if startup and os.path.isfile(startup):
+        code = import_hook.compile_rewritten(Path(startup).read_bytes(), startup)
+        exec(code, module.__dict__)
+    banner = f"Python {sys.version} on {sys.platform}\n{_PROMPT}"
+    InteractiveConsole(module.__dict__, "<stdin>").interact(banner, exitmsg="")
+
+
+_PROMPT = "lazyfuse takes the place of numpy where you import it."
+
+
+def _register_endings(tells_if_unused: bool = True) -> None:
+    """Arrange what is printed when the program ends or fails."""
+    shown, process, failures = sys.excepthook, os.getpid(), []
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        failures.append(error)
+        trace = _without_our_frames(trace)
+        shown(kind, error.with_traceback(trace), trace)
+
+    def tell_if_unused() -> None:
+        if os.getpid() == process and not failures:
+            _tell_if_unused()
+
+    sys.excepthook = show
+    if tells_if_unused:
+        atexit.register(tell_if_unused)
+    if config.options.report:
+        report_file.at_exit()
+
+
+def _tell_if_unused() -> None:
+    """Say in one line that the program ran as under plain Python, and what was looked for."""
+    found = import_hook.seen
+    if found.imports or launched.Workers.started:
+        return
+    text = "found no import of numpy outside installed packages"
+    print(
+        f"lazyfuse changed nothing: {text} (files and texts: {len(found.files)})", file=sys.stderr
+    )
+
+
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the program's first frame on."""
+    """The traceback from the program's first frame on, without what stands for `compile`."""
     rest = trace
     while rest is not None and rest.tb_frame.f_code.co_filename in _frames:
         rest = rest.tb_next
+    kept = rest
+    while kept is not None and kept.tb_next is not None:
+        if kept.tb_next.tb_frame.f_code.co_filename == import_hook.__file__:
+            kept.tb_next = kept.tb_next.tb_next
+        else:
+            kept = kept.tb_next
     return rest or trace
 
 

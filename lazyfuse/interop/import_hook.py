@@ -1,29 +1,56 @@
-"""Gives a program's own modules lazyfuse where their source names numpy.
+"""Gives a program's own code lazyfuse where its source names numpy.
 
-Owns the rewriting of import statements and the finder that applies it to files under one folder.
-Installed packages, the standard library and lazyfuse keep NumPy; `sys.modules` stays unchanged.
-Only the syntax tree changes, so line numbers, tracebacks and debuggers stay correct. Code outside
-files keeps NumPy: strings, and spawned processes.
+Owns the rewriting of import statements, and the two ways by which Python comes to code: loaders of
+source files (`import`, `python -m`), and `compile`, which debuggers, profilers, test runners and
+prompts call for the program that they run. Where a file lies decides: installed packages, the
+standard library and lazyfuse keep NumPy; `sys.modules` stays unchanged. Only the syntax tree
+changes, so line numbers, tracebacks and debuggers stay correct.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
+import builtins
+import copy
+import enum
+import os
+import re
 import sys
 import sysconfig
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import decode_source, find_spec
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any
+from types import CodeType, FrameType, ModuleType
+from typing import Any, TypeGuard, TypeVar
 
 from lazyfuse.bootstrap import HERE
-from lazyfuse.devices.caches import cached
+from lazyfuse.devices.caches import CONSTANT, cached
 
-_INSTALLED = ("site-packages", "dist-packages")
-_SCHEME = ("stdlib", "platstdlib", "purelib", "platlib")
+Node = TypeVar("Node", bound=ast.AST)
+
 _IMPORTERS = ("import_module", "__import__")
+_EXECUTORS = ("exec", "eval")
+_MENTIONS = re.compile(rf"\b(?:numpy|{'|'.join(_EXECUTORS)})\b")
+_MENTIONS_IN_BYTES = re.compile(_MENTIONS.pattern.encode())
+_INHERITED = 0
+"""The compiler flags that code passes on to what it compiles: its future statements."""
+for _name in __future__.all_feature_names:
+    _INHERITED |= getattr(__future__, _name).compiler_flag
+
+
+class Seen:
+    """What was met in this process so far."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        """The program's own files, by their paths."""
+        self.imports = 0
+        """Imports of NumPy that were replaced."""
+
+
+seen = Seen()
 
 
 @cached(1024)
@@ -39,25 +66,107 @@ def our_module(name: str) -> str | None:
     return ours if found else None
 
 
+# -------------------------------------------------------------------------------- whose code
+
+
+class Owner(enum.Enum):
+    """Who wrote a piece of code."""
+
+    USER = enum.auto()
+    PYTHON = enum.auto()
+    """The standard library: it runs code of others, and names numpy nowhere."""
+    PACKAGE = enum.auto()
+    LAZYFUSE = enum.auto()
+    UNKNOWN = enum.auto()
+    """The code lies in no file."""
+
+
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+_LAUNCHER = os.path.abspath(HERE / "__main__.py")
+"""The module that calls the program: what it calls has been named by the user."""
+_TYPED = re.compile(r"<(?:stdin|console|timeit-src|doctest .*|i?python-input-.*)>")
+"""The file names of text that a person has typed or written for a tool of these names."""
+
+
+def _under(*folders: str | os.PathLike[str]) -> tuple[str, ...]:
+    return tuple(os.path.normcase(os.path.realpath(each)) + os.sep for each in folders)
+
+
+@cached(1, CONSTANT, clears=False)
+def _homes() -> list[tuple[Owner, tuple[str, ...]]]:
+    """The folders of each owner. A folder in the list decides before those after it."""
+    path = sysconfig.get_path
+    parts = [] if (HERE / "codegen").is_dir() else ["codegen", "devices"]  # beside it in a checkout
+    return [
+        (Owner.LAZYFUSE, _under(HERE, *(HERE.parent / part for part in parts))),
+        (Owner.PACKAGE, _under(path("purelib"), path("platlib"))),
+        (Owner.PYTHON, _under(path("stdlib"), path("platstdlib"))),
+    ]
+
+
+@cached(1024)
+def _owner_of_folder(folder: str) -> Owner:
+    real = os.path.realpath(folder)
+    place = os.path.normcase(real) + os.sep
+    found = next((owner for owner, folders in _homes() if place.startswith(folders)), Owner.USER)
+    if found in (Owner.PYTHON, Owner.USER) and _INSTALLED.intersection(Path(real).parts):
+        return Owner.PACKAGE
+    return found
+
+
+def owner_of(file: str) -> Owner:
+    """Who wrote the code of that file name."""
+    if file.startswith("<"):
+        return Owner.PYTHON if file.startswith("<frozen ") else Owner.UNKNOWN
+    path = os.path.abspath(file)
+    return Owner.USER if path == _LAUNCHER else _owner_of_folder(os.path.dirname(path))
+
+
+def _is_the_users(file: str, caller: FrameType) -> bool:
+    """Whether code is the program's own: by its file, else by who compiles it.
+
+    The standard library compiles text for those who call it.
+    """
+    owner = Owner.USER if _TYPED.fullmatch(file) else owner_of(file)
+    frame: FrameType | None = caller
+    while owner in (Owner.UNKNOWN, Owner.PYTHON) and file.startswith("<") and frame is not None:
+        owner = owner_of(frame.f_code.co_filename)
+        frame = frame.f_back
+    return owner is Owner.USER
+
+
+# --------------------------------------------------------------------------------- rewriting
+
+
 class _Rewriter(ast.NodeTransformer):
     """Replaces imports of numpy by imports of lazyfuse that bind the same names."""
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def _ours(self, name: str) -> str | None:
+        ours = our_module(name)
+        if ours:
+            self.changed = True
+            seen.imports += 1
+        return ours
 
     def visit_Import(self, node: ast.Import) -> ast.Import:
         """`import numpy.fft` binds `numpy`: import the module, then bind the package over it."""
         names: list[ast.alias] = []
         for alias in node.names:
-            ours = our_module(alias.name)
+            ours = self._ours(alias.name)
             bound = alias.asname or "numpy"
             names.append(_alias(alias, ours, bound) if ours else alias)
             if alias.name.startswith("numpy.") and not alias.asname:
-                names.append(_alias(alias, "lazyfuse", bound))
+                names.append(_alias(alias, self._ours("numpy") or "numpy", bound))
         node.names = names
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
         """`from numpy.linalg import norm`; relative imports stay the program's own."""
         if node.level == 0 and node.module:
-            node.module = our_module(node.module) or node.module
+            node.module = self._ours(node.module) or node.module
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
@@ -65,50 +174,203 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name == "__array__":
-                item.decorator_list.insert(0, ast.copy_location(_answering(), item))
+                decorator = _function_of_ours("arguments", "answering")
+                item.decorator_list.insert(0, _at(item, decorator))
+                self.changed = True
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`importlib.import_module("numpy")` and `__import__("numpy")`, with literal names."""
+        """`import_module("numpy")`, `__import__("numpy")`; text for `exec` and `eval`."""
         self.generic_visit(node)
         called = node.func
         name = getattr(called, "attr", None) or getattr(called, "id", None)
-        if name in _IMPORTERS and node.args and isinstance(node.args[0], ast.Constant):
-            module = node.args[0].value
-            if isinstance(module, str):
-                node.args[0].value = our_module(module) or module
+        first = node.args[0] if node.args else None
+        if name in _IMPORTERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            first.value = self._ours(first.value) or first.value
+        elif isinstance(called, ast.Name) and called.id in _EXECUTORS and _is_one(first):
+            text = ast.Call(
+                _function_of_ours("import_hook", "executed"), [ast.Name(called.id, ast.Load())], []
+            )
+            node.args[0] = _at(first, text)
+            text.args.append(first)
+            self.changed = True
         return node
+
+
+def _is_one(argument: ast.expr | None) -> TypeGuard[ast.expr]:
+    return argument is not None and not isinstance(argument, ast.Starred)
 
 
 def _alias(like: ast.alias, name: str, bound: str) -> ast.alias:
     return ast.copy_location(ast.alias(name, bound), like)
 
 
-def _answering() -> ast.expr:
-    """The decorator that converts a method's results to NumPy's arrays."""
-    return ast.parse(
-        "__import__('lazyfuse.interop.arguments').interop.arguments.answering", mode="eval"
-    ).body
+def _at(like: ast.AST, made: Node) -> Node:
+    """Give a new tree the place of a node. All else keeps its place, or has none, as it came."""
+    for node in ast.walk(made):
+        ast.copy_location(node, like)
+    return made
+
+
+def _function_of_ours(module: str, name: str) -> ast.expr:
+    """An expression for a function, in code that has imported nothing of ours."""
+    text = f"__import__('lazyfuse.interop.{module}').interop.{module}.{name}"
+    return ast.parse(text, mode="eval").body
+
+
+def _may_name_numpy(source: Any) -> bool:
+    """Whether a text or a syntax tree may have something to replace."""
+    if isinstance(source, str):
+        return _MENTIONS.search(source) is not None
+    if isinstance(source, ast.AST):
+        return any(_names_numpy(node) for node in ast.walk(source))
+    try:
+        return _MENTIONS_IN_BYTES.search(source) is not None
+    except TypeError:
+        return False
+
+
+def _names_numpy(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] == "numpy" for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] == "numpy"
+    if isinstance(node, ast.Call):
+        called = node.func
+        name = getattr(called, "attr", None) or getattr(called, "id", None)
+        return name in _IMPORTERS or name in _EXECUTORS
+    return isinstance(node, ast.FunctionDef) and node.name == "__array__"
+
+
+def rewrite(tree: ast.AST) -> bool:
+    """Replace NumPy in a program's syntax tree; whether there was something to replace."""
+    rewriter = _Rewriter()
+    rewriter.visit(tree)
+    return rewriter.changed
+
+
+def _replaced_code(
+    source: Any, path: str, mode: str = "exec", flags: int = 0, optimize: int = -1
+) -> CodeType | None:
+    """The code of a text or a syntax tree with NumPy replaced; None if it names no NumPy.
+
+    None, too, for what Python refuses to compile: Python says why when it is asked itself.
+    """
+    if not _may_name_numpy(source):
+        return None
+    try:
+        if isinstance(source, ast.AST):
+            tree = copy.deepcopy(source)
+        else:
+            tree = _compile(source, path, mode, flags | ast.PyCF_ONLY_AST, True, optimize)
+    except (SyntaxError, ValueError):
+        return None
+    if not rewrite(tree):
+        return None
+    try:
+        code: CodeType = _compile(tree, path, mode, flags, True, optimize)
+    except SyntaxError:
+        return None
+    return code
 
 
 def compile_rewritten(source: bytes | str, path: str) -> CodeType:
     """Compile a program's source with NumPy replaced."""
-    tree = ast.parse(source, path)
-    tree = ast.fix_missing_locations(_Rewriter().visit(tree))
-    code: CodeType = compile(tree, path, "exec", dont_inherit=True)
-    return code
+    seen.files.add(path)
+    code = _replaced_code(source, path)
+    return code or _compile(source, path, "exec", 0, True)
 
 
-class RewritingLoader(SourceFileLoader):
-    """Loads a source file with NumPy replaced; files that do not name NumPy load as usual."""
+def executed(function: Any, text: Any) -> Any:
+    """What the program's `exec(text)` and `eval(text)` are given: code with NumPy replaced."""
+    if not isinstance(text, str) or function not in (builtins.exec, builtins.eval):
+        return text
+    mode = function.__name__
+    flags = sys._getframe(1).f_code.co_flags & _INHERITED
+    return (
+        _replaced_code(text.lstrip(" \t") if mode == "eval" else text, "<string>", mode, flags)
+        or text
+    )
 
-    def get_code(self, fullname: str) -> CodeType | None:
-        """The rewritten code. Not cached on disk: that cache belongs to the original source."""
-        path = self.get_filename(fullname)
+
+# ------------------------------------------------------------------------- the ways to code
+
+_compile: Any = builtins.compile
+_get_code = SourceFileLoader.get_code  # of a base class
+
+
+def _compile_as_asked(
+    source: Any,
+    filename: Any,
+    mode: str,
+    flags: int = 0,
+    dont_inherit: bool = False,
+    optimize: int = -1,
+    **more: Any,
+) -> Any:
+    """As `compile`, with NumPy replaced in the program's own code."""
+    __tracebackhide__ = True
+    caller = sys._getframe(1)
+    if not dont_inherit:
+        flags |= caller.f_code.co_flags & _INHERITED
+    if not flags & ast.PyCF_ONLY_AST and isinstance(filename, (str, bytes, os.PathLike)):
+        file = os.fsdecode(filename)
+        if _is_the_users(file, caller):
+            seen.files.add(file)
+            code = _replaced_code(source, file, mode, flags, optimize)
+            if code is not None:
+                return code
+    return _compile(source, filename, mode, flags, True, optimize, **more)
+
+
+def _code_of_file(self: SourceFileLoader, fullname: str) -> CodeType | None:
+    """The rewritten code. Not cached on disk: that cache belongs to the original source."""
+    path = self.get_filename(fullname)
+    if owner_of(path) is Owner.USER and fullname.partition(".")[0] != "numpy":
+        seen.files.add(path)
         source = self.get_data(path)
-        if b"numpy" not in source:
-            return super().get_code(fullname)
-        return compile_rewritten(decode_source(source), path)
+        if type(self).source_to_code is SourceFileLoader.source_to_code:
+            code = _replaced_code(source, path)
+            if code is not None:
+                return code
+        elif _may_name_numpy(source):  # another package changes the source, and calls `compile`
+            return self.source_to_code(source, path)
+    return _get_code(self, fullname)
+
+
+_compile_as_asked.__name__ = _compile_as_asked.__qualname__ = "compile"
+_compile_as_asked.__module__ = "builtins"
+# Python leaves frames of this name out of tracebacks of imports
+_code_of_file.__code__ = _code_of_file.__code__.replace(co_filename=_get_code.__code__.co_filename)
+
+
+def is_installed() -> bool:
+    """Whether this process replaces NumPy in the program's own code."""
+    return SourceFileLoader.get_code is _code_of_file
+
+
+def install(texts: bool = True) -> None:
+    """Replace NumPy in the program's own code that Python compiles from now on.
+
+    Without `texts` in files that are imported only, not in what `compile` is called for.
+    """
+    _homes()  # imports modules, which `_code_of_file` could not do
+    if texts:
+        # what Python's import system compiles goes to the disk
+        vars(sys.modules[SourceFileLoader.__module__])["compile"] = _compile
+        vars(builtins)["compile"] = _compile_as_asked
+    SourceFileLoader.get_code = _code_of_file  # type: ignore[method-assign,assignment]
+
+
+def remove() -> None:
+    """Let the program's own code that Python compiles from now on keep NumPy."""
+    if is_installed():
+        del SourceFileLoader.get_code
+    if builtins.compile is _compile_as_asked:
+        vars(builtins)["compile"] = _compile
+
+
+# ----------------------------------------------------------------------------------- finding
 
 
 def found_behind(
@@ -122,38 +384,3 @@ def found_behind(
             if spec is not None:
                 return spec
     return None
-
-
-class OwnModules:
-    """A finder for `sys.meta_path`: files below `root` are loaded with NumPy replaced."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
-        installed = [sysconfig.get_path(name) for name in _SCHEME]
-        self.outside = {HERE, *(Path(path).resolve() for path in installed)}
-
-    def owns(self, path: str) -> bool:
-        """Whether a file is the program's own: below the root, and not an installed package."""
-        file = Path(path).resolve()
-        if not file.is_relative_to(self.root) or any(part in _INSTALLED for part in file.parts):
-            return False
-        return not any(file.is_relative_to(folder) for folder in self.outside)
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """As `PathFinder.find_spec`, but with our loader for the program's own files."""
-        if name.partition(".")[0] in ("lazyfuse", "numpy"):
-            return None
-        spec = found_behind(self, name, path, target)
-        if spec and type(spec.loader) is SourceFileLoader and self.owns(spec.loader.path):
-            spec.loader = RewritingLoader(name, spec.loader.path)
-        return spec
-
-
-def install(root: Path) -> OwnModules:
-    """Replace NumPy in modules below `root` that are imported from now on."""
-    finder = OwnModules(root)
-    place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
-    sys.meta_path.insert(place, finder)
-    return finder

@@ -137,7 +137,7 @@ def test_the_program_sees_what_plain_python_shows(tmp_path: Path) -> None:
             "sub/main.py": """
                 '''What it is.'''
                 import inspect, os, pickle, sys
-                import helper
+                import helper, numpy
 
                 class Thing:
                     def __init__(self, x): self.x = x
@@ -199,7 +199,10 @@ def test_tracebacks_show_the_program_only(tmp_path: Path) -> None:
     ],
 )
 def test_endings(tmp_path: Path, ending: str) -> None:
-    write(tmp_path, {"main.py": f"import atexit, os, sys\nprint('begun', flush=True)\n{ending}\n"})
+    write(
+        tmp_path,
+        {"main.py": f"import atexit, os, sys, numpy\nprint('begun', flush=True)\n{ending}\n"},
+    )
     same(tmp_path, "main.py")
 
 
@@ -264,7 +267,6 @@ def test_the_command_finds_modules_where_it_is_called(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "usage: "),
         (["-c"], "usage: "),
         (["--nonsense", "x.py"], "unknown option --nonsense"),
         (["missing.py"], "can't open file 'missing.py'"),
