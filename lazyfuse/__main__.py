@@ -161,7 +161,7 @@ def _find(name: str) -> importlib.machinery.ModuleSpec:
 def _run(code: CodeType, module: ModuleType) -> None:
     """Execute `code` as `__main__`; its exceptions pass through, without our frames on top."""
     sys.modules["__main__"] = module
-    library_adapters.adapt("json")  # the program runs unedited
+    library_adapters.adapt()  # the program runs unedited
     shown = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
