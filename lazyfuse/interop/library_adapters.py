@@ -248,6 +248,15 @@ def _adapt_jax(jax: Any) -> None:
         )
 
 
+def _adapt_pytensor(tensor: Any) -> None:
+    """Register our arrays beside NumPy's."""
+    register = tensor._as_tensor_variable.register
+    for kind in OURS:
+        register(
+            kind, lambda x, *args, **more: tensor.as_tensor(to_numpy(x, EXPORT), *args, **more)
+        )
+
+
 def _adapt_functions_in_python(module: ModuleType) -> None:
     """Wrap the public functions of a module that lists none; methods of its package call them."""
     adapt_functions(module, [name for name in vars(module) if not name.startswith("_")])
@@ -274,6 +283,7 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "pandas": _adapt_pandas,
     "polars": _adapt_all,
     "pyarrow.compute": _adapt_functions_in_python,
+    "pytensor.tensor": _adapt_pytensor,
     "scipy.integrate": _adapt_all,
     "scipy.optimize": _adapt_all,
     "scipy.sparse.linalg": _adapt_all,
