@@ -7,6 +7,7 @@ library calls (`answering`). library_adapters.py lists the libraries.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType
 from typing import Any
@@ -49,6 +50,21 @@ def suspects() -> Suspects:
         lambda values: tuple(map(argument, values)),
         lambda named: {k: x if k == USERS else argument(x) for k, x in named.items()},
     )
+
+
+@cached(1, CONSTANT, clears=False)
+def module_suspects() -> Suspects:
+    """The same for functions that are given NumPy as a module, alone or in a list."""
+    ours = sys.modules["lazyfuse"]
+
+    def convert(value: Any) -> Any:
+        if value is ours:
+            return np
+        if type(value) in (list, tuple) and any(each is ours for each in value):
+            return type(value)(np if each is ours else each for each in value)
+        return value
+
+    return suspects()._replace(types=frozenset({type(ours), list, tuple}), convert=convert)
 
 
 def argument(value: Any) -> Any:

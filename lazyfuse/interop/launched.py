@@ -31,7 +31,7 @@ def install() -> None:
     if import_hook.is_installed():
         return
     import_hook.install()
-    library_adapters.adapt("json")  # the program runs unedited
+    library_adapters.adapt()  # the program runs unedited
     for name, change in _CHANGES.items():
         if name in sys.modules:
             change(sys.modules[name])

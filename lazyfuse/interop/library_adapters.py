@@ -13,16 +13,24 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
-from types import FunctionType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from lazyfuse import versions
+from lazyfuse.arrays.base import REAL
 from lazyfuse.arrays.conversion import EXPORT, to_numpy
-from lazyfuse.arrays.ndarray import OURS
+from lazyfuse.arrays.ndarray import OURS, ndarray
 from lazyfuse.errors import ConfigurationError, message
-from lazyfuse.interop import arguments, entrance_code
+from lazyfuse.interop import arguments, entrance_code, numba_arrays
 from lazyfuse.interop.import_hook import found_behind
 
 _OPERATORS = frozenset(
@@ -44,13 +52,26 @@ def _compiled(function: Any) -> Any:
 
     def enter(*args: Any, **kwargs: Any) -> Any:
         suspects = arguments.suspects()
-        if suspects.any_of(args) or suspects.any_named(kwargs):
-            args, kwargs = suspects.convert_all(args), suspects.convert_named(kwargs)
-        return function(*args, **kwargs)
+        if not (suspects.any_of(args) or suspects.any_named(kwargs)):
+            return function(*args, **kwargs)
+        real, named = suspects.convert_all(args), suspects.convert_named(kwargs)
+        given = (*zip(real, args, strict=True), *((named[key], kwargs[key]) for key in kwargs))
+        result = function(*real, **named)
+        if type(result) is tuple:
+            return tuple([_given_back(each, given) for each in result])
+        return _given_back(result, given)
 
     made: Any = functools.wraps(function)(enter)
     made._entrance = True
     return made
+
+
+def _given_back(result: Any, given: Iterable[tuple[Any, Any]]) -> Any:
+    """The argument of ours that a function returns, an array that it has filled say."""
+    for real, value in given:
+        if result is real and type(value) in OURS:
+            return value
+    return result
 
 
 def _enter(found: Any, skipped: int) -> bool:
@@ -93,19 +114,58 @@ def adapt_functions(module: ModuleType, names: Iterable[str]) -> None:
         _enter(getattr(module, name, None), 0)
 
 
-def adapt_compiled(module: ModuleType, name: str) -> None:
-    """Replace a compiled function in every module, since users may have imported it."""
-    old = getattr(module, name)
-    if hasattr(old, "_entrance"):
-        return
-    new = _compiled(old)
-    new.__module__, new.__qualname__ = module.__name__, name  # the name in pickles
+def adapt_compiled(functions: Iterable[tuple[ModuleType, str]]) -> None:
+    """Replace compiled functions in every module, since users may have imported them."""
+    made: dict[int, tuple[Any, Any]] = {}
+    for module, name in functions:
+        old = vars(module)[name] if name in vars(module) else getattr(module, name)
+        if not hasattr(old, "_entrance") and id(old) not in made:
+            new = _compiled(old)
+            new.__module__, new.__qualname__ = module.__name__, name  # the name in pickles
+            made[id(old)] = old, new
     modules: list[Any] = list(sys.modules.values())  # values may be of any type
     for each in modules:
         if isinstance(each, ModuleType) and not each.__name__.startswith("lazyfuse"):
             names = vars(each)
-            for bound in [bound for bound, value in list(names.items()) if value is old]:
-                names[bound] = new
+            for bound in [bound for bound, value in list(names.items()) if id(value) in made]:
+                names[bound] = made[id(names[bound])][1]
+
+
+def adapt_compiled_package(package: ModuleType) -> None:
+    """Wrap all public functions of a package that is compiled, and the methods of its classes.
+
+    A class that cannot be changed keeps its methods.
+    """
+    first = package.__name__
+    modules = [each for name, each in list(sys.modules.items()) if name.partition(".")[0] == first]
+    functions = []
+    for module in modules:
+        for name, found in list(vars(module).items()):
+            if name.startswith("_"):
+                continue
+            if type(found) is BuiltinFunctionType or type(found).__name__ == _CYTHON:
+                functions.append((module, name))
+            elif isinstance(found, type) and found.__module__.partition(".")[0] == first:
+                _adapt_compiled_class(found)
+    adapt_compiled(functions)
+
+
+def _adapt_compiled_class(kind: type) -> None:
+    for name, found in list(vars(kind).items()):
+        static = type(found) in (staticmethod, BuiltinFunctionType)
+        function = found.__func__ if type(found) is staticmethod else found
+        if not static and not isinstance(found, _METHODS):
+            continue
+        hidden = name.startswith("_") and name not in _ENTERED - {"__new__"}
+        if hidden or hasattr(function, "_entrance"):
+            continue
+        try:
+            setattr(kind, name, staticmethod(_compiled(function)) if static else _compiled(found))
+        except (AttributeError, TypeError):  # a compiled class cannot be changed
+            return
+
+
+_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
 def _classes(module: ModuleType, names: Iterable[str]) -> list[type]:
@@ -143,6 +203,65 @@ def _functions_of(*names: str) -> Callable[[ModuleType], None]:
     return lambda module: adapt_functions(module, names)
 
 
+def _adapt_numba(numba: Any) -> None:
+    """Enter our arrays with numba; `numba.stencil` asks for NumPy's class."""
+    numba_arrays.adapt(numba)
+    _enter(numba.stencils.stencil.StencilFunc.__call__, 1)
+
+
+def _adapt_autograd(autograd: Any) -> None:
+    """Register our arrays where autograd has registered NumPy's."""
+    boxes, spaces = autograd.numpy_boxes, autograd.numpy_vspaces
+    space = spaces.VSpace.mappings[REAL]
+    for kind in OURS:
+        boxes.ArrayBox.register(kind)
+        spaces.VSpace.register(kind, space)
+
+
+def _adapt_lambdify(lambdify: ModuleType) -> None:
+    """Let `lambdify(..., np)` take `np` for NumPy, whose functions call ours for our arrays.
+
+    SymPy prints for a module that it knows by name, and else falls back on Python's `math`.
+    """
+    entrance_code.add(lambdify.lambdify, arguments.module_suspects())
+
+
+def _adapt_batches(collate: Any) -> None:
+    """Let torch's loaders of data make batches of our arrays as of NumPy's."""
+    collate.default_collate_fn_map.setdefault(ndarray, collate.collate_numpy_array_fn)
+
+
+def _adapt_jax(jax: Any) -> None:
+    """Enter our arrays in jax's tables of types, beside NumPy's."""
+    core, dtypes, pxla = jax._src.core, jax._src.dtypes, jax._src.interpreters.pxla
+
+    def real(x: Any) -> Any:
+        return to_numpy(x, EXPORT)
+
+    for kind in OURS:
+        core.pytype_aval_mappings[kind] = lambda x: core.typeof(real(x))
+        dtypes.register_canonicalize_value_handler(
+            kind, lambda x: dtypes.canonicalize_value(real(x))
+        )
+        pxla.shard_arg_handlers[kind] = lambda xs, *more: pxla.shard_arg_handlers[REAL](
+            [real(x) for x in xs], *more
+        )
+
+
+def _adapt_pytensor(tensor: Any) -> None:
+    """Register our arrays beside NumPy's."""
+    register = tensor._as_tensor_variable.register
+    for kind in OURS:
+        register(
+            kind, lambda x, *args, **more: tensor.as_tensor(to_numpy(x, EXPORT), *args, **more)
+        )
+
+
+def _adapt_functions_in_python(module: ModuleType) -> None:
+    """Wrap the public functions of a module that lists none; methods of its package call them."""
+    adapt_functions(module, [name for name in vars(module) if not name.startswith("_")])
+
+
 def _adapt_all(module: ModuleType) -> None:
     """Wrap the functions and classes that a package lists as public."""
     adapt_functions(module, module.__all__)
@@ -153,10 +272,18 @@ def _adapt_all(module: ModuleType) -> None:
 ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "astropy.table": _classes_of("Table", "Column", "Row"),
     "astropy.units": _classes_of("UnitBase", "FunctionUnitBase", "StructuredUnit", "Quantity"),
+    "autograd.numpy": _adapt_autograd,
     "gymnasium.spaces": _adapt_all,
     "h5py": _classes_of("File", "Group", "Dataset", "AttributeManager"),
+    "jax": _adapt_jax,
+    "jax._src.numpy.array_methods": _classes_of("_IndexUpdateHelper"),
+    "jax._src.numpy.indexing": _functions_of("rewriting_take"),
+    "numba": _adapt_numba,
+    "numexpr.necompiler": _functions_of("evaluate", "re_evaluate", "validate"),
     "pandas": _adapt_pandas,
     "polars": _adapt_all,
+    "pyarrow.compute": _adapt_functions_in_python,
+    "pytensor.tensor": _adapt_pytensor,
     "scipy.integrate": _adapt_all,
     "scipy.optimize": _adapt_all,
     "scipy.sparse.linalg": _adapt_all,
@@ -165,8 +292,11 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "sklearn.model_selection": _classes_of("ParameterGrid", "ParameterSampler"),
     "statistics": _adapt_all,
     "sympy.core.expr": _classes_of("Expr", public=False),
-    # shares memory; `tensor` and `as_tensor` take any array
-    "torch": lambda torch: adapt_compiled(torch, "from_numpy"),
+    "sympy.utilities.lambdify": _adapt_lambdify,
+    # shares memory; `asarray` would take a buffer's bytes for single precision; `tensor` and
+    # `as_tensor` take any array
+    "torch": lambda torch: adapt_compiled([(torch, "asarray"), (torch, "from_numpy")]),
+    "torch.utils.data._utils.collate": _adapt_batches,
     "xarray": _adapt_all,
 }
 """Libraries by name, each with its adapter, the function that wraps its public functions."""
@@ -202,22 +332,30 @@ def _adapt_json(json: Any) -> None:
         )
 
 
-ON_REQUEST: dict[str, Callable[[ModuleType], None]] = {"json": _adapt_json}
+ON_REQUEST: dict[str, Callable[[ModuleType], None]] = {
+    "cv2": adapt_compiled_package,
+    "json": _adapt_json,
+    "pyarrow": adapt_compiled_package,
+}
 """Libraries with adapters on request: they cost other users time, or only save a remedy."""
 
 arguments.KNOWN.update(name.partition(".")[0] for name in ENTRANCES)
 
 
-def adapt(name: str) -> None:
-    """Let a library that takes only NumPy's objects take ours: `adapt("json")`.
+def adapt(name: str | None = None) -> None:
+    """Let a library that takes only NumPy's objects take ours: `adapt("json")`; None: all of them.
 
     From then on, in the whole process, `json.dumps` writes numbers that are not computed yet as it
-    writes NumPy's. The libraries in `ENTRANCES` are adapted without a call. A library that is not
-    imported yet is adapted when it is imported.
+    writes NumPy's, and functions and classes of `cv2` and `pyarrow`, which are compiled, take
+    arrays of ours as NumPy's. `python -m lazyfuse` says `adapt()` for its program. The libraries in
+    `ENTRANCES` are adapted without a call. A library that is not imported yet is adapted when it is
+    imported.
     """
-    if name in ON_REQUEST:
-        ENTRANCES[name] = ON_REQUEST[name]
-        _waiting.add(name)
+    if name is None or name in ON_REQUEST:
+        wanted = list(ON_REQUEST) if name is None else [name]
+        ENTRANCES.update({each: ON_REQUEST[each] for each in wanted})
+        arguments.KNOWN.update(wanted)
+        _waiting.update(wanted)
         _adapt_those_waiting()
     elif name not in ENTRANCES:
         names = ", ".join(sorted(ON_REQUEST))
@@ -225,7 +363,7 @@ def adapt(name: str) -> None:
         raise ConfigurationError(text)
 
 
-_HELP = "give other libraries numpy.asarray(x), or float(x) for a number"
+_HELP = "give other libraries x.to_numpy(), or float(x) for a number"
 
 
 # -------------------------------------------------------------------------------------- imports
@@ -234,13 +372,19 @@ _waiting: set[str] = set()  # libraries that are not adapted yet
 
 
 def _adapt(module: ModuleType) -> None:
-    """Adapt a library; a version that the adapter does not fit stays unchanged."""
+    """Adapt a library. What the adapter misses in a version that it does not fit is told."""
     name = module.__name__
     _waiting.discard(name)
     try:
         ENTRANCES[name](module)
-    except AttributeError:
-        return
+    except AttributeError as error:
+        version = getattr(module, "__version__", "of another version")
+        warnings.warn(
+            f"[adapt] {name} {version} is not as lazyfuse knows it: {error}; some of its functions "
+            "may refuse arrays of lazyfuse, or take them for lists: give them x.to_numpy()",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _adapt_those_waiting() -> None:

@@ -15,7 +15,8 @@ import numpy as np
 from lazyfuse.arrays import exported_memory, methods
 from lazyfuse.arrays.attributes import become
 from lazyfuse.arrays.base import COMPILED, NATIVE
-from lazyfuse.arrays.conversion import to_numpy
+from lazyfuse.arrays.conversion import EXPORT, from_numpy, to_numpy, wrap_maybe_shared
+from lazyfuse.arrays.eager_ufunc import UfuncCore
 from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.functions.ufunc import ufunc_of
@@ -35,7 +36,16 @@ def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: 
         kwargs["out"] = out[0]
     if isinstance(ufunc, np.ufunc):
         ufunc = ufunc_of(ufunc)
+    elif not isinstance(ufunc, UfuncCore):
+        return _run_theirs(getattr(ufunc, method), inputs, kwargs)
     return getattr(ufunc, method)(*inputs, **kwargs)
+
+
+def _run_theirs(call: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what another library calls a ufunc, numba's `vectorize` say, with NumPy's arrays."""
+    result = call(*to_numpy(inputs, EXPORT), **to_numpy(kwargs, EXPORT))
+    out = kwargs.get("out")
+    return from_numpy(result, made=wrap_maybe_shared) if out is None else out
 
 
 def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -178,6 +188,16 @@ def rebuild(value: Any) -> Any:
     return wrap(value)
 
 
+def arrow_array(self: ndarray, type: Any = None) -> Any:
+    """The values as an array of Arrow, for `pyarrow.array` and all that calls it."""
+    return sys.modules["pyarrow"].array(export(self), type=type)
+
+
+def jax_array(self: ndarray) -> Any:
+    """The values as an array of JAX, for the functions of `jax.numpy`."""
+    return sys.modules["jax.numpy"].asarray(export(self))
+
+
 def reduce(self: ndarray) -> Any:
     """Pickle as NumPy's array."""
     return rebuild, (gather(self),)
@@ -229,6 +249,8 @@ METHODS: dict[str, Any] = {
     "__dlpack__": dlpack,
     "__dlpack_device__": dlpack_device,
     "__buffer__": buffer,
+    "__arrow_array__": arrow_array,
+    "__jax_array__": jax_array,
     "__reduce__": reduce,
     "__reduce_ex__": reduce_ex,
     "__setstate__": setstate,

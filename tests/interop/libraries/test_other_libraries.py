@@ -137,6 +137,24 @@ def test_units_of_astropy() -> None:
     assert (np.ones(3) * units.dimensionless_unscaled + x).value.tolist() == [1, 2, 3]
 
 
+def test_functions_that_numba_has_kept_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled for NumPy they take our arrays, and nothing of ours is kept with them."""
+    (tmp_path / "kept.py").write_text(
+        "import numba\n@numba.njit(cache=True)\ndef total(a):\n    return a.sum()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code = """
+    import numba
+    import {} as np
+    from kept import total
+    print(total(np.arange(1000.0)), len(total.stats.cache_misses))
+    """
+    found = [said(code.format(name)) for name in ("numpy", "lazyfuse", "numpy")]
+    assert found == ["499500.0 1\n", "499500.0 0\n", "499500.0 0\n"]
+
+
 def test_spaces_of_gymnasium() -> None:
     spaces = pytest.importorskip("gymnasium.spaces", reason="gymnasium is not installed")
     assert spaces.MultiBinary(3).contains(lazyfuse.array([1, 0, 1], dtype=np.int8))
@@ -281,15 +299,30 @@ def test_compiled_functions_are_replaced_wherever_they_are_bound() -> None:
     import operator, pickle, sys, types
     torch = types.ModuleType("torch")
     torch.from_numpy = operator.pos
+    torch.asarray = operator.neg
     sys.modules["torch"] = torch
     from torch import from_numpy
     kept = from_numpy
     import lazyfuse
     print(from_numpy is torch.from_numpy is kept, from_numpy.__name__)
     print(pickle.loads(pickle.dumps(from_numpy)) is torch.from_numpy)
-    print(type(torch.from_numpy(lazyfuse.arange(3.0))), torch.from_numpy(-3))
+    x = lazyfuse.arange(3.0)
+    print(type(torch.from_numpy(x)), torch.from_numpy(-3), torch.asarray(x))
     """
-    assert said(code) == "True pos\nTrue\n<class 'numpy.ndarray'> -3\n"
+    assert said(code) == "True pos\nTrue\n<class 'numpy.ndarray'> -3 [-0. -1. -2.]\n"
+
+
+def test_a_version_that_an_adapter_does_not_fit_is_told(library: str) -> None:
+    """And what the adapter did find is adapted."""
+
+    def misfit(module: Any) -> None:
+        library_adapters._adapt_all(module)
+        library_adapters._classes_of("NotThere")(module)
+
+    library_adapters.ENTRANCES[library] = misfit
+    with pytest.warns(RuntimeWarning, match="NotThere.*give them x.to_numpy"):
+        module = importlib.import_module(library)
+    assert works(module)
 
 
 def test_json_is_adapted_on_request() -> None:
@@ -343,7 +376,9 @@ def test_programs_that_run_under_lazyfuse_have_json_adapted(tmp_path: Path) -> N
 
 
 def test_unknown_libraries_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="unknown library: expected one of json, got 'js'"):
+    with pytest.raises(
+        ConfigurationError, match="unknown library: expected one of cv2, json, pyarrow, got 'js'"
+    ):
         lazyfuse.adapt("js")  # type: ignore[attr-defined]
     lazyfuse.adapt("pandas")  # type: ignore[attr-defined]
     assert json.dumps([1]) == "[1]"
