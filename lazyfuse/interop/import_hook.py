@@ -91,10 +91,15 @@ def _answering() -> ast.expr:
     ).body
 
 
+def rewritten(tree: ast.Module) -> ast.Module:
+    """A program's syntax tree with NumPy replaced."""
+    found: ast.Module = ast.fix_missing_locations(_Rewriter().visit(tree))
+    return found
+
+
 def compile_rewritten(source: bytes | str, path: str) -> CodeType:
     """Compile a program's source with NumPy replaced."""
-    tree = ast.parse(source, path)
-    tree = ast.fix_missing_locations(_Rewriter().visit(tree))
+    tree = rewritten(ast.parse(source, path))
     code: CodeType = compile(tree, path, "exec", dont_inherit=True)
     return code
 

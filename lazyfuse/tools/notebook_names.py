@@ -1,0 +1,20 @@
+"""How pictures and texts in a notebook name its cells: "In [3]" for a temporary file's name."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def shell() -> Any:
+    """IPython's shell, if this process has one."""
+    found = sys.modules.get("IPython")
+    return found.get_ipython() if found is not None else None
+
+
+def in_cells(text: str) -> str:
+    """A text with the names of the cells' files replaced."""
+    here = shell()
+    for file, number in getattr(getattr(here, "compile", None), "_filename_map", {}).items():
+        text = text.replace(file, f"In [{number}]")
+    return text
