@@ -235,7 +235,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         ],
         processor=processor,
         stored=stored,
-        boxes=explain_boxes.of_plan(describe, recording, kernels),
+        boxes=explain_boxes.of_plan(describe, kernels),
     )
 
 

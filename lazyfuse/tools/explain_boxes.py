@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lazyfuse.codegen.graph.linearize import Recording
-from lazyfuse.codegen.graph.node import source_line
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
+from lazyfuse.tools.notebook_names import short
 
 if TYPE_CHECKING:
     from lazyfuse.tools.explain import KernelInfo
@@ -50,9 +49,7 @@ class Describer(Protocol):
         """The memory that holds a value, or will."""
 
 
-def of_plan(
-    describe: Describer, recording: Recording, kernels: Sequence[KernelInfo]
-) -> tuple[Box, ...]:
+def of_plan(describe: Describer, kernels: Sequence[KernelInfo]) -> tuple[Box, ...]:
     """The boxes of a plan; those that a box reads come before it."""
     geometry = describe.geometry
     plan, values = geometry.plan, geometry.plan.graph.values
@@ -64,10 +61,9 @@ def of_plan(
         for index in indices:
             if index not in made_by and values[index].op is ops.LEAF:
                 made_by[index] = len(boxes)
-                line = source_line(recording.nodes[values[index].origin].location)[1]
                 place = describe.residency(index)
-                told = [f"line {line}"] * bool(line) + [f"in {place}"] * (place != "host")
-                boxes.append(Box(ARRAY, _array(geometry, index), tuple(told), ()))
+                told = (f"in the memory of {place}",) if place != "host" else ()
+                boxes.append(Box(ARRAY, _array(geometry, index), told, ()))
         found = [made_by[index] for index in indices if index in made_by]
         return tuple(dict.fromkeys(found))
 
@@ -88,7 +84,7 @@ def of_plan(
             continue
         made_by[index] = len(boxes)
         done = describe.operation(index)
-        lines = (describe.alone(index), _shape(done.dtype, done.shape), f"line {done.line}")
+        lines = (describe.alone(index), _shape(done.dtype, done.shape), _lines([done]))
         boxes.append(Box(ALONE, done.name, lines, reads))
     ends = [(index, sources([index])) for index in plan.outputs]
     boxes += [
@@ -151,10 +147,17 @@ def _bytes(count: int) -> str:
 
 
 def _lines(operations: Sequence[Operation]) -> str:
-    lines = sorted({each.line for each in operations if each.line})
-    if not lines:
-        return ""
-    return f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
+    """Where the operations were written: each file with its lines."""
+    found: dict[str, set[int]] = {}
+    for each in operations:
+        if each.line:
+            found.setdefault(each.file, set()).add(each.line)
+    return ", ".join([f"{short(file)}:{_span(lines)}" for file, lines in found.items()])
+
+
+def _span(lines: set[int]) -> str:
+    first, last = min(lines), max(lines)
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _measured(last: Operation) -> str:

@@ -149,6 +149,8 @@ def _stack(rows: list[list[_Place]], places: list[_Place]) -> tuple[float, float
     for row in rows:
         height = max([place.height for place in row], default=0.0)
         for place in row:
+            if not place.lines:
+                place.height = height  # an arrow passes between boxes, not over their corners
             place.x -= left
             place.y = top + (height - place.height) / 2
         top += height + _RISE
@@ -184,6 +186,9 @@ def _arrow(path: list[_Place]) -> str:
         half = (y + end) / 2
         line += f"C{x:.1f},{half:.1f} {place.x:.1f},{half:.1f} {place.x:.1f},{end:.1f}"
         x, y = place.x, end
+        if not place.lines:
+            y += place.height
+            line += f"V{y:.1f}"
     point = f"M{x - 4:.1f},{y:.1f}h8l-4,5z"
     return (
         f'<path d="{line}" fill="none" stroke="currentColor" stroke-opacity="0.55"/>'

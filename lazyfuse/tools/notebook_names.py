@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -18,3 +19,9 @@ def in_cells(text: str) -> str:
     for file, number in getattr(getattr(here, "compile", None), "_filename_map", {}).items():
         text = text.replace(file, f"In [{number}]")
     return text
+
+
+def short(file: str) -> str:
+    """A short name for a source file: the cell, or the name without its folder."""
+    named = in_cells(file)
+    return named if named != file else os.path.basename(file)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 import lazyfuse
 from lazyfuse.runtime.events import counters, numpy_calls
+from lazyfuse.runtime.execution.executor import Run
 
 pytest.importorskip("IPython", reason="IPython is not installed")
 from IPython.core.interactiveshell import InteractiveShell
@@ -235,3 +238,45 @@ def test_explain_of_a_cell_without_expression_takes_what_it_assigns(cell: Cells)
     told = cell("%%lazyfuse.explain\nb = a * 2\nc = b + 1\nn = 5")
     assert "2 recorded operations" in told
     assert cell("%lazyfuse.explain 5") == "nothing to explain: there is no array of lazyfuse\n"
+
+
+# -------------------------------------------------------------------------------------- pages
+
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "notebooks.md"
+
+
+def test_the_cells_of_the_page_run(cell: Cells) -> None:
+    cells = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(cells) == 6
+    told = [cell(text) for text in cells]
+    assert "array([0." in told[1]
+    assert "kernels" in told[2]
+    assert "per loop" in told[3]
+    assert "recorded operations" in told[4]
+
+
+# ----------------------------------------------------------------------------------- interrupts
+
+
+def test_after_an_interrupt_the_next_cell_is_right(
+    cell: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop button is SIGINT; here it comes while a kernel runs, and IPython shows it."""
+    cell(LOAD)
+    cell("import numpy as np\na = np.arange(300_000.) + 0\nnp.evaluate(a)")
+    run_kernel, sent = Run.run_kernel, []
+
+    def interrupt(self: Run, *args: Any) -> None:
+        if not sent:
+            sent.append(True)
+            signal.raise_signal(signal.SIGINT)
+        run_kernel(self, *args)
+
+    monkeypatch.setattr(Run, "run_kernel", interrupt)
+    done = cell.shell.run_cell("b = np.sqrt(a * 2) + np.sort(a)[::-1]\nnp.evaluate(b)\nc = 5")
+    assert isinstance(done.error_in_exec, KeyboardInterrupt)
+    assert sent
+    assert "c" not in cell.shell.user_ns
+    cell("d = np.sqrt(a * 2) + np.sort(a)[::-1]\nr = float(b[7]), float(d[7]), float(a.sum())")
+    wanted = numpy.sqrt(14.0) + 299_992
+    assert cell["r"] == (wanted, wanted, 300_000 * 299_999 / 2)
