@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,7 +81,7 @@ class _Extension:
         with _counted():
             value = self._run(cell, shown=True)
             del value
-            made: Any = assemble.report()
+            made: Any = assemble.look_up("report")()
         self._show(made)
 
     def timeit(self, line: str, cell: str | None = None) -> Any:
@@ -155,17 +156,21 @@ class _Extension:
 
     def _show(self, made: Any) -> None:
         display: Any = importlib.import_module("IPython.display").display
-        display(made if hasattr(made, "_repr_html_") else _Text(in_cells(str(made))))
+        display(_InCells(made))
 
 
-class _Text:
-    """A text that keeps its lines in a notebook."""
+class _InCells:
+    """What shows itself as text, and perhaps as HTML, with the cells' files named as cells."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, made: Any) -> None:
+        self.made = made
 
     def __repr__(self) -> str:
-        return self.text
+        return in_cells(str(self.made))
+
+    def _repr_html_(self) -> str:
+        html = getattr(self.made, "_repr_html_", None)
+        return in_cells(html()) if html is not None else f"<pre>{escape(repr(self))}</pre>"
 
 
 _loaded: list[_Extension] = []
