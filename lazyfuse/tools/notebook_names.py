@@ -14,10 +14,12 @@ def shell() -> Any:
 
 
 def in_cells(text: str) -> str:
-    """A text with the names of the cells' files replaced."""
+    """A text with the names of the cells' files replaced, those without a folder too."""
     here = shell()
     for file, number in getattr(getattr(here, "compile", None), "_filename_map", {}).items():
-        text = text.replace(file, f"In [{number}]")
+        text = text.replace(file, f"In [{number}]").replace(
+            os.path.basename(file), f"In [{number}]"
+        )
     return text
 
 
