@@ -5,8 +5,8 @@ value. lazyfuse adds: `explain` (what will run, and why), `report` (what ran), `
 (what NumPy did at once), `options`, `accelerate` (existing code), `evaluate`, `devices`,
 `tracing` (events of a run), `unfused` (operations kept out of fusion), `warm_up` (programs compiled
 before their use), `freeze` and `parameter` (programs called many times), `register_kernel` (the
-user's program texts), `adapt` (other libraries, on request), `cache_info`, `cache_clear`. Names are
-looked up on first use.
+user's program texts), `adapt` (other libraries, on request), `progress` (of long evaluations),
+`cache_info`, `cache_clear`. Names are looked up on first use.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ NO_CACHES = {
     "lazyfuse.codegen.table.ops.TABLE": "the op table",
     "lazyfuse.config._observers": "callbacks, written at import",
     "lazyfuse.devices.caches.REGISTERED": "the registry itself",
+    "lazyfuse.devices.progress.under_way": "evaluations that run now, while somebody watches",
     "lazyfuse.devices.registry._made": "the devices",
     "lazyfuse.devices.registry._refused": "why OpenCL devices failed",
     "lazyfuse.devices.settings.chosen": "switches that the user set",

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import fork_safety, thread_pool
+from .. import fork_safety, progress, thread_pool
 from ..base import Array, Bound, BoundRun, DeviceError, Launch, Pooled, RowProgram, Source
 from ..caches import Group
 from ..pools.object_code import Loaded
@@ -324,6 +324,8 @@ class NumbaProgram(Pooled, RowProgram):
         """Run the chunks of `memory`: shared words, then one row per chunk."""
         width = self._width
         start = address_of(memory)
+        if progress.watchers:
+            progress.divide(count, lambda: int(memory[1]))
         arguments = (
             self._loaded.address, start + 8 * _WORDS, scalars, start, count, 8 * width
         )  # fmt: skip
@@ -460,7 +462,10 @@ class NumpyProgram(Pooled):
         ]
         sizes = launch.sizes.tolist()
         needs = self._needs(sizes)
-        pending = iter(zip(sizes, starts, strict=True))
+        coming = iter(starts)
+        pending = zip(sizes, coming, strict=True)
+        if progress.watchers:
+            progress.divide(len(starts), lambda: len(starts) - operator.length_hint(coming))
         flags: list[int] = []
         without: list[MemoryError] = []
 

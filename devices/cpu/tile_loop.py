@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse.devices.dataclass import dataclass
 
+from .. import progress
 from ..base import Array
 from .launch import TILES_ENTRY, ChunkRunner, address_of
 
@@ -231,6 +232,8 @@ class Batch:
         memory = self._bound(arrays, scalars, own, helpers + 1)
         loop = work.tiles()
         start = address_of(memory)
+        if progress.watchers:
+            progress.divide(self.tiles, lambda: int(memory[1]))
 
         def mine() -> int:
             return loop(start, _SPINS)

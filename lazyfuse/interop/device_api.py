@@ -20,6 +20,7 @@ from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.listing import Listing
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
 from lazyfuse.runtime.scheduling import evaluate
@@ -88,10 +89,10 @@ class Residence:
 
 
 def resident() -> list[Residence]:
-    """The arrays in the devices' own memories, largest first."""
+    """The arrays in the devices' own memories, largest first; a notebook shows a table."""
     recorded = evaluate.uses()
     found = [_residence(each, recorded) for each in residency.residents()]
-    return sorted(found, key=lambda each: -each.nbytes)
+    return Listing(sorted(found, key=lambda each: -each.nbytes))
 
 
 def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence:

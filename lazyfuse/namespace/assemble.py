@@ -80,6 +80,7 @@ ADDED = (
     "lazyfuse_version",
     "options",
     "parameter",
+    "progress",
     "register_kernel",
     "report",
     "resident",
@@ -138,7 +139,7 @@ def _main(arrays: tuple[Any, ...]) -> list[Any]:
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
-    "lazyfuse.devices": lambda: _module("devices.registry").devices(),
+    "lazyfuse.devices": lambda: _module("listing").Listing(_module("devices.registry").devices()),
     "lazyfuse.runtime.events.tracing": tracing.add,
 }
 """Modules that are functions too: a list of the devices; a listener for events."""
@@ -151,16 +152,19 @@ _FUNCTIONS = {
     "calibrate": "runtime.placement.calibrate",
     "device": "interop.device_api",
     "freeze": "tools.freeze",
+    "load_ipython_extension": "tools.notebook",
     "parameter": "tools.freeze",
+    "progress": "tools.progress",
     "register_kernel": "tools.register_kernel",
     "report": "tools.report",
     "resident": "interop.device_api",
     "synchronize": "interop.device_api",
     "unfused": "tools.unfused",
+    "unload_ipython_extension": "tools.notebook",
     "unregister_kernel": "tools.register_kernel",
     "warm_up": "tools.warm_up",
 }
-"""Functions that lazyfuse adds, and their modules."""
+"""Functions that lazyfuse adds, and their modules; IPython calls those of its extensions."""
 
 
 def cache_info() -> dict[str, Any]:

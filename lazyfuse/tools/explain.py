@@ -43,6 +43,8 @@ from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 from lazyfuse.runtime.scheduling import eager_rules, elision, evaluate, recompute
 from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
+from lazyfuse.tools import explain_boxes, explain_html
+from lazyfuse.tools.explain_boxes import Box
 
 HOST = "host"
 NOTHING = ("no", "at all")  # if a device has no language, or none that can express the kernel
@@ -136,6 +138,7 @@ class Explanation:
     processor: str = ""
     stored: list[str] = field(default_factory=list)  # values that might be recomputed
     governed: list[str] = field(default_factory=list)  # lines of this file that run at once
+    boxes: tuple[Box, ...] = field(default=(), repr=False)  # the same as a picture
 
     @property
     def directly(self) -> bool:
@@ -175,6 +178,10 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, _, rest = str(self).partition("\n")
+        return explain_html.page(head, self.boxes, rest)
 
 
 def _size(count: int) -> str:
@@ -228,6 +235,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         ],
         processor=processor,
         stored=stored,
+        boxes=explain_boxes.of_plan(describe, kernels),
     )
 
 
@@ -300,6 +308,12 @@ class _Describer:
         if not library_calls.is_wanted(self.device):
             return False
         return library_calls.work_of(self.nodes[self.values[index].origin]) is not None
+
+    def alone(self, index: int) -> str:
+        """Who does an operation outside all kernels."""
+        if self.has_library(index):
+            return f"by a library of {self.device.traits.name}"
+        return self.routine(index) or "in NumPy"
 
     def refusal(self, producer: int, consumer: int, why: str) -> str:
         first, second = self.operation(producer), self.operation(consumer)

@@ -23,7 +23,7 @@ from lazyfuse.codegen.plan.chains import Chain
 from lazyfuse.codegen.plan.lifetimes import crosses_itself, overlap, safe_source, shares
 from lazyfuse.codegen.plan.plan import KernelStep
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices import critical
+from lazyfuse.devices import critical, progress
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import counters, spans
@@ -68,10 +68,13 @@ class Run(RunValues):
         steps, lasts = self.plan.steps, self.plan.lifetimes.last
         at = 0
         reserved = self.reserve()
+        work = progress.begin(len(steps)) if progress.watchers else None
         try:
             while at < len(steps):
                 if critical.waiting and not self.spoilt:
                     critical.give_way()
+                if work is not None:
+                    work.at(at)
                 begin, step = at, steps[at]
                 here = chains.get(at, ()) if chains else ()
                 at += 1
@@ -100,6 +103,8 @@ class Run(RunValues):
             self.commit(self.plan.outputs)
             if reserved is not None:
                 reserved.release()
+            if work is not None:
+                work.end()
 
     def run_chain(self, chain: Chain) -> bool:
         """Run a chain tile by tile; False if its steps have to run one after the other."""
