@@ -12,12 +12,13 @@ import os
 import sys
 import sysconfig
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CCompilerError
 
 HERE = Path("lazyfuse")
 SOURCES = sorted(str(path) for path in HERE.glob("native/**/*.[ch]"))
@@ -58,9 +59,10 @@ def extensions() -> list[Extension]:
     """The module in C."""
     if not wanted():
         return []
-    # exact arithmetic only: no product is to be contracted with a sum; no call between our files
-    # goes through a table of symbols that others may replace
+    # exact arithmetic only: no product is to be contracted with a sum
     exact = ["-O3", "-ffp-contract=off", "-fvisibility=hidden"]
+    if "CFLAGS" not in os.environ:  # Python's own flags ask for debug information
+        exact.append("-g0")
     native = Extension(
         "lazyfuse._native",
         [file for file in SOURCES if file.endswith(".c")],
@@ -80,20 +82,22 @@ def source(name: str | Path) -> Path:
 class Build(build_ext):
     """Builds the native extension, and says what it was made from."""
 
-    def build_extension(self, ext: Extension) -> None:
-        """With calls between the files inlined, which makes a recorded operation 5 % faster.
+    def build_extensions(self) -> None:
+        """As `build_ext.build_extensions`, with a file per core at a time.
 
-        Without, where the compiler or the linker cannot do that.
+        setuptools compiles one after the other what belongs to one extension. Compilers other than
+        Unix ones keep a state and are left alone.
         """
-        plain = ext.extra_compile_args
-        if plain:
-            ext.extra_compile_args = ext.extra_link_args = [*plain, "-flto=auto"]
-            try:
-                super().build_extension(ext)
-                return
-            except CCompilerError:
-                ext.extra_compile_args, ext.extra_link_args = plain, []
-        super().build_extension(ext)
+        one_after_the_other = self.compiler.compile
+
+        def compile_files(sources: list[str], **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = pool.map(lambda file: one_after_the_other([file], **options), sources)
+                return [name for names in objects for name in names]
+
+        if self.compiler.compiler_type == "unix":
+            self.compiler.compile = compile_files
+        super().build_extensions()
 
     def run(self) -> None:
         """As `build_ext.run`."""

@@ -14,6 +14,8 @@ Every option is an attribute of `lazyfuse.options` and an environment variable t
 when lazyfuse is imported. They hold for the whole process.
 
 ```python
+import lazyfuse
+
 lazyfuse.options(eager_below=0)           # from now on
 with lazyfuse.options(fusion=False):      # for a block
     ...

@@ -1,4 +1,4 @@
-"""The blocks of Python in the pages for users run as they stand, a page in one process."""
+"""The blocks of Python in the pages and in the README run as they stand, a page in one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = sorted((Path(__file__).parents[1] / "docs" / "guide").glob("*.md"))
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,10 +25,11 @@ def program(page: Path) -> str:
     return "\n".join(lines)
 
 
-PAGES = [page for page in GUIDE if BLOCK.search(page.read_text())]
+FOUND = sorted([*DOCS.rglob("*.md"), ROOT / "README.md"])
+PAGES = [page for page in FOUND if BLOCK.search(page.read_text())]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
     if "import pandas" in page.read_text():
         pytest.importorskip("pandas")
@@ -38,5 +40,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_the_guide_has_blocks_to_run() -> None:
-    assert len(PAGES) >= 4
+def test_pages_have_blocks_to_run() -> None:
+    held = {page.relative_to(ROOT).as_posix() for page in PAGES}
+    assert {"README.md", "docs/options.md", "docs/programs.md"} <= held
+    assert len([page for page in PAGES if page.parent.name == "guide"]) >= 5
