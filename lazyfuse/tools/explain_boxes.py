@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import spans
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 from lazyfuse.tools.notebook_names import short
@@ -161,8 +161,11 @@ def _span(lines: set[int]) -> str:
 
 
 def _measured(last: Operation) -> str:
-    """The time of earlier kernels of that line, where the option `report` has counted them."""
-    line = counters.totals.lines.get((last.file, last.line))
-    if line is None or not line.kernels:
+    """What that line took in earlier evaluations, where the option `report` has measured it."""
+    place = last.file, last.line
+    found = [line for where, line in spans.gather().lines.items() if where[1:] == place]
+    count = sum(line.evaluations for line in found)
+    if not count:
         return ""
-    return f"took {line.seconds / line.kernels * 1e3:.3g} ms (mean of {line.kernels})"
+    mean = sum(line.seconds for line in found) / count
+    return f"its line took {mean * 1e3:.3g} ms (mean of {count})"

@@ -10,7 +10,7 @@ import pytest
 
 import lazyfuse as np
 from lazyfuse.listing import Listing
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import spans
 from lazyfuse.tools import explain_html
 from lazyfuse.tools.explain_boxes import ALONE, ARRAY, KERNEL, RESULT, Box
 
@@ -60,7 +60,7 @@ def test_the_time_of_earlier_kernels_of_a_line_is_known_with_the_report(x: np.nd
             np.evaluate(y)
     finally:
         np.options.report = report
-        counters.totals.lines.clear()
+        spans.reset()
 
 
 def test_the_picture_is_svg_with_a_box_for_each_and_an_arrow_for_each_read(x: np.ndarray) -> None:
