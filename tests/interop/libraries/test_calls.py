@@ -36,8 +36,12 @@ def _parameters() -> list[Any]:
     return found
 
 
-def _started(package: Package, *command: str, cures: bool) -> subprocess.Popen[str]:
+def _started(
+    package: Package, *command: str, cures: bool, recorded: bool = False
+) -> subprocess.Popen[str]:
     usual = {name: x for name, x in os.environ.items() if name != "LAZYFUSE_EAGER_BELOW"}
+    if recorded:
+        usual["LAZYFUSE_EAGER_BELOW"] = "1"
     started = subprocess.Popen(
         [sys.executable, *command],
         env=usual | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
@@ -61,13 +65,16 @@ def _answers(started: subprocess.Popen[str]) -> list[str]:
 
 
 @pytest.mark.timeout(600)  # three processes import large packages
+@pytest.mark.parametrize(
+    "recorded", [False, pytest.param(True, marks=pytest.mark.long)], ids=["default", "recorded"]
+)
 @pytest.mark.parametrize("package", _parameters())
-def test_calls_give_what_they_give_with_numpy(package: Package) -> None:
+def test_calls_give_what_they_give_with_numpy(package: Package, recorded: bool) -> None:
     adapted = [package.name] if package.name in ON_REQUEST else []
     running = [
         _started(package, PROGRAM, "numpy", cures=False),
-        _started(package, PROGRAM, "lazyfuse", *adapted, cures=True),
-        _started(package, "-m", "lazyfuse", PROGRAM, "numpy", cures=True),
+        _started(package, PROGRAM, "lazyfuse", *adapted, cures=True, recorded=recorded),
+        _started(package, "-m", "lazyfuse", PROGRAM, "numpy", cures=True, recorded=recorded),
     ]
     wanted, *others = [_answers(each) for each in running]
     numpys = dict(zip(package.calls, wanted, strict=True))
