@@ -5,7 +5,8 @@ many others in a second test with the mark `long`. Two variables make a campaign
 
     LAZYFUSE_CAMPAIGN=100 LAZYFUSE_CAMPAIGN_SEED=7 pytest tests/programs/test_random_loops.py
 
-draws a hundred times as many, and others for each seed. Holds no test.
+draws a hundred times as many, and others for each seed. Without the first variable a run draws a
+third, so that it stays short; `.ci/run` draws all. Holds no test.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pytest
 
 FACTOR = float(os.environ.get("LAZYFUSE_CAMPAIGN", "1"))
 """How many times as many programs as usual."""
+FEW = FACTOR if "LAZYFUSE_CAMPAIGN" in os.environ else 1 / 3
+"""The same for tests without the mark `long`: a run that asks for nothing is to be short."""
 SEED = int(os.environ.get("LAZYFUSE_CAMPAIGN_SEED", "0"))
 """Each has programs of its own."""
 
@@ -27,7 +30,7 @@ TIMEOUT = pytest.mark.timeout(900 * max(1.0, FACTOR))
 
 def count(usual: int) -> int:
     """A number of programs, or of rounds, in this run."""
-    return max(1, round(usual * FACTOR))
+    return max(1, round(usual * FEW))
 
 
 def drawn(usual: int, start: int = 0) -> range:
@@ -39,6 +42,6 @@ def drawn(usual: int, start: int = 0) -> range:
 def rounds(usual: int, start: int = 0) -> pytest.MarkDecorator:
     """Runs a test with `seeds` of `usual` programs, and with `long` ones beyond them."""
     few = drawn(usual, start)
-    many = range(few.stop, few.stop + _LONG * len(few))
+    many = range(few.stop, few.stop + _LONG * max(1, round(usual * FACTOR)))
     marked = pytest.param(many, id="long", marks=[pytest.mark.long, TIMEOUT])
     return pytest.mark.parametrize("seeds", [pytest.param(few, id="short"), marked])
