@@ -304,7 +304,7 @@ class Options:
     report: bool = _option(
         False,
         "LAZYFUSE_REPORT",
-        "count what runs per source line; `lazyfuse --report` prints it",
+        "measure and count what runs per source line; `lazyfuse --report` prints it",
     )
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

@@ -252,6 +252,8 @@ def _notes(disk: str) -> Iterator[tuple[str, str]]:
         yield "memory", f"nothing is written over: {references.trouble}"
     for name, count in counters.totals.narrowed.items():
         yield "single precision", f"{count} kernels on {name}: {narrow_precision.NARROWED}"
+    if spans.on and not spans.covers_operators:
+        yield "lines", "without the native extension, operations at once count as elsewhere"
     if disk:
         yield "programs on disk", disk
 

@@ -124,6 +124,8 @@ def _end(span: Span) -> float:
 _native = bootstrap.machine_code()
 begin = _begin if _native is None else _native.span_begin
 end = _end if _native is None else _native.span_end
+covers_operators = _native is not None
+"""Whether what runs at once is measured, too."""
 
 
 def reset() -> None:

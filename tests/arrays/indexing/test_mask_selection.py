@@ -318,7 +318,7 @@ def test_explain_and_report_tell_of_selections() -> None:
     assert mask_selection.of(x[x > 1]) is not None
     with config.options(dynamic_sizes=False):
         assert len(x[x > 1])
-    text = counters.text()
+    text = str(lf.report())
     assert "1 selection" in text
     assert "made at once: switched off" in text
 

@@ -123,7 +123,7 @@ def test_the_switch_and_the_curious(hits: list[bool]) -> None:
     for _ in range(3):
         compute()
     assert hits[-1]
-    for off in ({"capture": False}, {"validate": True}, {"report": True}):
+    for off in ({"capture": False}, {"validate": True}, {"debug": 1}):
         hits.clear()
         with lf.options(**off):
             np.testing.assert_array_equal(compute(), a * b - 3.0)

@@ -82,7 +82,7 @@ def test_other_sizes_and_strides_take_the_long_way_once(
 
 
 @pytest.mark.parametrize(
-    "options", [{"capture": False}, {"validate": True}, {"report": True}, {"plan_limit": 0}]
+    "options", [{"capture": False}, {"validate": True}, {"debug": 1}, {"plan_limit": 0}]
 )
 def test_whoever_wants_to_look_gets_the_long_way(
     warm: tuple[Any, Any, Any], slow: list[str], options: dict[str, Any]

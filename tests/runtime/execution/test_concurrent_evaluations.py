@@ -252,7 +252,7 @@ def test_error_states_wait_for_what_came_before(gate: Gate) -> None:
 
 def test_the_report_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(counters.totals.decisions, decisions.CONCURRENT, 3)
-    assert f"decisions         3 {decisions.CONCURRENT}" in counters.text()
+    assert f"decisions         3 {decisions.CONCURRENT}" in str(lf.report())
 
 
 def test_work_on_other_arrays_goes_on(gate: Gate) -> None:

@@ -58,7 +58,7 @@ def test_what_a_sink_passes_by_is_left_and_made_again_when_wanted_F3() -> None:
     assert [each._node is not None and each._node.value is None for each in found[:3]] == [True] * 3
     for mine, theirs in zip(found, expected, strict=True):
         same(mine, theirs)
-    assert f"3 {decisions.CHEAP}" in counters.text()
+    assert f"3 {decisions.CHEAP}" in str(lf.report())
 
 
 def test_explain_says_so_and_leaves_nothing_F3() -> None:
