@@ -37,7 +37,7 @@ GIVEN = {
 }
 """Figures, texts, and modules in C: nothing of ours that stands higher is called by them."""
 
-STATE = ("options", "totals", "busy")
+STATE = ("options", "totals", "busy", "clock")
 """Objects and counters that are there to be written to."""
 
 FILLING = "fill"
