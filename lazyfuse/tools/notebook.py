@@ -250,44 +250,21 @@ def _no_line(line: str, magic: str) -> None:
 def _counted() -> Iterator[None]:
     """Count a block's work alone and line by line; then add it to the counters of the program."""
     whole, plans, calls = counters.totals, dict(evaluate.counters), dict(numpy_calls.table)
-    measured, clock = config.options.report, spans.gather()
-    spans.reset()
-    config.options.report = True
+    measured, config.options.report = config.options.report, True
     counters.totals = Totals()
     evaluate.counters.update(dict.fromkeys(plans, 0))
     numpy_calls.table.clear()
     try:
-        yield
+        with spans.apart():
+            yield
     finally:
-        _add(clock.lines, spans.gather().lines)
         config.options.report = measured
-        spans.clock = clock
-        counters.totals = _sum(whole, counters.totals)
-        for total, more in ((evaluate.counters, plans), (numpy_calls.table, calls)):
-            _add(total, more)
-
-
-def _sum(whole: Any, more: Any) -> Any:
-    """The counters of two dataclass instances together, in the first one."""
-    for name in more.__dataclass_fields__:
-        first, second = getattr(whole, name), getattr(more, name)
-        if isinstance(first, dict):
-            _add(first, second)
-        else:
-            setattr(whole, name, first + second)
-    return whole
-
-
-def _add(total: dict[Any, Any], more: dict[Any, Any]) -> None:
-    for key, value in more.items():
-        if key not in total:
-            total[key] = value
-        elif hasattr(value, "__dataclass_fields__"):
-            _sum(total[key], value)
-        elif isinstance(value, (int, float)):
-            total[key] += value
-        else:
-            total[key] = value  # what was measured last counts
+        spans.sum_up(whole, counters.totals)
+        counters.totals = whole
+        for name, count in plans.items():
+            evaluate.counters[name] += count
+        for call, count in calls.items():
+            numpy_calls.table[call] = numpy_calls.table.get(call, 0) + count
 
 
 # ----------------------------------------------------------------------- results, computed

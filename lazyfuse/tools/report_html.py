@@ -18,21 +18,21 @@ MOST = 100
 """Lines shown per thread, the costliest first."""
 
 _STYLE = """
-.lazyfuse-report{font:14px/1.45 system-ui,sans-serif;color:#1c2733;background:#fff;
-max-width:1100px;padding:4px}
+.lazyfuse-report{font:14px/1.45 system-ui,sans-serif;color:inherit;max-width:1100px;padding:4px}
 .lazyfuse-report h2{font-size:1.15em;margin:1.4em 0 .4em}
 .lazyfuse-report p{margin:.3em 0}
-.lazyfuse-report table{border-collapse:collapse;width:100%;font-size:13px}
-.lazyfuse-report th,.lazyfuse-report td{text-align:left;vertical-align:top;padding:4px 10px 4px 0;
-border-bottom:1px solid #e3e8ee;background:none}
-.lazyfuse-report th{color:#5b6b7b;font-weight:600;white-space:nowrap}
-.lazyfuse-report td.n{white-space:nowrap;font-variant-numeric:tabular-nums;text-align:right}
-.lazyfuse-report th.n{text-align:right}
-.lazyfuse-report code{font:12px ui-monospace,monospace;color:#1c2733;background:none;
+.lazyfuse-report table{border-collapse:collapse;width:100%;font-size:13px;table-layout:auto}
+.lazyfuse-report tr,.lazyfuse-report th,.lazyfuse-report td{background:none!important}
+.lazyfuse-report th,.lazyfuse-report td{text-align:left!important;vertical-align:top;
+padding:4px 10px 4px 0;border-bottom:1px solid rgba(128,128,128,.3)}
+.lazyfuse-report th{opacity:.7;font-weight:600;white-space:nowrap}
+.lazyfuse-report td.n{white-space:nowrap;font-variant-numeric:tabular-nums}
+.lazyfuse-report th.n,.lazyfuse-report td.n{text-align:right!important}
+.lazyfuse-report code{font:12px ui-monospace,monospace;color:inherit;background:none!important;
 overflow-wrap:anywhere}
-.lazyfuse-report .where{color:#5b6b7b;font-size:12px}
-.lazyfuse-report .advice{color:#8a4b00;display:block;margin-top:2px}
-.lazyfuse-report .bar{height:8px;width:110px;background:#edf1f5;border-radius:4px;
+.lazyfuse-report .where{opacity:.7;font-size:12px}
+.lazyfuse-report .advice{color:rgb(200,115,20);display:block;margin-top:2px}
+.lazyfuse-report .bar{height:8px;width:110px;background:rgba(128,128,128,.25);border-radius:4px;
 overflow:hidden;margin-top:6px}
 .lazyfuse-report .bar i{display:block;height:100%;background:#2f6fb2}
 .lazyfuse-report .rest .bar i{background:#a9b5c1}
@@ -43,7 +43,7 @@ overflow:hidden;margin-top:6px}
 def page(report: Report) -> str:
     """The report as a file."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    style = "body{margin:24px auto;max-width:1100px;background:#fff}"
+    style = "body{margin:24px auto;max-width:1100px;color:#1c2733;background:#fff}"
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head>{head}<title>lazyfuse report</title>'
         f"<style>{style}</style></head><body>\n<h1 style='font:600 22px system-ui'>"

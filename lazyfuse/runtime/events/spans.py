@@ -13,9 +13,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import field, fields
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +157,34 @@ def gather() -> Clock:
             line.at_once[KINDS[kind]] += count
             line.at_once_seconds[KINDS[kind]] += seconds
     return clock
+
+
+@contextmanager
+def apart() -> Iterator[Clock]:
+    """Measure the lines of a block with a clock of its own; then add them to the present one's."""
+    global clock
+    before = clock = gather()
+    own = clock = Clock()
+    try:
+        yield own
+    finally:
+        gather()
+        clock = before
+        before.threads |= own.threads
+        for place, counts in own.lines.items():
+            sum_up(before.lines.setdefault(place, LineCounts()), counts)
+
+
+def sum_up(whole: Any, more: Any) -> None:
+    """Add the figures of one dataclass instance to those of another one of its class."""
+    for each in fields(more):
+        first, second = getattr(whole, each.name), getattr(more, each.name)
+        if isinstance(first, dict):
+            for key, value in second.items():
+                known = isinstance(value, (int, float)) and key in first
+                first[key] = first[key] + value if known else value
+        else:
+            setattr(whole, each.name, first + second)
 
 
 def adopted() -> None:
