@@ -1,9 +1,9 @@
-"""Lists of described things that notebooks show as tables. Imports nothing of ours."""
+"""Lists of described things that notebooks show as tables; `html` is imported when one is shown."""
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import fields
-from html import escape
 from typing import Any, TypeVar
 
 Row = TypeVar("Row")
@@ -20,7 +20,7 @@ class Listing(list[Row]):
         if not self:
             return "<p>none</p>"
         names = [each.name for each in fields(self[0]) if self._is_shown(each.name)]  # type: ignore[arg-type]
-        head = "".join([f"<th {_CELL}>{escape(name.replace('_', ' '))}</th>" for name in names])
+        head = "".join([f"<th {_CELL}>{_escaped(name.replace('_', ' '))}</th>" for name in names])
         rows = [
             "<tr>"
             + "".join([f"<td {_CELL}>{_text(getattr(row, n))}</td>" for n in names])
@@ -37,4 +37,8 @@ class Listing(list[Row]):
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return escape(f"{value:,}" if isinstance(value, int) else str(value))
+    return _escaped(f"{value:,}" if isinstance(value, int) else str(value))
+
+
+def _escaped(text: str) -> str:
+    return str(importlib.import_module("html").escape(text))

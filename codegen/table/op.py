@@ -5,6 +5,7 @@ Owns no row. The `rows_*` modules import it; all other modules import `codegen.t
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -64,7 +65,8 @@ class Op:
 
     name: str
     kind: str
-    number: int = -1  # differs between processes; part of cache keys
+    # of its own for each row; differs between processes; part of cache keys
+    number: int = field(default_factory=itertools.count().__next__)
     nin: int = 1
     ufunc: Any = None
     reference: Callable[..., Any] | None = None

@@ -8,7 +8,6 @@ and C, warnings and parity tests derive from the rows.
 from __future__ import annotations
 
 import copyreg
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -103,12 +102,10 @@ def _arg_row(name: str, function: Callable[..., Any], combine: str) -> Op:
 ROWS: list[Op] = []
 TABLE: dict[str, Op] = {}
 BY_UFUNC: dict[Any, Op] = {}
-_numbers = itertools.count()
 
 
 def add(row: Op) -> Op:
-    """Add a row to the table, under its names and its ufunc; returns it with its number."""
-    row = replace(row, number=next(_numbers))
+    """Add a row to the table, under its names and its ufunc; returns it."""
     ROWS.append(row)
     TABLE.update(dict.fromkeys((row.key, *row.aliases), row))
     if row.ufunc is not None and row.kind != "reduce":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -146,8 +145,19 @@ def _of_geometry(name: str) -> property:
 
 for _name in ("nd", "ndim", "numiter", "shape", "size"):
     setattr(broadcast, _name, _of_geometry(_name))
-with suppress(ValueError):  # NumPy has a signature from 2.4 on, but not under python -OO
-    broadcast.__signature__ = inspect.signature(np.broadcast)  # type: ignore[attr-defined]
+
+
+class _Signature:
+    """The signature of NumPy's class, read from its text when somebody asks."""
+
+    def __get__(self, instance: object, kind: type) -> inspect.Signature:
+        try:
+            return inspect.signature(np.broadcast)
+        except ValueError as error:  # before NumPy 2.4, and under python -OO
+            raise AttributeError("__signature__") from error
+
+
+broadcast.__signature__ = _Signature()  # type: ignore[attr-defined]
 document(broadcast, np.broadcast)
 
 
