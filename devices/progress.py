@@ -1,7 +1,7 @@
 """How far the evaluations are that run now, for those who show it.
 
-`watchers` is empty unless somebody does: who computes looks there once per evaluation and once per
-launch, and says nothing then. A step of a plan may have parts (chunks, tiles); who shows them asks
+`watchers` is empty unless progress is shown: an evaluation looks there once, a launch once, and
+says nothing then. A step of a plan may have parts (chunks, tiles); what shows them asks
 `Work.parts`, which reads a counter that the launch has anyway. Imports nothing of ours.
 """
 
@@ -64,7 +64,7 @@ class Work:
 
 
 def begin(steps: int) -> Work | None:
-    """Enter an evaluation of so many steps into the list, if somebody watches."""
+    """Enter an evaluation of so many steps into the list, if progress is shown."""
     if not watchers:
         return None
     work = Work(steps)
@@ -80,5 +80,5 @@ def divide(parts: int, done: Callable[[], int]) -> None:
 
 
 def finished() -> int:
-    """How many evaluations have ended while somebody watched."""
+    """How many evaluations have ended while progress was shown."""
     return _finished

@@ -148,7 +148,7 @@ for _name in ("nd", "ndim", "numiter", "shape", "size"):
 
 
 class _Signature:
-    """The signature of NumPy's class, read from its text when somebody asks."""
+    """The signature of NumPy's class, read from its text when it is asked for."""
 
     def __get__(self, instance: object, kind: type) -> inspect.Signature:
         try:

@@ -84,7 +84,7 @@ def _placed(boxes: Sequence[Box]) -> tuple[list[_Place], list[list[int]]]:
     rows: list[int] = []
     for box in boxes:
         rows.append(max((rows[number] + 1 for number in box.reads), default=0))
-    for number, box in enumerate(boxes):  # what nobody makes stands just above its reader
+    for number, box in enumerate(boxes):  # an operand stands just above its reader
         readers = [rows[at] for at, other in enumerate(boxes) if number in other.reads]
         if not box.reads and readers:
             rows[number] = min(readers) - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 
@@ -15,8 +16,10 @@ def shell() -> Any:
 
 def in_cells(text: str) -> str:
     """A text with the names of the cells' files replaced, those without a folder too."""
-    here = shell()
-    for file, number in getattr(getattr(here, "compile", None), "_filename_map", {}).items():
+    names: dict[str, int] = {}
+    with suppress(AttributeError):  # no shell, or one whose cells have no files
+        names = shell().compile._filename_map
+    for file, number in names.items():
         text = text.replace(file, f"In [{number}]").replace(
             os.path.basename(file), f"In [{number}]"
         )

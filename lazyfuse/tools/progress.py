@@ -121,7 +121,7 @@ def _display(file: TextIO | None) -> Display:
 
 
 class _Nothing(tracing.Event):
-    """An event that nobody makes."""
+    """An event that the runtime never makes."""
 
 
 class _Watch:
@@ -138,7 +138,7 @@ class _Watch:
         self._thread = threading.Thread(target=self._look, name="lazyfuse-progress", daemon=True)
 
     def start(self) -> None:
-        # Replays in C say nothing of their steps; while somebody listens there are none.
+        # Replays in C say nothing of their steps; while a listener is there, none runs.
         self._listener = tracing.add(lambda event: None, _Nothing)
         progress_marks.watchers.append(self)
         try:
