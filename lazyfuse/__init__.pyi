@@ -499,6 +499,8 @@ from numpy import (
     zeros_like as zeros_like,
 )
 
+from lazyfuse import array_api as array_api
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 __all__ = [
@@ -571,7 +573,6 @@ __all__ = [
     "vecdot", "vecmat", "vectorize", "void", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
 
-array_api: Any
 devices: Callable[[], list[Any]]
 fallbacks: Callable[[], dict[tuple[str, str, int], int]]
 lazyfuse_version: str

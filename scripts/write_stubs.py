@@ -1,7 +1,8 @@
 """Writes the stubs that editors and type checkers read: `python scripts/write_stubs.py`.
 
 `lazyfuse/__init__.pyi` passes NumPy's own names on and adds the signatures of ours, from their
-sources; the other stubs pass on NumPy's modules. `--check` writes nothing and fails where a
+sources; array_api_stub.py has those of the array API standard; the other stubs pass on NumPy's
+modules. `--check` writes nothing and fails where a
 committed stub is not what this script writes. Names that only some NumPys publish stay in
 `__all__`, so the result is the same with each of them.
 """
@@ -16,6 +17,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import array_api_stub
 import numpy as np
 
 from lazyfuse.namespace import assemble, numpy_modules
@@ -32,6 +34,8 @@ from numpy import (
 {passed}
 )
 
+from lazyfuse import array_api as array_api
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 """
@@ -39,7 +43,6 @@ KNOWN = {"Any", "Callable", "F", *dir(builtins)}
 """Names that a signature in the stub may use; other classes of ours are Any there."""
 
 VALUES = {
-    "array_api": "Any",
     "devices": "Callable[[], list[Any]]",
     "fallbacks": "Callable[[], dict[tuple[str, str, int], int]]",
     "lazyfuse_version": "str",
@@ -145,7 +148,7 @@ def stubs() -> dict[Path, str]:
         is_package = any(each.startswith(f"{path}.") for each in paths)
         file = path.replace(".", "/") + ("/__init__.pyi" if is_package else ".pyi")
         found[PACKAGE / file] = f"{NOTE}from {numpy_modules.their_path(path)} import *\n"
-    return found
+    return found | array_api_stub.stubs(PACKAGE, NOTE)
 
 
 def stale() -> list[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import shutil
@@ -9,6 +11,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,6 +98,31 @@ reveal_type(np.calibrate(verbose=True))
 """
 
 
+STANDARD = """
+import lazyfuse as np
+from lazyfuse import array_api as xp
+from lazyfuse.array_api import linalg
+
+x = xp.asarray([1.0, 2.0], dtype=xp.float64)
+reveal_type(x + 2 * x)
+reveal_type(xp.where(x > 0, xp.sin(x), 0.0))
+reveal_type(xp.unique_all(x).counts)
+reveal_type(linalg.svd(xp.eye(3)).S)
+reveal_type(xp.meshgrid(x, x))
+reveal_type(x.shape)
+reveal_type(x.to_numpy())
+reveal_type(float(xp.sum(x)))
+reveal_type(xp.finfo(xp.float32).eps)
+reveal_type(np.array_api.fft.fft(x))
+
+xp.sine(x)
+xp.sum(x, axes=0)
+xp.concat(x, x)
+linalg.qr(x, mode="r")
+x.sum()
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Users' files beside the stubs, which need nothing else of the package."""
@@ -106,6 +134,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("numpy", "lazyfuse"):
         (made / f"with_{package}.py").write_text(PROGRAM.replace("{package}", package))
     (made / "ours.py").write_text(OURS)
+    (made / "standard.py").write_text(STANDARD)
     return made
 
 
@@ -114,15 +143,16 @@ def told(text: str, file: str) -> list[str]:
     return [line.partition(":")[2] for line in text.splitlines() if line.startswith(file)]
 
 
+CHECKED = ("with_numpy", "with_lazyfuse", "ours", "standard")
+
+
 @pytest.fixture(scope="module")
 def mypy_says(folder: Path) -> str:
     api = pytest.importorskip("mypy.api")
     here = Path.cwd()
     os.chdir(folder)
     try:
-        found = api.run(
-            ["--strict", "--config-file=", "with_numpy.py", "with_lazyfuse.py", "ours.py"]
-        )
+        found = api.run(["--strict", "--config-file=", *(f"{name}.py" for name in CHECKED)])
     finally:
         os.chdir(here)
     assert not found[1]
@@ -148,6 +178,54 @@ def test_mypy_knows_what_lazyfuse_adds(mypy_says: str) -> None:
         "lazyfuse._Report",
         "dict[str, Any]",
     ]
+
+
+def test_mypy_knows_the_array_api(mypy_says: str) -> None:
+    lines = told(mypy_says, "standard.py")
+    kinds = [line.partition('"')[2].rstrip('"') for line in lines if "Revealed" in line]
+    assert [kind.replace("builtins.", "").replace("lazyfuse.array_api.", "") for kind in kinds] == [
+        *["_Array"] * 4,
+        "tuple[_Array, ...]",
+        "tuple[int, ...]",
+        "numpy.ndarray[Any, numpy.dtype[Any]]",
+        "float",
+        "float",
+        "_Array",
+    ]
+    errors = [line.partition(":")[0] for line in lines if " error:" in line]
+    assert sorted(set(errors)) == ["18", "19", "20", "21", "22"]
+
+
+def parameters_in(stub: Path) -> dict[str, list[tuple[str, bool]]]:
+    """The functions of a stub: names of parameters, and whether they have a default."""
+    found = {}
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            scope: dict[str, Any] = {}
+            for each in ast.walk(node.args):
+                if isinstance(each, ast.arg):
+                    each.annotation = None
+            exec(f"def f({ast.unparse(node.args)}): pass", scope)
+            found[node.name] = shown(scope["f"])
+    return found
+
+
+def shown(function: Any) -> list[tuple[str, bool]]:
+    return [
+        (f"{each.kind.name} {each.name}", each.default is not each.empty)
+        for each in inspect.signature(function).parameters.values()
+    ]
+
+
+@pytest.mark.parametrize("name", ["__init__", "linalg", "fft"])
+def test_stubs_of_the_array_api_have_its_functions(name: str) -> None:
+    module = lazyfuse.array_api if name == "__init__" else getattr(lazyfuse.array_api, name)
+    found = parameters_in(ROOT / "lazyfuse" / "array_api" / f"{name}.pyi")
+    plain = {each for each in dir(module) if inspect.isfunction(getattr(module, each))}
+    assert {each for each in found if not each.startswith("__")} == plain
+    assert {each: found[each] for each in plain} == {
+        each: shown(getattr(module, each)) for each in plain
+    }
 
 
 @pytest.mark.skipif(find_spec("jedi") is None, reason="jedi is not installed")
