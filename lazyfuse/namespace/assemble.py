@@ -21,6 +21,7 @@ from lazyfuse.arrays import (  # noqa: F401  # noqa: F401
 
 # the first three packages: each module registers its functions
 from lazyfuse.devices import caches
+from lazyfuse.errors import message
 from lazyfuse.functions import (  # noqa: F401  # noqa: F401
     creation,
     decompositions,
@@ -123,9 +124,23 @@ class _Former(ModuleType):
 
 
 def evaluate(*arrays: Any) -> None:
-    """Compute the arrays now, together; NumPy's numbers are computed."""
-    nodes = [ndarray.node_of(x) for x in _main(arrays) if not issubclass(type(x), np.generic)]
+    """Compute the arrays now, together; NumPy's arrays, and numbers, are computed already.
+
+    Raises
+    ------
+    TypeError
+        Something is neither an array nor a number.
+    """
+    nodes = []
+    for x in _main(arrays):
+        if issubclass(type(x), ndarray.ndarray):
+            nodes.append(ndarray.node_of(x))
+        elif not issubclass(type(x), (np.ndarray, np.generic, complex, float, int)):
+            raise TypeError(message("evaluate", "arrays", "arrays", type(x).__name__, _EVALUATED))
     evaluate_module.compute(nodes, decisions.CALLED)
+
+
+_EVALUATED = "give each array of a list by itself: evaluate(*arrays)"
 
 
 def explain(*arrays: Any) -> Any:
