@@ -282,8 +282,12 @@ def _residents() -> list[Resident]:
 def _threads(clock: spans.Clock, seconds: float, calls: tuple[Call, ...]) -> tuple[Thread, ...]:
     main = threading.main_thread().ident
     lines: dict[int, list[Line]] = {main or 0: []}
+    names: dict[tuple[str, int], list[str]] = {}
+    for call in calls:
+        names.setdefault((call.file, call.line), []).append(call.name)
     for (thread, file, number), counts in list(clock.lines.items()):
-        lines.setdefault(thread, []).append(_line(file, number, counts, seconds, calls))
+        not_recorded = names.get((file, number), [])
+        lines.setdefault(thread, []).append(_line(file, number, counts, seconds, not_recorded))
     found = []
     for thread, each in lines.items():
         each.sort(key=lambda line: -line.seconds)
@@ -294,9 +298,8 @@ def _threads(clock: spans.Clock, seconds: float, calls: tuple[Call, ...]) -> tup
 
 
 def _line(
-    file: str, number: int, counts: spans.LineCounts, seconds: float, calls: tuple[Call, ...]
+    file: str, number: int, counts: spans.LineCounts, seconds: float, not_recorded: list[str]
 ) -> Line:
-    names = [each.name for each in calls if (each.file, each.line) == (file, number)]
     return Line(
         file=file,
         line=number,
@@ -315,7 +318,7 @@ def _line(
         at_once=_named(counts.at_once),
         calls=_named(counts.calls),
         copied=_named(counts.copied),
-        advice=advice(counts, names, (file, number) in counters.totals.governed),
+        advice=advice(counts, not_recorded, (file, number) in counters.totals.governed),
     )
 
 
