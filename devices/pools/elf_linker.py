@@ -15,7 +15,7 @@ import mmap
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ..base import DeviceError
@@ -24,6 +24,9 @@ from ..caches import CONSTANT, cached
 AVAILABLE = sys.platform == "linux" and os.uname().machine == "x86_64"
 """Whether this process may try: elsewhere llvmlite links."""
 
+ELF = b"\x7fELF\x02\x01"
+"""How a 64-bit, little-endian ELF file begins."""
+_X86_64 = b"\x3e\x00"
 _HEADER, _SECTION = struct.Struct("<40xQ10xHHH"), struct.Struct("<IIQQQQIIQQ")
 _SYMBOL, _RELOCATION = struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8  # kinds of sections
@@ -72,15 +75,22 @@ def link(code: bytes, address_of: Callable[[str], int]) -> Image:
     DeviceError
         The file is damaged, a symbol has no address, or there is no memory.
     """
+    if code[:6] != ELF or code[18:20] != _X86_64:
+        raise Unsupported("no ELF file of x86-64")
     try:
         return _linked(_sections(code), address_of)
     except (struct.error, IndexError, ValueError) as error:
         raise DeviceError(f"[load] object code: damaged ({error})") from error
 
 
+def undefined_symbols(code: bytes) -> list[str]:
+    """The external symbols that an ELF file lacks, of any processor (64-bit, little-endian)."""
+    return [
+        text for text, info, index, _ in _symbol_rows(_sections(code)) if not index and info >> 4
+    ]
+
+
 def _sections(code: bytes) -> list[_Section]:
-    if code[:6] != b"\x7fELF\x02\x01" or code[18:20] != b"\x3e\x00":
-        raise Unsupported("no ELF file of x86-64")
     table, size, count, names = _HEADER.unpack_from(code)
     rows = [_SECTION.unpack_from(code, table + size * i) for i in range(count)]
     _, _, _, _, texts, _, _, _, _, _ = rows[names]
@@ -89,12 +99,21 @@ def _sections(code: bytes) -> list[_Section]:
         data = b"" if kind == _NOBITS else code[offset : offset + length]
         if kind != _NOBITS and len(data) != length:
             raise IndexError("a section ends behind the file")
-        text = _text(code, texts + name)
+        text = text_at(code, texts + name)
         sections.append(_Section(text, kind, flags, data, linked, info, alignment))
     return sections
 
 
-def _text(data: bytes, start: int) -> str:
+def _symbol_rows(sections: list[_Section]) -> Iterator[tuple[str, int, int, int]]:
+    """Name, kind, number of the section, and value of every symbol."""
+    (table,) = (section for section in sections if section.kind == _SYMTAB)
+    texts = sections[table.link].data
+    for name, info, _, index, value, _ in _SYMBOL.iter_unpack(table.data):
+        yield text_at(texts, name), info, index, value
+
+
+def text_at(data: bytes, start: int) -> str:
+    """The text that begins there and ends before a zero byte."""
     return data[start : data.index(b"\0", start)].decode()
 
 
@@ -137,13 +156,10 @@ def _symbols(
     sections: list[_Section], offsets: dict[int, int], base: int, address_of: Callable[[str], int]
 ) -> tuple[list[int | None], dict[str, int]]:
     """The address of every symbol by its number, None where it has none, and those of functions."""
-    (table,) = (section for section in sections if section.kind == _SYMTAB)
-    texts = sections[table.link].data
     values: list[int | None] = []
     functions: dict[str, int] = {}
     unknown: list[str] = []
-    for name, info, _, index, value, _ in _SYMBOL.iter_unpack(table.data):
-        text = _text(texts, name)
+    for text, info, index, value in _symbol_rows(sections):
         if index in offsets:
             values.append(base + offsets[index] + value)
             if info >> 4 and text:  # not local

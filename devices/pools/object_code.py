@@ -151,37 +151,15 @@ def unresolved(code: bytes) -> list[str]:
 def undefined_symbols(code: bytes) -> list[str]:
     """The external symbols of an ELF, Mach-O or COFF file (64-bit, little-endian)."""
     try:
-        if code[:6] == b"\x7fELF\x02\x01":
-            return _elf(code)
+        if code[:6] == elf_linker.ELF:
+            return elf_linker.undefined_symbols(code)
         if code[:4] == b"\xcf\xfa\xed\xfe":
             return _mach_o(code)
         if code[:2] in (b"\x64\x86", b"\x64\xaa"):
             return _coff(code)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise DeviceError(f"[load] object code: damaged symbol table ({error})") from error
     raise DeviceError("[load] object code: not a known file format")
-
-
-def _name(code: bytes, start: int) -> str:
-    return code[start : code.index(b"\0", start)].decode()
-
-
-def _elf(code: bytes) -> list[str]:
-    """Undefined entries of the section of type SHT_SYMTAB."""
-    (table,) = struct.unpack_from("<Q", code, 0x28)
-    size, count = struct.unpack_from("<HH", code, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", code, table + size * i) for i in range(count)]
-    names: list[str] = []
-    for section in sections:
-        kind, offset, length, link = section[1], section[4], section[5], section[6]
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        strings = sections[link][4]
-        for position in range(offset + 24, offset + length, 24):  # the first entry is a dummy
-            name, info, _, index = struct.unpack_from("<IBBH", code, position)
-            if index == 0 and info >> 4:  # SHN_UNDEF, not local
-                names.append(_name(code, strings + name))
-    return names
 
 
 def _mach_o(code: bytes) -> list[str]:
@@ -195,7 +173,7 @@ def _mach_o(code: bytes) -> list[str]:
             for i in range(length):
                 name, kind, _, _, value = struct.unpack_from("<IBBHQ", code, offset + 16 * i)
                 if kind & 0x0E == 0 and kind & 1 and value == 0:  # N_UNDF, N_EXT, not common
-                    names.append(_name(code, strings + name).removeprefix("_"))
+                    names.append(elf_linker.text_at(code, strings + name).removeprefix("_"))
         position += size
     return names
 
@@ -211,6 +189,6 @@ def _coff(code: bytes) -> list[str]:
         )
         if storage == 2 and section == 0 and value == 0:
             short = code[position : position + 8].rstrip(b"\0").decode() if zero else ""
-            names.append(short or _name(code, strings + start))
+            names.append(short or elf_linker.text_at(code, strings + start))
         i += 1 + extra
     return names
