@@ -267,6 +267,8 @@ class Device:
     traits: Traits
     asynchronous = False
     """Whether launches may still be pending when they return: see `Asynchronous`."""
+    graphs = False
+    """Whether it runs graphs of tasks; then programs are the CPU's."""
     memory: DeviceMemory | None = None
     """The device's own memory, which the host cannot read; None: programs work on host arrays."""
     library: Library | None = None

@@ -33,6 +33,7 @@ class Entry:
 
 MODULES = {
     "cpu": (".cpu.device", "compiled and blocked kernels on threads"),
+    "dask": (".dask.device", "arrays in chunks: larger than memory, or on a cluster"),
     "null": (".null", "records launches, computes nothing"),
     "raise": (".raise_device", "fails on any evaluation"),
 }

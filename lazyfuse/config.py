@@ -104,13 +104,22 @@ def _read_text(text: str, unit: str) -> int:
     return int(text)
 
 
+def _memory() -> int:
+    """The bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        return 4 << 30
+
+
 def _tenth_of_memory() -> int:
     """256 MB, or a tenth of the machine's memory if that is less."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not a POSIX system
-        memory = 4 << 30
-    return min(256 << 20, memory // 10 >> 20 << 20)
+    return min(256 << 20, _memory() // 10 >> 20 << 20)
+
+
+def _quarter_of_memory() -> int:
+    """A quarter of the machine's memory."""
+    return _memory() // 4 >> 20 << 20
 
 
 def _option(
@@ -288,6 +297,26 @@ class Options:
         "bytes held by recorded operations that start an evaluation; 0 never",
         "bytes",
         "256MB, or a tenth of memory",
+    )
+    chunk_bytes: int = _option(
+        128 << 20,
+        "LAZYFUSE_CHUNK_BYTES",
+        "bytes of a chunk of an array on the device dask, where nothing else says",
+        "bytes",
+    )
+    chunk_memory: int = _option(
+        _quarter_of_memory(),
+        "LAZYFUSE_CHUNK_MEMORY",
+        "bytes of chunks kept for later reads on this machine (a cluster: a quarter of its own)",
+        "bytes",
+        "a quarter of memory",
+    )
+    gather_limit: int = _option(
+        _quarter_of_memory(),
+        "LAZYFUSE_GATHER_LIMIT",
+        "bytes that one array in chunks may take on the host; 0 any number",
+        "bytes",
+        "a quarter of memory",
     )
     pool_limit: int = _option(
         1 << 30,

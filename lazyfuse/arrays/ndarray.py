@@ -463,7 +463,7 @@ def export(x: ndarray) -> Array:
         return small.view()
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
-    if concurrency.busy or concurrency.share:
+    if concurrency.busy or concurrency.share or evaluate.chunked is not None:
         evaluate.ahead([x._node or x._storage.node], decisions.EXPORT)  # type: ignore[union-attr]
     with evaluate.held():
         alone = x._node is not None  # no local name for the node: `lend` counts its references

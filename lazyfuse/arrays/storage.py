@@ -208,7 +208,7 @@ class Storage:
         """The flat memory, evaluated if needed."""
         flat = self.memory()
         if flat is None:
-            if concurrency.busy or concurrency.share:
+            if concurrency.busy or concurrency.share or evaluate.chunked is not None:
                 evaluate.ahead([self.node], rule)
             # without the lock another thread, or a signal handler, might record a write in between
             with evaluate.held():

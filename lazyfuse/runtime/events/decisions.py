@@ -62,6 +62,7 @@ def _rule(decides: str, name: str, reason: str, owner: str, option: str = "") ->
 # ------------------------------------------------------------- evaluate now: the program asks
 
 GATHER = _rule(NOW, "gather", "the program looks at the values", "arrays.ndarray")
+CHUNK = _rule(NOW, "chunk", "a task of Dask computes its block", "runtime.chunked.recipe")
 EXPORT = _rule(
     NOW, "export", "other code gets the memory, and may read and write it", "arrays.storage"
 )

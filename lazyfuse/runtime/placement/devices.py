@@ -44,7 +44,8 @@ _lost: dict[Device, str] = {}  # devices that no longer work, with the reason
 
 def current() -> Device:
     """The device that kernels run on unless something else decides."""
-    return user_selected() or cpu()
+    found = user_selected()
+    return cpu() if found is None or found.graphs else found
 
 
 def user_selected() -> Device | None:
@@ -96,7 +97,7 @@ def for_plan(plan: Plan, recording: Recording, wanted: Collection[Node] | None =
     """The device for a plan: the one that the user named, or the one expected to be fastest."""
     device = user_selected()
     if device is not None:
-        return device
+        return cpu() if device.graphs else device
     choice = offload.choose(plan, recording, wanted)
     # without figures, work goes to the device that holds its operands
     return (None if choice.estimates else _sole_holder(plan, recording)) or named(choice.device)

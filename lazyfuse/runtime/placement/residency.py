@@ -77,6 +77,10 @@ class Resident:
         self.spoiled = False  # a kernel may have written over it
         self.uses = 0  # operations that read it on the device
 
+    def fetch(self, purpose: str) -> Array:
+        """The values as a host array."""
+        return copied_back(self.array, self.device, purpose)
+
 
 _lives: weakref.WeakSet[Resident] = weakref.WeakSet()
 
@@ -158,8 +162,13 @@ def upload(node: Node, device: Device, purpose: str) -> Array:
 def keep(node: Node, array: Array, device: Device) -> Resident:
     """Record that the value of a node is in a device's memory."""
     node.resident = resident = Resident(node, array, device)
-    _lives.add(resident)
+    note(resident)
     return resident
+
+
+def note(resident: Resident) -> None:
+    """List a value that is in the memory of a device."""
+    _lives.add(resident)
 
 
 def forget(node: Node | None) -> None:
@@ -208,7 +217,7 @@ def gather(node: Node, purpose: str) -> Array:
     if resident.spoiled or devices.is_lost(resident.device):
         return recover(node)
     try:
-        value = copied_back(resident.array, resident.device, purpose)
+        value = resident.fetch(purpose)
     except DeviceError as error:
         if isinstance(error, DeviceLost):
             devices.lose(resident.device, str(error))

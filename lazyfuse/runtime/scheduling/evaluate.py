@@ -69,6 +69,11 @@ counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for it anew
 
 
+chunked: Callable[[Sequence[Node], Rule, bool], bool] | None = None
+"""Evaluates graphs over arrays in chunks (runtime/chunked/run.py), once there has been one: takes
+nodes, the rule, and whether the host waits; says whether nothing is left to do."""
+
+
 def held() -> AbstractContextManager[Any]:
     """The lock; no user code runs under it. While there are listeners, their events wait, too."""
     return tracing.Watched(quiet) if tracing.listeners else quiet
@@ -77,6 +82,8 @@ def held() -> AbstractContextManager[Any]:
 def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
     """Give every node a value (a NumPy array). `rule` says why."""
     if len(nodes) == 1 and nodes[0].value is not None:
+        return
+    if chunked is not None and chunked(nodes, rule, True):
         return
     apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
     with tracing.Watched(quiet) if tracing.listeners else quiet:  # `held`, without a call
@@ -230,6 +237,8 @@ def _are_read(nodes: list[Node]) -> bool:
 
 def compute(nodes: Sequence[Node], rule: Rule) -> None:
     """Evaluate every node. Results on a device with its own memory stay there."""
+    if chunked is not None and chunked(nodes, rule, False):
+        return
     apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
     with held():
         if apart is not None and concurrency.under_way:
@@ -289,6 +298,12 @@ def use_native(native: Any) -> None:
 if _native is not None:
     use_native(_native)
 tracing.on_change(_recorded.listen)
+
+
+def settled(left: list[Node]) -> None:
+    """After an evaluation elsewhere: what it left pending is no unfinished work."""
+    _recorded.forget(left)
+    _recorded.reset()
 
 
 def recorded() -> list[ref[Node]]:

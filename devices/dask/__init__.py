@@ -1,0 +1,1 @@
+"""Dask's schedulers: threads of this process, or workers of a cluster."""

@@ -1,0 +1,130 @@
+"""The device `dask`: arrays in chunks, on the scheduler that Dask would use.
+
+Its work is whole graphs (`Device.graphs`), which lazyfuse/runtime/chunked makes; programs that are
+too small for chunks are the CPU's. Imports Dask when the first graph runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lazyfuse.devices.base import Array, Device, DeviceError, Program, Source, Traits
+
+Tasks = Mapping[Any, Any]
+
+
+def make() -> Dask:
+    """The device; `DeviceError` without Dask."""
+    try:
+        import dask.array  # noqa: F401  # the extra may be missing
+    except ImportError as error:
+        raise DeviceError(f"[dask] {error}; pip install 'lazyfuse[dask]'") from error
+    return Dask()
+
+
+class Dask(Device):
+    """Runs task graphs on the active Dask client, or on threads."""
+
+    graphs = True
+
+    def __init__(self) -> None:
+        self.traits = Traits("dask", "cluster", os.cpu_count() or 1, ("numba", "numpy"))
+
+    def compile(self, source: Source) -> Program:
+        """As `base.Device.compile`: never, its workers compile."""
+        raise DeviceError(f"[dask] {source.name}: tasks are compiled by workers")
+
+    def cached(self, source: Source) -> bool:
+        """As `base.Device.cached`."""
+        return False
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """As `base.Device.empty`."""
+        raise DeviceError("[dask] chunks are made by tasks")
+
+
+def client() -> Any:
+    """The active client of a cluster, or None."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    from dask.base import get_scheduler
+
+    found = get_scheduler()
+    owner = getattr(found, "__self__", None)
+    return owner if isinstance(owner, distributed.Client) else None
+
+
+def memory_limit() -> int:
+    """The bytes that all workers of the cluster may hold together; 0 without a cluster."""
+    found = client()
+    if found is None:
+        return 0
+    workers = found.scheduler_info(n_workers=-1)["workers"].values()
+    return sum([int(each["memory_limit"] or 0) for each in workers])
+
+
+def culled(layers: Mapping[str, Tasks], keys: Sequence[Any]) -> dict[Any, Any]:
+    """The tasks that some keys need."""
+    from dask._task_spec import convert_legacy_graph
+
+    tasks: dict[Any, Any] = {}
+    for layer in layers.values():
+        tasks.update(layer)
+    found: dict[Any, Any] = {}
+    stack = list(keys)
+    foreign = False
+    while stack:
+        key = stack.pop()
+        if key in found:
+            continue
+        task = found[key] = tasks[key]
+        below = getattr(task, "dependencies", None)
+        if below is None:
+            foreign = True
+            break
+        stack += below
+    if not foreign:
+        return found
+    tasks = convert_legacy_graph(tasks)
+    found, stack = {}, list(keys)
+    while stack:
+        key = stack.pop()
+        if key not in found:
+            found[key] = tasks[key]
+            stack += tasks[key].dependencies
+    return found
+
+
+def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
+    """The results of some tasks, in their order, in this process."""
+    import dask.array
+    from dask.base import get_scheduler
+
+    get: Callable[..., Any] = get_scheduler(cls=dask.array.Array)
+    return list(get(tasks, list(keys)))
+
+
+def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
+    """The results of some tasks as tasks that have run: data here, or futures on a cluster."""
+    from dask._task_spec import DataNode
+
+    found = client()
+    if found is None:
+        return {
+            key: DataNode(key, value)
+            for key, value in zip(keys, compute(tasks, keys), strict=True)
+        }
+    futures = found.get(tasks, list(keys), sync=False)
+    return dict(zip(keys, futures, strict=True))
+
+
+def on_workers(function: Callable[[], Any]) -> list[Any]:
+    """The results of a function in this process, or in each worker of the cluster."""
+    found = client()
+    if found is None:
+        return [function()]
+    return list(found.run(function, on_error="ignore").values())

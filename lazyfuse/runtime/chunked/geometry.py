@@ -1,0 +1,231 @@
+"""Chunk grids, boxes, and views as maps from the indices of a window to those of its base.
+
+A box is a part of an array: the first index and the end on each axis. Boxes of many chunks at once
+are two integer arrays of shape (chunks, rank), so that what a graph demands of its sources is
+computed for all chunks together. Owns no state; knows layouts, not nodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyfuse.codegen.graph.node import Layout, Shape
+from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
+from lazyfuse.devices.caches import cached
+
+Chunks = tuple[tuple[int, ...], ...]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Perm = tuple[int, ...] | None
+
+
+class Boxes(NamedTuple):
+    """One box for each task: first indices and ends, of shape (tasks, rank)."""
+
+    low: Ints
+    high: Ints
+
+    @property
+    def shapes(self) -> Ints:
+        """The shapes of the boxes."""
+        return self.high - self.low
+
+    def same(self, other: Boxes) -> bool:
+        """Whether all boxes are equal."""
+        return np.array_equal(self.low, other.low) and np.array_equal(self.high, other.high)
+
+    def volume(self) -> int:
+        """The elements of all boxes."""
+        return int(self.shapes.prod(axis=1).sum())
+
+
+class Grid:
+    """How an array is cut into chunks: along each axis, the sizes one after the other."""
+
+    __slots__ = ("bounds", "chunks", "counts", "shape")
+
+    def __init__(self, chunks: Chunks) -> None:
+        self.chunks = chunks
+        self.shape: Shape = tuple([sum(sizes) for sizes in chunks])
+        self.counts: Shape = tuple([len(sizes) for sizes in chunks])
+        self.bounds = [np.cumsum((0, *sizes), dtype=np.int64) for sizes in chunks]
+
+    def __len__(self) -> int:
+        return size_of(self.counts)
+
+    def boxes(self) -> Boxes:
+        """The box of each chunk, in C order of the chunks."""
+        if not self.counts:
+            return Boxes(np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64))
+        places = np.indices(self.counts).reshape(len(self.counts), -1)
+        low = [bound[place] for bound, place in zip(self.bounds, places, strict=True)]
+        high = [bound[place + 1] for bound, place in zip(self.bounds, places, strict=True)]
+        return Boxes(np.stack(low, 1), np.stack(high, 1))
+
+    def indices(self) -> itertools.product[tuple[int, ...]]:
+        """The index of each chunk, in C order."""
+        return itertools.product(*map(range, self.counts))
+
+    def touched(self, low: Sequence[int], high: Sequence[int]) -> list[range]:
+        """Along each axis, the chunks that a box meets."""
+        found = []
+        for bound, first, end in zip(self.bounds, low, high, strict=True):
+            begin = int(np.searchsorted(bound, first, "right")) - 1
+            found.append(range(begin, int(np.searchsorted(bound, end, "left"))))
+        return found
+
+    def whole(self, axes: Sequence[int]) -> Grid:
+        """The grid with some axes in one chunk each."""
+        return Grid(
+            tuple(
+                [
+                    (sum(sizes),) if axis in axes else sizes
+                    for axis, sizes in enumerate(self.chunks)
+                ]
+            )
+        )
+
+
+class AxisMap(NamedTuple):
+    """The index on one axis of the base: `start` plus each window index times its step."""
+
+    start: int
+    steps: tuple[tuple[int, int], ...]  # (axis of the window, step), no step is 0
+
+
+@cached(4096)
+def axis_maps(layout: Layout, shape: Shape, perm: Perm) -> tuple[AxisMap, ...] | None:
+    """A view as index maps, one for each axis of its base; None if it is not such a view.
+
+    A window that stays inside the base on every axis has one index there for each of its elements,
+    and the flat memory has it once: so maps that give the right flat indices are the right ones.
+    """
+    if not size_of(layout.shape):
+        return None
+    strides = contiguous_strides(shape, perm)
+    axes = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    starts = [0] * len(shape)
+    left = layout.offset
+    for axis in axes:
+        if strides[axis]:
+            starts[axis], left = divmod(left, strides[axis])
+    maps: list[list[tuple[int, int]]] = [[] for _ in shape]
+    low, high = list(starts), list(starts)
+    for window_axis, (length, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
+        if length == 1 or not stride:
+            continue
+        found = _steps(stride, length, axes, strides, shape, starts)
+        if found is None:
+            return None
+        for axis, step in found:
+            maps[axis].append((window_axis, step))
+            reach = step * (length - 1)
+            low[axis] += min(reach, 0)
+            high[axis] += max(reach, 0)
+    if any(a < 0 or b >= n for a, b, n in zip(low, high, shape, strict=True)):
+        return None
+    return tuple([AxisMap(s, tuple(steps)) for s, steps in zip(starts, maps, strict=True)])
+
+
+def _steps(
+    stride: int,
+    length: int,
+    axes: Sequence[int],
+    strides: Sequence[int],
+    shape: Shape,
+    starts: Sequence[int],
+) -> list[tuple[int, int]] | None:
+    """A step in memory as steps along axes that `length` of them stay inside."""
+    if not stride:
+        return []
+    if not axes:
+        return None
+    axis, rest = axes[0], axes[1:]
+    own = strides[axis]
+    below = stride // own if own else 0
+    for step in dict.fromkeys((below, below + 1, 0)):
+        end = starts[axis] + step * (length - 1)
+        if not 0 <= end < shape[axis]:
+            continue
+        found = _steps(stride - step * own, length, rest, strides, shape, starts)
+        if found is not None:
+            return [(axis, step), *found] if step else found
+    return None
+
+
+@cached(4096)
+def is_reshape(layout: Layout, shape: Shape, perm: Perm) -> bool:
+    """Whether a view has all elements of its base in C order, in another shape."""
+    return (
+        perm is None
+        and layout.offset == 0
+        and size_of(layout.shape) == size_of(shape)
+        and layout.strides == contiguous_strides(layout.shape, None)
+    )
+
+
+def reshape_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+    """Runs of axes that a reshape turns into each other: as few axes as possible in each."""
+    groups = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []
+        first, second = size_of([old[a] for a in ours]), size_of([new[a] for a in theirs])
+        i, j = i + len(ours), j + len(theirs)
+        while first != second:
+            if first < second:
+                ours.append(i)
+                first, i = first * old[i], i + 1
+            else:
+                theirs.append(j)
+                second, j = second * new[j], j + 1
+        groups.append((ours, theirs))
+    return groups
+
+
+def reshaped_grid(grid: Grid, new: Shape) -> Grid:
+    """Chunks of a reshaped array that need few chunks of the old one.
+
+    In each run of axes only the first long one is cut; where the cut of the old array falls between
+    rows of the new one, the new chunk ends before it.
+    """
+    chunks: dict[int, tuple[int, ...]] = {axis: (size,) for axis, size in enumerate(new)}
+    for ours, theirs in reshape_groups(grid.shape, new):
+        lead = next((axis for axis in ours if grid.shape[axis] > 1), None)
+        head = next((axis for axis in theirs if new[axis] > 1), None)
+        if lead is None or head is None:
+            continue
+        row = size_of([grid.shape[axis] for axis in ours if axis > lead])
+        width = size_of([new[axis] for axis in theirs if axis > head])
+        ends = sorted({int(end) * row // width for end in grid.bounds[lead]} | {new[head]})
+        chunks[head] = tuple([b - a for a, b in itertools.pairwise(ends)])
+    return Grid(tuple([chunks[axis] for axis in range(len(new))]))
+
+
+def through_maps(maps: Sequence[AxisMap], boxes: Boxes) -> Boxes:
+    """The boxes of the base that boxes of a view read."""
+    tasks = len(boxes.low)
+    low = np.empty((tasks, len(maps)), np.int64)
+    high = np.empty_like(low)
+    for axis, (start, steps) in enumerate(maps):
+        first = np.full(tasks, start, np.int64)
+        last = first.copy()
+        for window_axis, step in steps:
+            begin, end = boxes.low[:, window_axis], boxes.high[:, window_axis] - 1
+            first += step * (begin if step > 0 else end)
+            last += step * (end if step > 0 else begin)
+        low[:, axis], high[:, axis] = first, last + 1
+    return Boxes(low, high)
+
+
+def broadcast_box(boxes: Boxes, shape: Shape) -> Boxes:
+    """The boxes of an operand of this shape, broadcast against a result with such boxes."""
+    skipped = boxes.low.shape[1] - len(shape)
+    low, high = boxes.low[:, skipped:].copy(), boxes.high[:, skipped:].copy()
+    for axis, size in enumerate(shape):
+        if size == 1:
+            low[:, axis], high[:, axis] = 0, 1
+    return Boxes(low, high)

@@ -1,0 +1,410 @@
+"""Evaluation of graphs over arrays in chunks: what is planned, computed, kept and fetched.
+
+Owns the values of nodes in chunks (`Place`) and the hook that evaluate.py calls. Tasks run without
+the lock of evaluations, since tasks on threads of this process take it for each kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse import config
+from lazyfuse.codegen.graph.interpret import empty_in_order, run_node
+from lazyfuse.codegen.graph.linearize import linearize
+from lazyfuse.codegen.graph.node import Node, source_line, topological
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices import registry
+from lazyfuse.devices.base import Device
+from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.chunked import graph, tasks
+from lazyfuse.runtime.chunked.demand import Unchunkable
+from lazyfuse.runtime.chunked.geometry import Grid
+from lazyfuse.runtime.chunked.stages import Plan, along_an_axis, is_pending
+from lazyfuse.runtime.chunked.values import Chunked, Key
+from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.events.decisions import Rule
+from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.layout.meta_arrays import meta_array
+from lazyfuse.runtime.numerics import fp_flags
+from lazyfuse.runtime.placement import devices, residency
+from lazyfuse.runtime.scheduling import evaluate
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SMALL = 1 << 20  # bytes of a value that is fetched although nobody waits for it
+
+
+def _scheduler() -> Any:
+    from lazyfuse.devices.dask import device
+
+    return device
+
+
+class Place(residency.Resident):
+    """A node's value in chunks."""
+
+    __slots__ = ("chunked",)
+
+    def __init__(self, node: Node, chunked: Chunked) -> None:
+        super().__init__(node, meta_array(node.shape, node.dtype, node.perm), _device())
+        self.chunked = chunked
+        self.made = True
+
+    def fetch(self, purpose: str) -> Array:
+        """The values as a host array, if that is no more than `gather_limit` allows."""
+        node = self.node()
+        assert node is not None
+        _check_size([node])
+        return unlocked(_fetch, self.chunked, node.perm)
+
+
+def _device() -> Device:
+    found = devices.named("dask")
+    return found if found.graphs else registry.device("dask")  # raises: why there is none
+
+
+def open_chunks() -> None:
+    """Let evaluations look for arrays in chunks from now on."""
+    _device()
+    evaluate.chunked = evaluated
+
+
+def keep(node: Node, chunked: Chunked) -> None:
+    """Record that the value of a node is in chunks."""
+    node.resident = Place(node, chunked)
+    residency.note(node.resident)
+
+
+def leaf_of(chunked: Chunked) -> Node:
+    """A new node with a value in chunks."""
+    open_chunks()
+    node = Node(ops.LEAF, (), None, chunked.grid.shape, chunked.dtype, None, None)
+    keep(node, chunked)
+    return node
+
+
+def chunked_of(node: Node) -> Chunked | None:
+    """The value of a node in chunks; None where the host has it, or nobody."""
+    place = node.resident
+    if not isinstance(place, Place) or (node.value is not None and node.value.nbytes <= SMALL):
+        return None
+    return place.chunked
+
+
+def unlocked(call: Callable[..., Any], *args: Any) -> Any:
+    """Make a call while this thread does not hold the lock of evaluations."""
+    if not concurrency.is_owned():
+        return call(*args)
+    lock: Any = concurrency.lock
+    state = lock._release_save()
+    try:
+        return call(*args)
+    finally:
+        lock._acquire_restore(state)
+
+
+# --------------------------------------------------------------------------------------- the hook
+
+
+def evaluated(nodes: Sequence[Node], rule: Rule, waits: bool) -> bool:
+    """Evaluate nodes over arrays in chunks; whether nothing is left to do for anybody else.
+
+    `waits`: the host waits for the values; else they may stay in chunks.
+    """
+    with evaluate.held():
+        pending = [node for node in nodes if node.value is None]
+        ours = [node for node in pending if _is_ours(node)]
+        if not ours:
+            return False
+        away = [node for node in ours if node.resident is None]
+        job = _Job(away, waits) if away else None
+    if job is not None:
+        job.run(rule)
+    if waits:
+        for node in ours:
+            if node.value is None:
+                residency.gather(node, rule.name)
+    return len(ours) == len(pending)
+
+
+def _is_ours(node: Node) -> bool:
+    """Whether a node has, or reads, a value in chunks."""
+    if node.resident is not None:
+        return isinstance(node.resident, Place)
+    selected = devices.user_selected()
+    large = selected is not None and selected.graphs
+    for each in topological([node]):
+        if isinstance(each.resident, Place) and chunked_of(each) is not None:
+            return True
+        if large and size_of(each.shape) * each.dtype.itemsize > config.options.chunk_bytes:
+            return True
+    return False
+
+
+class _Job:
+    """The evaluation of some nodes: made with the lock held, run without."""
+
+    def __init__(self, roots: list[Node], waits: bool) -> None:
+        recording = linearize(roots)
+        held = [
+            node
+            for node, kept in zip(recording.nodes, recording.held, strict=True)
+            if kept and is_pending(node)
+        ]
+        del recording
+        self.waits = waits
+        self.roots = roots
+        wanted = {id(node) for node in roots}
+        room = _Room()
+        if waits:
+            _check_size(roots)
+        # what a name holds is stored on the way if there is room; else it is computed again
+        self.stored = [
+            node
+            for node in held
+            if (id(node) not in wanted or not waits) and room.take(_bytes(node))
+        ]
+        self.left = [
+            node
+            for node in held
+            if id(node) not in wanted and all(node is not each for each in self.stored)
+        ]
+        self.plan: Plan | None = None
+        self.room = room
+
+    def run(self, rule: Rule) -> None:
+        """Build the tasks, run them, and give the nodes their values."""
+        outputs = [*self.roots, *[each for each in self.stored if each not in self.roots]]
+        _host_steps(outputs)
+        with evaluate.held():
+            outputs = [node for node in outputs if is_pending(node)]
+            made, recorded = self.build(outputs)
+        stored = [node for node in self.stored if id(node) in made]
+        fetched = [node for node in self.roots if self.waits and id(node) in made]
+        kept, found = unlocked(_computed, [made[id(node)] for node in stored],
+                               [(made[id(node)], node.perm) for node in fetched])  # fmt: skip
+        with evaluate.held():
+            for node in outputs:
+                if is_pending(node) and not (self.waits and node in fetched):
+                    keep(node, made[id(node)])
+            for node, value in zip(stored, kept, strict=True):
+                keep(node, value)
+            for node, array in zip(fetched, found, strict=True):
+                node.value = array
+            for node in outputs:
+                node.src = ()
+            counters.totals.flushes[rule] += 1
+            evaluate.settled(self.left)
+        _warn(recorded)
+
+    def build(self, outputs: Sequence[Node]) -> Any:
+        """The chunked values of the outputs."""
+        if not outputs:
+            return {}, {}
+        try:
+            plan = Plan(outputs, _grid_of, default_grid, self.room.take)
+            return graph.build(plan, chunked_of)
+        except Unchunkable as error:
+            _refuse(outputs[0], str(error))
+            raise
+
+
+def _refuse(node: Node, why: str) -> None:
+    file, line, function = source_line(node.location)
+    what = (
+        f"[dask] {why}; take the values to the host first (numpy.asarray), or rechunk the operand"
+    )
+    raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
+
+
+def _grid_of(node: Node) -> Grid | None:
+    found = chunked_of(node)
+    return None if found is None else found.grid
+
+
+def default_grid(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid:
+    """Chunks of at most `chunk_bytes`: cut along the first axes, rows stay whole."""
+    room = max(config.options.chunk_bytes // max(dtype.itemsize, 1), 1)
+    chunks = []
+    inner = size_of(shape)
+    for size in shape:
+        inner = inner // max(size, 1)
+        count = min(max(room // max(inner, 1), 1), max(size, 1))
+        sizes = (count,) * (size // count) + ((size % count,) if size % count else ())
+        chunks.append(sizes or (0,))
+    return Grid(tuple(chunks))
+
+
+def _bytes(node: Node) -> int:
+    return size_of(node.shape) * node.dtype.itemsize
+
+
+class _Room:
+    """The bytes that values may take to be stored on the way."""
+
+    def __init__(self) -> None:
+        limit = _scheduler().memory_limit() // 4 or config.options.chunk_memory
+        used = [each.array.nbytes for each in residency.residents() if _is_stored(each)]
+        self.left = limit - sum(used)
+
+    def take(self, size: int) -> bool:
+        """Whether so many bytes are there; then they are taken."""
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+def _is_stored(place: residency.Resident) -> bool:
+    return isinstance(place, Place) and place.chunked.stored
+
+
+def _check_size(nodes: Sequence[Node]) -> None:
+    """Refuse to fetch more than `gather_limit` bytes to the host."""
+    limit = config.options.gather_limit
+    for node in nodes:
+        size = _bytes(node)
+        if limit and size > limit:
+            file, line, function = source_line(node.location)
+            what = (
+                f"[dask] {residency.name_of(node)} has {size / 1e9:.3g} GB in chunks, more than "
+                f"gather_limit ({limit / 1e9:.3g} GB): reduce or slice it, save it with "
+                "save_chunks, or raise lazyfuse.options(gather_limit=...)"
+            )
+            raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
+
+
+def _host_steps(roots: Sequence[Node]) -> None:
+    """Run what has no meaning in chunks through NumPy, on operands that are fetched."""
+    for node in topological(roots):
+        if not is_pending(node) or node.op is not ops.HOST or along_an_axis(node):
+            continue
+        for each in node.src:
+            if each.value is None:
+                _check_size([each])
+                evaluate.evaluate([each], decisions.GATHER)
+        values = [each.value for each in node.src if each.value is not None]
+        perms = [each.perm for each in node.src]
+        node.value = run_node(node.op, node.arg, node.shape, node.dtype, node.perm, values, perms)
+        node.src = ()
+
+
+# ------------------------------------------------------------------------------------ running it
+
+
+def keys_of(chunked: Chunked) -> list[Key]:
+    """The keys of all chunks, in C order."""
+    return [chunked.key(index) for index in chunked.grid.indices()]
+
+
+def with_tasks(chunked: Chunked) -> Chunked:
+    """The same value with a task for each chunk, also of a source."""
+    if chunked.source is None:
+        return chunked
+    from dask._task_spec import Task
+
+    name = graph.new_name("read")
+    found = Chunked(chunked.grid, chunked.dtype, name)
+    boxes = chunked.grid.boxes()
+    layer: dict[Key, Any] = {}
+    for at, index in enumerate(chunked.grid.indices()):
+        box = tuple(
+            [slice(int(a), int(b)) for a, b in zip(boxes.low[at], boxes.high[at], strict=True)]
+        )
+        key = found.key(index)
+        layer[key] = Task(key, tasks.read_block, chunked.source, box)
+    found.layers[name] = layer
+    found.needs[name] = set()
+    return found
+
+
+def _computed(
+    stored: Sequence[Chunked], fetched: Sequence[tuple[Chunked, Any]]
+) -> tuple[list[Chunked], list[Array]]:
+    """Run tasks: values that stay in chunks, and values for the host."""
+    stored = [with_tasks(each) for each in stored]
+    fetched = [(with_tasks(each), perm) for each, perm in fetched]
+    layers: dict[str, Any] = {}
+    for each in (*stored, *[one for one, _ in fetched]):
+        layers.update(each.layers)
+    scheduler = _scheduler()
+    keep_keys = list(dict.fromkeys(itertools.chain(*map(keys_of, stored))))
+    fetch_keys = list(dict.fromkeys(itertools.chain(*[keys_of(one) for one, _ in fetched])))
+    if not keep_keys and not fetch_keys:
+        return [], []
+    program = scheduler.culled(layers, [*keep_keys, *fetch_keys])
+    done: dict[Any, Any] = {}
+    if keep_keys and (scheduler.client() is not None or not fetch_keys):
+        done = scheduler.persist(program, keep_keys)
+        program = scheduler.culled({"all": {**program, **done}}, fetch_keys)
+        results = scheduler.compute(program, fetch_keys) if fetch_keys else []
+    else:
+        results = scheduler.compute(program, [*keep_keys, *fetch_keys])
+        done = _as_tasks(keep_keys, results)
+        results = results[len(keep_keys) :]
+    found = dict(zip(fetch_keys, results, strict=True))
+    return [_kept(each, done) for each in stored], [
+        assembled(one, perm, found) for one, perm in fetched
+    ]
+
+
+def _as_tasks(keys: Sequence[Key], results: Sequence[Any]) -> dict[Any, Any]:
+    from dask._task_spec import DataNode
+
+    return {key: DataNode(key, value) for key, value in zip(keys, results, strict=False)}
+
+
+def _kept(chunked: Chunked, done: dict[Any, Any]) -> Chunked:
+    """A value whose tasks have run."""
+    found = Chunked(chunked.grid, chunked.dtype, chunked.name)
+    found.part = chunked.part
+    found.layers[chunked.name] = {key: done[key] for key in keys_of(chunked)}
+    found.needs[chunked.name] = set()
+    found.stored = True
+    return found
+
+
+def assembled(chunked: Chunked, perm: Any, found: dict[Any, Any]) -> Array:
+    """A host array of the results of all chunks."""
+    grid = chunked.grid
+    boxes = grid.boxes()
+    made = empty_in_order(grid.shape, chunked.dtype, perm)
+    for at, key in enumerate(keys_of(chunked)):
+        block = found[key] if chunked.part is None else found[key][chunked.part]
+        there = tuple(
+            [slice(int(a), int(b)) for a, b in zip(boxes.low[at], boxes.high[at], strict=True)]
+        )
+        made[there] = block
+    return made
+
+
+def _fetch(chunked: Chunked, perm: Any) -> Array:
+    found = _computed([], [(chunked, perm)])[1][0]
+    return found
+
+
+def _warn(recorded: dict[str, graph.Recorded]) -> None:
+    """Warn of the floating-point exceptions of tasks, at the lines of their operations."""
+    if not recorded:
+        return
+    bits: dict[tuple[str, int], int] = {}
+    for _, raised, _ in unlocked(_scheduler().on_workers, tasks.taken):
+        for key, each in raised.items():
+            bits[key] = bits.get(key, 0) | each
+    for (token, at), flags in bits.items():
+        nodes = recorded.get(token)
+        if nodes is not None:
+            fp_flags.warn_for(flags, [(nodes[at].op, nodes[at])])
+
+
+def store(node: Node) -> None:
+    """Run the tasks of a value in chunks, and keep the chunks."""
+    found = chunked_of(node)
+    if found is not None and not found.stored:
+        (value,), _ = unlocked(_computed, [found], [])
+        keep(node, value)
