@@ -6,8 +6,10 @@ too small for chunks are the CPU's. Imports Dask when the first graph runs.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,34 +71,42 @@ def memory_limit() -> int:
 
 def culled(layers: Mapping[str, Tasks], keys: Sequence[Any]) -> dict[Any, Any]:
     """The tasks that some keys need."""
-    from dask._task_spec import convert_legacy_graph
+    from dask._task_spec import GraphNode, convert_legacy_task
 
     tasks: dict[Any, Any] = {}
     for layer in layers.values():
         tasks.update(layer)
     found: dict[Any, Any] = {}
     stack = list(keys)
-    foreign = False
-    while stack:
-        key = stack.pop()
-        if key in found:
-            continue
-        task = found[key] = tasks[key]
-        below = getattr(task, "dependencies", None)
-        if below is None:
-            foreign = True
-            break
-        stack += below
-    if not foreign:
-        return found
-    tasks = convert_legacy_graph(tasks)
-    found, stack = {}, list(keys)
     while stack:
         key = stack.pop()
         if key not in found:
-            found[key] = tasks[key]
-            stack += tasks[key].dependencies
+            task = tasks[key]
+            if not isinstance(task, GraphNode) and not _is_future(task):
+                task = convert_legacy_task(key, task, tasks)
+            found[key] = task
+            stack += getattr(task, "dependencies", ())
     return found
+
+
+class Program(dict[Any, Any]):
+    """Tasks for a cluster. Dask would go through all arguments for a name; each graph is new."""
+
+    def __reduce__(self) -> Any:
+        return dict, (list(self.items()),)
+
+
+@functools.cache
+def _name_programs() -> None:
+    from dask.tokenize import normalize_token
+
+    normalize_token.register(Program, lambda tasks: ("lazyfuse", uuid.uuid4().hex))
+
+
+def _is_future(value: Any) -> bool:
+    """Whether a value lies on the workers of a cluster."""
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(value, distributed.Future)
 
 
 def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
@@ -105,7 +115,8 @@ def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     from dask.base import get_scheduler
 
     get: Callable[..., Any] = get_scheduler(cls=dask.array.Array)
-    return list(get(tasks, list(keys)))
+    _name_programs()
+    return list(get(Program(tasks), list(keys)))
 
 
 def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
@@ -118,7 +129,8 @@ def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
             key: DataNode(key, value)
             for key, value in zip(keys, compute(tasks, keys), strict=True)
         }
-    futures = found.get(tasks, list(keys), sync=False)
+    _name_programs()
+    futures = found.get(Program(tasks), list(keys), sync=False)
     return dict(zip(keys, futures, strict=True))
 
 

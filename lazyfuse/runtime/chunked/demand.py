@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyfuse.codegen.graph.node import Layout, Node, Reduction
-from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.chunked.geometry import (
     AxisMap,
     Boxes,
+    Run,
     axis_maps,
     broadcast_box,
-    is_reshape,
-    reshape_groups,
+    reshape_runs,
     through_maps,
 )
 
@@ -64,8 +63,10 @@ def trace(
     instances: list[Instance] = []
     found: list[tuple[int, Boxes]] = [(-1, boxes) for _, boxes in outputs]
     for node in reversed(order):
-        for boxes, readers in _shared(wanted.pop(id(node), [])):
+        for wish, readers in _shared(wanted.pop(id(node), [])):
             at = len(instances)
+            whole = node.op.kind == "host" and not is_input(node)
+            boxes = along_axis(node, wish) if whole else wish
             made = Instance(node, boxes, [], None, is_input(node))
             instances.append(made)
             for demand in readers:
@@ -146,23 +147,15 @@ def is_whole(node: Node) -> bool:
     source = node.src[0]
     if axis_maps(node.arg, source.shape, source.perm) is not None:
         return False
-    return is_reshape(node.arg, source.shape, source.perm)
+    return reshape_runs(node.arg, source.shape, source.perm) is not None
 
 
-def reshape_runs(node: Node) -> list[tuple[int, int, int, int]]:
-    """For each run of axes that a reshape joins or splits: its first long axis before and after,
-    and the elements behind one index of each.
-    """
-    old, new = node.src[0].shape, node.shape
-    found = []
-    for ours, theirs in reshape_groups(old, new):
-        lead = next((axis for axis in ours if old[axis] > 1), None)
-        head = next((axis for axis in theirs if new[axis] > 1), None)
-        if lead is not None and head is not None:
-            row = size_of([old[axis] for axis in ours if axis > lead])
-            width = size_of([new[axis] for axis in theirs if axis > head])
-            found.append((lead, head, row, width))
-    return found
+def runs_of(node: Node) -> tuple[Run, ...]:
+    """The runs of axes of a reshape."""
+    source = node.src[0]
+    runs = reshape_runs(node.arg, source.shape, source.perm)
+    assert runs is not None, "the view is a reshape"
+    return runs
 
 
 def reshape_boxes(node: Node, boxes: Boxes) -> Boxes:
@@ -171,9 +164,11 @@ def reshape_boxes(node: Node, boxes: Boxes) -> Boxes:
     tasks = len(boxes.low)
     low = np.zeros((tasks, len(shape)), np.int64)
     high = np.broadcast_to(np.array(shape, np.int64), low.shape).copy()
-    for lead, head, row, width in reshape_runs(node):
-        low[:, lead] = boxes.low[:, head] * width // row
-        high[:, lead] = -(-boxes.high[:, head] * width // row)
+    for run in runs_of(node):
+        begin = boxes.low[:, run.head] * run.width if run.head >= 0 else 0
+        end = boxes.high[:, run.head] * run.width if run.head >= 0 else 1
+        low[:, run.lead] = (run.start + begin) // run.row
+        high[:, run.lead] = -(-(run.start + end) // run.row)
     return Boxes(low, high)
 
 

@@ -156,15 +156,49 @@ def _steps(
     return None
 
 
+class Run(NamedTuple):
+    """Axes `ours` of a base that a reshape turns into axes `theirs`.
+
+    `lead`, `head`: the first long axis of each side, `row`, `width` the elements behind one index
+    there, `start` the element of the base at which the view begins.
+    """
+
+    ours: tuple[int, ...]
+    theirs: tuple[int, ...]
+    lead: int
+    head: int
+    row: int
+    width: int
+    start: int
+
+
 @cached(4096)
-def is_reshape(layout: Layout, shape: Shape, perm: Perm) -> bool:
-    """Whether a view has all elements of its base in C order, in another shape."""
-    return (
-        perm is None
-        and layout.offset == 0
-        and size_of(layout.shape) == size_of(shape)
-        and layout.strides == contiguous_strides(layout.shape, None)
-    )
+def reshape_runs(layout: Layout, shape: Shape, perm: Perm) -> tuple[Run, ...] | None:
+    """A view of elements that lie one after the other in C order, in another shape; else None."""
+    new, size = layout.shape, size_of(layout.shape)
+    if perm is not None or not size:
+        return None
+    packed = contiguous_strides(new)
+    if any(n > 1 and a != b for n, a, b in zip(new, layout.strides, packed, strict=True)):
+        return None
+    lead = next((axis for axis, length in enumerate(shape) if length > 1), len(shape))
+    row = size_of(shape[lead + 1 :])
+    if lead == len(shape):
+        return ()
+    if layout.offset % row or size % row:
+        groups = [(list(range(len(shape))), list(range(len(new))))]
+    else:
+        groups = reshape_groups((*(1,) * lead, size // row, *shape[lead + 1 :]), new)
+    found = []
+    for ours, theirs in groups:
+        first = next((axis for axis in ours if shape[axis] > 1), None)
+        head = next((axis for axis in theirs if new[axis] > 1), -1)
+        if first is not None:
+            inner = size_of([shape[axis] for axis in ours if axis > first])
+            width = size_of([new[axis] for axis in theirs if axis > head]) if head >= 0 else 1
+            start = layout.offset // (size_of(shape[ours[-1] + 1 :])) if first == lead else 0
+            found.append(Run(tuple(ours), tuple(theirs), first, head, inner, width, start))
+    return tuple(found)
 
 
 def reshape_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
@@ -186,22 +220,20 @@ def reshape_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
     return groups
 
 
-def reshaped_grid(grid: Grid, new: Shape) -> Grid:
+def reshaped_grid(grid: Grid, runs: Sequence[Run], new: Shape) -> Grid:
     """Chunks of a reshaped array that need few chunks of the old one.
 
     In each run of axes only the first long one is cut; where the cut of the old array falls between
     rows of the new one, the new chunk ends before it.
     """
     chunks: dict[int, tuple[int, ...]] = {axis: (size,) for axis, size in enumerate(new)}
-    for ours, theirs in reshape_groups(grid.shape, new):
-        lead = next((axis for axis in ours if grid.shape[axis] > 1), None)
-        head = next((axis for axis in theirs if new[axis] > 1), None)
-        if lead is None or head is None:
-            continue
-        row = size_of([grid.shape[axis] for axis in ours if axis > lead])
-        width = size_of([new[axis] for axis in theirs if axis > head])
-        ends = sorted({int(end) * row // width for end in grid.bounds[lead]} | {new[head]})
-        chunks[head] = tuple([b - a for a, b in itertools.pairwise(ends)])
+    for run in runs:
+        if run.head >= 0:
+            ends = {0, new[run.head]}
+            for bound in grid.bounds[run.lead].tolist():
+                end = (bound * run.row - run.start) // run.width
+                ends.add(min(max(end, 0), new[run.head]))
+            chunks[run.head] = tuple([b - a for a, b in itertools.pairwise(sorted(ends))])
     return Grid(tuple([chunks[axis] for axis in range(len(new))]))
 
 

@@ -21,8 +21,8 @@ from lazyfuse.codegen.graph.shapes import contiguous_strides, reduced_shape
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.chunked.demand import Instance, is_whole, reshape_runs, view_maps, window_maps
-from lazyfuse.runtime.chunked.geometry import Boxes, Ints, reshape_groups
+from lazyfuse.runtime.chunked.demand import Instance, is_whole, runs_of, view_maps, window_maps
+from lazyfuse.runtime.chunked.geometry import Boxes, Ints
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
@@ -141,9 +141,11 @@ def _if_any(boxes: Boxes, row: Ints) -> Ints:
 def _origin(each: Instance, base: Boxes) -> Ints:
     """Where a view begins in the block of its base."""
     if is_whole(each.node):
-        runs = reshape_runs(each.node)
-        columns = [each.boxes.low[:, h] * w - base.low[:, a] * row for a, h, row, w in runs]
-        return np.stack(columns, 1) if columns else np.zeros((len(base.low), 1), np.int64)
+        row = np.zeros((len(base.low), 1), np.int64)
+        for run in runs_of(each.node):
+            begin = each.boxes.low[:, run.head] * run.width if run.head >= 0 else 0
+            row = np.column_stack([row, begin - base.low[:, run.lead] * run.row])
+        return row
     begin = -base.low
     for axis, (start, steps) in enumerate(view_maps(each.node)):
         begin[:, axis] += start
@@ -282,14 +284,13 @@ class _Variant:
         strides = contiguous_strides(extent)
         steps = [0] * len(shape)
         offset = 0
-        for ours, theirs in reshape_groups(node.src[0].shape, node.shape):
-            inner = strides[ours[-1]] if ours else 1
-            for axis in reversed(theirs):
+        for run in runs_of(node):
+            unit = inner = strides[run.ours[-1]]
+            for axis in reversed(run.theirs):
                 steps[axis] = inner
                 inner *= node.shape[axis]
-        for lead, head, row, width in reshape_runs(node):
-            unit = strides[lead] // row
-            offset += (low[head] * width - first[lead] * row) * unit
+            begin = low[run.head] * run.width if run.head >= 0 else 0
+            offset += (run.start + begin - first[run.lead] * run.row) * unit
         return Layout(offset, shape, tuple(steps))
 
     def part(self, step: int, have: Boxes, want: Boxes) -> int:

@@ -24,7 +24,7 @@ from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.chunked import graph, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable
 from lazyfuse.runtime.chunked.geometry import Grid
-from lazyfuse.runtime.chunked.stages import Plan, along_an_axis, is_pending
+from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
 from lazyfuse.runtime.chunked.values import Chunked, Key
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
@@ -36,6 +36,7 @@ from lazyfuse.runtime.scheduling import evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+READ = 4.0  # additions that take as long as to get an element that is not stored
 SMALL = 1 << 20  # bytes of a value that is fetched although nobody waits for it
 
 
@@ -156,6 +157,7 @@ class _Job:
             for node, kept in zip(recording.nodes, recording.held, strict=True)
             if kept and is_pending(node)
         ]
+        recording_nodes = recording.nodes
         del recording
         self.waits = waits
         self.roots = roots
@@ -163,11 +165,11 @@ class _Job:
         room = _Room()
         if waits:
             _check_size(roots)
-        # what a name holds is stored on the way if there is room; else it is computed again
+        # what a name holds is stored on the way if that saves work and there is room
         self.stored = [
             node
-            for node in held
-            if (id(node) not in wanted or not waits) and room.take(_bytes(node))
+            for node in _worth_storing(recording_nodes, held, wanted, waits)
+            if room.take(_bytes(node))
         ]
         self.left = [
             node
@@ -212,6 +214,30 @@ class _Job:
         except Unchunkable as error:
             _refuse(outputs[0], str(error))
             raise
+
+
+def _worth_storing(
+    order: Sequence[Node], held: Sequence[Node], roots: set[int], waits: bool
+) -> list[Node]:
+    """Held values that cost much to compute again, and roots for which the host does not wait."""
+    named = {id(node) for node in held}
+    costs: dict[int, float] = {}
+    found = []
+    for node in order:
+        key = id(node)
+        if not is_pending(node):
+            place = chunked_of(node)
+            costs[key] = READ if place is not None and not place.stored else 0.0
+            continue
+        own = 8.0 if node.op.kind == "host" else node.op.cost
+        costs[key] = own + sum([costs[id(each)] for each in node.src])
+        if key in roots and not waits:
+            found.append(node)
+        elif key in named and key not in roots:
+            if costs[key] >= COSTLY or _bytes(node) <= SMALL:
+                found.append(node)
+                costs[key] = 0.0
+    return found
 
 
 def _refuse(node: Node, why: str) -> None:

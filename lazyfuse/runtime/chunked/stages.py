@@ -16,13 +16,13 @@ from lazyfuse.codegen.graph.node import Node, Reduction, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.chunked.demand import Unchunkable, axis_of, view_maps, window_maps
+from lazyfuse.runtime.chunked.demand import Unchunkable, axis_of, is_whole, view_maps, window_maps
 from lazyfuse.runtime.chunked.geometry import (
     AxisMap,
     Chunks,
     Grid,
     axis_maps,
-    is_reshape,
+    reshape_runs,
     reshaped_grid,
 )
 from lazyfuse.runtime.chunked.recipe import Partial
@@ -154,7 +154,8 @@ class Plan:
             maps = axis_maps(node.arg, node.src[0].shape, node.src[0].perm)
             if maps is not None:
                 return _viewed(grid, maps, node.shape)
-            return reshaped_grid(grid, node.shape)
+            runs = reshape_runs(node.arg, node.src[0].shape, node.src[0].perm)
+            return None if runs is None else reshaped_grid(grid, runs, node.shape)
         if kind == "reduce":
             return _reduced(grid, node.arg)
         return grid.whole((axis_of(node),))
@@ -225,8 +226,7 @@ class Plan:
         if kind == "contract":
             return End(node, grid, None)
         if kind == "view" and not is_sliced(node):
-            source = node.src[0]
-            if not is_reshape(node.arg, source.shape, source.perm):
+            if not is_whole(node):
                 view_maps(node)  # raises
             wanted = True
         if kind == "host" and self.grids[id(node.src[0])] is not None:
