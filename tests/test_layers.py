@@ -25,7 +25,7 @@ CONTRACT = {"lazyfuse.devices.base", "lazyfuse.devices.caches"} | TOOLS
 
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lazyfuse": (
-        ("",), ("runtime.layout",), ("runtime.numerics",), ("runtime.events",),
+        ("",), ("io",), ("runtime.layout",), ("runtime.numerics",), ("runtime.events",),
         ("runtime.placement",), ("runtime.execution",), ("runtime.capture",),
         ("runtime.scheduling",), ("kernels",), ("arrays",), ("interop",), ("functions",),
         ("namespace",), ("tools",), ("array_api",), ("all",),

@@ -1,0 +1,150 @@
+"""`.npy` files and memmaps as sources and targets.
+
+Files are read, not mapped: what a task needs is copied once, from the system's cache of files to
+the task's array, and memory stays flat. A memmap is known by its file, and where in it it lies, so
+views of it work whatever their strides are. One whose file is gone or is another by now, and one of
+which changes stay private (`mode="c"`), is an array in memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import mmap
+import os
+import struct
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.io import chunks as geometry
+from lazyfuse.io import raw_files, sources
+from lazyfuse.io.chunks import Box
+from lazyfuse.io.sources import Array, Source
+
+MAGIC = b"\x93NUMPY"
+
+_SAMPLES = 16
+_SAMPLE = 512
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlainFile(Source):
+    """Elements at `offset` of a file, `strides` bytes apart."""
+
+    path: str
+    offset: int
+    strides: tuple[int, ...]
+
+    def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
+        result = np.empty(shape, self.dtype)
+        first = raw_files.place(box, self.offset, self.strides)
+        with raw_files.opened(self.path) as file:
+            raw_files.transfer(file, result, first, self.strides, writes=False)
+        return result
+
+
+def npy(path: str, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Source:
+    """An `.npy` file."""
+    with open(path, "rb") as file:
+        shape, fortran, dtype, offset = _header(file, path)
+    description = f"file {path}"
+    sources.refuse_objects(dtype, description)
+    needed = offset + math.prod(shape) * dtype.itemsize
+    if os.path.getsize(path) < needed:
+        found = os.path.getsize(path)
+        raise ValueError(message("from_chunks", description, f"{needed} bytes", found))
+    strides = raw_files.packed(shape, dtype.itemsize, fortran)
+    order = range(len(shape))
+    return PlainFile(
+        shape=shape,
+        dtype=dtype,
+        sizes=_sizes(chunks, shape, dtype, limit, list(reversed(order)) if fortran else order),
+        token=sources.of_file(path),
+        description=description,
+        path=os.path.abspath(path),
+        offset=offset,
+        strides=strides,
+    )
+
+
+def _sizes(chunks: Any, shape: Any, dtype: Any, limit: int | str, order: Any) -> geometry.Sizes:
+    return geometry.pack(geometry.normalise(chunks, shape, dtype, limit, order=order))
+
+
+def _header(file: BinaryIO, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, order, dtype and where the values begin; of all versions of the format."""
+    try:
+        version = np.lib.format.read_magic(file)
+        size = "<H" if version == (1, 0) else "<I"
+        (length,) = struct.unpack(size, file.read(struct.calcsize(size)))
+        text = file.read(length).decode("utf8" if version >= (3, 0) else "latin1")
+        header = ast.literal_eval(text)
+        dtype = np.lib.format.descr_to_dtype(header["descr"])
+        return tuple(header["shape"]), bool(header["fortran_order"]), dtype, file.tell()
+    except (ValueError, KeyError, SyntaxError, struct.error) as error:
+        what = f"{path} is no .npy file that can be read ({error})"
+        raise ConfigurationError(message("from_chunks", what)) from error
+
+
+def mapped(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Source:
+    """A memmap, or a view of one; any other array is read in memory."""
+    found = locate(array)
+    if found is None:
+        return sources.memory(array, chunks, limit)
+    path, offset, writable = found
+    dtype, strides = array.dtype, array.strides
+    order = sorted(range(array.ndim), key=lambda axis: -abs(strides[axis]))
+    geometry_of_it = (array.shape, dtype.str, offset, strides)
+    return PlainFile(
+        shape=array.shape,
+        dtype=dtype,
+        sizes=_sizes(chunks, array.shape, dtype, limit, order),
+        token=sources.unique() if writable else sources.of_file(path, *geometry_of_it),
+        description=f"memmap of {path}",
+        path=path,
+        offset=offset,
+        strides=strides,
+    )
+
+
+def locate(array: Array) -> tuple[str, int, bool] | None:
+    """The file of a memmap, where its first element lies, and whether it writes to the file."""
+    base: Any = array
+    while not isinstance(base, np.memmap):
+        base = base.base if isinstance(base, np.ndarray) else None
+        if base is None:
+            return None
+    owner: Any = getattr(base, "_mmap", None)
+    path, mode = base.filename, base.mode
+    if owner is None or path is None or mode == "c" or not array.size or array.dtype.hasobject:
+        return None
+    path = os.path.abspath(os.fspath(path))
+    begin = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
+    offset = array.__array_interface__["data"][0] - begin
+    start = base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
+    if not 0 <= offset < len(owner) or not _is_same(path, owner, start):
+        return None
+    return path, start + offset, mode != "r"
+
+
+def _is_same(path: str, owner: mmap.mmap, start: int) -> bool:
+    """Whether the file of that name still is the one that is mapped: by its bytes, here and there.
+
+    A map does not tell which file it is of; a name may have passed to a new file since.
+    """
+    try:
+        with raw_files.opened(path) as file, memoryview(owner) as view:
+            if os.fstat(file).st_size < start + len(view):
+                return False
+            for step in range(_SAMPLES):
+                at = max(0, len(view) - _SAMPLE) * step // (_SAMPLES - 1)
+                there = np.empty(min(_SAMPLE, len(view)), np.uint8)
+                raw_files.transfer(file, there, start + at, (1,), writes=False)
+                if there.tobytes() != bytes(view[at : at + _SAMPLE]):
+                    return False
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""What `from_chunks` takes: a path or an object that holds data, as a source."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.errors import ConfigurationError, UnsupportedError, message
+from lazyfuse.io import chunks as geometry
+from lazyfuse.io import hdf5, plain_files, zarr_arrays
+from lazyfuse.io.packages import is_one, package
+from lazyfuse.io.sources import Source
+
+
+def resolve(data: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Any:
+    """The source of data that a user gave; `NotImplemented` for arrays of dask and xarray.
+
+    `chunks`: in any form that Dask takes; without it they suit the storage, about `limit` bytes
+    each.
+    """
+    if isinstance(data, Source):
+        return data if chunks is None else data.rechunked(chunks, limit)
+    if isinstance(data, (str, os.PathLike)):
+        return _by_path(os.fspath(data), chunks, limit)
+    if isinstance(data, np.ndarray):
+        return plain_files.mapped(data, chunks, limit)
+    if is_one(data, "zarr", "Array"):
+        return zarr_arrays.of_array(data, chunks, limit)
+    if is_one(data, "h5py", "Dataset"):
+        return hdf5.of_dataset(data, chunks, limit)
+    if is_one(data, "dask.array", "Array") or any(
+        is_one(data, "xarray", kind) for kind in ("Variable", "DataArray")
+    ):
+        return NotImplemented
+    kind = type(data)
+    what = f"{kind.__module__}.{kind.__qualname__} is not read in chunks"
+    cure = "give a path, a zarr array, an HDF5 dataset, a memmap or a NumPy or dask array"
+    raise UnsupportedError(message("from_chunks", what, instead=cure))
+
+
+def _by_path(path: Any, chunks: Any, limit: int | str) -> Source:
+    if not isinstance(path, str):
+        path = os.fsdecode(path)
+    if "://" in path:
+        return _elsewhere(path, chunks, limit)
+    file, separator, name = path.partition(hdf5.SEPARATOR)
+    if separator and os.path.isdir(file):
+        file = os.path.join(file, name.strip("/"))
+        name = ""
+    if os.path.isdir(file):
+        if zarr_arrays.is_folder(file):
+            return zarr_arrays.folder(os.path.abspath(file), chunks, limit)
+        raise _unknown(file, "this folder is no zarr array")
+    if not os.path.exists(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+    with open(file, "rb") as opened:
+        start = opened.read(8)
+    if start.startswith(plain_files.MAGIC):
+        return plain_files.npy(file, chunks, limit)
+    if start == hdf5.MAGIC or file.endswith(hdf5.ENDINGS):
+        return hdf5.by_name(os.path.abspath(file), name, chunks, limit)
+    if start.startswith(b"PK") and file.endswith(".zip"):
+        return _elsewhere(file, chunks, limit)
+    raise _unknown(file, "the format of this file is not known")
+
+
+def _elsewhere(path: str, chunks: Any, limit: int | str) -> Source:
+    return zarr_arrays.of_array(package("zarr").open_array(path, mode="r"), chunks, limit)
+
+
+def _unknown(path: str, why: str) -> ConfigurationError:
+    cure = "for plain bytes give a numpy.memmap of them"
+    expected = "a zarr folder, an .npy file or an HDF5 file with ::/dataset"
+    return ConfigurationError(message("from_chunks", why, expected, path, cure))

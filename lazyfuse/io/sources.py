@@ -1,0 +1,144 @@
+"""What chunked arrays are read from: a part of an array in a file, or in memory, as NumPy has it.
+
+A source is small and travels to worker processes with every task, so it names the data and opens
+them where it is read. `chunks` are the sizes that it prefers; any box may be read. `token` names
+the data: equal tokens mean equal values. It is made of the file's name, size and time of last
+change if that was a minute ago or more; files that change now, and arrays in memory, have a token
+of their own each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+import uuid
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.errors import UnsupportedError, message
+from lazyfuse.io import chunks as geometry
+from lazyfuse.io.chunks import Box, Chunks, Sizes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SETTLED = 60.0
+"""Seconds after which a file's time of last change is believed.
+
+Writes through a memmap change it only when the page is clean, which takes the system half a minute.
+"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source:
+    """An array that is read in parts. Several threads and processes may read at once."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sizes: Sizes
+    token: str
+    description: str
+
+    literal: ClassVar[bool] = False
+    """Whether the values travel with the source; then `read` in the client, and send the part."""
+
+    @property
+    def chunks(self) -> Chunks:
+        """The sizes of chunks along each axis that suit the storage."""
+        return geometry.unpack(self.sizes, self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self, box: Box) -> Array:
+        """Give a part as a new array in C order, which its owner may write to."""
+        shape = checked(box, self.shape, self.description)
+        if 0 in shape or not self.dtype.itemsize:
+            return np.zeros(shape, self.dtype)
+        return self._read(box, shape)
+
+    def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
+        raise NotImplementedError
+
+    def rechunked(self, chunks: Any, limit: int | str = geometry.LIMIT) -> Source:
+        """The same data with other chunks preferred, in any form that a user may write."""
+        found = geometry.normalise(chunks, self.shape, self.dtype, limit)
+        return self._with(sizes=geometry.pack(found))
+
+    def _with(self, **changes: Any) -> Source:
+        made = object.__new__(type(self))
+        state = {name: getattr(self, name) for name in self.__fields__}  # type: ignore[attr-defined]
+        for name, value in {**state, **changes}.items():
+            object.__setattr__(made, name, value)
+        return made
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Memory(Source):
+    """A NumPy array of this process."""
+
+    array: Array
+
+    literal: ClassVar[bool] = True
+
+    def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
+        return np.array(self.array[box], order="C", copy=True)
+
+
+def memory(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Memory:
+    """An array in memory as a source. What is written to it later shows in what is read later."""
+    plain = array.view(np.ndarray)
+    refuse_objects(plain.dtype, "an array in memory")
+    order = sorted(range(plain.ndim), key=lambda axis: -abs(plain.strides[axis]))
+    found = geometry.normalise(chunks, plain.shape, plain.dtype, limit, order=order)
+    return Memory(
+        shape=plain.shape,
+        dtype=plain.dtype,
+        sizes=geometry.pack(found),
+        token=unique(),
+        description=f"array of shape {plain.shape} in memory",
+        array=plain,
+    )
+
+
+def checked(box: Box, shape: tuple[int, ...], description: str) -> tuple[int, ...]:
+    """The shape of a box, which lies within an array of that shape."""
+    fits = len(box) == len(shape) and all(
+        0 <= span.start <= span.stop <= length and span.step in (None, 1)
+        for span, length in zip(box, shape, strict=True)
+    )
+    if not fits:
+        what = f"part of {description}"
+        raise IndexError(message("chunks", what, f"slices within {shape}", box))
+    return geometry.shape_of(box)
+
+
+def refuse_objects(dtype: np.dtype[Any], description: str) -> None:
+    """Python objects have no bytes that could be read in parts."""
+    if dtype.hasobject:
+        what = f"{description} holds Python objects ({dtype})"
+        cure = "convert it to a dtype of fixed size, such as 'U16' for texts"
+        raise UnsupportedError(message("from_chunks", what, instead=cure))
+
+
+def named(*parts: object) -> str:
+    """A token made of what names the data."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def unique() -> str:
+    """A token that no other source has."""
+    return uuid.uuid4().hex
+
+
+def of_file(path: str, *parts: object) -> str:
+    """A token of data in a file."""
+    found = os.stat(path)
+    if time.time() - found.st_mtime < SETTLED:
+        return unique()
+    return named(os.path.realpath(path), found.st_ino, found.st_size, found.st_mtime_ns, *parts)
