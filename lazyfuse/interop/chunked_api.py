@@ -1,30 +1,79 @@
 """Arrays in chunks, as users make, keep and leave them.
 
-Owns `lazyfuse.from_dask`, `lazyfuse.persist` and the meaning of `x.to_dask()`.
+Owns `lazyfuse.from_chunks`, `save_chunks`, `persist` and the meaning of `x.to_dask()`.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.arrays.ndarray import alone, ndarray, node_of
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.errors import message
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.errors import UnsupportedError, message
+from lazyfuse.io import resolve
 from lazyfuse.runtime.chunked import graph, run, tasks
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.values import Chunked
 from lazyfuse.runtime.events import decisions
-from lazyfuse.runtime.placement import residency
+from lazyfuse.runtime.placement import devices, residency
 from lazyfuse.runtime.scheduling import evaluate
+
+
+def from_chunks(data: Any, chunks: Any = None) -> Any:
+    """An array over data in chunks, which is read when somebody looks at a result.
+
+    Parameters
+    ----------
+    data : path, zarr.Array, h5py.Dataset, numpy.memmap, dask array, xarray variable, array
+        A folder of zarr, an `.npy` file, `"file.h5::/dataset"`, or an object that holds the data.
+    chunks : int, tuple, dict or text, optional
+        The chunks, as Dask takes them: `1000`, `(1000, -1)`, `"128MB"`, `"auto"`. Without it they
+        suit the storage, `chunk_bytes` each.
+
+    Raises
+    ------
+    UnsupportedError
+        Objects that cannot be read in chunks, and dtypes that are no numbers.
+    """
+    if type(data) is ndarray:
+        data = np.asarray(data)
+    source = resolve.resolve(data, chunks, devices.chunk_bytes())
+    if source is NotImplemented:
+        data = getattr(data, "data", data) if not _is_dask(data) else data
+        if not _is_dask(data):
+            return from_chunks(data, chunks)  # what the xarray variable holds
+        return from_dask(data if chunks is None else data.rechunk(chunks))
+    dtype = source.dtype
+    if dtype not in CANONICAL and dtype.newbyteorder("=") not in CANONICAL:
+        cure = "cast it to numbers, or read it by NumPy"
+        raise UnsupportedError(message("from_chunks", f"{source.description}: {dtype}", instead=cure))
+    native = CANONICAL[dtype if dtype.isnative else dtype.newbyteorder("=")]
+    value = Chunked(Grid(source.chunks), native, graph.new_name("source"))
+    if source.literal:
+        return wrap_chunked(graph.in_memory(value, source.array))
+    value.source = source
+    return wrap_chunked(value)
+
+
+def is_dask(value: Any) -> bool:
+    """Whether a value is a dask array."""
+    return _is_dask(value)
+
+
+def _is_dask(value: Any) -> bool:
+    module = sys.modules.get("dask.array")
+    return module is not None and isinstance(value, module.Array)
 
 
 def from_dask(array: Any) -> Any:
     """The array of a dask array: the same tasks, nothing is computed."""
     if array.dtype not in CANONICAL:
-        what = message("from_chunks", "dtype", "a dtype of numbers", array.dtype, "cast it first")
-        raise TypeError(what)
+        what = f"a dask array of {array.dtype}"
+        raise UnsupportedError(message("from_chunks", what, instead="cast it to numbers first"))
     if any(np.isnan(size) for sizes in array.chunks for size in sizes):
         array = array.compute_chunk_sizes()
     chunks = tuple([tuple([int(size) for size in sizes]) for sizes in array.chunks])
@@ -75,9 +124,25 @@ def lazily(x: ndarray) -> Chunked:
     return graph.chunked_host(node)
 
 
-def persist(x: ndarray) -> ndarray:
-    """Compute an array in chunks now and keep its chunks, here or on the cluster; returns `x`."""
+def persist(x: Any) -> Any:
+    """Compute an array in chunks now, and keep its chunks where they are; returns the array.
+
+    On this machine they stay in its memory, on a cluster on the workers, which go on computing
+    after the call has returned. Arrays on the host are computed as `evaluate` does.
+    """
     node = node_of(x)
     evaluate.compute([node], decisions.EXPORT)
-    run.store(node)
+    if node.value is None:
+        run.store(node)
     return x
+
+
+def move_to_chunks(source: Node) -> Node:
+    """A node with the values of another, in chunks."""
+    evaluate.compute([source], decisions.TO_DEVICE)
+    if source.value is None:
+        residency.gather(source, "to_device")
+    assert source.value is not None
+    grid = run.default_grid(source.shape, source.dtype)
+    value = Chunked(grid, source.dtype, graph.new_name("array"))
+    return run.leaf_of(graph.in_memory(value, source.value.copy(order="C")))

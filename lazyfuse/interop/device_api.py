@@ -20,6 +20,7 @@ from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.io.chunks import parse_bytes
 from lazyfuse.listing import Listing
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
@@ -33,20 +34,25 @@ class device:  # noqa: N801  # a function to its users
 
     Work recorded within the block has run on that device when the block ends, even small work. The
     block concerns only its thread and task. If the device is unusable, the report says so, and the
-    CPU replaces it.
+    CPU replaces it. `chunks`: on the device `dask`, the bytes of a chunk of what is made there, as
+    a number or text such as `"128MB"`.
     """
 
-    def __init__(self, name: object) -> None:
+    def __init__(self, name: object, chunks: object = None) -> None:
         if not isinstance(name, str):
             what = message(
                 "device", "name", 'text such as "opencl"', name, "see lazyfuse.devices()"
             )
             raise ConfigurationError(what)
+        if chunks is not None and not isinstance(chunks, (int, str)):
+            what = message("device", "chunks", 'bytes such as "128MB"', chunks)
+            raise ConfigurationError(what)
         self.name = name
+        self.chunk = 0 if chunks is None else parse_bytes(chunks)
         self._blocks: list[tuple[AbstractContextManager[Any], list[ref[Node]]]] = []
 
     def __enter__(self) -> str:
-        block = devices.within(self.name)
+        block = devices.within(self.name, self.chunk)
         found = block.__enter__()
         self._blocks.append((block, evaluate.recorded()))
         return found.traits.name
@@ -155,6 +161,8 @@ def moved(x: Any, name: Any, stream: Any) -> Any:
             _let_go(x)
         return x
     target = _device(name)
+    if target.graphs:
+        return _in_chunks(x)
     if place_of(x) == target.traits.name:
         return x
     if target.memory is None or not node_of(x).shape:
@@ -162,6 +170,16 @@ def moved(x: Any, name: Any, stream: Any) -> Any:
         return x
     with evaluate.quiet:
         return alone(_copy(x, target))
+
+
+def _in_chunks(x: ndarray) -> Any:
+    """The array in chunks of `chunk_bytes`; itself if it is there."""
+    from lazyfuse.interop import chunked_api  # with it, the planner of chunks
+
+    if place_of(x) == "dask":
+        return x
+    with evaluate.quiet:
+        return alone(chunked_api.move_to_chunks(node_of(x)))
 
 
 def _device(name: str) -> Any:

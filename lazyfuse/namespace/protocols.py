@@ -224,6 +224,13 @@ def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
     return device_api.moved(self, device, stream)
 
 
+def to_dask(self: ndarray, /) -> Any:
+    """The dask array with the same chunks and tasks; nothing is computed, nothing is copied."""
+    from lazyfuse.interop import chunked_api  # with it, the planner of chunks
+
+    return chunked_api.to_dask(self)
+
+
 def _set_device(self: ndarray, value: Any) -> None:
     raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
 
@@ -254,6 +261,8 @@ METHODS: dict[str, Any] = {
     "__reduce__": reduce,
     "__reduce_ex__": reduce_ex,
     "__setstate__": setstate,
+    "to_dask": to_dask,
+    "to_dask_array": to_dask,
     "to_device": to_device,
     "view": view,
 }

@@ -397,15 +397,25 @@ def _operand_box(
 
 
 def chunked_host(node: Node) -> Chunked:
-    """A host array in one chunk."""
+    """A copy of a host array in one chunk."""
+    assert node.value is not None
+    grid = Grid(tuple([(size,) for size in node.shape]))
+    return in_memory(Chunked(grid, node.dtype, new_name("array")), np.array(node.value))
+
+
+def in_memory(value: Chunked, array: np.ndarray[Any, Any]) -> Chunked:
+    """Give a value the chunks of an array in memory, as tasks that have run."""
     from dask._task_spec import DataNode
 
-    assert node.value is not None
-    name = new_name("array")
-    value = Chunked(Grid(tuple([(size,) for size in node.shape])), node.dtype, name)
-    key = value.key((0,) * len(node.shape))
-    value.layers[name] = {key: DataNode(key, np.array(node.value))}
+    boxes = value.grid.boxes()
+    layer: dict[Key, Any] = {}
+    for at, index in enumerate(value.grid.indices()):
+        key = value.key(index)
+        layer[key] = DataNode(key, array[_slices(*box_of(boxes, at))])
+    value.layers[value.name] = layer
+    value.needs[value.name] = set()
+    value.stored = True
     return value
 
 
-__all__ = ["Partial", "build", "chunked_host", "new_name", "piece_spec"]
+__all__ = ["Partial", "build", "chunked_host", "in_memory", "new_name", "piece_spec"]

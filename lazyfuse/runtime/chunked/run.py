@@ -21,6 +21,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device
 from lazyfuse.errors import EvaluationError
+from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable
 from lazyfuse.runtime.chunked.geometry import Grid
@@ -142,7 +143,7 @@ def _is_ours(node: Node) -> bool:
     for each in topological([node]):
         if isinstance(each.resident, Place) and chunked_of(each) is not None:
             return True
-        if large and size_of(each.shape) * each.dtype.itemsize > config.options.chunk_bytes:
+        if large and size_of(each.shape) * each.dtype.itemsize > devices.chunk_bytes():
             return True
     return False
 
@@ -255,15 +256,7 @@ def _grid_of(node: Node) -> Grid | None:
 
 def default_grid(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Grid:
     """Chunks of at most `chunk_bytes`: cut along the first axes, rows stay whole."""
-    room = max(config.options.chunk_bytes // max(dtype.itemsize, 1), 1)
-    chunks = []
-    inner = size_of(shape)
-    for size in shape:
-        inner = inner // max(size, 1)
-        count = min(max(room // max(inner, 1), 1), max(size, 1))
-        sizes = (count,) * (size // count) + ((size % count,) if size % count else ())
-        chunks.append(sizes or (0,))
-    return Grid(tuple(chunks))
+    return Grid(normalise(None, shape, dtype, devices.chunk_bytes()))
 
 
 def _bytes(node: Node) -> int:

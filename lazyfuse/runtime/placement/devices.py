@@ -38,6 +38,7 @@ CHOOSE = ("", "auto")
 _AT_HOME = (*CHOOSE, "cpu")
 
 _within: ContextVar[str] = ContextVar("device", default="")  # of the innermost `with` block
+_chunk: ContextVar[int] = ContextVar("chunk", default=0)  # bytes; 0: as the option says
 _found: dict[str, Device] = {}  # by requested name
 _lost: dict[Device, str] = {}  # devices that no longer work, with the reason
 
@@ -143,13 +144,23 @@ def is_known(name: object) -> bool:
 
 
 @contextmanager
-def within(name: str) -> Iterator[Device]:
-    """Use the named device inside a `with` block, in this thread and task."""
+def within(name: str, chunk: int = 0) -> Iterator[Device]:
+    """Use the named device inside a `with` block, in this thread and task.
+
+    `chunk`: bytes of a chunk on a device that runs graphs; 0: as outside.
+    """
     token = _within.set(name)
+    other = _chunk.set(chunk or _chunk.get())
     try:
-        yield current()
+        yield user_selected() or cpu()
     finally:
+        _chunk.reset(other)
         _within.reset(token)
+
+
+def chunk_bytes() -> int:
+    """The bytes of a chunk where nothing else says how an array is cut."""
+    return _chunk.get() or config.options.chunk_bytes
 
 
 def lose(device: Device, why: str) -> None:
