@@ -65,7 +65,19 @@ def normalise(
     storage: Sequence[int] | None = None,
     order: Sequence[int] | None = None,
 ) -> Chunks:
-    """Give the sizes of chunks along each axis, from any form that a user may write.
+    """Give the sizes of chunks along each axis, from any form that a user may write."""
+    return unpack(sizes_of(chunks, shape, dtype, limit, storage, order), shape)
+
+
+def sizes_of(
+    chunks: Any,
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    limit: int | str = LIMIT,
+    storage: Sequence[int] | None = None,
+    order: Sequence[int] | None = None,
+) -> Sizes:
+    """The same in short.
 
     `storage`: what storage keeps together, per axis. `order`: axes from the one with the largest
     distances in memory or on disk to the one with the smallest; C order if it is missing.
@@ -77,10 +89,8 @@ def normalise(
     if isinstance(chunks, str) and chunks != "auto":
         chunks, limit = None, parse_bytes(chunks)
     if chunks is None:
-        sizes = rows(shape, itemsize, limit, grain, order)
-    else:
-        sizes = _sizes(_per_axis(chunks, shape), shape, itemsize, limit, grain)
-    return unpack(sizes, shape)
+        return rows(shape, itemsize, limit, grain, order)
+    return _sizes(_per_axis(chunks, shape), shape, itemsize, limit, grain)
 
 
 def rows(
@@ -149,19 +159,21 @@ def _sizes(
         elif _is_integer(size) and size > 0:
             sizes.append(min(operator.index(size), length))
         elif isinstance(size, (Sequence, np.ndarray)):
-            sizes.append(_listed(size, length, wanted, shape))
+            sizes.append(_regular(_listed(size, length, wanted, shape)))
         else:
             raise _wrong(wanted, shape, "sizes above 0, or -1 for a whole axis")
     widest = [size if isinstance(size, int) else max(size, default=1) for size in sizes]
     budget = limit / (itemsize * math.prod(max(1, size) for size in widest))
     while free:
         side = max(1.0, budget ** (1 / len(free)))
-        whole = [axis for axis in free if shape[axis] <= side]
-        for axis in whole or free:
+        # those that storage makes longer leave less for the others, whole ones leave more
+        fixed = [axis for axis in free if min(grain[axis], shape[axis]) > side]
+        fixed = fixed or [axis for axis in free if shape[axis] <= side] or free
+        for axis in fixed:
             most = max(1, int(side) // grain[axis]) * grain[axis]
-            sizes[axis] = _even(shape[axis], most, grain[axis])
-            budget /= max(1, shape[axis])
-        free = [axis for axis in free if axis not in (whole or free)]
+            sizes[axis] = size = _even(shape[axis], most, grain[axis])
+            budget /= max(1, size)
+        free = [axis for axis in free if axis not in fixed]
     return tuple(sizes)
 
 

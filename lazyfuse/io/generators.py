@@ -51,7 +51,7 @@ def _common(
     return {
         "shape": shape,
         "dtype": dtype,
-        "sizes": geometry.pack(geometry.normalise(chunks, shape, dtype, limit)),
+        "sizes": geometry.sizes_of(chunks, shape, dtype, limit),
         "token": sources.named(name, shape, *parts),
         "description": f"{name} of shape {shape}",
     }
@@ -109,7 +109,8 @@ def arange(
     """
     plan = _plan(start, stop, step, dtype)
     if plan is None:
-        return sources.memory(np.arange(start, stop, step, dtype=dtype), chunks, limit)
+        named = {} if dtype is None else {"dtype": dtype}
+        return sources.memory(np.arange(start, stop, step, **named), chunks, limit)
     length, wanted = plan
     pair = np.zeros(2, wanted)
     pair[0] = start
@@ -125,11 +126,13 @@ def _plan(start: Any, stop: Any, step: Any, dtype: Any) -> tuple[int, np.dtype[A
         return None
     if any(isinstance(each, int) and abs(each) >= 1 << 63 for each in numbers):
         return None
-    wanted = np.arange(0 * start, 0 * stop, step).dtype if dtype is None else np.dtype(dtype)
-    if wanted.kind not in "iufc" or not step:
+    if not step or not all(map(np.isfinite, numbers)):
         return None
     ratio = float((stop - start) / step)
     if not abs(ratio) < 1 << 62 or (ratio == 0 and stop != start):
+        return None
+    wanted = np.arange(0 * start, 0 * stop, step).dtype if dtype is None else np.dtype(dtype)
+    if wanted.kind not in "iufc":
         return None
     return max(0, math.ceil(ratio)), wanted
 
@@ -179,7 +182,7 @@ def linspace(
         cure = "write start + step * np.arange(num)[:, None]"
         raise UnsupportedError(message("linspace", what, instead=cure))
     inner = np.linspace(start, stop, 0).dtype
-    wanted = inner if dtype is None else np.dtype(dtype)
+    wanted = np.linspace(start, stop, 0, dtype=dtype).dtype
     sources.refuse_objects(wanted, "linspace")
     parts = (repr(start), repr(stop), endpoint, wanted.str)
     return Linspace(
@@ -276,7 +279,7 @@ def random(
     one = np.asarray(getattr(probe, method)(*args, size=(0,), **keywords))
     if one.shape != (0,):
         raise _no_streams(f"random.{method}, which gives more than a number each time")
-    sizes = geometry.pack(geometry.normalise(chunks, shape, one.dtype, limit))
+    sizes = geometry.sizes_of(chunks, shape, one.dtype, limit)
     count = math.prod(map(len, geometry.unpack(sizes, shape)))
     first = seeds.n_children_spawned
     seeds.spawn(count)

@@ -19,56 +19,62 @@ from lazyfuse.devices import caches
 LIMIT = 64
 """Open files that no task uses now."""
 
+Key = tuple[str, ...]
+"""A kind of file, a path, and what else tells open files apart."""
+
 
 class Handle:
     """An open file, and how many tasks use it."""
 
-    __slots__ = ("close", "stamp", "users", "value")
+    __slots__ = ("close", "key", "stamp", "users", "value")
 
-    def __init__(self, value: Any, stamp: object, close: Callable[[Any], object]) -> None:
-        self.value, self.stamp, self.close, self.users = value, stamp, close, 0
+    def __init__(self, key: Key, value: Any, stamp: object, close: Callable[[Any], object]) -> None:
+        self.key, self.value, self.stamp, self.close, self.users = key, value, stamp, close, 0
 
 
-_open: dict[tuple[str, ...], Handle] = {}
+_open: dict[Key, Handle] = {}
 _leaving: list[Handle] = []
-"""Replaced while a task used them; closed when it has finished. In a forked child: its parent's."""
+"""Handles that are not lent again; closed when the tasks that use them have finished."""
+_inherited: list[Handle] = []
+"""Those of the parent of a forked process: kept, so that they are not closed."""
 _lock = threading.RLock()
+_idle = threading.Condition(_lock)
 
 
 @contextlib.contextmanager
 def borrow(
-    key: tuple[str, ...],
+    key: Key,
     stamp: object,
     opening: Callable[[], Any],
     closing: Callable[[Any], object],
+    rather: Key | None = None,
 ) -> Iterator[Any]:
-    """Lend the open file of that key; another one where its stamp has changed.
+    """Lend the open file of that key; a new one where its stamp has changed.
 
-    `key` begins with a kind and a path.
+    `rather`: the key of one that is lent in its place if it is open.
     """
     with _lock:
-        handle = _open.pop(key, None)
-        if handle is not None and handle.stamp != stamp:
-            _leave(handle)
-            handle = None
+        handle = None if rather is None else _open.get(rather)
         if handle is None:
-            handle = Handle(opening(), stamp, closing)
+            handle = _open.pop(key, None)
+            if handle is not None and handle.stamp != stamp:
+                _leave(handle)
+                handle = None
+            if handle is None:
+                handle = Handle(key, opening(), stamp, closing)
+            _open[key] = handle  # the last one used is the last one
         handle.users += 1
-        _open[key] = handle  # the last one used is the last one
         _shrink(LIMIT)
     try:
         yield handle.value
     finally:
         with _lock:
             handle.users -= 1
-            if handle.users == 0 and handle in _leaving:
-                _leaving.remove(handle)
-                handle.close(handle.value)
-
-
-def is_open(key: tuple[str, ...]) -> bool:
-    """Whether the file of that key is open."""
-    return key in _open
+            if handle.users == 0:
+                if handle in _leaving:
+                    _leaving.remove(handle)
+                    handle.close(handle.value)
+                _idle.notify_all()
 
 
 def drop(path: str | None = None) -> None:
@@ -76,6 +82,15 @@ def drop(path: str | None = None) -> None:
     with _lock:
         for key in [key for key in _open if path is None or key[1] == path]:
             _leave(_open.pop(key))
+
+
+def close(path: str) -> None:
+    """Close the files of that path, and wait for the tasks that use them."""
+    with _lock:
+        drop(path)
+        while any(handle.key[1] == path for handle in _leaving):
+            _idle.wait()
+            drop(path)
 
 
 def _leave(handle: Handle) -> None:
@@ -93,12 +108,12 @@ def _shrink(limit: int) -> None:
 
 
 def _after_fork() -> None:
-    global _lock
+    global _lock, _idle
     _lock = threading.RLock()
-    _leaving.extend(_open.values())
-    for handle in _leaving:
-        handle.users += 1  # for ever
+    _idle = threading.Condition(_lock)
+    _inherited.extend([*_open.values(), *_leaving])
     _open.clear()
+    _leaving.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -34,10 +34,13 @@ class Hdf5(Source):
     path: str
     name: str
     live: Any
+    identity: sources.Identity | None
 
     def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
         if self.live is not None and self.live:  # a dataset is false when its file is closed
             return self._of(self.live, box, shape)
+        if self.identity is not None:
+            sources.stay(self.path, self.identity, self.description)
         with opened(self.path) as file:
             return self._of(file[self.name], box, shape)
 
@@ -72,25 +75,26 @@ def opened(path: str, writes: bool = False) -> Iterator[Any]:
     One that is open for writing serves readers, too: HDF5 opens a file in one way at a time.
     """
     writing = ("hdf5", path, "r+")
-    if writes or handles.is_open(writing):
-        stamp: object = os.stat(path).st_ino
-        key = writing
+    found = os.stat(path)
+    if writes:
+        opening = lambda: _open(path, "r+")
+        lent = handles.borrow(writing, found.st_ino, opening, _close)
     else:
-        found = os.stat(path)
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
-        key = ("hdf5", path, "r")
-    with handles.borrow(key, stamp, lambda: _open(path, key[2]), _close) as file:
+        opening = lambda: _open(path, "r")
+        lent = handles.borrow(("hdf5", path, "r"), stamp, opening, _close, rather=writing)
+    with lent as file:
         yield file
 
 
 def _open(path: str, mode: str) -> Any:
     if mode != "r":
-        handles.drop(path)
+        handles.close(path)
     try:
         return package("h5py").File(path, mode)
     except OSError as error:
         what = f"{path} cannot be opened ({error})"
-        cure = "close it where it is open for writing"
+        cure = "close it where it is open in another way, or use another file"
         raise UnsupportedError(message("from_chunks", what, instead=cure)) from error
 
 
@@ -139,17 +143,18 @@ def of_dataset(
     if shape is None:
         raise UnsupportedError(message("from_chunks", f"{description} is empty: it has no shape"))
     sources.refuse_objects(dtype, description)
-    sizes = geometry.normalise(chunks, shape, dtype, limit, storage=dataset.chunks)
+    sizes = geometry.sizes_of(chunks, shape, dtype, limit, storage=dataset.chunks)
     settled = dataset.file.mode == "r" and os.path.exists(path)
     return Hdf5(
         shape=shape,
         dtype=dtype,
-        sizes=geometry.pack(sizes),
+        sizes=sizes,
         token=sources.of_file(path, name) if settled else sources.unique(),
         description=description,
         path=path,
         name=name,
         live=dataset if live else None,
+        identity=sources.identity(path) if path else None,
     )
 
 

@@ -37,8 +37,10 @@ class PlainFile(Source):
     path: str
     offset: int
     strides: tuple[int, ...]
+    identity: sources.Identity
 
     def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
+        sources.stay(self.path, self.identity, self.description)
         result = np.empty(shape, self.dtype)
         first = raw_files.place(box, self.offset, self.strides)
         with raw_files.opened(self.path) as file:
@@ -67,11 +69,12 @@ def npy(path: str, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Sou
         path=os.path.abspath(path),
         offset=offset,
         strides=strides,
+        identity=sources.identity(path),
     )
 
 
 def _sizes(chunks: Any, shape: Any, dtype: Any, limit: int | str, order: Any) -> geometry.Sizes:
-    return geometry.pack(geometry.normalise(chunks, shape, dtype, limit, order=order))
+    return geometry.sizes_of(chunks, shape, dtype, limit, order=order)
 
 
 def _header(file: BinaryIO, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
@@ -107,6 +110,7 @@ def mapped(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) 
         path=path,
         offset=offset,
         strides=strides,
+        identity=sources.identity(path),
     )
 
 

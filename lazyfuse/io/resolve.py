@@ -1,4 +1,4 @@
-"""What `from_chunks` takes: a path or an object that holds data, as a source."""
+"""What `from_chunks` and `save_chunks` take: paths, and objects that hold data or take it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import numpy as np
 
 from lazyfuse.errors import ConfigurationError, UnsupportedError, message
 from lazyfuse.io import chunks as geometry
-from lazyfuse.io import hdf5, plain_files, zarr_arrays
+from lazyfuse.io import (
+    hdf5,
+    hdf5_targets,
+    plain_files,
+    plain_targets,
+    zarr_arrays,
+    zarr_targets,
+)
 from lazyfuse.io.packages import is_one, package
 from lazyfuse.io.sources import Source
+from lazyfuse.io.targets import Target
 
 
 def resolve(data: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Any:
@@ -75,3 +83,60 @@ def _unknown(path: str, why: str) -> ConfigurationError:
     cure = "for plain bytes give a numpy.memmap of them"
     expected = "a zarr folder, an .npy file or an HDF5 file with ::/dataset"
     return ConfigurationError(message("from_chunks", why, expected, path, cure))
+
+
+def target(
+    data: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    chunks: geometry.Chunks | None = None,
+    **options: Any,
+) -> Target:
+    """Where an array of that shape and dtype is written to: a path, or what the user has opened.
+
+    `chunks`: those that it will be written in; a new array is stored in pieces of them. `options`
+    go to `zarr.create_array` or `h5py.Group.create_dataset`.
+    """
+    if isinstance(data, (str, os.PathLike)):
+        return _target_by_path(data, tuple(shape), np.dtype(dtype), chunks, options)
+    if options:
+        cure = "they are for new arrays: give a path, or leave them out"
+        raise ConfigurationError(message("save_chunks", f"options {sorted(options)}", instead=cure))
+    found: Target
+    if isinstance(data, np.ndarray):
+        found = plain_targets.mapped(data)
+    elif is_one(data, "zarr", "Array"):
+        found = zarr_targets.of_array(data)
+    elif is_one(data, "h5py", "Dataset"):
+        found = hdf5_targets.of_dataset(data)
+    else:
+        kind = type(data)
+        what = f"{kind.__module__}.{kind.__qualname__} is not written in chunks"
+        cure = "give a path, a zarr array, an HDF5 dataset, a memmap or a NumPy array"
+        raise UnsupportedError(message("save_chunks", what, instead=cure))
+    if found.shape != tuple(shape):
+        what = f"{found.description}, which is to be written"
+        raise ValueError(message("save_chunks", what, f"shape {tuple(shape)}", found.shape))
+    return found
+
+
+def _target_by_path(
+    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any, options: dict[str, Any]
+) -> Target:
+    path = os.fsdecode(os.fspath(data))
+    file, separator, name = path.partition(hdf5.SEPARATOR)
+    if file.endswith(hdf5.ENDINGS) and not os.path.isdir(file):
+        if not name:
+            what = f"{path} names no dataset"
+            cure = f"write {path}{hdf5.SEPARATOR}/NAME"
+            raise ConfigurationError(message("save_chunks", what, instead=cure))
+        return hdf5_targets.by_name(file, name, shape, dtype, chunks, **options)
+    if "://" not in path and path.endswith(".npy") and not options:
+        return plain_targets.npy(path, shape, dtype)
+    inside = separator or any(part.endswith(".zarr") for part in path.split(os.sep))
+    if "://" not in path and inside:
+        whole = os.path.join(file, name.strip("/")) if separator else path
+        return zarr_targets.folder(whole, shape, dtype, chunks, **options)
+    expected = "NAME.zarr, NAME.npy (without options) or NAME.h5::/DATASET"
+    cure = "for other stores give a zarr.Array that you made"
+    raise ConfigurationError(message("save_chunks", "where to write", expected, path, cure))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import platform
 import time
 import uuid
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.errors import UnsupportedError, message
+from lazyfuse.errors import ConfigurationError, UnsupportedError, message
 from lazyfuse.io import chunks as geometry
 from lazyfuse.io.chunks import Box, Chunks, Sizes
 
@@ -67,8 +68,7 @@ class Source:
 
     def rechunked(self, chunks: Any, limit: int | str = geometry.LIMIT) -> Source:
         """The same data with other chunks preferred, in any form that a user may write."""
-        found = geometry.normalise(chunks, self.shape, self.dtype, limit)
-        return self._with(sizes=geometry.pack(found))
+        return self._with(sizes=geometry.sizes_of(chunks, self.shape, self.dtype, limit))
 
     def _with(self, **changes: Any) -> Source:
         made = object.__new__(type(self))
@@ -95,11 +95,10 @@ def memory(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) 
     plain = array.view(np.ndarray)
     refuse_objects(plain.dtype, "an array in memory")
     order = sorted(range(plain.ndim), key=lambda axis: -abs(plain.strides[axis]))
-    found = geometry.normalise(chunks, plain.shape, plain.dtype, limit, order=order)
     return Memory(
         shape=plain.shape,
         dtype=plain.dtype,
-        sizes=geometry.pack(found),
+        sizes=geometry.sizes_of(chunks, plain.shape, plain.dtype, limit, order=order),
         token=unique(),
         description=f"array of shape {plain.shape} in memory",
         array=plain,
@@ -134,6 +133,25 @@ def named(*parts: object) -> str:
 def unique() -> str:
     """A token that no other source has."""
     return uuid.uuid4().hex
+
+
+Identity = tuple[str, int]
+"""A machine, and the number of a file or folder there."""
+
+
+def identity(path: str) -> Identity:
+    """What tells whether a name has passed to another file since."""
+    return platform.node(), os.stat(path).st_ino
+
+
+def stay(path: str, known: Identity, description: str) -> None:
+    """Refuse to read a file that has taken the place of the one that was meant.
+
+    A memmap would go on to show the old one. Other machines may have copies.
+    """
+    if known[0] == platform.node() and os.stat(path).st_ino != known[1]:
+        what = f"{description} has been replaced by another one since from_chunks"
+        raise ConfigurationError(message("from_chunks", what, instead="call from_chunks again"))
 
 
 def of_file(path: str, *parts: object) -> str:

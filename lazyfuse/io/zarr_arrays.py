@@ -34,8 +34,10 @@ class ZarrFolder(Source):
     """An array in a folder of this machine."""
 
     path: str
+    identity: sources.Identity
 
     def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
+        sources.stay(self.path, self.identity, self.description)
         with opened(self.path) as array:
             return _part(array, box, shape, self)
 
@@ -117,17 +119,19 @@ def of_array(array: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) 
     place = local_path(array)
     description = f"zarr array {place or array.store_path}"
     sources.refuse_objects(array.dtype, description)
-    sizes = geometry.normalise(
+    sizes = geometry.sizes_of(
         chunks, array.shape, array.dtype, limit, storage=_grain(array, geometry.parse_bytes(limit))
     )
     common = {
         "shape": array.shape,
         "dtype": array.dtype,
-        "sizes": geometry.pack(sizes),
+        "sizes": sizes,
         "description": description,
     }
     if place is not None:
-        return ZarrFolder(**common, token=_token(place), path=place)
+        return ZarrFolder(
+            **common, token=_token(place), path=place, identity=sources.identity(place)
+        )
     return ZarrArray(**common, token=sources.unique(), array=array)
 
 

@@ -1,0 +1,152 @@
+"""What chunked arrays are written to: a part at a time, by several tasks.
+
+`prepare` is called once, before anything is written; `write` for each chunk, any number of times,
+from the threads and processes that `serial` and `local` allow; `finish` once, when all are written,
+or `abandon` where that failed. Writing a block again is right: a task may run twice.
+
+A new file or folder is written under another name beside its place (`.NAME.ID.partial`) and gets
+its own name in `finish`. A run that fails leaves what was there before, or nothing; one that is
+killed leaves the partial file, too, which may be deleted. What the user has opened (`out=` a
+memmap, a dataset, a zarr array) is written in place, as NumPy does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.errors import UnsupportedError, message
+from lazyfuse.io import chunks as geometry
+from lazyfuse.io import sources
+from lazyfuse.io.chunks import Box, Chunks, Sizes
+from lazyfuse.io.sources import Array
+
+STORED = 1 << 24
+"""Bytes that a new array keeps together in storage, about."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Target:
+    """An array that is written in parts.
+
+    `grain`: what storage keeps together, per axis; two tasks must not write to one such piece.
+    `local`: only the process that made it can write to it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sizes: Sizes
+    grain: tuple[int, ...]
+    description: str
+    local: bool = False
+
+    serial: ClassVar[bool] = False
+    """Whether one process at a time may write, from `prepare` to `finish`."""
+
+    @property
+    def chunks(self) -> Chunks:
+        """Chunks that may be written side by side."""
+        return geometry.unpack(self.sizes, self.shape)
+
+    def accepts(self, chunks: Chunks) -> bool:
+        """Whether these chunks may be written side by side, too."""
+        return geometry.is_aligned(chunks, self.grain)
+
+    def prepare(self) -> None:
+        """Make the place that is written to. Here are errors of places that cannot be."""
+
+    def write(self, box: Box, array: Array) -> None:
+        """Write a part; the array is cast as NumPy casts to `out=`."""
+        shape = sources.checked(box, self.shape, self.description)
+        if array.shape != shape:
+            what = f"a block for {self.description}"
+            raise ValueError(message("chunks", what, f"shape {shape}", array.shape))
+        if array.dtype != self.dtype:
+            array = array.astype(self.dtype, casting="same_kind", copy=False)
+        if array.nbytes:
+            self._write(box, array)
+
+    def _write(self, box: Box, array: Array) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Make the result complete and give it its name."""
+
+    def abandon(self) -> None:
+        """Remove what was written, where it is not the user's own."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MemoryTarget(Target):
+    """A NumPy array of this process."""
+
+    array: Array
+
+    def _write(self, box: Box, array: Array) -> None:
+        self.array[box] = array
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        what = "an array in memory cannot be written to by other processes"
+        raise UnsupportedError(message("chunks", what, instead="give a memmap, or use threads"))
+
+
+def memory(array: Array) -> MemoryTarget:
+    """An array in memory as a target."""
+    if not array.flags.writeable:
+        raise ValueError("output array is read-only")  # NumPy's text
+    plain = array.view(np.ndarray)
+    return MemoryTarget(
+        shape=plain.shape,
+        dtype=plain.dtype,
+        sizes=whole(plain.shape, plain.dtype),
+        grain=(1,) * plain.ndim,
+        description=f"array of shape {plain.shape} in memory",
+        local=True,
+        array=plain,
+    )
+
+
+def whole(shape: tuple[int, ...], dtype: np.dtype[Any], storage: Any = None) -> Sizes:
+    """Chunks for a target that takes any, or any of those that `storage` allows."""
+    return geometry.sizes_of(None, shape, dtype, storage=storage)
+
+
+def partial(path: str) -> str:
+    """A name beside that of a new file, for as long as it is not complete."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(folder, f".{name}.{uuid.uuid4().hex[:12]}.partial")
+
+
+def stored(
+    chunks: Chunks | None, shape: tuple[int, ...], dtype: np.dtype[Any], most: int = STORED
+) -> tuple[int, ...]:
+    """What storage is to keep together of a new array that is written in these chunks.
+
+    Chunks of several sizes have no good divisor; then they have to become regular ones.
+    """
+    if chunks is None:
+        chunks = geometry.normalise(None, shape, dtype)
+    itemsize = max(1, dtype.itemsize)
+    units = []
+    for sizes in chunks:
+        common = max(1, math.gcd(*(sizes[:-1] or sizes)))
+        units.append(common if 8 * common >= max(sizes) else max(sizes))
+    for axis, (unit, sizes) in enumerate(zip(list(units), chunks, strict=True)):
+        others = itemsize * math.prod(units) // unit
+        wanted = max(1, most // others)
+        if wanted >= unit:
+            break
+        units[axis] = wanted if len(sizes) == 1 else _divisor(unit, wanted)
+    return tuple(units)
+
+
+def _divisor(number: int, wanted: int) -> int:
+    """The divisor that comes next to what is wanted, as a ratio."""
+    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    both = [*small, *(number // each for each in small)]
+    return min(both, key=lambda each: abs(math.log(each / wanted)))

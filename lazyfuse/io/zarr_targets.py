@@ -1,0 +1,133 @@
+"""Zarr arrays as targets: a new folder, or an array that the user has made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.io import handles, sources, targets, zarr_arrays
+from lazyfuse.io.chunks import Box, Chunks
+from lazyfuse.io.packages import package
+from lazyfuse.io.sources import Array
+from lazyfuse.io.targets import Target
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZarrFolderTarget(Target):
+    """An array in a folder. A new one is at `place` until it is complete, then at `path`.
+
+    `path` is empty for an array of the user, which is written in place. `options` are those of
+    `zarr.create_array`.
+    """
+
+    path: str
+    place: str
+    options: dict[str, Any]
+
+    def prepare(self) -> None:
+        if not self.path:
+            return
+        self._refuse_group()
+        options = {"chunks": self.grain, **self.options}
+        package("zarr").create_array(self.place, shape=self.shape, dtype=self.dtype, **options)
+
+    def _refuse_group(self) -> None:
+        """Only an array is replaced: a group holds more than this result."""
+        if os.path.exists(self.path) and os.listdir(self.path):
+            try:
+                package("zarr").open_array(self.path, mode="r")
+            except Exception as error:  # zarr has several
+                what = f"{self.path} is there and is no zarr array"
+                cure = "name an array in the group, or another folder"
+                raise ConfigurationError(message("save_chunks", what, instead=cure)) from error
+
+    def _write(self, box: Box, array: Array) -> None:
+        with zarr_arrays.opened(self.place, writes=True) as opened:
+            opened[box] = array
+
+    def finish(self) -> None:
+        if not self.path or not os.path.exists(self.place):
+            return
+        handles.drop(self.place)
+        handles.drop(self.path)
+        if not os.path.exists(self.path):
+            os.rename(self.place, self.path)
+            return
+        former = f"{self.place}.former"
+        os.rename(self.path, former)
+        try:
+            os.rename(self.place, self.path)
+        except OSError:
+            os.rename(former, self.path)
+            raise
+        shutil.rmtree(former, ignore_errors=True)
+
+    def abandon(self) -> None:
+        if self.path:
+            handles.drop(self.place)
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZarrArrayTarget(Target):
+    """An array of the user in any store that zarr knows, in place."""
+
+    array: Any
+
+    def _write(self, box: Box, array: Array) -> None:
+        self.array[box] = array
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        zarr_arrays.refuse_memory(self.array)
+        return object.__reduce_ex__(self, protocol)
+
+
+def folder(
+    path: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    chunks: Chunks | None = None,
+    **options: Any,
+) -> ZarrFolderTarget:
+    """A new zarr array; `options` as for `zarr.create_array`."""
+    sources.refuse_objects(dtype, f"zarr array {path}")
+    together = options.get("shards") or options.get("chunks")
+    if together is None or together == "auto":
+        options.pop("chunks", None)
+        together = targets.stored(chunks, shape, dtype)
+    elif isinstance(together, int):
+        together = (together,) * len(shape)
+    grain = tuple(max(1, min(unit, length)) for unit, length in zip(together, shape, strict=True))
+    return ZarrFolderTarget(
+        shape=shape,
+        dtype=dtype,
+        sizes=targets.whole(shape, dtype, grain),
+        grain=grain,
+        description=f"zarr array {path}",
+        path=os.path.abspath(path),
+        place=targets.partial(path),
+        options=options,
+    )
+
+
+def of_array(array: Any) -> Target:
+    """A `zarr.Array` of the user."""
+    if array.read_only:
+        raise ValueError("output array is read-only")  # NumPy's text
+    place = zarr_arrays.local_path(array)
+    grain = zarr_arrays.written_together(array)
+    common = {
+        "shape": array.shape,
+        "dtype": array.dtype,
+        "sizes": targets.whole(array.shape, array.dtype, grain),
+        "grain": grain,
+        "description": f"zarr array {place or array.store_path}",
+    }
+    if place is not None:
+        return ZarrFolderTarget(**common, path="", place=place, options={})
+    return ZarrArrayTarget(**common, array=array)
