@@ -10,7 +10,7 @@ import functools
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lazyfuse.devices.base import Array, Device, DeviceError, Program, Source, Traits
@@ -117,6 +117,15 @@ def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     get: Callable[..., Any] = get_scheduler(cls=dask.array.Array)
     _name_programs()
     return list(get(Program(tasks), list(keys)))
+
+
+def in_turn(tasks: dict[Any, Any], keys: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """The results of some tasks of a cluster, each with its position, a few at a time."""
+    owner = client()
+    width = 2 * len(owner.scheduler_info(n_workers=-1)["workers"]) + 2
+    for begin in range(0, len(keys), width):
+        some = keys[begin : begin + width]
+        yield from enumerate(compute(culled({"all": tasks}, some), some), begin)
 
 
 def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:

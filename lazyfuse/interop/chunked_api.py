@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.ndarray import alone, ndarray, node_of
+from lazyfuse.arrays.ndarray import alone, ndarray, node_of, wrap
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.io import resolve
+from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, run, tasks
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.values import Chunked
@@ -57,6 +58,38 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
         return wrap_chunked(graph.in_memory(value, source.array))
     value.source = source
     return wrap_chunked(value)
+
+
+def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
+    """Compute an array chunk by chunk and write each chunk when it is there.
+
+    Parameters
+    ----------
+    place : path, zarr.Array, h5py.Dataset, numpy.memmap
+        A name that ends in `.zarr`, `.npy` or `.h5::/dataset`, or an object to write to. A file
+        gets its name when it is complete: a run that fails leaves what was there before.
+    x : array
+        In chunks or not.
+    chunks : optional
+        The chunks of a new file, in the forms that `from_chunks` takes.
+
+    Raises
+    ------
+    UnsupportedError
+        Objects that cannot be written in chunks.
+    ValueError
+        The place has another shape.
+    TypeError
+        The place has a dtype that the values cannot be cast to.
+    """
+    if not isinstance(x, ndarray):
+        x = from_dask(x) if _is_dask(x) else wrap(np.array(x))
+    node = node_of(x)
+    if chunks is None:
+        sizes = run.grid_for(node).chunks
+    else:
+        sizes = normalise(chunks, node.shape, node.dtype, devices.chunk_bytes())
+    run.save(node, resolve.target(place, node.shape, node.dtype, sizes))
 
 
 def is_dask(value: Any) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,15 @@ TOGETHER = 8
 Made = dict[int, Chunked]  # by id of node
 
 
-def build(plan: Plan, known: Callable[[Node], Chunked | None]) -> tuple[Made, dict[str, Recorded]]:
-    """The chunked values of a plan's ends, and by token which operations its recipes have."""
+def build(
+    plan: Plan,
+    known: Callable[[Node], Chunked | None],
+    targets: Mapping[int, Any] = MappingProxyType({}),
+) -> tuple[Made, dict[str, Recorded]]:
+    """The chunked values of a plan's ends, and by token which operations its recipes have.
+
+    `targets`: where the tasks of some ends write their blocks, by id of node.
+    """
     made: Made = {}
     recorded: dict[str, Recorded] = {}
 
@@ -40,7 +48,7 @@ def build(plan: Plan, known: Callable[[Node], Chunked | None]) -> tuple[Made, di
         if stage[0].node.op.kind == "contract":
             made[id(stage[0].node)] = _product(stage[0], value_of)
         else:
-            _Stage(plan, stage, value_of, made, recorded).build()
+            _Stage(plan, stage, value_of, made, recorded, targets).build()
     return made, recorded
 
 
@@ -63,7 +71,9 @@ class _Stage:
         value_of: Callable[[Node], Chunked | None],
         made: Made,
         recorded: dict[str, Recorded],
+        targets: Mapping[int, Any],
     ) -> None:
+        self.targets = targets
         self.plan = plan
         self.ends = ends
         self.grid = ends[0].grid
@@ -104,8 +114,11 @@ class _Stage:
                 value.adopt(found)
             if each.node.value is not None:
                 value.holds = (*value.holds, each.node)
+        for place, end in enumerate(self.ends):
+            if id(end.node) in self.targets:
+                recipe.targets[place] = self.targets[id(end.node)]
         extreme = any(partial is not None and partial.is_extreme for partial in recipe.partial)
-        lows = boxes.low.tolist() if extreme else None
+        lows = boxes.low.tolist() if extreme or recipe.targets else None
         nothing = ((),) * len(self.ends)
         for task, (index, variant) in enumerate(zip(self.grid.indices(), which.tolist(), strict=True)):
             given = _Given()

@@ -79,6 +79,7 @@ class Recipe:
     """A stage's program: its variants, the small arrays that it holds, and its reductions.
 
     `partial`: for each result the reduction that the tasks begin and others finish, or None.
+    A result with a target is written by its task, and nothing is left of it.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Recipe:
     literals: list[Array]
     partial: list[Partial | None]
     sources: list[Any] = field(default_factory=list)
+    targets: dict[int, Any] = field(default_factory=dict)  # by result: where it is written
     token: str = ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lazyfuse.codegen.graph.interpret import empty_in_order, run_node
 from lazyfuse.codegen.graph.linearize import linearize
 from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.graph.shapes import size_of
-from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device
 from lazyfuse.errors import EvaluationError
@@ -26,7 +26,7 @@ from lazyfuse.runtime.chunked import graph, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
-from lazyfuse.runtime.chunked.values import Chunked, Key
+from lazyfuse.runtime.chunked.values import Chunked, Key, box_of
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency
@@ -241,7 +241,7 @@ def _worth_storing(
     return found
 
 
-def _refuse(node: Node, why: str) -> None:
+def _refuse(node: Node, why: str) -> NoReturn:
     file, line, function = source_line(node.location)
     what = (
         f"[dask] {why}; take the values to the host first (numpy.asarray), or rechunk the operand"
@@ -427,3 +427,59 @@ def store(node: Node) -> None:
     if found is not None and not found.stored:
         (value,), _ = unlocked(_computed, [found], [])
         keep(node, value)
+
+
+def grid_for(node: Node) -> Grid:
+    """The chunks in which a value would be computed."""
+    open_chunks()
+    with evaluate.held():
+        try:
+            found = Plan([node], _grid_of, default_grid, lambda _: False).grids[id(node)]
+        except Unchunkable as error:
+            _refuse(node, str(error))
+    return found or default_grid(node.shape, node.dtype)
+
+
+def save(node: Node, target: Any) -> None:
+    """Compute a value chunk by chunk, and write each where it was computed.
+
+    A target that only this process can write to gets the blocks of a cluster one by one.
+    """
+    open_chunks()
+    grid = Grid(target.chunks)
+    loop = promotion.resolve(ops.COPY, (node.dtype,))
+    with evaluate.held():
+        copy = Node(ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location)
+        _host_steps([copy])
+        here = _scheduler().client() is None
+        targets = {id(copy): target} if here or not (target.serial or target.local) else {}
+        try:
+            plan = Plan([copy], _grid_of, default_grid, lambda _: False, {id(copy): grid})
+            made, recorded = graph.build(plan, chunked_of, targets)
+        except Unchunkable as error:
+            _refuse(node, str(error))
+    value = made[id(copy)]
+    target.prepare()
+    try:
+        unlocked(_run_all, value, None if targets else target)
+    except BaseException:
+        target.abandon()
+        raise
+    target.finish()
+    with evaluate.held():
+        _warn(recorded)
+
+
+def _run_all(value: Chunked, target: Any) -> None:
+    """Run the tasks of all chunks; `target` gets their blocks, a few at a time."""
+    scheduler = _scheduler()
+    keys = keys_of(value)
+    program = scheduler.culled(value.layers, keys)
+    if target is None:
+        scheduler.compute(program, keys)
+        return
+    boxes = value.grid.boxes()
+    for at, block in scheduler.in_turn(program, keys):
+        low, high = box_of(boxes, at)
+        box = tuple([slice(a, b) for a, b in zip(low, high, strict=True)])
+        target.write(box, block if value.part is None else block[value.part])

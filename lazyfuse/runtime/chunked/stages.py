@@ -7,7 +7,8 @@ needed, never stored. Owns `Plan`, which finds the ends, their grids and their o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Plan:
     """The stages of the graph below `roots`.
 
     `grid_of` gives the chunks of an evaluated node, None if it is on the host. `default` cuts an
-    array that nothing else cuts.
+    array that nothing else cuts. `forced`: the chunks of some nodes, by id.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Plan:
         grid_of: Callable[[Node], Grid | None],
         default: Callable[[tuple[int, ...], np.dtype[Any]], Grid],
         fits: Callable[[int], bool],
+        forced: Mapping[int, Grid] = MappingProxyType({}),
     ) -> None:
+        self.forced = forced
         self.order = topological(roots)
         self.roots = {id(node) for node in roots}
         self.grid_of = grid_of
@@ -75,14 +78,14 @@ class Plan:
         self.weights: dict[int, int] = {}  # elements behind the grid of a node
         self.ends: dict[int, End] = {}
         self.costs: dict[int, float] = {}
-        forced: set[int] = set()
-        self._find(forced)
+        stored: set[int] = set()
+        self._find(stored)
         for _ in range(4):  # storing one value changes what others share
             shared = self._shared(fits)
-            if not shared - forced:
+            if not shared - stored:
                 break
-            forced |= shared
-            self._find(forced)
+            stored |= shared
+            self._find(stored)
 
     def stages(self) -> list[list[End]]:
         """The ends in the order in which they are computed; those of one stage share tasks."""
@@ -96,7 +99,7 @@ class Plan:
 
     # ------------------------------------------------------------------------ ends and grids
 
-    def _find(self, forced: set[int]) -> None:
+    def _find(self, stored: set[int]) -> None:
         self.ends.clear()
         # by chunks the level of ends that a stage with the same chunks may take part in; by None
         # the level that has to be complete
@@ -123,7 +126,7 @@ class Plan:
             for each in node.src:
                 for chunks, level in levels[id(each)].items():
                     reached[chunks] = max(level, reached.get(chunks, 0))
-            end = self._end(node, key in self.roots or key in products or key in forced)
+            end = self._end(node, key in self.roots or key in products or key in stored)
             if end is not None:
                 self.ends[key] = end
                 own_chunks = end.grid.chunks
@@ -138,6 +141,8 @@ class Plan:
         sources = [each for each in node.src if self.grids.get(id(each)) is not None]
         self.weights[key] = max([self.weights[id(each)] for each in sources], default=0)
         self.grids[key] = self._grid(node) if sources and size_of(node.shape) else None
+        if key in self.forced:
+            self.grids[key] = self.forced[key]
 
     def _grid(self, node: Node) -> Grid | None:
         kind = node.op.kind

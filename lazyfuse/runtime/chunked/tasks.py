@@ -96,7 +96,14 @@ def run_block(
         entry[2] += sum([each.nbytes for each in results if isinstance(each, np.ndarray)])
         for at, bits in raised:
             _raised[recipe.token, at] = _raised.get((recipe.token, at), 0) | bits
-    return results[0] if len(results) == 1 else tuple(results)
+    written: list[Any] = list(results)
+    for place, target in recipe.targets.items():
+        value, begin = results[place], low[place]
+        assert isinstance(value, np.ndarray)
+        box = [slice(a, a + size) for a, size in zip(begin, value.shape, strict=True)]
+        target.write(tuple(box), value)
+        written[place] = None
+    return written[0] if len(written) == 1 else tuple(written)
 
 
 Reduced = tuple[Partial, np.dtype[Any]]
