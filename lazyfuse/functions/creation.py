@@ -429,6 +429,10 @@ def _placed(theirs: Any) -> None:
         if device is not None and device_api.is_elsewhere(device):
             del kwargs["device"]
             return device_api.placed(create, device, *args, **kwargs)
+        if device is None and device_api.selects_chunks():
+            found = device_api.chunked_api().created(name, args, kwargs)
+            if found is not None:
+                return found
         return fallback.run(theirs, name, args, kwargs)
 
 

@@ -5,6 +5,8 @@ Owns `lazyfuse.from_chunks`, `save_chunks`, `persist` and the meaning of `x.to_d
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from typing import Any
 
@@ -14,7 +16,7 @@ from lazyfuse.arrays.ndarray import alone, ndarray, node_of, wrap
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
-from lazyfuse.io import resolve
+from lazyfuse.io import generators, resolve
 from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, run, tasks
 from lazyfuse.runtime.chunked.geometry import Grid
@@ -53,9 +55,10 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
         cure = "cast it to numbers, or read it by NumPy"
         raise UnsupportedError(message("from_chunks", f"{source.description}: {dtype}", instead=cure))
     native = CANONICAL[dtype if dtype.isnative else dtype.newbyteorder("=")]
-    value = Chunked(Grid(source.chunks), native, graph.new_name("source"))
     if source.literal:
+        value = Chunked(Grid(source.chunks), native, graph.new_name("array"))
         return wrap_chunked(graph.in_memory(value, source.array))
+    value = Chunked(Grid(source.chunks), native, graph.new_name("source"))
     value.source = source
     return wrap_chunked(value)
 
@@ -113,6 +116,62 @@ def from_dask(array: Any) -> Any:
     value = Chunked(Grid(chunks), CANONICAL[array.dtype], array.name)
     value.layers = dict(array.dask.layers)
     value.needs = {name: set(needs) for name, needs in array.dask.dependencies.items()}
+    return wrap_chunked(value)
+
+
+def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """`arange` or `linspace` in chunks, if it takes more than one; else None."""
+    try:
+        if name == "arange" and args and not named.keys() - {"dtype", "step"}:
+            start, stop = (0, args[0]) if len(args) == 1 else args[:2]
+            step = args[2] if len(args) > 2 else named.get("step", 1)
+            source: Any = generators.arange(
+                start, stop, step, named.get("dtype"), limit=devices.chunk_bytes()
+            )
+        elif name == "linspace" and len(args) > 1 and not named.keys() - {"num", "dtype", "endpoint"}:
+            source = generators.linspace(*args[:2], *(args[2:4] or (50,)), **named)
+            source = source.rechunked(None, devices.chunk_bytes())
+        else:
+            return None
+    except (TypeError, ValueError, UnsupportedError):  # NumPy's own, or its error
+        return None
+    if source.literal or source.nbytes <= devices.chunk_bytes() or source.dtype not in CANONICAL:
+        return None
+    return _of_source(source)
+
+
+_SIZE = {
+    "random": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1, "poisson": 1,
+    "normal": 2, "uniform": 2, "integers": 2, "lognormal": 2, "binomial": 2,
+}  # fmt: skip
+"""Where methods of a generator have their argument `size`."""
+
+
+def drawn(generator: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Random numbers in chunks, with a stream for each, if they take more than one; else None."""
+    named = dict(named)
+    place = _SIZE.get(name, len(args))
+    if "size" in named:
+        size = named.pop("size")
+    elif place < len(args):
+        size, args = args[place], args[:place] + args[place + 1 :]
+    else:
+        return None
+    try:
+        shape = tuple(map(operator.index, size)) if np.iterable(size) else (operator.index(size),)
+        if math.prod(shape) * 4 <= devices.chunk_bytes():
+            return None
+        source = generators.random(
+            generator, name, shape, *args, limit=devices.chunk_bytes(), **named
+        )
+    except (TypeError, ValueError, UnsupportedError):  # NumPy's own stream, or its error
+        return None
+    return _of_source(source)
+
+
+def _of_source(source: Any) -> Any:
+    value = Chunked(Grid(source.chunks), CANONICAL[source.dtype], graph.new_name("source"))
+    value.source = source
     return wrap_chunked(value)
 
 

@@ -14,6 +14,7 @@ from weakref import ref
 
 import numpy as np
 
+from lazyfuse import config
 from lazyfuse.arrays.ndarray import alone, gather, ndarray, node_of
 from lazyfuse.arrays.storage import Block
 from lazyfuse.codegen.graph.node import Node, source_line
@@ -27,6 +28,36 @@ from lazyfuse.runtime.placement import devices, pending_launches, residency
 from lazyfuse.runtime.scheduling import evaluate
 
 HOST = "cpu"
+
+_IN_CHUNKS = "dask"
+"""The device whose arrays are in chunks."""
+
+
+def _may_chunk(name: str) -> None:
+    """From now on, evaluations look for arrays in chunks."""
+    if name == _IN_CHUNKS:
+        from lazyfuse.runtime.chunked import run  # the planner of chunks: only for those who use it
+
+        run.open_chunks()
+
+
+config.on_change("device", _may_chunk)
+_may_chunk(config.options.device)
+
+
+def chunked_api() -> Any:
+    """The module for arrays in chunks, which imports their planner."""
+    from lazyfuse.interop import chunked_api
+
+    return chunked_api
+
+
+def selects_chunks() -> bool:
+    """Whether large new arrays are to be made in chunks."""
+    if not devices.names_another():
+        return False
+    selected = devices.user_selected()
+    return selected is not None and selected.graphs
 
 
 class device:  # noqa: N801  # a function to its users
@@ -52,6 +83,7 @@ class device:  # noqa: N801  # a function to its users
         self._blocks: list[tuple[AbstractContextManager[Any], list[ref[Node]]]] = []
 
     def __enter__(self) -> str:
+        _may_chunk(self.name)
         block = devices.within(self.name, self.chunk)
         found = block.__enter__()
         self._blocks.append((block, evaluate.recorded()))
@@ -174,12 +206,10 @@ def moved(x: Any, name: Any, stream: Any) -> Any:
 
 def _in_chunks(x: ndarray) -> Any:
     """The array in chunks of `chunk_bytes`; itself if it is there."""
-    from lazyfuse.interop import chunked_api  # with it, the planner of chunks
-
-    if place_of(x) == "dask":
+    if place_of(x) == _IN_CHUNKS:
         return x
     with evaluate.quiet:
-        return alone(chunked_api.move_to_chunks(node_of(x)))
+        return alone(chunked_api().move_to_chunks(node_of(x)))
 
 
 def _device(name: str) -> Any:

@@ -72,7 +72,6 @@ def _device() -> Device:
 
 def open_chunks() -> None:
     """Let evaluations look for arrays in chunks from now on."""
-    _device()
     evaluate.chunked = evaluated
 
 
