@@ -68,6 +68,7 @@ from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.kernels import gather as gathers
+from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, keep_order, meta_array
 from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling.evaluate import held
@@ -132,6 +133,8 @@ def _read(self: ndarray, key: Any) -> Any:
         if array.SELECTIONS and (found := mask_selection.narrowed(self, key)) is not None:
             return found
         found = library_indexing.select(self, key)
+        if found is None and evaluate.chunked is not None:
+            found = library_indexing.select_chunks(self, key)
         if found is not None:
             return found
         mask = key[0] if type(key) is tuple and len(key) == 1 else key

@@ -88,3 +88,17 @@ def select(x: ndarray, key: Any) -> Any:
     if device is None:
         return None
     return computed(device, HostCall("getitem", operator.getitem), node_of(x), node_of(mask))
+
+
+def select_chunks(x: ndarray, key: Any) -> Any:
+    """`x[mask]` of arrays in chunks: an array whose chunks have counted sizes; else None."""
+    mask = key[0] if type(key) is tuple and len(key) == 1 else key
+    if type(mask) is not ndarray or dtype_of(mask) != np.bool_ or shape_of(mask) != shape_of(x):
+        return None
+    if dtype_of(x) not in CANONICAL or not len(shape_of(x)):
+        return None
+    from lazyfuse.runtime.chunked import run  # arrays in chunks are there: so is this module
+
+    with evaluate.quiet:
+        found = run.select(node_of(x), node_of(mask))
+        return None if found is None else alone(run.leaf_of(found))

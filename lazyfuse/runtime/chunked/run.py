@@ -482,3 +482,65 @@ def _run_all(value: Chunked, target: Any) -> None:
         low, high = box_of(boxes, at)
         box = tuple([slice(a, b) for a, b in zip(low, high, strict=True)])
         target.write(box, block if value.part is None else block[value.part])
+
+
+def select(value: Node, mask: Node) -> Chunked | None:
+    """The elements that a mask of the same shape keeps, in C order; None: neither is in chunks.
+
+    The mask is counted first, chunk by chunk, since the sizes of chunks are part of an array.
+    """
+    from dask._task_spec import Task, TaskRef
+
+    with evaluate.held():
+        if not (_is_ours(value) or _is_ours(mask)):
+            return None
+        rank = len(mask.shape)
+        grid = grid_for(value if _is_ours(value) else mask).whole(range(1, rank))
+        both, recorded = _on_grid([value, mask], grid)
+    name = graph.new_name("select")
+    found = Chunked(Grid(((0,),)), value.dtype, name)
+    for each in both:
+        found.adopt(each)
+    counts: dict[Key, Any] = {}
+    layer: dict[Key, Any] = {}
+    for at, index in enumerate(grid.indices()):
+        ends = [(TaskRef(each.key(index)), each.part) for each in both]
+        (block, part), (truth, place) = ends
+        counts[f"count-{name}", at] = Task((f"count-{name}", at), tasks.count, truth, place)
+        layer[name, at] = Task((name, at), tasks.select, block, part, truth, place)
+    sizes = unlocked(_results, {**found.layers, "count": counts}, list(counts))
+    found.grid = Grid((tuple(map(int, sizes)),))
+    found.layers[name] = layer
+    with evaluate.held():
+        _warn(recorded)
+    return found
+
+
+def _on_grid(nodes: Sequence[Node], grid: Grid) -> tuple[list[Chunked], dict[str, graph.Recorded]]:
+    """Values on the same chunks."""
+    there = {id(node): found for node in nodes if (found := chunked_of(node)) is not None}
+    copies = {}
+    for node in nodes:
+        known = there.get(id(node))
+        if known is None or known.source is not None or known.grid.chunks != grid.chunks:
+            loop = promotion.resolve(ops.COPY, (node.dtype,))
+            copies[id(node)] = Node(
+                ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location
+            )
+    _host_steps(list(copies.values()))
+    forced = {id(copy): grid for copy in copies.values()}
+    try:
+        plan = Plan(list(copies.values()), _grid_of, default_grid, lambda _: False, forced)
+        made, recorded = graph.build(plan, chunked_of)
+    except Unchunkable as error:
+        _refuse(nodes[0], str(error))
+    both = [
+        made[id(copies[id(node)])] if id(node) in copies else there[id(node)] for node in nodes
+    ]
+    return both, recorded
+
+
+def _results(layers: dict[str, Any], keys: Sequence[Key]) -> list[Any]:
+    scheduler = _scheduler()
+    found: list[Any] = scheduler.compute(scheduler.culled(layers, keys), keys)
+    return found

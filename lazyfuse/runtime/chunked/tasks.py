@@ -158,3 +158,14 @@ def pick(found: Any, part: int) -> Any:
 def read_block(source: Any, box: tuple[slice, ...]) -> Array:
     """A block of a source."""
     return _native(source.read(box))
+
+
+def count(mask: Any, part: int | None) -> int:
+    """How many elements of a mask's block are true."""
+    return int(np.count_nonzero(_part(mask, part)))
+
+
+def select(block: Any, part: int | None, mask: Any, place: int | None) -> Array:
+    """The elements of a block that the block of a mask keeps."""
+    found: Array = _native(_part(block, part))[_part(mask, place)]
+    return found
