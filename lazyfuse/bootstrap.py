@@ -17,10 +17,11 @@ from types import ModuleType
 
 HERE = Path(__file__).parent
 _ROOMS = """
-arrays functions interop namespace tools kernels array_api io runtime runtime.layout runtime.numerics
+arrays functions interop namespace tools kernels array_api io
+runtime runtime.layout runtime.numerics runtime.chunked
 runtime.events runtime.placement runtime.execution runtime.capture runtime.scheduling
 codegen codegen.table codegen.graph codegen.rewrite codegen.plan codegen.lowering codegen.numba
-codegen.blocked codegen.opencl devices devices.pools devices.cpu devices.cpu.frontend
+codegen.blocked codegen.opencl devices devices.dask devices.pools devices.cpu devices.cpu.frontend
 devices.cpu.intrinsics devices.opencl
 """
 PACKAGES = frozenset(("lazyfuse", *(f"lazyfuse.{name}" for name in _ROOMS.split())))

@@ -27,8 +27,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lazyfuse": (
         ("",), ("io",), ("runtime.layout",), ("runtime.numerics",), ("runtime.events",),
         ("runtime.placement",), ("runtime.execution",), ("runtime.capture",),
-        ("runtime.scheduling",), ("kernels",), ("arrays",), ("interop",), ("functions",),
-        ("namespace",), ("tools",), ("array_api",), ("all",),
+        ("runtime.scheduling",), ("runtime.chunked",), ("kernels",), ("arrays",), ("interop",),
+        ("functions",), ("namespace",), ("tools",), ("array_api",), ("all",),
     ),
     "lazyfuse.codegen": (
         ("table",), ("graph",), ("lowering",), ("numba", "blocked", "opencl"), ("rewrite",),
@@ -39,7 +39,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pools",),
         ("cpu.intrinsics",),
         ("cpu.frontend",),
-        ("cpu", "opencl"),
+        ("cpu", "opencl", "dask"),
         ("all",),
     ),
 }  # fmt: skip
@@ -54,13 +54,13 @@ ELSEWHERE = {
 
 SEES_DEVICES = {
     "lazyfuse.runtime.placement", "lazyfuse.runtime.execution", "lazyfuse.runtime.scheduling",
-    "lazyfuse.tools",
+    "lazyfuse.runtime.chunked", "lazyfuse.tools",
 }  # fmt: skip
 """The only packages of the frontend that may import more of devices than its contract."""
 
 MOST_FILES = 25  # in a folder
 
-LATE = {"numba", "llvmlite", "pyopencl", "dask", "mlx"}
+LATE = {"numba", "llvmlite", "pyopencl", "dask", "distributed", "zarr", "h5py", "mlx"}
 """Heavy or optional packages that are imported inside functions, and nowhere else."""
 
 LONGEST = 600

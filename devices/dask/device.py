@@ -7,6 +7,7 @@ too small for chunks are the CPU's. Imports Dask when the first graph runs.
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 import uuid
@@ -48,14 +49,17 @@ class Dask(Device):
         raise DeviceError("[dask] chunks are made by tasks")
 
 
+def _base() -> Any:
+    return importlib.import_module("dask.base")
+
+
 def client() -> Any:
     """The active client of a cluster, or None."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
-    from dask.base import get_scheduler
 
-    found = get_scheduler()
+    found = _base().get_scheduler()
     owner = getattr(found, "__self__", None)
     return owner if isinstance(owner, distributed.Client) else None
 
@@ -89,7 +93,7 @@ def culled(layers: Mapping[str, Tasks], keys: Sequence[Any]) -> dict[Any, Any]:
     return found
 
 
-class Program(dict[Any, Any]):
+class TaskGraph(dict[Any, Any]):
     """Tasks for a cluster. Dask would go through all arguments for a name; each graph is new."""
 
     def __reduce__(self) -> Any:
@@ -97,10 +101,9 @@ class Program(dict[Any, Any]):
 
 
 @functools.cache
-def _name_programs() -> None:
-    from dask.tokenize import normalize_token
-
-    normalize_token.register(Program, lambda tasks: ("lazyfuse", uuid.uuid4().hex))
+def _name_graphs() -> None:
+    tokenize: Any = importlib.import_module("dask.tokenize")
+    tokenize.normalize_token.register(TaskGraph, lambda tasks: ("lazyfuse", uuid.uuid4().hex))
 
 
 def _is_future(value: Any) -> bool:
@@ -112,11 +115,10 @@ def _is_future(value: Any) -> bool:
 def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     """The results of some tasks, in their order, in this process."""
     import dask.array
-    from dask.base import get_scheduler
 
-    get: Callable[..., Any] = get_scheduler(cls=dask.array.Array)
-    _name_programs()
-    return list(get(Program(tasks), list(keys)))
+    get: Callable[..., Any] = _base().get_scheduler(cls=dask.array.Array)
+    _name_graphs()
+    return list(get(TaskGraph(tasks), list(keys)))
 
 
 def in_turn(tasks: dict[Any, Any], keys: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -135,11 +137,10 @@ def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
     found = client()
     if found is None:
         return {
-            key: DataNode(key, value)
-            for key, value in zip(keys, compute(tasks, keys), strict=True)
+            key: DataNode(key, value) for key, value in zip(keys, compute(tasks, keys), strict=True)
         }
-    _name_programs()
-    futures = found.get(Program(tasks), list(keys), sync=False)
+    _name_graphs()
+    futures = found.get(TaskGraph(tasks), list(keys), sync=False)
     return dict(zip(keys, futures, strict=True))
 
 

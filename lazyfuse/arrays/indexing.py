@@ -68,9 +68,9 @@ from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.kernels import gather as gathers
-from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, keep_order, meta_array
 from lazyfuse.runtime.placement import residency
+from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import held
 
 # A pending array whose elements are picked more often than this is evaluated: it is a loop.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.conversion import from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import alone, ndarray, node_of, wrap
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
@@ -53,7 +54,9 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
     dtype = source.dtype
     if dtype not in CANONICAL and dtype.newbyteorder("=") not in CANONICAL:
         cure = "cast it to numbers, or read it by NumPy"
-        raise UnsupportedError(message("from_chunks", f"{source.description}: {dtype}", instead=cure))
+        raise UnsupportedError(
+            message("from_chunks", f"{source.description}: {dtype}", instead=cure)
+        )
     native = CANONICAL[dtype if dtype.isnative else dtype.newbyteorder("=")]
     if source.literal:
         value = Chunked(Grid(source.chunks), native, graph.new_name("array"))
@@ -61,6 +64,71 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
     value = Chunked(Grid(source.chunks), native, graph.new_name("source"))
     value.source = source
     return wrap_chunked(value)
+
+
+_DASKS = {
+    np.einsum: "einsum", np.tensordot: "tensordot", np.dot: "dot", np.vdot: "vdot",
+    np.histogram: "histogram", np.bincount: "bincount", np.unique: "unique", np.isin: "isin",
+    np.digitize: "digitize", np.median: "median", np.nanmedian: "nanmedian", np.tril: "tril",
+    np.triu: "triu", np.linalg.svd: "linalg.svd", np.linalg.qr: "linalg.qr", np.take: "take",
+    np.searchsorted: "searchsorted", np.fft.rfft: "fft.rfft", np.fft.irfft: "fft.irfft",
+    np.fft.fftn: "fft.fftn", np.fft.ifftn: "fft.ifftn", np.fft.fft2: "fft.fft2",
+}  # fmt: skip
+"""NumPy's functions that run in NumPy, and the name of dask.array's with the same values."""
+
+
+def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A call of NumPy's by dask.array, for arrays in chunks of which one is large; else None.
+
+    What dask refuses, NumPy does, or refuses, on arrays that are fetched.
+    """
+    name = _DASKS.get(function) if callable(function) else None
+    values = [*args, *named.values()]
+    parts = [each for value in values for each in (value if type(value) is list else [value])]
+    if name is None or not any(run.is_large(each) for each in map(_node, parts) if each):
+        return None
+    import dask.array
+
+    call: Any = dask.array
+    for part in name.split("."):
+        call = getattr(call, part)
+    try:
+        found = call(*map(_for_dask, args), **{key: _for_dask(each) for key, each in named.items()})
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return None
+    if isinstance(found, (tuple, list)):
+        return tuple([_ours(each) for each in found])
+    return _ours(found)
+
+
+def _node(x: Any) -> Node | None:
+    if type(x) is not ndarray or x._eager is not None:
+        return None
+    return x._storage.node if x._storage is not None else x._node
+
+
+def _for_dask(x: Any) -> Any:
+    if type(x) is list:
+        return [_for_dask(each) for each in x]
+    node = _node(x)
+    if node is not None and run.is_ours(node_of(x)):
+        return to_dask(x)
+    return to_numpy(x)
+
+
+def _ours(found: Any) -> Any:
+    return from_dask(found) if _is_dask(found) else from_numpy(found, [], [])
+
+
+def picked(x: ndarray, key: Any) -> Any:
+    """`x[key]` by dask, for a large array in chunks and a key with arrays; None if it refuses."""
+    node = _node(x)
+    if node is None or not run.is_large(node):
+        return None
+    try:
+        return from_dask(to_dask(x)[to_numpy(key)])
+    except (NotImplementedError, TypeError, ValueError):
+        return None
 
 
 def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
@@ -128,7 +196,9 @@ def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
             source: Any = generators.arange(
                 start, stop, step, named.get("dtype"), limit=devices.chunk_bytes()
             )
-        elif name == "linspace" and len(args) > 1 and not named.keys() - {"num", "dtype", "endpoint"}:
+        elif (
+            name == "linspace" and len(args) > 1 and not named.keys() - {"num", "dtype", "endpoint"}
+        ):
             source = generators.linspace(*args[:2], *(args[2:4] or (50,)), **named)
             source = source.rechunked(None, devices.chunk_bytes())
         else:
@@ -140,6 +210,7 @@ def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     return _of_source(source)
 
 
+_LINSPACE = {"num", "dtype", "endpoint"}
 _SIZE = {
     "random": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1, "poisson": 1,
     "normal": 2, "uniform": 2, "integers": 2, "lognormal": 2, "binomial": 2,
@@ -201,7 +272,10 @@ def to_dask(x: ndarray) -> Any:
         needs[name] = {value.name}
     for each in layers:
         needs.setdefault(each, set())
-    return dask.array.Array(HighLevelGraph(layers, needs), name, value.grid.chunks, value.dtype)
+    make: Any = dask.array.Array
+    tasks_by_layer: Any = layers
+    graph_of_all = HighLevelGraph(tasks_by_layer, needs)
+    return make(graph_of_all, name, value.grid.chunks, value.dtype)
 
 
 def lazily(x: ndarray) -> Chunked:

@@ -44,6 +44,8 @@ class Instance:
 
 
 class Demand(NamedTuple):
+    """Boxes that are wanted of a node, and who wants them."""
+
     boxes: Boxes
     reader: int  # index of the reading instance; below 0: an output of the stage
     place: int  # among its sources, or among the outputs

@@ -81,10 +81,7 @@ class Grid:
         """The grid with some axes in one chunk each."""
         return Grid(
             tuple(
-                [
-                    (sum(sizes),) if axis in axes else sizes
-                    for axis, sizes in enumerate(self.chunks)
-                ]
+                [(sum(sizes),) if axis in axes else sizes for axis, sizes in enumerate(self.chunks)]
             )
         )
 
@@ -194,8 +191,10 @@ def reshape_runs(layout: Layout, shape: Shape, perm: Perm) -> tuple[Run, ...] | 
         first = next((axis for axis in ours if shape[axis] > 1), None)
         head = next((axis for axis in theirs if new[axis] > 1), -1)
         if first is not None:
-            inner = size_of([shape[axis] for axis in ours if axis > first])
-            width = size_of([new[axis] for axis in theirs if axis > head]) if head >= 0 else 1
+            inner = size_of(tuple([shape[axis] for axis in ours if axis > first]))
+            width = (
+                size_of(tuple([new[axis] for axis in theirs if axis > head])) if head >= 0 else 1
+            )
             start = layout.offset // (size_of(shape[ours[-1] + 1 :])) if first == lead else 0
             found.append(Run(tuple(ours), tuple(theirs), first, head, inner, width, start))
     return tuple(found)
@@ -207,7 +206,10 @@ def reshape_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
     i = j = 0
     while i < len(old) or j < len(new):
         ours, theirs = [i] if i < len(old) else [], [j] if j < len(new) else []
-        first, second = size_of([old[a] for a in ours]), size_of([new[a] for a in theirs])
+        first, second = (
+            size_of(tuple([old[a] for a in ours])),
+            size_of(tuple([new[a] for a in theirs])),
+        )
         i, j = i + len(ours), j + len(theirs)
         while first != second:
             if first < second:

@@ -91,9 +91,7 @@ class _Stage:
         instances, results = trace(order, outputs, is_input)
         inputs, literals, recipe = self._recipe(instances)
         recipe.partial = [end.partial for end in self.ends]
-        recipe.variants, which = variants_of(
-            instances, results, inputs, literals, recipe.partial
-        )
+        recipe.variants, which = variants_of(instances, results, inputs, literals, recipe.partial)
         body = [each.node for each in reversed(instances) if not each.is_input]
         ends = [end.node for end in self.ends if end.partial]
         name = new_name(kernel_name([*body, *ends]))
@@ -107,7 +105,7 @@ class _Stage:
         value.layers[name] = layer
         sources = [(number, instances[at]) for at, number in inputs.items()]
         readers = []
-        for number, each in sorted(sources, key=lambda pair: pair[0]):
+        for _, each in sorted(sources, key=lambda pair: pair[0]):
             found = self.value_of(each.node)
             readers.append(_Reader(each, found, self.grid, recipe))
             if found is not None:
@@ -120,7 +118,9 @@ class _Stage:
         extreme = any(partial is not None and partial.is_extreme for partial in recipe.partial)
         lows = boxes.low.tolist() if extreme or recipe.targets else None
         nothing = ((),) * len(self.ends)
-        for task, (index, variant) in enumerate(zip(self.grid.indices(), which.tolist(), strict=True)):
+        for task, (index, variant) in enumerate(
+            zip(self.grid.indices(), which.tolist(), strict=True)
+        ):
             given = _Given()
             read = recipe.variants[variant].inputs
             specs = tuple(
@@ -286,9 +286,7 @@ class _Given:
 class _Reader:
     """How the tasks of a stage get one of its inputs."""
 
-    def __init__(
-        self, each: Instance, value: Chunked | None, grid: Grid, recipe: Recipe
-    ) -> None:
+    def __init__(self, each: Instance, value: Chunked | None, grid: Grid, recipe: Recipe) -> None:
         self.boxes = each.boxes
         self.node = each.node
         self.value = value
@@ -321,7 +319,7 @@ def piece_spec(
     found = pieces(value, low, high)
     shape = tuple([b - a for a, b in zip(low, high, strict=True)])
     if len(found) == 1:
-        key, part, there, _ = found[0]
+        key, part, _, _ = found[0]
         index = key[1:]
         chunk = tuple([value.grid.chunks[axis][at] for axis, at in enumerate(index)])
         if chunk == shape:

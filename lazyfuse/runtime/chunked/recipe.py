@@ -58,7 +58,7 @@ class Extreme(NamedTuple):
     """The result of `argmin` or `argmax` in a part: combined with those of others by `combine`."""
 
     value: Array
-    index: Array  # in the whole array
+    place: Array  # in the whole array
 
 
 class Partial(NamedTuple):
@@ -199,7 +199,9 @@ class _Variant:
             found.append(step)
         return Variant(tuple(self.steps), tuple(found), frozenset(self.read))
 
-    def add(self, kind: str, op: Op | None, src: Sequence[int], arg: Any, like: Any, at: int) -> int:
+    def add(
+        self, kind: str, op: Op | None, src: Sequence[int], arg: Any, like: Any, at: int
+    ) -> int:
         shape, dtype = like
         self.steps.append(Step(kind, op, tuple(src), arg, shape, dtype, at))
         return len(self.steps) - 1
@@ -304,9 +306,7 @@ class _Variant:
         if shape == extent:
             return step
         strides = contiguous_strides(extent)
-        offset = sum(
-            [(b - a) * stride for a, b, stride in zip(first, low, strides, strict=True)]
-        )
+        offset = sum([(b - a) * stride for a, b, stride in zip(first, low, strides, strict=True)])
         before = self.steps[step]
         return self.window(step, Layout(offset, shape, strides), (shape, before.dtype), before.at)
 
@@ -437,8 +437,8 @@ def _extreme(partial: Partial, value: Array, begin: Sequence[int]) -> Extreme:
         return Extreme(np.take_along_axis(value, index, axis), index + begin[axis])
     ones = (1,) * value.ndim
     place = np.unravel_index(int(find(value)), value.shape)
-    index = [int(a) + b for a, b in zip(place, begin, strict=True)]
-    flat = np.ravel_multi_index(index, partial.shape)
+    whole = tuple([int(a) + b for a, b in zip(place, begin, strict=True)])
+    flat = np.ravel_multi_index(whole, partial.shape)
     return Extreme(value[place].reshape(ones), np.full(ones, flat, np.int64))
 
 
@@ -451,24 +451,22 @@ def combine(partial: Partial, parts: Sequence[Array | Extreme]) -> Array | Extre
                 first = partial.op.ufunc(first, other, dtype=partial.arg.accumulator)
         return first
     assert isinstance(first, Extreme)
-    value, index = first
+    value, index = first.value, first.place
     for other in parts[1:]:
         assert isinstance(other, Extreme)
         wins = _wins(partial.op.combine == "minimum", value, index, other)
         value = np.where(wins, other.value, value)
-        index = np.where(wins, other.index, index)
+        index = np.where(wins, other.place, index)
     return Extreme(value, index)
 
 
 def _wins(least: bool, value: Array, index: Array, other: Extreme) -> Any:
     """Where another extreme element stands before ours: NaN first, then by value, then by index."""
-    sooner = other.index < index
+    sooner = other.place < index
     if value.dtype.kind == "c":
         ours, theirs = (value.real, value.imag), (other.value.real, other.value.imag)
         less = theirs[0] < ours[0] if least else theirs[0] > ours[0]
-        less |= (theirs[0] == ours[0]) & (
-            (theirs[1] < ours[1]) if least else (theirs[1] > ours[1])
-        )
+        less |= (theirs[0] == ours[0]) & ((theirs[1] < ours[1]) if least else (theirs[1] > ours[1]))
     else:
         less = other.value < value if least else other.value > value
     nan, theirs_nan = value != value, other.value != other.value

@@ -62,7 +62,8 @@ class Place(residency.Resident):
         node = self.node()
         assert node is not None
         _check_size([node])
-        return unlocked(_fetch, self.chunked, node.perm)
+        found: Array = unlocked(_fetch, self.chunked, node.perm)
+        return found
 
 
 def _device() -> Device:
@@ -119,7 +120,7 @@ def evaluated(nodes: Sequence[Node], rule: Rule, waits: bool) -> bool:
     """
     with evaluate.held():
         pending = [node for node in nodes if node.value is None]
-        ours = [node for node in pending if _is_ours(node)]
+        ours = [node for node in pending if is_ours(node)]
         if not ours:
             return False
         away = [node for node in ours if node.resident is None]
@@ -133,7 +134,7 @@ def evaluated(nodes: Sequence[Node], rule: Rule, waits: bool) -> bool:
     return len(ours) == len(pending)
 
 
-def _is_ours(node: Node) -> bool:
+def is_ours(node: Node) -> bool:
     """Whether a node has, or reads, a value in chunks."""
     if node.resident is not None:
         return isinstance(node.resident, Place)
@@ -145,6 +146,11 @@ def _is_ours(node: Node) -> bool:
         if large and size_of(each.shape) * each.dtype.itemsize > devices.chunk_bytes():
             return True
     return False
+
+
+def is_large(node: Node) -> bool:
+    """Whether a value is in chunks, or made of such, and takes more than one chunk may."""
+    return _bytes(node) > devices.chunk_bytes() and is_ours(node)
 
 
 class _Job:
@@ -233,10 +239,9 @@ def _worth_storing(
         costs[key] = own + sum([costs[id(each)] for each in node.src])
         if key in roots and not waits:
             found.append(node)
-        elif key in named and key not in roots:
-            if costs[key] >= COSTLY or _bytes(node) <= SMALL:
-                found.append(node)
-                costs[key] = 0.0
+        elif key in named - roots and (costs[key] >= COSTLY or _bytes(node) <= SMALL):
+            found.append(node)
+            costs[key] = 0.0
     return found
 
 
@@ -292,7 +297,8 @@ def _check_size(nodes: Sequence[Node]) -> None:
             what = (
                 f"[dask] {residency.name_of(node)} has {size / 1e9:.3g} GB in chunks, more than "
                 f"gather_limit ({limit / 1e9:.3g} GB): reduce or slice it, save it with "
-                "save_chunks, or raise lazyfuse.options(gather_limit=...)"
+                "save_chunks, take dask.array's function of x.to_dask(), or raise "
+                "lazyfuse.options(gather_limit=...)"
             )
             raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
 
@@ -402,8 +408,7 @@ def assembled(chunked: Chunked, perm: Any, found: dict[Any, Any]) -> Array:
 
 
 def _fetch(chunked: Chunked, perm: Any) -> Array:
-    found = _computed([], [(chunked, perm)])[1][0]
-    return found
+    return _computed([], [(chunked, perm)])[1][0]
 
 
 def _warn(recorded: dict[str, graph.Recorded]) -> None:
@@ -492,10 +497,10 @@ def select(value: Node, mask: Node) -> Chunked | None:
     from dask._task_spec import Task, TaskRef
 
     with evaluate.held():
-        if not (_is_ours(value) or _is_ours(mask)):
+        if not (is_ours(value) or is_ours(mask)):
             return None
         rank = len(mask.shape)
-        grid = grid_for(value if _is_ours(value) else mask).whole(range(1, rank))
+        grid = grid_for(value if is_ours(value) else mask).whole(range(1, rank))
         both, recorded = _on_grid([value, mask], grid)
     name = graph.new_name("select")
     found = Chunked(Grid(((0,),)), value.dtype, name)
@@ -534,9 +539,7 @@ def _on_grid(nodes: Sequence[Node], grid: Grid) -> tuple[list[Chunked], dict[str
         made, recorded = graph.build(plan, chunked_of)
     except Unchunkable as error:
         _refuse(nodes[0], str(error))
-    both = [
-        made[id(copies[id(node)])] if id(node) in copies else there[id(node)] for node in nodes
-    ]
+    both = [made[id(copies[id(node)])] if id(node) in copies else there[id(node)] for node in nodes]
     return both, recorded
 
 

@@ -7,6 +7,7 @@ needed, never stored. Owns `Plan`, which finds the ends, their grids and their o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -190,8 +191,12 @@ class Plan:
             for place, step in steps:
                 at = place - (len(node.arg.shape) - len(value.shape))
                 bounds = value.bounds[at] if at >= 0 else np.array([0, node.arg.shape[place]])
-                cuts[axis] |= {int(start + step * b) for b in bounds.tolist()} if step > 0 else set()
-        return Grid(tuple([_between(each, size) for each, size in zip(cuts, node.shape, strict=True)]))
+                cuts[axis] |= (
+                    {int(start + step * b) for b in bounds.tolist()} if step > 0 else set()
+                )
+        return Grid(
+            tuple([_between(each, size) for each, size in zip(cuts, node.shape, strict=True)])
+        )
 
     def _product(self, node: Node) -> Grid | None:
         first, second = node.src
@@ -243,9 +248,7 @@ class Plan:
 
     def _shared(self, fits: Callable[[int], bool]) -> set[int]:
         """Costly values that several stages would compute, if there is room to store them."""
-        number = {
-            id(end.node): at for at, stage in enumerate(self.stages()) for end in stage
-        }
+        number = {id(end.node): at for at, stage in enumerate(self.stages()) for end in stage}
         readers: dict[int, set[int]] = {}
         for node in reversed(self.order):
             if not is_pending(node):
@@ -264,7 +267,12 @@ class Plan:
                 for other in self.order
                 if key in {id(each) for each in other.src} and id(other) not in self.ends
             )
-            if not above and self.costs[key] >= COSTLY and self.grids[key] is not None and fits(size):
+            if (
+                not above
+                and self.costs[key] >= COSTLY
+                and self.grids[key] is not None
+                and fits(size)
+            ):
                 found.add(key)
         return found
 
@@ -285,7 +293,7 @@ def along_an_axis(node: Node) -> bool:
     """Whether a host call is one of a chunk, whole along an axis."""
     function: Any = node.arg.function
     named = getattr(function, "keywords", {})
-    if getattr(function, "func", None) not in _ALONG_AXES or getattr(function, "args", ()):
+    if getattr(function, "func", None) not in _ALONG_AXES or function.args:
         return False
     rank = len(node.src[0].shape)
     axis = named.get("axis", -1)
@@ -299,7 +307,7 @@ def is_pending(node: Node) -> bool:
 
 def _between(cuts: set[int], size: int) -> tuple[int, ...]:
     ends = sorted(cut for cut in cuts if 0 <= cut <= size)
-    return tuple([b - a for a, b in zip(ends, ends[1:], strict=False)]) or (0,)
+    return tuple([b - a for a, b in itertools.pairwise(ends)]) or (0,)
 
 
 def _viewed(grid: Grid, maps: Sequence[AxisMap], shape: tuple[int, ...]) -> Grid:

@@ -117,7 +117,7 @@ def combine_parts(
     for place, (partial, dtype) in zip(places, reduced, strict=True):
         found = combine(partial, [_part(each, place) for each in parts])
         if last:
-            value = found.index if isinstance(found, Extreme) else found
+            value = found.place if isinstance(found, Extreme) else found
             if not partial.arg.keepdims:
                 value = value.squeeze(partial.arg.axes)
             found = np.asarray(value, dtype)
@@ -132,7 +132,8 @@ def product(loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: A
     with np.errstate(all="ignore"):
         for first, second in pairs:
             left, right = block(first, none, given), block(second, none, given)
-            assert left is not None and right is not None
+            assert left is not None
+            assert right is not None
             found = ufunc(
                 left.astype(loop.ins[0], copy=False), right.astype(loop.ins[1], copy=False)
             )
