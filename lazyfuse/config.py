@@ -34,6 +34,7 @@ class Row:
     unit: str = ""
     computed: str = ""
     developer: bool = False  # for developers of lazyfuse
+    choices: tuple[str, ...] = ()  # of a text
 
     @property
     def default_text(self) -> str:
@@ -49,7 +50,7 @@ class Row:
             return "a whole number >= 0" + (
                 ", or text like '256MB'" if self.unit == "bytes" else ""
             )
-        return "text"
+        return " or ".join(self.choices) or "text without NUL"
 
     def convert(self, value: object, source: str) -> Any:
         """`value` as this option's type, or an error that names `source` as its origin."""
@@ -64,7 +65,10 @@ class Row:
             return _read_flag(value)
         if self.kind is int:
             return _read_count(value, self.unit)
-        return os.fspath(value)  # type: ignore[call-overload]  # str and paths; else TypeError
+        text = os.fspath(value)  # type: ignore[call-overload]  # str and paths; else TypeError
+        if "\0" in text or (self.choices and text not in self.choices):
+            raise ValueError(value)
+        return text
 
     def show(self, value: Any) -> str:
         """A value as a user would write it."""
@@ -120,6 +124,7 @@ def _option(
     unit: str = "",
     computed: str = "",
     developer: bool = False,
+    choices: tuple[str, ...] = (),
 ) -> Any:
     metadata = {
         "variable": variable,
@@ -127,6 +132,7 @@ def _option(
         "unit": unit,
         "computed": computed,
         "developer": developer,
+        "choices": choices,
     }
     return field(default=default, metadata=metadata)
 
@@ -162,6 +168,7 @@ class Options:
         "auto",
         "LAZYFUSE_OPENCL_LIBRARY",
         "sorts, scans, masks, products, transforms by a device's libraries: auto (GPUs), on, off",
+        choices=("auto", "on", "off"),
     )
     opencl_fp64: bool = _switch(
         True, "LAZYFUSE_OPENCL_FP64", "use the double precision that an OpenCL device has"
@@ -249,6 +256,7 @@ class Options:
         "multiply large matrices tile by tile together with what follows: auto (stacks, integers, "
         "and by loops of ours where NumPy's BLAS does not know the processor; two matrices of "
         "floats are BLAS's, on its own threads), blas or loops (always by these), off",
+        choices=("auto", "blas", "loops", "off"),
     )
     dynamic_sizes: bool = _switch(
         True, "LAZYFUSE_DYNAMIC_SIZES", "keep x[mask] as its mask until its size is asked for"

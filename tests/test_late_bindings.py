@@ -31,6 +31,7 @@ GIVEN = {
     "devices.pools.buffers._clock": "runtime.scheduling.evaluate",
     "devices.cpu_figures._in_use": "runtime.placement.calibrate",
     "devices.thread_pool.callers": "runtime.execution.concurrency",
+    "late_modules._section": "runtime.scheduling.evaluate",
     "runtime.capture.conditions.native": "runtime.scheduling.evaluate",
     "runtime.layout.copies.native": "runtime.scheduling.evaluate",
     "runtime.scheduling.flush.native": "runtime.scheduling.evaluate",

@@ -14,13 +14,13 @@ from weakref import ref
 
 import numpy as np
 
+from lazyfuse import listing
 from lazyfuse.arrays.ndarray import alone, gather, ndarray, node_of
 from lazyfuse.arrays.storage import Block
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
-from lazyfuse.listing import Listing
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
 from lazyfuse.runtime.scheduling import evaluate
@@ -92,7 +92,7 @@ def resident() -> list[Residence]:
     """The arrays in the devices' own memories, largest first; a notebook shows a table."""
     recorded = evaluate.uses()
     found = [_residence(each, recorded) for each in residency.residents()]
-    return Listing(sorted(found, key=lambda each: -each.nbytes))
+    return listing.Listing(sorted(found, key=lambda each: -each.nbytes))
 
 
 def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence:
