@@ -2,7 +2,7 @@
 
 Owns `options` (an object with one plain slot per option: hot paths read `config.options.NAME`) and
 `on_change`. Only the body of `Options` declares options; parsing, checks, `lazyfuse.options()` and
-docs/options.md derive from it. Of lazyfuse, imports only errors.
+docs/options.md derive from it. Of lazyfuse, imports only errors and the dataclasses.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import functools
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import Any
 
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
 
 _WORDS = {"1": True, "on": True, "true": True, "yes": True}
@@ -22,7 +23,7 @@ _UNITS = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _HELP = "lazyfuse.options() lists them all"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """One option, without its present value."""
 
@@ -50,7 +51,7 @@ class Row:
             return "a whole number >= 0" + (
                 ", or text like '256MB'" if self.unit == "bytes" else ""
             )
-        return " or ".join(self.choices) or "text without NUL"
+        return " or ".join(self.choices) or "text"
 
     def convert(self, value: object, source: str) -> Any:
         """`value` as this option's type, or an error that names `source` as its origin."""
@@ -141,7 +142,7 @@ _switch = functools.partial(_option, developer=True)
 """An option for developers of lazyfuse: programs do not need it."""
 
 
-@dataclass(slots=True, init=False, repr=False, eq=False)
+@dataclass(eq=False)
 class Options:
     """Every option of lazyfuse, for the whole process. Read attributes; call it to change some.
 
@@ -374,8 +375,8 @@ def rows() -> tuple[Row, ...]:
     global _rows
     if not _rows:
         _rows = tuple(
-            Row(item.name, type(item.default), default=item.default, **item.metadata)
-            for item in fields(Options)
+            Row(name, type(item.default), default=item.default, **item.metadata)
+            for name, item in vars(Options)["__fields__"].items()
         )
     return _rows
 

@@ -55,11 +55,11 @@ class Late(ModuleType):
 
     def __delattr__(self, name: str) -> None:
         run(self)
-        super().__delattr__(name)
+        ModuleType.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
         run(self)
-        return dir(self)
+        return list(ModuleType.__dir__(self))
 
 
 def run(module: ModuleType) -> None:
@@ -127,31 +127,58 @@ class Loader(SourceFileLoader):
     """Loads a module from its file when one of its names is read."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the code for later."""
+        """Leave the code for later; a package runs at once, if it has any code."""
         vars(module)["__warningregistry__"] = None  # interop/warning_locations.py says why
-        module.__class__ = Late
+        if not hasattr(module, "__path__"):
+            module.__class__ = Late
+        elif os.stat(self.path).st_size:
+            self.run(module)
 
     def run(self, module: ModuleType) -> None:
         """Run the code."""
         super().exec_module(module)
 
 
+_listed: dict[str, set[str]] = {}  # what folders hold
+
+
 class Finder:
-    """Finds modules of lazyfuse as Python does, and lets them run late; packages run at once."""
+    """Finds modules of lazyfuse, and lets them run late.
+
+    A folder is listed once: Python's finder asks the file system for every module. What is not in
+    the list, in an archive, or in machine code, is found and imported as usual.
+    """
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As of every finder. Modules in archives, and in machine code, are imported as usual."""
+        """As of every finder."""
         if not name.startswith("lazyfuse."):
             return None
+        tail = name.rpartition(".")[2]
+        for folder in path or ():
+            if tail in _names(folder):  # a folder, and maybe a package
+                break
+            if f"{tail}.py" in _names(folder):
+                file = f"{folder}{os.sep}{tail}.py"
+                found = ModuleSpec(name, Loader(name, file), origin=file)
+                found.has_location = True
+                return found
         spec = PathFinder.find_spec(name, path, target)
-        if spec is None or spec.submodule_search_locations is not None:
-            return spec
-        if type(spec.loader) is SourceFileLoader:
+        if spec is not None and type(spec.loader) is SourceFileLoader:
             spec.loader = Loader(name, spec.loader.path)
         return spec
+
+
+def _names(folder: str) -> set[str]:
+    """What a folder holds; nothing, if it is none."""
+    if folder not in _listed:
+        try:
+            _listed[folder] = set(os.listdir(folder))
+        except OSError:
+            return set()
+    return _listed[folder]
 
 
 sys.meta_path.insert(0, Finder)
