@@ -15,7 +15,6 @@ from __future__ import annotations
 import _signal  # ten times faster than signal, which makes an enum of every handler
 import dis
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -30,7 +29,7 @@ _NAMES = (
     "SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGVTALRM",
     "SIGPROF", "SIGBREAK",
 )  # fmt: skip
-_NUMBERS = tuple([int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)])
+_NUMBERS = tuple([getattr(_signal, name) for name in _NAMES if hasattr(_signal, name)])
 _main = threading.main_thread().ident
 _identity = threading.get_ident
 
@@ -223,7 +222,7 @@ def give_way() -> None:
     """Raise a waiting KeyboardInterrupt, at a point where no operand has been overwritten."""
     if _identity() == _main:
         for at, (handler, number, frame) in enumerate(waiting):
-            if handler is signal.default_int_handler:
+            if handler is _signal.default_int_handler:
                 del waiting[at]
                 handler(number, frame)
 

@@ -10,7 +10,7 @@ classes of a program are never called. What `dataclasses` offers for such classe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, dataclass_transform
 
 _MISSING: Any = dataclasses.MISSING
@@ -32,14 +32,16 @@ def dataclass(
 class _Field:
     """One field: its default (a value or a factory), and how it takes part in the methods."""
 
-    __slots__ = ("compare", "default", "factory", "kind", "kw_only", "repr")
+    __slots__ = ("compare", "default", "factory", "kind", "kw_only", "metadata", "repr")
 
     def __init__(self, kind: Any, default: Any, kw_only: bool) -> None:
         self.kind, self.kw_only = kind, kw_only
         self.default, self.factory, self.compare, self.repr = default, _MISSING, True, True
+        self.metadata: Mapping[Any, Any] = {}
         if isinstance(default, dataclasses.Field):
             self.default, self.factory = default.default, default.default_factory
             self.repr, self.compare = bool(default.repr), bool(default.compare)
+            self.metadata = default.metadata
 
     def standard(self) -> Any:
         """The field as `dataclasses` describes it."""
@@ -49,6 +51,7 @@ class _Field:
             default_factory=self.factory,
             repr=self.repr,
             compare=self.compare,
+            metadata=self.metadata,
             kw_only=self.kw_only,
         )
 

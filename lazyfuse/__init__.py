@@ -18,6 +18,9 @@ import numpy as _numpy
 from lazyfuse import bootstrap  # noqa: F401  # first: completes the package in a checkout
 
 # isort: split
+from lazyfuse import late_modules  # noqa: F401  # the modules that follow run when they are read
+
+# isort: split
 from lazyfuse.arrays.ndarray import ndarray as ndarray
 from lazyfuse.config import options as options
 from lazyfuse.namespace import assemble

@@ -2,7 +2,7 @@
 
 Owns `options` (an object with one plain slot per option: hot paths read `config.options.NAME`) and
 `on_change`. Only the body of `Options` declares options; parsing, checks, `lazyfuse.options()` and
-docs/options.md derive from it. Of lazyfuse, imports only errors.
+docs/options.md derive from it. Of lazyfuse, imports only errors and the dataclasses.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import functools
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import Any
 
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
 
 _WORDS = {"1": True, "on": True, "true": True, "yes": True}
@@ -22,7 +23,7 @@ _UNITS = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _HELP = "lazyfuse.options() lists them all"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """One option, without its present value."""
 
@@ -34,6 +35,7 @@ class Row:
     unit: str = ""
     computed: str = ""
     developer: bool = False  # for developers of lazyfuse
+    choices: tuple[str, ...] = ()  # of a text
 
     @property
     def default_text(self) -> str:
@@ -49,7 +51,7 @@ class Row:
             return "a whole number >= 0" + (
                 ", or text like '256MB'" if self.unit == "bytes" else ""
             )
-        return "text"
+        return " or ".join(self.choices) or "text"
 
     def convert(self, value: object, source: str) -> Any:
         """`value` as this option's type, or an error that names `source` as its origin."""
@@ -64,7 +66,10 @@ class Row:
             return _read_flag(value)
         if self.kind is int:
             return _read_count(value, self.unit)
-        return os.fspath(value)  # type: ignore[call-overload]  # str and paths; else TypeError
+        text = os.fspath(value)  # type: ignore[call-overload]  # str and paths; else TypeError
+        if "\0" in text or (self.choices and text not in self.choices):
+            raise ValueError(value)
+        return text
 
     def show(self, value: Any) -> str:
         """A value as a user would write it."""
@@ -129,6 +134,7 @@ def _option(
     unit: str = "",
     computed: str = "",
     developer: bool = False,
+    choices: tuple[str, ...] = (),
 ) -> Any:
     metadata = {
         "variable": variable,
@@ -136,6 +142,7 @@ def _option(
         "unit": unit,
         "computed": computed,
         "developer": developer,
+        "choices": choices,
     }
     return field(default=default, metadata=metadata)
 
@@ -144,7 +151,7 @@ _switch = functools.partial(_option, developer=True)
 """An option for developers of lazyfuse: programs do not need it."""
 
 
-@dataclass(slots=True, init=False, repr=False, eq=False)
+@dataclass(eq=False)
 class Options:
     """Every option of lazyfuse, for the whole process. Read attributes; call it to change some.
 
@@ -171,6 +178,7 @@ class Options:
         "auto",
         "LAZYFUSE_OPENCL_LIBRARY",
         "sorts, scans, masks, products, transforms by a device's libraries: auto (GPUs), on, off",
+        choices=("auto", "on", "off"),
     )
     opencl_fp64: bool = _switch(
         True, "LAZYFUSE_OPENCL_FP64", "use the double precision that an OpenCL device has"
@@ -258,6 +266,7 @@ class Options:
         "multiply large matrices tile by tile together with what follows: auto (stacks, integers, "
         "and by loops of ours where NumPy's BLAS does not know the processor; two matrices of "
         "floats are BLAS's, on its own threads), blas or loops (always by these), off",
+        choices=("auto", "blas", "loops", "off"),
     )
     dynamic_sizes: bool = _switch(
         True, "LAZYFUSE_DYNAMIC_SIZES", "keep x[mask] as its mask until its size is asked for"
@@ -395,8 +404,8 @@ def rows() -> tuple[Row, ...]:
     global _rows
     if not _rows:
         _rows = tuple(
-            Row(item.name, type(item.default), default=item.default, **item.metadata)
-            for item in fields(Options)
+            Row(name, type(item.default), default=item.default, **item.metadata)
+            for name, item in vars(Options)["__fields__"].items()
         )
     return _rows
 

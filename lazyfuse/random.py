@@ -17,7 +17,7 @@ import numpy as np
 from lazyfuse.arrays.conversion import from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import changing, ndarray, options, wrap, writable
 from lazyfuse.devices.caches import cached
-from lazyfuse.interop import device_api, fallback
+from lazyfuse.interop import chunked_api, device_api, fallback
 from lazyfuse.kernels import pcg64
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import THEIRS, implements, pair
@@ -35,7 +35,7 @@ def _method(cls: type, name: str) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = functools.partial(theirs, self)
         if cls is np.random.Generator and device_api.selects_chunks():
-            found = device_api.chunked_api().drawn(self, name, args, kwargs)
+            found = chunked_api.drawn(self, name, args, kwargs)
             if found is not None:
                 return found
         if name in IN_PLACE:
@@ -92,7 +92,7 @@ def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(theirs)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if device_api.selects_chunks():
-            found = device_api.chunked_api().drawn(self, name, args, kwargs)
+            found = chunked_api.drawn(self, name, args, kwargs)
             if found is not None:
                 return found
         given = args[0] if len(args) == 1 and not kwargs and name == "random" else None

@@ -87,6 +87,24 @@ def as_builtin(ours: Callable[..., Any], theirs: Any) -> Any:
     return made
 
 
+NATIVE_KERNELS: dict[int, tuple[Any, Any]] = {}
+"""By the id of NumPy's function: the function that computes the same by compiled loops, and it."""
+
+
+def serves(theirs: Any) -> Callable[[F], F]:
+    """Decorator: the function below, built on routines, replaces NumPy's `theirs` on the CPU.
+
+    It takes NumPy arrays and the other arguments of `theirs`, and returns None where that has to
+    run. `runtime/execution/routine.py` calls it.
+    """
+
+    def register(ours: F) -> F:
+        NATIVE_KERNELS[id(theirs)] = ours, theirs
+        return ours
+
+    return register
+
+
 EAGER: dict[Any, str] = {}
 """How small arrays reach NumPy's function directly: see `implements`."""
 

@@ -18,6 +18,7 @@ BOUND = {
     "arrays.base.HOOKS": "arrays.scalars",
     "arrays.operators._matmul": "functions.products",
     "runtime.placement.offload._opener": "runtime.placement.devices",
+    "runtime.scheduling.evaluate.chunked": "runtime.chunked.run",
 }
 """Variable, and the module that fills it."""
 
@@ -31,6 +32,7 @@ GIVEN = {
     "devices.pools.buffers._clock": "runtime.scheduling.evaluate",
     "devices.cpu_figures._in_use": "runtime.placement.calibrate",
     "devices.thread_pool.callers": "runtime.execution.concurrency",
+    "late_modules._section": "runtime.scheduling.evaluate",
     "runtime.capture.conditions.native": "runtime.scheduling.evaluate",
     "runtime.layout.copies.native": "runtime.scheduling.evaluate",
     "runtime.scheduling.flush.native": "runtime.scheduling.evaluate",

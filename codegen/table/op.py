@@ -42,6 +42,23 @@ Expressions = Mapping[str, Mapping[str, str]]
 Texts = str | dict[str, str]
 
 
+class Spread:
+    """The expressions of a row by language, written out when one is first asked for."""
+
+    __slots__ = ("_found", "_given")
+
+    def __init__(self, numba: Texts, opencl: Texts | None, kinds: str, single: Texts) -> None:
+        self._given = numba, opencl, kinds, single
+        self._found: Expressions | None = None
+
+    def get(self, language: str) -> Mapping[str, str] | None:
+        """The expressions of a language, by the kinds of the arguments; None: it has none."""
+        found = self._found
+        if found is None:
+            found = self._found = _expressions(*self._given)
+        return found.get(language)
+
+
 class Verdict(NamedTuple):
     """A decision and its reason."""
 
@@ -71,7 +88,7 @@ class Op:
     ufunc: Any = None
     reference: Callable[..., Any] | None = None
     rule: Rule | None = None  # dtypes -> (ins, out), where NumPy has no ufunc to ask
-    expressions: Expressions = field(default_factory=dict)
+    expressions: Expressions | Spread = field(default_factory=dict)
     exact: str = ""  # kinds of the first input for which every tier gives NumPy's bits
     cost: float = 1.0  # per element, relative to an addition
     flags: tuple[str, ...] = ()  # floating-point exceptions that the op itself can raise, on floats
@@ -103,7 +120,7 @@ class Op:
     ordered: bool = False  # a floating-point reduction depends on the order of its operands
     skips_nan: bool = False  # its reduction prefers any value to NaN
     library: str = ""  # the function of the device's vector library that computes it
-    doc: str = ""
+    doc: str = ""  # where NumPy has no function of that name
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -191,14 +208,13 @@ def elementwise(name: str, numba: Texts = "", opencl: Texts | None = None, **fie
     """
     kinds, single = fields.pop("kinds", "iufc"), fields.pop("single", {})
     ufunc = fields.pop("ufunc", None) or getattr(np, name)
-    fields.setdefault("doc", first_line(ufunc))
     return Op(
         name,
         "map",
         nin=ufunc.nin,
         ufunc=ufunc,
         reference=ufunc,
-        expressions=_expressions(numba, opencl, kinds, single),
+        expressions=Spread(numba, opencl, kinds, single),
         **fields,
     )
 
@@ -207,11 +223,11 @@ def special(name: str, reference: Callable[..., Any], rule: Rule | None, **field
     """A map row that is not a NumPy ufunc."""
     numba, opencl = fields.pop("numba", ""), fields.pop("opencl", None)
     kinds, single = fields.pop("kinds", "biufc"), fields.pop("single", "")
-    expressions = _expressions(numba, opencl, kinds, single)
+    expressions = Spread(numba, opencl, kinds, single)
     return Op(name, "map", reference=reference, rule=rule, expressions=expressions, **fields)
 
 
-def _expressions(numba: Texts, opencl: Texts | None, kinds: str, single: Texts = "") -> Expressions:
+def _expressions(numba: Texts, opencl: Texts | None, kinds: str, single: Texts) -> Expressions:
     """The texts of all languages: a numba text that is also valid C serves both."""
     texts = spread(numba, kinds)
     in_c = {key: _as_c(text) for key, text in texts.items()}
@@ -244,12 +260,3 @@ def spread(text: str | dict[str, str], kinds: str) -> dict[str, str]:
         else:
             result[key] = value
     return result
-
-
-def first_line(function: Any) -> str:
-    """The sentence a NumPy docstring starts with."""
-    lines = (function.__doc__ or "").strip().splitlines()
-    for line in lines:
-        if line.strip() and "(" not in line.split(" ")[0]:
-            return str(line.strip())
-    return ""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lazyfuse.codegen.table import rows_arithmetic, rows_math, rows_structure
-from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, first_line, loops_of
+from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, loops_of
 from lazyfuse.devices.caches import cached
 
 __all__ = [
@@ -95,7 +95,6 @@ def _arg_row(name: str, function: Callable[..., Any], combine: str) -> Op:
         drops_nan=True,
         reorderable=True,
         start=TABLE[combine].start,
-        doc=first_line(function),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.table.op import ANY, KERNEL_DTYPES, Op, first_line, special
+from lazyfuse.codegen.table.op import ANY, KERNEL_DTYPES, Op, special
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTypes = tuple[np.dtype[Any], ...]
@@ -157,7 +157,6 @@ SELECTION: tuple[Op, ...] = (
         opencl="(to_M({0}) ? {1} : {2})",
         kinds="b",
         exact="b",
-        doc=first_line(np.where),
         drops_nan=True,
         eager_weight=8,
     ),
@@ -177,7 +176,6 @@ SELECTION: tuple[Op, ...] = (
         },
         exact="biuf",
         cost=2.0,
-        doc=first_line(np.clip),
         drops_nan=True,
     ),
     special(
@@ -196,7 +194,6 @@ SELECTION: tuple[Op, ...] = (
         },
         exact="biuf",
         cost=2.0,
-        doc=first_line(np.clip),
         drops_nan=True,
     ),
 )
@@ -294,7 +291,6 @@ CONTRACTIONS: tuple[Op, ...] = tuple(
         cost=100.0,
         flags=("over", "under", "invalid"),
         dunders=("__matmul__", "__rmatmul__", "__imatmul__") if name == "matmul" else (),
-        doc=first_line(getattr(np, name)),
     )
     for name in ("matmul", "vecdot", "matvec", "vecmat")
 )

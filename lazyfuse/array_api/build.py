@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import late_modules
 from lazyfuse.array_api import array_object, functions
 from lazyfuse.array_api import names as array_api_names
 from lazyfuse.arrays.ndarray import ndarray
@@ -163,6 +164,8 @@ def install(package: dict[str, Any]) -> None:
     package["_names"] = names = Names("", LATEST)
     package["__all__"] = names.public()
     package["__array_api_version__"] = LATEST
+    for module in (array_object, functions):  # they import from the folder, which goes away now
+        late_modules.run(module)
     package["__path__"] = []  # makes it a package, whose extensions can be imported
     sys.modules[NAME].__class__ = Namespace
     package["_at"] = namespace

@@ -31,19 +31,19 @@ from lazyfuse.arrays.nodes import PLAIN
 from lazyfuse.arrays.storage import Storage, leaf
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.references import IN_SLOT, count
-from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Store
-from lazyfuse.codegen.plan.plan import KernelStep
+from lazyfuse.codegen.lowering import kernel as kernels
+from lazyfuse.codegen.plan import plan as plans
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import kernel_dtype, supports
-from lazyfuse.devices.base import RowProgram
+from lazyfuse.devices import base
 from lazyfuse.devices.caches import memo
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.capture.conditions import may_capture
+from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
+from lazyfuse.runtime.layout import strides as stride_rules
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, address
-from lazyfuse.runtime.layout.strides import strides_over
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
@@ -135,9 +135,9 @@ class RankOneProgram:
 
     __slots__ = ("program", "step", "uses")
 
-    def __init__(self, step: KernelStep) -> None:
+    def __init__(self, step: plans.KernelStep) -> None:
         self.step = step
-        self.program: RowProgram | None = None
+        self.program: base.RowProgram | None = None
         self.uses = 0
 
 
@@ -169,7 +169,7 @@ def outer(op: Op, left: Array, right: Array) -> ndarray | None:
 
 def _is_on() -> bool:
     """Whether the error state, the options, the listeners and the device allow such updates."""
-    plain = errstate.is_default() and options.fusion and may_capture()
+    plain = errstate.is_default() and options.fusion and conditions.may_capture()
     return plain and devices.current() is devices.cpu()
 
 
@@ -227,7 +227,10 @@ def _was_fused(
     if tree is None or storage.node.resident is not None or not view.flags.writeable:
         return False
     real = array.real_view(self)
-    strides = [strides_over(real, shape, 2), *[_strides(each, shape) for each in tree.arrays]]
+    strides = [
+        stride_rules.strides_over(real, shape, 2),
+        *[_strides(each, shape) for each in tree.arrays],
+    ]
     if strides[0][1] != 1 or strides[0][0] < shape[1] or not _is_on():
         return False
     key = op.number, loop, swapped, tree.key(), tuple(map(_class, strides))
@@ -274,7 +277,7 @@ def _strides(value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     own = value.shape
     if len(own) == 2 and 1 in own and value.flags.c_contiguous:
         return (1, 0) if own[1] == 1 else (0, 1)
-    return strides_over(value, shape, 2)
+    return stride_rules.strides_over(value, shape, 2)
 
 
 def _tree(root: Node) -> Tree | None:
@@ -339,7 +342,7 @@ def _class(strides: tuple[int, ...]) -> tuple[bool, str]:
     return slow == 0, {0: "0", 1: "1", -1: "-"}.get(fast, "s")
 
 
-def _step(op: Op, loop: promotion.Loop, swapped: bool, real: Array, tree: Tree) -> KernelStep:
+def _step(op: Op, loop: promotion.Loop, swapped: bool, real: Array, tree: Tree) -> plans.KernelStep:
     """The update as a kernel: its block first, then the arrays and numbers below."""
     number = tree.numbered()
     body = [
@@ -349,24 +352,26 @@ def _step(op: Op, loop: promotion.Loop, swapped: bool, real: Array, tree: Tree) 
     last = len(number)
     body.append(_instruction(op, loop, (last, 0) if swapped else (0, last)))
     name = real.dtype.str[1:]
-    kernel = Kernel(
+    kernel = kernels.Kernel(
         2,
         (name, *[each.dtype.str[1:] for each in tree.leaves]),
         tuple([each.dtype.str[1:] for each in tree.scalars]),
         tuple(body),
-        (Store(last + 1, name),),
+        (kernels.Store(last + 1, name),),
     )
     inputs = tuple(range(len(tree.leaves) + 1))
     numbers = tuple(range(len(inputs), len(inputs) + len(tree.scalars)))
     cost = sum(each.op.cost for each in tree.inner) + op.cost
-    return KernelStep(kernel, 0, inputs, numbers, (last + 1,), (), {}, (), cost)
+    return plans.KernelStep(kernel, 0, inputs, numbers, (last + 1,), (), {}, (), cost)
 
 
-def _instruction(op: Op, loop: promotion.Loop, args: tuple[int, ...]) -> Instruction:
-    return Instruction(op.name, args, tuple([d.str[1:] for d in loop.ins]), loop.out.str[1:])
+def _instruction(op: Op, loop: promotion.Loop, args: tuple[int, ...]) -> kernels.Instruction:
+    return kernels.Instruction(
+        op.name, args, tuple([d.str[1:] for d in loop.ins]), loop.out.str[1:]
+    )
 
 
-def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> RowProgram | None:
+def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> base.RowProgram | None:
     """The program of a structure, if it is compiled by now."""
     fused.uses += 1
     if fused.uses > 2 and fused.uses % SPACING:
@@ -379,11 +384,11 @@ def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> RowPro
     )
     step.selected.clear()
     source = program.source
-    if source.language != "numba" or not isinstance(program, RowProgram):
+    if source.language != "numba" or not isinstance(program, base.RowProgram):
         return None
     # `_launch` makes rows for two loops over exactly these arrays
     arrays = [*inputs, real]
-    expected = tuple([strides_over(each, real.shape, 2) for each in arrays])
+    expected = tuple([stride_rules.strides_over(each, real.shape, 2) for each in arrays])
     plain = lowered.slots == tuple(range(len(arrays))) and not lowered.temporaries
     if not plain or lowered.variant.loops != 2 or lowered.table("numba").strides != expected:
         return None
@@ -391,12 +396,12 @@ def _look_for(fused: RankOneProgram, real: Array, values: list[Array]) -> RowPro
     return program
 
 
-def _refused(step: KernelStep, why: str) -> None:
+def _refused(step: plans.KernelStep, why: str) -> None:
     """Do nothing: NumPy goes on doing the update."""
 
 
 def _launch(
-    program: RowProgram,
+    program: base.RowProgram,
     op: Op,
     loop: promotion.Loop,
     real: Array,

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import alone, caller, concrete_value, ndarray, node_of, wrap
 from lazyfuse.arrays.operators import dtype_of, shape_of
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device
+from lazyfuse.runtime.chunked import dask_arrays, run
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, library_calls, residency
 from lazyfuse.runtime.scheduling import evaluate
@@ -91,14 +93,16 @@ def select(x: ndarray, key: Any) -> Any:
 
 
 def select_chunks(x: ndarray, key: Any) -> Any:
-    """`x[mask]` of arrays in chunks: an array whose chunks have counted sizes; else None."""
+    """`x[key]` of an array in chunks for a key with arrays; None: as on the host.
+
+    A mask of the shape of `x` is counted, chunk by chunk; other keys are Dask's, if `x` is large.
+    """
     mask = key[0] if type(key) is tuple and len(key) == 1 else key
-    if type(mask) is not ndarray or dtype_of(mask) != np.bool_ or shape_of(mask) != shape_of(x):
-        return None
     if dtype_of(x) not in CANONICAL or not len(shape_of(x)):
         return None
-    from lazyfuse.runtime.chunked import run  # arrays in chunks are there: so is this module
-
     with evaluate.quiet:
-        found = run.select(node_of(x), node_of(mask))
+        if type(mask) is ndarray and dtype_of(mask) == np.bool_ and shape_of(mask) == shape_of(x):
+            found = run.select(node_of(x), node_of(mask))
+        else:
+            found = dask_arrays.picked(node_of(x), to_numpy(key))
         return None if found is None else alone(run.leaf_of(found))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -49,12 +49,15 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op, Verdict
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.kernels import compact
-from lazyfuse.kernels.compact import CountedMask
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
-from lazyfuse.runtime.scheduling.eager_rules import small
+from lazyfuse.runtime.scheduling.eager_rules import MASKED_ELEMENTS, small
+
+if TYPE_CHECKING:
+    from lazyfuse.kernels.compact import CountedMask
+
 
 _WHERE = TABLE["where"]
 _AND = TABLE["logical_and"]
@@ -68,7 +71,7 @@ COSTLY = 5.0
 LIMIT = 16
 # Fewer elements are extracted in less time than a plan is looked up, or than several threads take.
 # Booleans, which are counted or select again, and values that are written back wait nevertheless.
-WORTH = compact.AT_ONCE
+WORTH = MASKED_ELEMENTS
 # 1 divided by more than this cannot overflow.
 _TINY = {"f": 1e-30, "d": 1e-300}
 

@@ -2,13 +2,11 @@
 
 Large constant arrays are recorded; conversions of other objects run at once. `asarray` shares the
 memory of NumPy arrays as NumPy would. All other creation functions run NumPy's and wrap the result.
-In addition they have `device=` for every device that can hold arrays, and `dtype` for the
-frequencies (array API).
+In addition they have `device=` for every device that can hold arrays (array API).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,8 +28,8 @@ from lazyfuse.arrays.operators import PLAIN, shape_of
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.interop import device_api, fallback, overrides
-from lazyfuse.registry import extends, implements
+from lazyfuse.interop import chunked_api, device_api, fallback, overrides
+from lazyfuse.registry import implements
 from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
@@ -430,7 +428,7 @@ def _placed(theirs: Any) -> None:
             del kwargs["device"]
             return device_api.placed(create, device, *args, **kwargs)
         if device is None and device_api.selects_chunks():
-            found = device_api.chunked_api().created(name, args, kwargs)
+            found = chunked_api.created(name, args, kwargs)
             if found is not None:
                 return found
         return fallback.run(theirs, name, args, kwargs)
@@ -458,27 +456,3 @@ def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> An
     if type(x) is ndarray and x._eager is None and device in (None, device_api.HOST):
         return x.astype(dtype, copy=copy)  # type: ignore[attr-defined]
     return fallback.run(np.astype, "astype", (x, dtype), {"copy": copy, "device": device})
-
-
-def _frequencies(theirs: Callable[..., Any], n: Any, d: Any, device: Any, dtype: Any) -> Any:
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.moved(_frequencies(theirs, n, d, None, dtype), device, None)
-    found = fallback.run(theirs, theirs.__name__, (n, d), fallback.given(device=device))
-    if dtype is None:
-        return found
-    if np.dtype(dtype).kind != "f":
-        what = f"[{theirs.__name__}] dtype: expected a real floating-point dtype, got {dtype}"
-        raise ValueError(f"{what}; convert the result with astype")
-    return found.astype(dtype)
-
-
-@extends(np.fft.fftfreq)
-def fftfreq(n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
-    """As `numpy.fft.fftfreq`, in any real floating-point dtype."""
-    return _frequencies(np.fft.fftfreq, n, d, device, dtype)
-
-
-@extends(np.fft.rfftfreq)
-def rfftfreq(n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
-    """As `numpy.fft.rfftfreq`, in any real floating-point dtype."""
-    return _frequencies(np.fft.rfftfreq, n, d, device, dtype)

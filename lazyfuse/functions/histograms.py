@@ -20,7 +20,7 @@ from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached, memo
 from lazyfuse.functions.searching import GUIDED, NUMBA_TYPES, place_text
 from lazyfuse.interop import fallback
-from lazyfuse.kernels.search_index import BucketIndex
+from lazyfuse.kernels import search_index
 from lazyfuse.registry import implements
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine as routines
@@ -408,7 +408,7 @@ class Between:
         if bins < 1 or not (edges[:-1] <= edges[1:]).all():  # descending, or NaN
             return None
         flat = np.ascontiguousarray(values).reshape(-1)
-        guide = BucketIndex(edges)
+        guide = search_index.BucketIndex(edges)
         return _counted(
             _edges_routine(code, common.str[1:]), flat, bins, guide.table, guide.starts,
             scalars=guide.scalars, numbers=(guide.window,),

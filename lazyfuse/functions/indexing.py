@@ -24,7 +24,6 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, may_write, shape_of
-from lazyfuse.arrays.scatter import look_together
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.functions.elementwise import copyto
@@ -200,7 +199,7 @@ def _taken(a: ndarray, indices: ndarray, axis: Any, mode: str) -> Array | None:
     place = 0 if axis is None else _axis(axis, rank)
     if place not in (0, rank - 1):
         return None
-    look_together(a, indices)
+    scatter.look_together(a, indices)
     real, key = gather(a), gather(indices)
     if place:
         return routine.attempt(gathers.along, real, key, mode) if key.ndim == 1 else None
@@ -218,7 +217,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
         rank = len(shape)
         same = len(places) == rank and places[:-1] == shape[:-1]
         if same and axis is not None and _axis(axis, rank) == rank - 1:
-            look_together(arr, indices)
+            scatter.look_together(arr, indices)
             read = gathers.along if rank > 1 else gathers.read
             found = routine.attempt(read, gather(arr), gather(indices))
             if found is not None:
@@ -235,7 +234,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
         and mode == "raise"
         and concrete_value(ind) is None
     ):
-        look_together(ind, v)
+        scatter.look_together(ind, v)
         values = gather(v) if type(v) is ndarray else v
         if type(values) in scatter.NUMBERS or shape_of(v) == shape_of(ind):
             with changing(a):
@@ -256,7 +255,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
         rank = len(shape)
         along = axis is not None and rank > 1 and _axis(axis, rank) == rank - 1
         if along and shape_of(indices)[:-1] == shape[:-1]:
-            look_together(indices, values)
+            scatter.look_together(indices, values)
             found = gather(values) if type(values) is ndarray else values
             with changing(arr):
                 real = writable(arr)

@@ -21,7 +21,7 @@ from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.functions.searching import GUIDED, place_text
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import search_index
-from lazyfuse.registry import implements
+from lazyfuse.registry import implements, serves
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -85,7 +85,7 @@ def _rounds_each_step() -> bool:
     return bool(np.interp(distance, [0.0, 2.0], fp) == slope * distance - 1.0)
 
 
-@routine.serves(np.interp)
+@serves(np.interp)
 def compiled(
     x: Array, xp: Array, fp: Array, left: float | None = None, right: float | None = None
 ) -> Array | None:

@@ -35,7 +35,7 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.operators import dtype_of, set_matmul
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.codegen.graph.interpret import packed_copy
+from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.node import Node, Shape
 from lazyfuse.codegen.graph.shapes import broadcast, broadcast_all, size_of
 from lazyfuse.codegen.table import promotion
@@ -249,7 +249,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
     if small_result(arrays, size_of(shape)):
         found = fallback.call(function, [gather(x) for x in arrays], {})
-        return wrap(packed_copy(np.asarray(found), shape, dtype, perm, ()))
+        return wrap(interpret.packed_copy(np.asarray(found), shape, dtype, perm, ()))
     return host("einsum", function, arrays, shape, dtype, perm)
 
 

@@ -21,7 +21,7 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import search_index
-from lazyfuse.registry import implements
+from lazyfuse.registry import implements, serves
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -95,7 +95,7 @@ def search_routine(code: str, side: str) -> routine.Routine:
     return routine.Routine(f"search_{side}_{code}", sizes, arrays, body, GUIDED)
 
 
-@routine.serves(np.searchsorted)
+@serves(np.searchsorted)
 def search(table: Array, values: Array, side: str = "left", sorter: Any = None) -> Array | None:
     """As `numpy.searchsorted`, by a compiled loop; None if NumPy must do it."""
     if sorter is not None or table.ndim != 1 or not table.size or values.size < routine.FEWEST:

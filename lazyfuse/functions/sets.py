@@ -18,7 +18,6 @@ from lazyfuse.interop import fallback
 from lazyfuse.kernels import compact
 from lazyfuse.registry import implements
 from lazyfuse.runtime.execution import routine
-from lazyfuse.runtime.execution.routine import Routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,13 +26,13 @@ SHORT = 2  # values of the range per element, up to which marks are faster than 
 
 
 @cached(why=DTYPES)
-def _marking(code: str) -> Routine:
+def _marking(code: str) -> routine.Routine:
     body = """
     for i in range(count):
         marks[int64(data[i]) - least] = 1
     """
     arrays = {"data": code, "marks": "u1"}
-    return Routine(f"mark_{code}", ("count",), arrays, body, scalars={"least": "i8"})
+    return routine.Routine(f"mark_{code}", ("count",), arrays, body, scalars={"least": "i8"})
 
 
 def _unique(values: Array, least: int, greatest: int) -> Array | None:

@@ -53,11 +53,11 @@ from lazyfuse.arrays.recording import (
     shape_of,
 )
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
-from lazyfuse.codegen.table.promotion import Loop
 from lazyfuse.devices.caches import DTYPES, Group
-from lazyfuse.functions.complex_cases import COMPLETED
+from lazyfuse.functions import complex_cases
 from lazyfuse.functions.reductions import recorded_reduction
 from lazyfuse.interop import fallback, overrides
 from lazyfuse.kernels import gather as gathers
@@ -116,19 +116,19 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         row = BY_UFUNC.get(theirs)
         self._takes_weak = row is not None and row.takes_weak_scalars
         self._call = theirs
-        self._compute = COMPLETED.get(theirs.__name__, theirs) if known else theirs
+        self._compute = complex_cases.COMPLETED.get(theirs.__name__, theirs) if known else theirs
         self.nin = theirs.nin
         self.nout = theirs.nout
         self._rows = _rows_of(theirs)
         self._reduction = None if row is None else TABLE.get(f"reduce:{row.name}")
-        self._loops: dict[Any, Loop] = {}
+        self._loops: dict[Any, promotion.Loop] = {}
         _ufuncs.add(self)
         self.__dict__.update(vars(theirs))  # NumPy's attributes, and those that users added
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
 
     def _remember(self, operands: Sequence[Any], node: Node) -> None:
         """Keep the loop of a recorded call for the fast path of later calls."""
-        if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is Loop:
+        if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is promotion.Loop:
             keys = tuple([operand_key(x) for x in operands])
             if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
                 self._loops[keys[0] if self.nin == 1 else keys] = node.arg

@@ -16,7 +16,7 @@ import numpy as np
 
 from lazyfuse.arrays.conversion import EXPORT, suspect_types, to_numpy
 from lazyfuse.devices.caches import CONSTANT, cached
-from lazyfuse.interop.entrance_code import USERS, Suspects
+from lazyfuse.interop import entrance_code
 
 KNOWN = {"lazyfuse", "numpy"}
 """Packages whose functions are not the user's: library_adapters.py adds the adapted ones."""
@@ -29,7 +29,7 @@ _FEW = 8  # items of a container that are checked one by one
 
 
 @cached(1, CONSTANT, clears=False)
-def suspects() -> Suspects:
+def suspects() -> entrance_code.Suspects:
     """The types that wrappers convert: those that are, may hold, or may return values of ours."""
     types = suspect_types().union(_CALLABLE)
 
@@ -42,18 +42,18 @@ def suspects() -> Suspects:
             return True
         return False
 
-    return Suspects(
+    return entrance_code.Suspects(
         types,
         argument,
         any_of,
         lambda named: any_of(named.values()),
         lambda values: tuple(map(argument, values)),
-        lambda named: {k: x if k == USERS else argument(x) for k, x in named.items()},
+        lambda named: {k: x if k == entrance_code.USERS else argument(x) for k, x in named.items()},
     )
 
 
 @cached(1, CONSTANT, clears=False)
-def module_suspects() -> Suspects:
+def module_suspects() -> entrance_code.Suspects:
     """The same for functions that are given NumPy as a module, alone or in a list."""
     ours = sys.modules["lazyfuse"]
 

@@ -19,7 +19,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.io import generators, resolve
 from lazyfuse.io.chunks import normalise
-from lazyfuse.runtime.chunked import graph, run, tasks
+from lazyfuse.runtime.chunked import dask_arrays, graph, run
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.values import Chunked
 from lazyfuse.runtime.events import decisions
@@ -120,17 +120,6 @@ def _ours(found: Any) -> Any:
     return from_dask(found) if _is_dask(found) else from_numpy(found, [], [])
 
 
-def picked(x: ndarray, key: Any) -> Any:
-    """`x[key]` by dask, for a large array in chunks and a key with arrays; None if it refuses."""
-    node = _node(x)
-    if node is None or not run.is_large(node):
-        return None
-    try:
-        return from_dask(to_dask(x)[to_numpy(key)])
-    except (NotImplementedError, TypeError, ValueError):
-        return None
-
-
 def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
     """Compute an array chunk by chunk and write each chunk when it is there.
 
@@ -175,16 +164,7 @@ def _is_dask(value: Any) -> bool:
 
 def from_dask(array: Any) -> Any:
     """The array of a dask array: the same tasks, nothing is computed."""
-    if array.dtype not in CANONICAL:
-        what = f"a dask array of {array.dtype}"
-        raise UnsupportedError(message("from_chunks", what, instead="cast it to numbers first"))
-    if any(np.isnan(size) for sizes in array.chunks for size in sizes):
-        array = array.compute_chunk_sizes()
-    chunks = tuple([tuple([int(size) for size in sizes]) for sizes in array.chunks])
-    value = Chunked(Grid(chunks), CANONICAL[array.dtype], array.name)
-    value.layers = dict(array.dask.layers)
-    value.needs = {name: set(needs) for name, needs in array.dask.dependencies.items()}
-    return wrap_chunked(value)
+    return wrap_chunked(dask_arrays.chunked(array))
 
 
 def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -254,40 +234,7 @@ def wrap_chunked(value: Chunked) -> Any:
 
 def to_dask(x: ndarray) -> Any:
     """The dask array of an array: its tasks, with nothing computed; host values in one chunk."""
-    import dask.array
-    from dask._task_spec import Task, TaskRef
-    from dask.highlevelgraph import HighLevelGraph
-
-    run.open_chunks()
-    value = lazily(x)
-    value = run.with_tasks(value)
-    name = value.name
-    layers, needs = dict(value.layers), {key: set(at) for key, at in value.needs.items()}
-    if value.part is not None:
-        name = graph.new_name("pick")
-        layers[name] = {
-            (name, *index): Task((name, *index), tasks.pick, TaskRef(value.key(index)), value.part)
-            for index in value.grid.indices()
-        }
-        needs[name] = {value.name}
-    for each in layers:
-        needs.setdefault(each, set())
-    make: Any = dask.array.Array
-    tasks_by_layer: Any = layers
-    graph_of_all = HighLevelGraph(tasks_by_layer, needs)
-    return make(graph_of_all, name, value.grid.chunks, value.dtype)
-
-
-def lazily(x: ndarray) -> Chunked:
-    """The value of an array in chunks, without computing it."""
-    node = node_of(x)
-    evaluate.compute([node], decisions.EXPORT)
-    found = run.chunked_of(node)
-    if found is not None:
-        return found
-    if node.value is None:
-        residency.gather(node, "to_dask")
-    return graph.chunked_host(node)
+    return dask_arrays.of_node(node_of(x))
 
 
 def persist(x: Any) -> Any:

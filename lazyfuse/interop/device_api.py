@@ -14,15 +14,16 @@ from weakref import ref
 
 import numpy as np
 
-from lazyfuse import config
+from lazyfuse import config, listing
 from lazyfuse.arrays.ndarray import alone, gather, ndarray, node_of
 from lazyfuse.arrays.storage import Block
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, message
-from lazyfuse.io.chunks import parse_bytes
-from lazyfuse.listing import Listing
+from lazyfuse.interop import chunked_api
+from lazyfuse.io import chunks as chunk_sizes
+from lazyfuse.runtime.chunked import run
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
 from lazyfuse.runtime.scheduling import evaluate
@@ -36,20 +37,11 @@ _IN_CHUNKS = "dask"
 def _may_chunk(name: str) -> None:
     """From now on, evaluations look for arrays in chunks."""
     if name == _IN_CHUNKS:
-        from lazyfuse.runtime.chunked import run  # the planner of chunks: only for those who use it
-
         run.open_chunks()
 
 
 config.on_change("device", _may_chunk)
 _may_chunk(config.options.device)
-
-
-def chunked_api() -> Any:
-    """The module for arrays in chunks, which imports their planner."""
-    from lazyfuse.interop import chunked_api
-
-    return chunked_api
 
 
 def selects_chunks() -> bool:
@@ -79,7 +71,7 @@ class device:  # noqa: N801  # a function to its users
             what = message("device", "chunks", 'bytes such as "128MB"', chunks)
             raise ConfigurationError(what)
         self.name = name
-        self.chunk = 0 if chunks is None else parse_bytes(chunks)
+        self.chunk = 0 if chunks is None else chunk_sizes.parse_bytes(chunks)
         self._blocks: list[tuple[AbstractContextManager[Any], list[ref[Node]]]] = []
 
     def __enter__(self) -> str:
@@ -130,7 +122,7 @@ def resident() -> list[Residence]:
     """The arrays in the devices' own memories, largest first; a notebook shows a table."""
     recorded = evaluate.uses()
     found = [_residence(each, recorded) for each in residency.residents()]
-    return Listing(sorted(found, key=lambda each: -each.nbytes))
+    return listing.Listing(sorted(found, key=lambda each: -each.nbytes))
 
 
 def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence:
@@ -209,7 +201,7 @@ def _in_chunks(x: ndarray) -> Any:
     if place_of(x) == _IN_CHUNKS:
         return x
     with evaluate.quiet:
-        return alone(chunked_api().move_to_chunks(node_of(x)))
+        return alone(chunked_api.move_to_chunks(node_of(x)))
 
 
 def _device(name: str) -> Any:

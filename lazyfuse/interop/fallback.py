@@ -26,7 +26,7 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.errors import refuses_ours
-from lazyfuse.interop import overrides
+from lazyfuse.interop import chunked_api, overrides
 from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
 from lazyfuse.runtime.events import numpy_calls, spans
 from lazyfuse.runtime.scheduling import evaluate
@@ -206,11 +206,9 @@ def run(
 def _run(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if evaluate.chunked is not None:
-        from lazyfuse.interop import chunked_api  # arrays in chunks are there: so is this module
-
-        if (found := chunked_api.by_dask(function, args, kwargs)) is not None:
-            return found
+    found = None if evaluate.chunked is None else chunked_api.by_dask(function, args, kwargs)
+    if found is not None:
+        return found
     kept: Kept = [], []
     ours = kept[1]
     if _call_plainly is not None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any
 
-from lazyfuse import versions
+from lazyfuse import late_modules, versions
 from lazyfuse.bootstrap import HERE, PACKAGES
 from lazyfuse.interop import entrance_code
 
@@ -39,8 +39,8 @@ def _user_frame() -> FrameType | None:
 
 def install() -> None:
     """Redirect warnings of our files to the user's lines."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "lazyfuse":
+    for name, module in list(sys.modules.items()):  # the late ones have it already
+        if name.partition(".")[0] == "lazyfuse" and not late_modules.is_late(module):
             vars(module)["__warningregistry__"] = None
     shown = getattr(warnings, "_showwarnmsg", None)
     if type(shown) is not FunctionType or versions.unknown_python():

@@ -20,7 +20,7 @@ from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.routine import Routine
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling.eager_rules import small
+from lazyfuse.runtime.scheduling.eager_rules import MASKED_ELEMENTS, small
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,8 +37,6 @@ WEIGHT = 4
 # Below this many truth values in one row NumPy finds positions before a compiled loop starts.
 FEW = 1 << 17
 _GEOMETRIES = 32  # cached geometries of chunks
-# Up to this many truth values one thread in C is as fast as a compiled loop with several.
-AT_ONCE = 1 << 19
 
 _native: Any = bootstrap.machine_code()
 
@@ -174,7 +172,7 @@ class CountedMask(NamedTuple):
 
 
 def _runs_at_once(mask: Array) -> bool:
-    return _native is not None and mask.size <= AT_ONCE
+    return _native is not None and mask.size <= MASKED_ELEMENTS
 
 
 def kept(mask: Array) -> CountedMask:

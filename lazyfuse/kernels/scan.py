@@ -18,6 +18,7 @@ from lazyfuse.codegen.graph.node import HostCall, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.plan import chains
 from lazyfuse.devices.caches import DTYPES, cached
+from lazyfuse.registry import serves
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
 from lazyfuse.runtime.numerics import fp_flags
@@ -140,13 +141,13 @@ def _is_plain(sign: str, given: np.dtype[Any], total: np.dtype[Any]) -> bool:
     return True
 
 
-@routine.serves(np.cumsum)
+@serves(np.cumsum)
 def cumsum(a: Array, axis: int | None = None, dtype: Any = None) -> Array | None:
     """As `numpy.cumsum`, by a compiled loop; None if NumPy must do it."""
     return _scanned("+", a, axis, dtype)
 
 
-@routine.serves(np.cumprod)
+@serves(np.cumprod)
 def cumprod(a: Array, axis: int | None = None, dtype: Any = None) -> Array | None:
     """As `numpy.cumprod`, by a compiled loop; None if NumPy must do it."""
     return _scanned("*", a, axis, dtype)

@@ -17,6 +17,7 @@ import numpy as np
 from lazyfuse import config
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.kernels import gather
+from lazyfuse.registry import serves
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -338,7 +339,7 @@ def _is_long(a: Array) -> bool:
 _STABLE = ("stable", "mergesort")
 
 
-@routine.serves(np.sort)
+@serves(np.sort)
 def sort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Array | None:
     """As `numpy.sort`, on all threads; None if NumPy must do it."""
     if not config.options.routines or a.dtype.kind not in "biufc":
@@ -356,7 +357,7 @@ def sort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Arra
     return found if found is None or axis is None or a.ndim == 1 else found.reshape(a.shape)
 
 
-@routine.serves(np.argsort)
+@serves(np.argsort)
 def argsort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> Array | None:
     """As `numpy.argsort`, on all threads; None if NumPy must do it."""
     if not config.options.routines or a.dtype.kind not in "biufc":
@@ -371,7 +372,7 @@ def argsort(a: Array, axis: Any = -1, kind: Any = None, stable: Any = None) -> A
     return found if found is None or axis is None or a.ndim == 1 else found.reshape(a.shape)
 
 
-@routine.serves(np.lexsort)
+@serves(np.lexsort)
 def lexsort(keys: Any, axis: Any = -1) -> Array | None:
     """As `numpy.lexsort` of rows: a stable sort by each row, the last row is the primary key."""
     order: Array | None = None
@@ -390,13 +391,13 @@ def _split(theirs: Any, dtype: Any, a: Array, kth: Any, axis: Any) -> Array | No
     return _shared_out(functools.partial(theirs, kth=kth), a, axis % a.ndim, dtype)
 
 
-@routine.serves(np.partition)
+@serves(np.partition)
 def partition(a: Array, kth: Any, axis: Any = -1) -> Array | None:
     """As `numpy.partition`, rows on all threads; None if NumPy must do it."""
     return _split(np.partition, a.dtype, a, kth, axis)
 
 
-@routine.serves(np.argpartition)
+@serves(np.argpartition)
 def argpartition(a: Array, kth: Any, axis: Any = -1) -> Array | None:
     """As `numpy.argpartition`, rows on all threads; None if NumPy must do it."""
     return _split(np.argpartition, _INTP, a, kth, axis)

@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import (  # noqa: F401  # noqa: F401
+from lazyfuse import late_modules
+from lazyfuse.arrays import (
     ndarray,
     scalars,
 )
+from lazyfuse.codegen.plan import chains
 
 # the first three packages: each module registers its functions
 from lazyfuse.devices import caches
 from lazyfuse.errors import message
-from lazyfuse.functions import (  # noqa: F401  # noqa: F401
+from lazyfuse.functions import (
     creation,
     decompositions,
     elementwise,
@@ -44,26 +46,36 @@ from lazyfuse.interop import (
     library_adapters,
     warning_locations,
 )
-from lazyfuse.kernels import (  # noqa: F401
+from lazyfuse.kernels import (
     scan,
     search_index,
     sort,
 )
-from lazyfuse.namespace import (  # noqa: F401
+from lazyfuse.namespace import (
     compute_methods,
     index_tricks,
     numpy_modules,
     protocols,
 )
 from lazyfuse.runtime.events import decisions, numpy_calls, tracing
-from lazyfuse.runtime.numerics import (  # noqa: F401
+from lazyfuse.runtime.execution import matmul, routine
+from lazyfuse.runtime.numerics import (
     errstate,
 )
 from lazyfuse.runtime.placement import devices as device_in_use
 from lazyfuse.runtime.scheduling import evaluate as evaluate_module
 
 # isort: split
-from lazyfuse.namespace import eager_table  # noqa: F401  # last: it wraps what they registered
+from lazyfuse.namespace import eager_table  # last: it wraps what they registered
+
+for _each in (
+    scalars, errstate, creation, decompositions, elementwise, histograms, indexing, interpolation,
+    joining, library_functions, products, quantiles, reductions, searching, sets, sorting, ufunc,
+    views, compute_methods, index_tricks, protocols, eager_table,
+):  # fmt: skip
+    late_modules.run(_each)
+late_modules.follow(chains, matmul, scan)
+late_modules.follow(routine, matmul, scan, sort)
 
 ADDED = (
     "accelerate",

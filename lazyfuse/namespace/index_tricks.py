@@ -17,7 +17,7 @@ from lazyfuse.arrays.conversion import from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import geometry, ndarray, wrap, wrap_shared
 from lazyfuse.functions.creation import POOLED, asanyarray, empty
 from lazyfuse.interop import fallback
-from lazyfuse.namespace.namespace_info import Information
+from lazyfuse.namespace import namespace_info
 from lazyfuse.registry import implements
 from lazyfuse.runtime.numerics.errstate import errstate
 
@@ -201,7 +201,7 @@ REPLACEMENTS: dict[tuple[str, str], Callable[[], Any]] = {
     ("numpy", "vectorize"): lambda: vectorize,
     ("numpy", "broadcast"): lambda: broadcast,
     ("numpy", "flatiter"): lambda: flatiter,
-    ("numpy", "__array_namespace_info__"): lambda: Information,
+    ("numpy", "__array_namespace_info__"): lambda: namespace_info.Information,
     ("numpy", "errstate"): lambda: errstate,
     ("numpy.lib.npyio", "NpzFile"): lambda: NpzFile,
 }

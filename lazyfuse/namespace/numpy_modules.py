@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import late_modules
+from lazyfuse.functions import transforms
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop.fallback import wrap_function
 from lazyfuse.namespace import index_tricks
@@ -85,6 +87,9 @@ def find(module: str, name: str) -> Any:
     return quicken(theirs, translate(theirs, module))
 
 
+_LATE = {"numpy.fft": transforms}
+"""Modules of ours that replace functions of a module which NumPy, too, imports when it is used."""
+
 makers: dict[Any, Callable[[Any], Any]] = {}
 """NumPy's function -> a function that makes our eager call; eager_table.py fills it."""
 
@@ -117,6 +122,9 @@ def translate(theirs: Any, module: str = "numpy") -> Any:
         ours = OURS.get(theirs)
     except TypeError:  # not hashable
         return _constant(theirs)
+    if ours is None and module in _LATE:
+        late_modules.run(_LATE[module])
+        ours = OURS.get(theirs)
     if ours is not None:
         return ours
     if isinstance(theirs, np.ufunc):

@@ -20,7 +20,7 @@ from lazyfuse.arrays.eager_ufunc import UfuncCore
 from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.functions.ufunc import ufunc_of
-from lazyfuse.interop import device_api, overrides
+from lazyfuse.interop import chunked_api, device_api, overrides
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import OURS
 from lazyfuse.runtime.numerics import errstate
@@ -226,8 +226,6 @@ def to_device(self: ndarray, device: Any, /, *, stream: Any = None) -> Any:
 
 def to_dask(self: ndarray, /) -> Any:
     """The dask array with the same chunks and tasks; nothing is computed, nothing is copied."""
-    from lazyfuse.interop import chunked_api  # with it, the planner of chunks
-
     return chunked_api.to_dask(self)
 
 

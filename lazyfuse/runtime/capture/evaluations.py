@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from lazyfuse import config
-from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices.caches import memo, register
 from lazyfuse.runtime.capture import conditions, native_replay, tier_up
-from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.capture.governor import Watch
 from lazyfuse.runtime.execution import concurrency
 
 if TYPE_CHECKING:
+    from lazyfuse.codegen.graph.linearize import Recording
+    from lazyfuse.codegen.plan.plan import Plan
+    from lazyfuse.runtime.capture.conditions import Raised
     from lazyfuse.runtime.capture.replay import Replay, ReplayCache
 
 LIMIT = 1024
@@ -38,7 +38,7 @@ waits for them. The number of the devices' state follows."""
 Missed = tuple[bytes, list[Any]]
 """The key of an evaluation that is not kept, and what the key names by address."""
 Kept = tuple[
-    Any, int, tuple[Any, ...], Plan, "ReplayCache", "Replay", list[int], list[Any], Watch | None
+    Any, int, tuple[Any, ...], "Plan", "ReplayCache", "Replay", list[int], list[Any], Watch | None
 ]
 """A program, how many values the plan has and which are operands; the plan, its replays, the
 replay, its sizes; what the key names by address; what the governor knows."""

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyfuse import config
-from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.graph.linearize import Recording
+
 
 LARGEST = 1 << 20
 """Elements of an operation above which recording always pays."""

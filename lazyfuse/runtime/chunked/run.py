@@ -20,6 +20,7 @@ from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device
+from lazyfuse.devices.dask import device as scheduler
 from lazyfuse.errors import EvaluationError
 from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, tasks
@@ -39,12 +40,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 READ = 4.0  # additions that take as long as to get an element that is not stored
 SMALL = 1 << 20  # bytes of a value that is fetched although nobody waits for it
-
-
-def _scheduler() -> Any:
-    from lazyfuse.devices.dask import device
-
-    return device
 
 
 class Place(residency.Resident):
@@ -271,7 +266,7 @@ class _Room:
     """The bytes that values may take to be stored on the way."""
 
     def __init__(self) -> None:
-        limit = _scheduler().memory_limit() // 4 or config.options.chunk_memory
+        limit = scheduler.memory_limit() // 4 or config.options.chunk_memory
         used = [each.array.nbytes for each in residency.residents() if _is_stored(each)]
         self.left = limit - sum(used)
 
@@ -356,7 +351,6 @@ def _computed(
     layers: dict[str, Any] = {}
     for each in (*stored, *[one for one, _ in fetched]):
         layers.update(each.layers)
-    scheduler = _scheduler()
     keep_keys = list(dict.fromkeys(itertools.chain(*map(keys_of, stored))))
     fetch_keys = list(dict.fromkeys(itertools.chain(*[keys_of(one) for one, _ in fetched])))
     if not keep_keys and not fetch_keys:
@@ -416,7 +410,7 @@ def _warn(recorded: dict[str, graph.Recorded]) -> None:
     if not recorded:
         return
     bits: dict[tuple[str, int], int] = {}
-    for _, raised, _ in unlocked(_scheduler().on_workers, tasks.taken):
+    for _, raised, _ in unlocked(scheduler.on_workers, tasks.taken):
         for key, each in raised.items():
             bits[key] = bits.get(key, 0) | each
     for (token, at), flags in bits.items():
@@ -455,7 +449,7 @@ def save(node: Node, target: Any) -> None:
     with evaluate.held():
         copy = Node(ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location)
         _host_steps([copy])
-        here = _scheduler().client() is None
+        here = scheduler.client() is None
         targets = {id(copy): target} if here or not (target.serial or target.local) else {}
         try:
             plan = Plan([copy], _grid_of, default_grid, lambda _: False, {id(copy): grid})
@@ -476,7 +470,6 @@ def save(node: Node, target: Any) -> None:
 
 def _run_all(value: Chunked, target: Any) -> None:
     """Run the tasks of all chunks; `target` gets their blocks, a few at a time."""
-    scheduler = _scheduler()
     keys = keys_of(value)
     program = scheduler.culled(value.layers, keys)
     if target is None:
@@ -544,6 +537,5 @@ def _on_grid(nodes: Sequence[Node], grid: Grid) -> tuple[list[Chunked], dict[str
 
 
 def _results(layers: dict[str, Any], keys: Sequence[Key]) -> list[Any]:
-    scheduler = _scheduler()
     found: list[Any] = scheduler.compute(scheduler.culled(layers, keys), keys)
     return found

@@ -18,16 +18,19 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyfuse import config
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import size_of
-from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices import thread_pool
 from lazyfuse.runtime.events import counters, decisions
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.plan.plan import Plan
+
 
 # Held by an evaluation, and by any code that moves an array from one state to another.
 lock = threading.RLock()

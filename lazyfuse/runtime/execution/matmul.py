@@ -35,7 +35,7 @@ from lazyfuse.devices.caches import cached, memo
 from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing
 from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.errors import ConfigurationError, message
+from lazyfuse.registry import serves
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
@@ -64,7 +64,6 @@ COST = 0.1
 SHARED_BY_BLAS = 9216
 
 _MATMUL = TABLE["matmul"]
-_CHOICES = ("auto", "blas", "loops", "off")
 
 
 def is_ours(first: Ints, second: Ints, dtypes: Sequence[np.dtype[Any]]) -> bool:
@@ -291,7 +290,7 @@ def _tiles(
     return batch
 
 
-@routine.serves(np.dot)
+@serves(np.dot)
 def _dot(a: Array, b: Array) -> Array | None:
     return product(a, b) if a.ndim == b.ndim == 2 else None
 
@@ -365,13 +364,3 @@ chains.PRODUCTS["dot"] = lambda sources: (
     all(len(source.shape) == 2 for source in sources) and _is_chainable(sources)
 )
 MAKERS["matmul"] = MAKERS["dot"] = _tile
-
-
-def _check(choice: str) -> None:
-    if choice not in _CHOICES:
-        expected = " or ".join(_CHOICES)
-        what = message("options", "matrix_products", expected, choice, "see lazyfuse.options()")
-        raise ConfigurationError(what)
-
-
-config.on_change("matrix_products", _check)

@@ -29,6 +29,7 @@ from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import DeviceError, Launch, Program, Source
 from lazyfuse.devices.caches import DTYPES, cached, register
+from lazyfuse.registry import NATIVE_KERNELS
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.placement import devices
@@ -180,33 +181,16 @@ def either(
     return concurrency.call_unlocked(theirs, *args, **named) if found is None else found
 
 
-_native_kernels: dict[int, Callable[..., Any]] = {}  # by the id of NumPy's function
-
-
-def serves(theirs: Callable[..., Found]) -> Callable[[Any], Any]:
-    """Decorator: the function below, built on routines, replaces NumPy's `theirs`.
-
-    It takes NumPy arrays and the other arguments of `theirs`, and returns None where that has to
-    run.
-    """
-
-    def register(ours: Callable[..., Found | None]) -> Callable[..., Found | None]:
-        _native_kernels[id(theirs)] = functools.partial(either, ours, theirs)
-        return ours
-
-    return register
-
-
 def native_kernel(call: HostCall) -> HostCall:
     """A recorded NumPy call as the CPU runs it."""
     function: Any = call.function
     if not isinstance(function, functools.partial):
-        ours = _native_kernels.get(id(function))
-        return call if ours is None else HostCall(call.name, ours)
-    ours = _native_kernels.get(id(function.func)) if not function.args else None
-    return (
-        call if ours is None else HostCall(call.name, functools.partial(ours, **function.keywords))
-    )
+        found = NATIVE_KERNELS.get(id(function))
+        return call if found is None else HostCall(call.name, functools.partial(either, *found))
+    found = NATIVE_KERNELS.get(id(function.func)) if not function.args else None
+    if found is None:
+        return call
+    return HostCall(call.name, functools.partial(either, *found, **function.keywords))
 
 
 def verdict(call: HostCall) -> Verdict:

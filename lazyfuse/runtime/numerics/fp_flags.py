@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.node import Node, Reduction, source_line
-from lazyfuse.codegen.lowering.flag_slots import of_slot
+from lazyfuse.codegen.lowering import flag_slots
+from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.codegen.table.promotion import Loop
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.numerics.errstate import SourceLocation
 
@@ -104,7 +104,7 @@ def by_operation(
     bits: int, operations: list[tuple[Op, Any]], slots: Sequence[int]
 ) -> list[tuple[int, list[tuple[Op, Any]]]]:
     """The exceptions that a program has reported, with the operations that its `slots` name."""
-    known = [of_slot(bits, slot) for slot in slots]
+    known = [flag_slots.of_slot(bits, slot) for slot in slots]
     return attributed(bits & ALL, operations, known)
 
 
@@ -191,7 +191,7 @@ def raises(op: Op, arg: Any) -> tuple[str, ...]:
     # a pass may have replaced the recorded operation
     if isinstance(arg, Reduction):  # replaced by its steps or not
         return op.raises(arg.accumulator)
-    loop = arg if op.kind == "map" and isinstance(arg, Loop) else None
+    loop = arg if op.kind == "map" and isinstance(arg, promotion.Loop) else None
     return op.raises(loop.ins[0]) if loop is not None and loop.ins else op.flags
 
 

@@ -22,7 +22,6 @@ from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.devices import cpu_figures as tunings
 from lazyfuse.devices import registry, settings
 from lazyfuse.devices.base import Array, Device, DeviceError, DeviceOptions
-from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import calibrate, offload
 
@@ -246,13 +245,6 @@ for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
     _reopen(_name)
 
 
-def _check_folder(name: str) -> None:
-    if "\0" in name:
-        what = message("options", "cache_dir", "the path of a folder", name, "leave out the NUL")
-        raise ConfigurationError(what)
-
-
-config.on_change("cache_dir", _check_folder)
 # When one of these changes, the device is looked up again and gets the options again.
 for _name in (
     "device", "threads", "threads_above", "pool_limit", "cache_dir", "cache_limit", "cache",

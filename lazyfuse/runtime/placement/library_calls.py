@@ -23,7 +23,6 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost
-from lazyfuse.errors import ConfigurationError, message
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.placement import devices
 
@@ -36,7 +35,6 @@ Work = Callable[[Any, list[Array]], Array]
 
 Named = dict[str, Any]
 
-_CHOICES = ("auto", "on", "off")
 _STABLE = ("stable", "mergesort")
 _MATMUL = TABLE["matmul"]
 
@@ -173,13 +171,3 @@ _CALLS: dict[int, tuple[Callable[[Node, Named], bool], Callable[..., Array]]] = 
 
 By identity: some recorded functions cannot be hashed.
 """
-
-
-def _check(choice: str) -> None:
-    if choice not in _CHOICES:
-        expected = " or ".join(_CHOICES)
-        what = message("options", "opencl_library", expected, choice, "see lazyfuse.options()")
-        raise ConfigurationError(what)
-
-
-config.on_change("opencl_library", _check)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
+from lazyfuse.codegen.lowering import kernel as kernels
 from lazyfuse.codegen.lowering import languages
-from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Store
-from lazyfuse.codegen.lowering.variant import KernelVariant
+from lazyfuse.codegen.lowering import variant as variants
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices.base import DeviceError, RowProgram
 from lazyfuse.devices.caches import cached, register
@@ -214,10 +214,10 @@ def program(structure: _Structure) -> Callable[[], Any] | None:
         return None
     rank, arrays, _, _ = structure
     classes = "".join(["01s"[kind] for _, kind in arrays]) + "1"
-    variant = KernelVariant("map", (False,) * (rank - 1), 1, classes)
+    variant = variants.KernelVariant("map", (False,) * (rank - 1), 1, classes)
     try:
         source = languages.printer("numba")(kernel, variant)
-    except KernelError:
+    except kernels.KernelError:
         return None
 
     def ask() -> tuple[int, Any] | bool | None:
@@ -233,12 +233,12 @@ def program(structure: _Structure) -> Callable[[], Any] | None:
     return ask if source.exact else None
 
 
-def _kernel(structure: _Structure) -> Kernel | None:
+def _kernel(structure: _Structure) -> kernels.Kernel | None:
     """The expression as a kernel; None: kernels lack an operation, or its bits are not NumPy's."""
     rank, arrays, numbers, operations = structure
     inputs = [_DTYPES[number].str[1:] for number, _ in arrays]
     scalars = [_DTYPES[number].str[1:] for number in numbers]
-    body: list[Instruction] = []
+    body: list[kernels.Instruction] = []
     for ufunc, number, *operands in operations:
         op, dtype = ops.BY_UFUNC.get(ufunc), _DTYPES[number]
         if op is None or not op.is_exact(dtype):
@@ -247,9 +247,9 @@ def _kernel(structure: _Structure) -> Kernel | None:
         if loop.ins != (dtype,) * op.nin or not ops.supports(op, loop).ok:
             return None
         ins = (dtype.str[1:],) * op.nin
-        body.append(Instruction(op.name, tuple(operands[: op.nin]), ins, loop.out.str[1:]))
-    store = Store(len(inputs) + len(scalars) + len(body) - 1, body[-1].out)
-    return Kernel(rank, tuple(inputs), tuple(scalars), tuple(body), (store,))
+        body.append(kernels.Instruction(op.name, tuple(operands[: op.nin]), ins, loop.out.str[1:]))
+    store = kernels.Store(len(inputs) + len(scalars) + len(body) - 1, body[-1].out)
+    return kernels.Kernel(rank, tuple(inputs), tuple(scalars), tuple(body), (store,))
 
 
 _DTYPES: dict[int, np.dtype[Any]] = {

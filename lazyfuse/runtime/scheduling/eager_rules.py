@@ -23,6 +23,8 @@ EAGER_NODES = 4
 HEAVY_ELEMENTS = 2048
 EAGER_ELEMENTS = 1 << 16
 LONE_ELEMENTS = 1 << 18  # of a NumPy call that becomes no kernel
+# Up to this many truth values one thread in C is as fast as a compiled loop with several.
+MASKED_ELEMENTS = 1 << 19
 
 
 def small(size: int) -> Rule | None:

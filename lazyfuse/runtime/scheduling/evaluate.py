@@ -12,25 +12,24 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
 
-from lazyfuse import bootstrap, config
+from lazyfuse import bootstrap, config, late_modules
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording, linearize, use
 from lazyfuse.codegen.graph.node import Node, source_line
-from lazyfuse.codegen.plan.cluster import Limits
-from lazyfuse.codegen.plan.plan import Plan, make_plan
-from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.plan import cluster
+from lazyfuse.codegen.plan import plan as plans
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices import critical
-from lazyfuse.devices.base import Device
 from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.devices.pools import buffers
 from lazyfuse.errors import EvaluationError
+from lazyfuse.late_modules import when_run
 from lazyfuse.runtime.capture import (
     capture,
     conditions,
@@ -42,18 +41,31 @@ from lazyfuse.runtime.capture import (
 from lazyfuse.runtime.events import counters as report
 from lazyfuse.runtime.events import decisions, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
-from lazyfuse.runtime.execution import concurrency, matmul
-from lazyfuse.runtime.execution.discrete_run import DiscreteRun
-from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.routine import native_kernel
-from lazyfuse.runtime.execution.run_values import Abandoned, explain_failure
+from lazyfuse.runtime.execution import (
+    concurrency,
+    discrete_run,
+    executor,
+    run_values,
+    single_node,
+)
 from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
-from lazyfuse.runtime.scheduling import compound_calls, eager_rules, elision, flush, recompute
-from lazyfuse.runtime.scheduling.co_evaluation import reading_outputs, small_outputs
+from lazyfuse.runtime.scheduling import (
+    co_evaluation,
+    compound_calls,
+    eager_rules,
+    elision,
+    flush,
+    recompute,
+)
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.plan.plan import Plan
+    from lazyfuse.devices.base import Device
+
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -61,6 +73,7 @@ lock = concurrency.lock
 # C counts references, too
 if (_native := bootstrap.machine_code(trouble=references.trouble)) is not None:
     critical.use(_native)
+late_modules.use(critical.section(late_modules.lock))
 quiet = critical.section(lock)
 begin_quietly = critical.begin_quietly
 acquire, release = lock.acquire, lock.release  # for C, which runs no user code in between
@@ -173,10 +186,10 @@ def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
     if _recorded.overdue and (more := _recorded.overdue_outputs(pending)):
         return decisions.OVERDUE, more
     if len(_recorded.nodes) > 1:
-        if more := small_outputs(pending, _recorded.nodes, _recorded.frontier):
+        if more := co_evaluation.small_outputs(pending, _recorded.nodes, _recorded.frontier):
             return decisions.SMALL_OUTPUTS, more
         if rule is decisions.EXPORT and _are_read(pending):
-            more = reading_outputs(pending, _recorded.nodes, _recorded.frontier)
+            more = co_evaluation.reading_outputs(pending, _recorded.nodes, _recorded.frontier)
             return (decisions.READING_OUTPUTS, more) if more else None
     return None
 
@@ -283,11 +296,11 @@ def use_native(native: Any) -> None:
     """Walk, note, launch and replay by the native extension; None: by the Python code."""
     global note_recorded
     use(native)
-    bound_launch.use(native)
-    buffers.use(native)
     conditions.use(native)
     flush.use(native)
-    copies.use(native)
+    when_run(bound_launch, lambda: bound_launch.use(native))
+    when_run(buffers, lambda: buffers.use(native))
+    when_run(copies, lambda: copies.use(native))
     note_recorded = _recorded.note
     if native is not None:
         names = vars(warnings), vars(compound_calls), vars(flush)
@@ -435,7 +448,7 @@ def _replayed(
     for index in plan.bound:  # another device may hold the value: then that device runs the plan
         if nodes[values[index].origin].resident is not None:
             return None
-    run = Run(plan, recording, device)
+    run = executor.Run(plan, recording, device)
     if not replay.run_again(run):
         return None
     report.flushed(rule, plan, recording, decisions.REPLAYED)
@@ -464,9 +477,9 @@ def run_plan(
     """
     device = hardware.for_plan(plan, recording, wanted)
     if device.memory is not None:
-        run: Run = DiscreteRun(plan, recording, device)
+        run: executor.Run = discrete_run.DiscreteRun(plan, recording, device)
     else:
-        run = Run(plan, recording, device)
+        run = executor.Run(plan, recording, device)
         if plan.replays is not None and not run.off_cpu:
             if replay.run_again(run):
                 report.flushed(rule, plan, recording, decisions.REPLAYED)
@@ -475,7 +488,7 @@ def run_plan(
     report.flushed(rule, plan, recording)
     try:
         run.execute()
-    except Abandoned as error:
+    except run_values.Abandoned as error:
         report.fell_back(None, [], str(error), device.traits.name, "cpu")
         raised = run.raised
         del run  # it would count as a reader of its values
@@ -489,7 +502,7 @@ def _resume(plan: Plan, recording: Recording) -> list[tuple[int, list[tuple[Op, 
     left = [recording.nodes[at] for at in origins]
     left = [node for node in left if node.value is None and node.resident is None]
     rest = linearize(left)
-    run = Run(plan_for(rest), rest, hardware.cpu())
+    run = executor.Run(plan_for(rest), rest, hardware.cpu())
     run.execute()
     return run.raised
 
@@ -509,41 +522,12 @@ def _run_eagerly(rule: Rule, nodes: list[Node]) -> conditions.Raised:
     try:
         for node in nodes:
             if node.value is None:
-                bits = _run_node(node)
+                bits = single_node.run(node)
                 if bits:
                     raised.append((bits, [(node.op, node)]))
     finally:
         _recorded.reset()
     return raised
-
-
-def _run_node(node: Node) -> int:
-    op = node.op
-    values = [source.value for source in node.src if source.value is not None]
-    plain = op.kind == "map" and op.ufunc is not None and node.perm is None
-    span = spans.begin() if spans.on else None
-    for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
-        plain = plain and value.dtype is dtype
-    try:
-        with fp_flags.collecting() as flags:
-            if plain:
-                out = hardware.cpu().empty(node.shape, node.dtype)
-                found = concurrency.call_unlocked(op.ufunc, *values, out=out)
-            else:
-                perms = [source.perm for source in node.src]
-                arg = node.arg if op is not ops.HOST else native_kernel(node.arg)
-                found = concurrency.numpys(op, arg)(
-                    matmul.run_node,
-                    op, arg, node.shape, node.dtype, node.perm, values, perms,
-                )  # fmt: skip
-    except Exception as error:
-        explain_failure(error, [node])
-        raise
-    if node.value is None:  # else another thread was quicker
-        node.value = found
-    node.src = ()
-    report.ran_single(node, span=span)
-    return flags.bits
 
 
 def plan_for(recording: Recording) -> Plan:
@@ -558,7 +542,9 @@ def plan_for(recording: Recording) -> Plan:
         report.planned(plan, True)
         return recompute.by_size(plan, recording) if plan.costly else plan
     counters["plan misses"] += 1
-    plan = make_plan(recording.graph(), Limits(options.fusion, options.fusion_max_length))
+    plan = plans.make_plan(
+        recording.graph(), cluster.Limits(options.fusion, options.fusion_max_length)
+    )
     plan.sizes = recording.sizes
     _plans[key] = plan
     while len(_plans) > options.plan_limit:
@@ -611,5 +597,5 @@ _of_plans(
 _of_plans(
     "runtime.capture.replays",
     lambda plan: len(getattr(plan.replays, "found", ())),
-    f"{replay.LIMIT} for each plan; they go with it",
+    "LIMIT for each plan; they go with it",
 )

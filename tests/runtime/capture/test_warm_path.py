@@ -19,7 +19,7 @@ from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, offload
-from lazyfuse.runtime.scheduling import evaluate, flush
+from lazyfuse.runtime.scheduling import co_evaluation, evaluate, flush
 
 N = 50_000
 
@@ -230,7 +230,7 @@ def test_readers_are_looked_for_where_somebody_reads(
     warm: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(evaluate, "reading_outputs", lambda *args: asked.append(1) or [])
+    monkeypatch.setattr(co_evaluation, "reading_outputs", lambda *args: asked.append(1) or [])
     a, b, wanted = warm
     for hand_out in (lf.ndarray.to_numpy, np.asarray):
         assert np.array_equal(hand_out(chain(a, b)), wanted)

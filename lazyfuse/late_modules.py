@@ -1,0 +1,188 @@
+"""A module of lazyfuse runs when one of its names is first read, not when it is imported.
+
+`from lazyfuse.codegen.plan import plan` makes a module object; the code of its file runs at the
+first `plan.make_plan`, and the object is an ordinary module from then on. So a module that is not
+needed at once is imported as a module, and its names are read where they are used:
+`from lazyfuse.codegen.plan.plan import make_plan` reads a name, and runs the module here and now.
+This is what Python calls a lazy import (PEP 690, PEP 810), for modules and not for names. Whoever
+needs what a module registers runs it: `run(module)`, or `follow(other, module)` as soon as another
+module has run.
+
+One thread at a time runs such a module, under a lock, and others wait until it is whole. Handlers
+of signals and finalisers, which could find half a module, wait too (`devices/critical.py`). A
+module that fails is as before, and runs again at the next read. `lazyfuse/__init__.py` installs
+the finder before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+_OF_IMPORTS = frozenset(
+    f"__{name}__" for name in "class name spec loader package path file cached".split()
+)
+"""What the import system asks of a module: no reason to run it."""
+
+lock = threading.RLock()
+_section: AbstractContextManager[Any] = lock
+_under_way: set[str] = set()  # modules that the thread with the lock is running
+_followers: dict[str, tuple[ModuleType, ...]] = {}  # by the module that they follow
+_calls: dict[str, list[Callable[[], object]]] = {}
+_due: list[ModuleType] = []  # followers that are to run next
+
+_get = ModuleType.__getattribute__
+_set = ModuleType.__setattr__
+
+
+class Late(ModuleType):
+    """A module that has not run."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in _OF_IMPORTS:
+            run(self)
+        return _get(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        run(self)
+        _set(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        run(self)
+        ModuleType.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        run(self)
+        return list(ModuleType.__dir__(self))
+
+
+def run(module: ModuleType) -> None:
+    """Run a module, unless it has run."""
+    if type(module) is not Late:
+        return
+    with _section:
+        name = _get(module, "__name__")
+        if type(module) is not Late or name in _under_way:
+            return  # another thread was quicker; or the module's own code asks
+        loader: Any = _get(module, "__loader__")
+        names = _get(module, "__dict__")
+        before = dict(names)
+        _under_way.add(name)
+        try:
+            loader.run(module)
+            for call in _calls.get(name, ()):
+                call()
+            _set(module, "__class__", ModuleType)
+            _due.extend(_followers.pop(name, ()))
+        except BaseException:
+            names.clear()
+            names.update(before)
+            raise
+        finally:
+            _under_way.discard(name)
+        while _due and not _under_way:
+            follower = _due.pop()
+            try:
+                run(follower)
+            except BaseException:
+                _due.append(follower)
+                raise
+
+
+def is_late(module: ModuleType) -> bool:
+    """Whether a module has not run."""
+    return type(module) is Late
+
+
+def when_run(module: ModuleType, call: Callable[[], object]) -> None:
+    """Call a function before others see a module that has run; it must run no other module."""
+    if type(module) is Late:
+        _calls.setdefault(_get(module, "__name__"), []).append(call)
+    else:
+        call()
+
+
+def follow(module: ModuleType, *others: ModuleType) -> None:
+    """Run others as soon as a module has run: they register something with it."""
+    if type(module) is Late:
+        _followers[_get(module, "__name__")] = others
+    else:
+        for each in others:
+            run(each)
+
+
+def use(section: AbstractContextManager[Any]) -> None:
+    """Run modules in this section from now on; its lock is `lock`."""
+    global _section
+    _section = section
+
+
+class Loader(SourceFileLoader):
+    """Loads a module from its file when one of its names is read."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the code for later; a package runs at once, if it has any code."""
+        vars(module)["__warningregistry__"] = None  # interop/warning_locations.py says why
+        if not hasattr(module, "__path__"):
+            module.__class__ = Late
+        elif os.stat(self.path).st_size:
+            self.run(module)
+
+    def run(self, module: ModuleType) -> None:
+        """Run the code."""
+        super().exec_module(module)
+
+
+_listed: dict[str, set[str]] = {}  # what folders hold
+
+
+class Finder:
+    """Finds modules of lazyfuse, and lets them run late.
+
+    A folder is listed once: Python's finder asks the file system for every module. What is not in
+    the list, in an archive, or in machine code, is found and imported as usual.
+    """
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As of every finder."""
+        if not name.startswith("lazyfuse."):
+            return None
+        tail = name.rpartition(".")[2]
+        for folder in path or ():
+            if tail in _names(folder):  # a folder, and maybe a package
+                break
+            if f"{tail}.py" in _names(folder):
+                file = f"{folder}{os.sep}{tail}.py"
+                found = ModuleSpec(name, Loader(name, file), origin=file)
+                found.has_location = True
+                return found
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            spec.loader = Loader(name, spec.loader.path)
+        return spec
+
+
+def _names(folder: str) -> set[str]:
+    """What a folder holds; nothing, if it is none."""
+    if folder not in _listed:
+        try:
+            _listed[folder] = set(os.listdir(folder))
+        except OSError:
+            return set()
+    return _listed[folder]
+
+
+sys.meta_path.insert(0, Finder)
+if hasattr(os, "register_at_fork"):  # first of ours, so taken last: nobody waits while he has it
+    os.register_at_fork(
+        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+    )
