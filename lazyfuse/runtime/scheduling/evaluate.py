@@ -83,8 +83,7 @@ epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for
 
 
 chunked: Callable[[Sequence[Node], Rule, bool], bool] | None = None
-"""Evaluates graphs over arrays in chunks (runtime/chunked/run.py), once there has been one: takes
-nodes, the rule, and whether the host waits; says whether nothing is left to do."""
+"""`runtime.chunked.run.evaluated`, once there has been an array in chunks."""
 
 
 def held() -> AbstractContextManager[Any]:
