@@ -9,6 +9,7 @@ Owns `Recipe` and how it runs. Inputs are read and never written.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
@@ -368,13 +369,25 @@ def run(
     where the block of each result begins, for `argmin` and `argmax`.
     """
     program = recipe.variants[variant]
-    nodes: list[Node] = []
+    left = [0] * len(program.steps)  # readers of each step that are not made yet
+    for at in (*itertools.chain(*[step.src for step in program.steps]), *program.results):
+        left[at] += 1
+    nodes: dict[int, Node] = {}  # by step, until the last reader is made
     names: dict[int, int] = {}  # id of a node -> its instance
     raised: Raised = []
-    for step in program.steps:
-        nodes.append(_node(step, nodes, recipe, blocks, names, raised))
-        names[id(nodes[-1])] = step.at
-    found = _values([nodes[at] for at in program.results], names, raised)
+    for number, step in enumerate(program.steps):
+        src = tuple([nodes[at] for at in step.src])
+        node = nodes[number] = _node(step, src, recipe, blocks, names, raised)
+        names[id(node)] = step.at
+        # a kernel stores the values of nodes that anybody but their readers holds
+        for at in step.src:
+            left[at] -= 1
+            if not left[at]:
+                del nodes[at]
+        del src, node
+    wanted = [nodes[at] for at in program.results]
+    nodes.clear()
+    found = _values(wanted, names, raised)
     results: list[Array | Extreme] = []
     for value, partial, begin in zip(found, recipe.partial, low, strict=True):
         extreme = partial is not None and partial.is_extreme
@@ -384,13 +397,12 @@ def run(
 
 def _node(
     step: Step,
-    nodes: Sequence[Node],
+    src: tuple[Node, ...],
     recipe: Recipe,
     blocks: Sequence[Array | None],
     names: dict[int, int],
     raised: Raised,
 ) -> Node:
-    src = tuple([nodes[at] for at in step.src])
     if step.kind == "input":
         block = blocks[step.arg]
         assert block is not None, "an input that the variant reads"
