@@ -19,6 +19,7 @@ BOUND = {
     "arrays.operators._matmul": "functions.products",
     "runtime.placement.offload._opener": "runtime.placement.devices",
     "runtime.scheduling.evaluate.chunked": "runtime.chunked.run",
+    "runtime.scheduling.evaluate.in_chunks": "runtime.chunked.run",
 }
 """Variable, and the module that fills it."""
 

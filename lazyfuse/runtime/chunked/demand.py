@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyfuse.codegen.graph.node import Layout, Node, Reduction
+from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.chunked.geometry import (
     AxisMap,
@@ -39,7 +40,9 @@ class Instance:
     node: Node
     boxes: Boxes
     reads: list[tuple[int, Boxes]]
-    window: Boxes | None = None  # of an update: the part of the window that lies in the boxes
+    # of an update: the part of the window that lies in the boxes, behind an axis that is empty
+    # where there is none, since a window may have no axes of its own
+    window: Boxes | None = None
     is_input: bool = False
 
 
@@ -135,6 +138,22 @@ def _same_or_broadcast(boxes: Boxes, node: Node, source: Node) -> Boxes:
     return boxes if source.shape == node.shape else broadcast_box(boxes, source.shape)
 
 
+def has_chunks(node: Node) -> bool:
+    """Whether an operation other than a host call has a meaning chunk by chunk."""
+    if node.op.kind == "view":
+        source = node.src[0]
+        return (
+            axis_maps(node.arg, source.shape, source.perm) is not None
+            or reshape_runs(node.arg, source.shape, source.perm) is not None
+        )
+    if node.op.kind == "update":
+        try:
+            window_maps(node)
+        except Unchunkable:
+            return False
+    return node.op.kind != "contract" or node.op.name == "matmul"
+
+
 def view_maps(node: Node) -> tuple[AxisMap, ...]:
     """The index maps of a view."""
     source = node.src[0]
@@ -209,6 +228,8 @@ def window_maps(node: Node) -> tuple[AxisMap, ...]:
     """The index maps of an update: on each axis at most one axis of the window."""
     old = node.src[0]
     layout: Layout = node.arg
+    if not size_of(layout.shape):
+        return (AxisMap(0, ()),) * len(old.shape)  # nothing is written
     maps = axis_maps(layout, old.shape, old.perm)
     if maps is None or any(len(each.steps) > 1 for each in maps):
         raise Unchunkable("the part that is written is not made of slices and transposes")
@@ -219,11 +240,14 @@ def window_maps(node: Node) -> tuple[AxisMap, ...]:
 
 
 def window_boxes(node: Node, boxes: Boxes) -> tuple[Boxes, np.ndarray[Any, Any]]:
-    """The parts of the window of an update that lie in boxes; and which boxes they cover."""
+    """The parts of the window of an update that lie in boxes; and which boxes they cover.
+
+    In front of the window's axes there is one of one index, of none where the box is missed.
+    """
     layout: Layout = node.arg
     tasks = len(boxes.low)
-    low = np.zeros((tasks, len(layout.shape)), np.int64)
-    high = np.broadcast_to(np.array(layout.shape, np.int64), low.shape).copy()
+    low = np.zeros((tasks, 1 + len(layout.shape)), np.int64)
+    high = np.broadcast_to(np.array((1, *layout.shape), np.int64), low.shape).copy()
     missed = np.zeros(tasks, bool)
     for axis, (start, steps) in enumerate(window_maps(node)):
         first, end = boxes.low[:, axis], boxes.high[:, axis]
@@ -235,8 +259,8 @@ def window_boxes(node: Node, boxes: Boxes) -> tuple[Boxes, np.ndarray[Any, Any]]
             begin, stop = -((start - first) // step), (end - 1 - start) // step + 1
         else:
             begin, stop = -((end - 1 - start) // -step), (start - first) // -step + 1
-        low[:, place] = np.clip(begin, 0, length)
-        high[:, place] = np.clip(stop, 0, length)
+        low[:, 1 + place] = np.clip(begin, 0, length)
+        high[:, 1 + place] = np.clip(stop, 0, length)
     missed |= (high <= low).any(axis=1)
     high[missed] = low[missed]
     inside = Boxes(low, high)

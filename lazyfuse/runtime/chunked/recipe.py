@@ -164,7 +164,7 @@ def _target(each: Instance) -> Ints:
     for axis, (start, steps) in enumerate(window_maps(each.node)):
         begin[:, axis] = start - each.boxes.low[:, axis]
         for place, step in steps:
-            begin[:, axis] += step * each.window.low[:, place]
+            begin[:, axis] += step * each.window.low[:, 1 + place]
     return begin
 
 
@@ -325,7 +325,7 @@ class _Variant:
         low, extent = self.box(each.window)
         if min(extent, default=1) <= 0:
             return self.part(self.done[old], self.instances[old].boxes, each.boxes)
-        layout = self.layout(window_maps(each.node), low, extent, each.boxes)
+        layout = self.layout(window_maps(each.node), low[1:], extent[1:], each.boxes)
         written = self.part(self.done[value], self.instances[value].boxes, each.reads[1][1])
         if value in self.done and min(self.box(each.reads[0][1])[1], default=1) <= 0:
             given = self.steps[written].shape

@@ -24,7 +24,7 @@ from lazyfuse.devices.dask import device as scheduler
 from lazyfuse.errors import EvaluationError
 from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, tasks
-from lazyfuse.runtime.chunked.demand import Unchunkable
+from lazyfuse.runtime.chunked.demand import Unchunkable, has_chunks
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
 from lazyfuse.runtime.chunked.values import Chunked, Key, box_of
@@ -68,7 +68,7 @@ def _device() -> Device:
 
 def open_chunks() -> None:
     """Let evaluations look for arrays in chunks from now on."""
-    evaluate.chunked = evaluated
+    evaluate.chunked, evaluate.in_chunks = evaluated, is_ours
 
 
 def keep(node: Node, chunked: Chunked) -> None:
@@ -282,7 +282,7 @@ def _is_stored(place: residency.Resident) -> bool:
     return isinstance(place, Place) and place.chunked.stored
 
 
-def _check_size(nodes: Sequence[Node]) -> None:
+def _check_size(nodes: Sequence[Node], why: str = "") -> None:
     """Refuse to fetch more than `gather_limit` bytes to the host."""
     limit = config.options.gather_limit
     for node in nodes:
@@ -291,7 +291,7 @@ def _check_size(nodes: Sequence[Node]) -> None:
             file, line, function = source_line(node.location)
             what = (
                 f"[dask] {residency.name_of(node)} has {size / 1e9:.3g} GB in chunks, more than "
-                f"gather_limit ({limit / 1e9:.3g} GB): reduce or slice it, save it with "
+                f"gather_limit ({limit / 1e9:.3g} GB){why}: reduce or slice it, save it with "
                 "save_chunks, take dask.array's function of x.to_dask(), or raise "
                 "lazyfuse.options(gather_limit=...)"
             )
@@ -301,11 +301,16 @@ def _check_size(nodes: Sequence[Node]) -> None:
 def _host_steps(roots: Sequence[Node]) -> None:
     """Run what has no meaning in chunks through NumPy, on operands that are fetched."""
     for node in topological(roots):
-        if not is_pending(node) or node.op is not ops.HOST or along_an_axis(node):
+        if not is_pending(node):
+            continue
+        if not size_of(node.shape):
+            node.value, node.src = empty_in_order(node.shape, node.dtype, node.perm), ()
+            continue
+        if along_an_axis(node) if node.op is ops.HOST else has_chunks(node):
             continue
         for each in node.src:
             if each.value is None:
-                _check_size([each])
+                _check_size([each], f", and {residency.name_of(node)} needs it whole")
                 evaluate.evaluate([each], decisions.GATHER)
         values = [each.value for each in node.src if each.value is not None]
         perms = [each.perm for each in node.src]
@@ -430,6 +435,7 @@ def store(node: Node) -> None:
 def grid_for(node: Node) -> Grid:
     """The chunks in which a value would be computed."""
     open_chunks()
+    _host_steps([node])
     with evaluate.held():
         try:
             found = Plan([node], _grid_of, default_grid, lambda _: False).grids[id(node)]

@@ -137,7 +137,7 @@ def product(loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: A
             found = ufunc(
                 left.astype(loop.ins[0], copy=False), right.astype(loop.ins[1], copy=False)
             )
-            total = found if total is None else np.add(total, found, out=total)
+            total = np.asarray(found) if total is None else np.add(total, found, out=total)
     assert total is not None
     return np.asarray(total)
 

@@ -64,7 +64,8 @@ class Chunked:
         """Let the tasks of this array read those of another."""
         self.layers.update(other.layers)
         self.needs.update(other.needs)
-        self.needs.setdefault(self.name, set()).update([other.name] if other.layers else [])
+        needed = {other.name} if other.layers and other.name != self.name else set()
+        self.needs[self.name] = self.needs.get(self.name, set()) | needed
         self.holds = (*self.holds, *[node for node in other.holds if node not in self.holds])
 
 

@@ -112,7 +112,7 @@ def _sole_holder(plan: Plan, recording: Recording) -> Device | None:
             if found is not None and found is not node.resident.device:
                 return None
             found = node.resident.device
-    return None if found is None or found in _lost else found
+    return None if found is None or found.graphs or found in _lost else found
 
 
 def named(name: str) -> Device:

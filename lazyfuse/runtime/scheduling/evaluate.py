@@ -84,6 +84,8 @@ epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for
 
 chunked: Callable[[Sequence[Node], Rule, bool], bool] | None = None
 """`runtime.chunked.run.evaluated`, once there has been an array in chunks."""
+in_chunks: Callable[[Node], bool] | None = None
+"""Whether a node is for `chunked`: nothing else may evaluate it, or all of it would be fetched."""
 
 
 def held() -> AbstractContextManager[Any]:
@@ -182,6 +184,14 @@ def _repeated(
 
 def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
     """The co-evaluated outputs of an evaluation of pending nodes, and their rule."""
+    found = _together(pending, rule)
+    if found is None or in_chunks is None:
+        return found
+    here = [node for node in found[1] if not in_chunks(node)]
+    return (found[0], here) if here else None
+
+
+def _together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
     if _recorded.overdue and (more := _recorded.overdue_outputs(pending)):
         return decisions.OVERDUE, more
     if len(_recorded.nodes) > 1:
@@ -326,6 +336,8 @@ def recorded() -> list[ref[Node]]:
 def finish(before: Sequence[ref[Node]], rule: Rule) -> None:
     """Evaluate the operations recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
+    if chunked is not None and chunked(_recorded.frontier(before=known), rule, False):
+        return
     owned = concurrency.is_owned()
     with held():
         if concurrency.under_way and not owned:
