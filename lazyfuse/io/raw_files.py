@@ -80,7 +80,7 @@ def _move(file: int, array: Array, offset: int, strides: tuple[int, ...], writes
         packed = _is_packed(array.shape[1:], strides[1:], array.itemsize)
         if DIRECT and packed and (inner >= RUN or abs(strides[0]) - inner >= GAP):
             for at in range(len(array)):
-                _move(file, array[at], offset + at * strides[0], strides[1:], writes)
+                _move(file, array[at, ...], offset + at * strides[0], strides[1:], writes)
             return
         step = WINDOW
     if _extent(array.shape, strides, array.itemsize) <= step:
@@ -90,7 +90,7 @@ def _move(file: int, array: Array, offset: int, strides: tuple[int, ...], writes
     for at in range(0, len(array), count):
         part, place = array[at : at + count], offset + at * strides[0]
         if count == 1:
-            _move(file, part[0], place, strides[1:], writes)
+            _move(file, part[0, ...], place, strides[1:], writes)
         else:
             _move(file, part, place, strides, writes)
 

@@ -46,14 +46,18 @@ def test_long_headers(tmp_path: Path) -> None:
     assert np.load(tmp_path / "x.npy", max_header_size=1 << 20).dtype == dtype
 
 
-@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize(
+    ("direct", "run", "gap"),
+    [(True, 64, 1 << 16), (True, 1 << 16, 30), (True, 1, 1), (False, 1, 1)],
+)
 def test_every_way_to_move_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: bool, run: int, gap: int
 ) -> None:
     monkeypatch.setattr(raw_files, "DIRECT", direct and raw_files.DIRECT)
     monkeypatch.setattr(raw_files, "WINDOW", 3000)
-    monkeypatch.setattr(raw_files, "SCRATCH", 700)
-    monkeypatch.setattr(raw_files, "RUN", 64)
+    monkeypatch.setattr(raw_files, "SCRATCH", 600)
+    monkeypatch.setattr(raw_files, "RUN", run)
+    monkeypatch.setattr(raw_files, "GAP", gap)
     expected = values((23, 17, 11), "f4")
     mapped = np.memmap(tmp_path / "x.bin", "f4", "w+", 77, (23, 17, 11))
     for view in (mapped, mapped[::-2], mapped[:, ::-3, 2:5], mapped.transpose(1, 2, 0)[::4]):
