@@ -107,7 +107,7 @@ def by_name(
     name: str,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    chunks: Chunks | None = None,
+    written: Chunks | None = None,
     **options: Any,
 ) -> Hdf5Target:
     """A new dataset; `options` as for `h5py.Group.create_dataset`."""
@@ -115,7 +115,7 @@ def by_name(
     sources.refuse_objects(dtype, description)
     grain = options.get("chunks")
     if grain is True or (grain is None and _NEED_CHUNKS & options.keys()):
-        grain = targets.stored(chunks, shape, dtype, _STORED)
+        grain = targets.stored(written, shape, dtype, _STORED)
         options["chunks"] = grain
     there = os.path.exists(path)
     return Hdf5Target(

@@ -30,6 +30,11 @@ SCRATCH = 1 << 24
 RUN = 1 << 15
 """Bytes from which a transfer of its own is cheaper than faults in a mapping."""
 
+GAP = 1 << 16
+"""Bytes that a fault brings in at once, about: where as many lie between two runs, they are read
+one by one.
+"""
+
 DIRECT = hasattr(os, "preadv")
 
 
@@ -73,9 +78,9 @@ def _move(file: int, array: Array, offset: int, strides: tuple[int, ...], writes
     else:
         inner = math.prod(array.shape[1:]) * array.itemsize
         packed = _is_packed(array.shape[1:], strides[1:], array.itemsize)
-        if DIRECT and packed and inner >= RUN:
+        if DIRECT and packed and (inner >= RUN or abs(strides[0]) - inner >= GAP):
             for at in range(len(array)):
-                _move(file, array[at], offset + at * strides[0], strides[1:], writes)
+                _move(file, array[at, ...], offset + at * strides[0], strides[1:], writes)
             return
         step = WINDOW
     if _extent(array.shape, strides, array.itemsize) <= step:
@@ -85,7 +90,7 @@ def _move(file: int, array: Array, offset: int, strides: tuple[int, ...], writes
     for at in range(0, len(array), count):
         part, place = array[at : at + count], offset + at * strides[0]
         if count == 1:
-            _move(file, part[0], place, strides[1:], writes)
+            _move(file, part[0, ...], place, strides[1:], writes)
         else:
             _move(file, part, place, strides, writes)
 

@@ -53,14 +53,14 @@ def _by_path(path: Any, chunks: Any, limit: int | str) -> Source:
     if not isinstance(path, str):
         path = os.fsdecode(path)
     if "://" in path:
-        return _elsewhere(path, chunks, limit)
+        return zarr_arrays.stored(path, chunks, limit)
     file, separator, name = path.partition(hdf5.SEPARATOR)
     if separator and os.path.isdir(file):
         file = os.path.join(file, name.strip("/"))
         name = ""
     if os.path.isdir(file):
         if zarr_arrays.is_folder(file):
-            return zarr_arrays.folder(os.path.abspath(file), chunks, limit)
+            return zarr_arrays.stored(os.path.abspath(file), chunks, limit)
         raise _unknown(file, "this folder is no zarr array")
     if not os.path.exists(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
@@ -71,12 +71,8 @@ def _by_path(path: Any, chunks: Any, limit: int | str) -> Source:
     if start == hdf5.MAGIC or file.endswith(hdf5.ENDINGS):
         return hdf5.by_name(os.path.abspath(file), name, chunks, limit)
     if start.startswith(b"PK") and file.endswith(".zip"):
-        return _elsewhere(file, chunks, limit)
+        return zarr_arrays.stored(package("zarr").storage.ZipStore(file, mode="r"), chunks, limit)
     raise _unknown(file, "the format of this file is not known")
-
-
-def _elsewhere(path: str, chunks: Any, limit: int | str) -> Source:
-    return zarr_arrays.of_array(package("zarr").open_array(path, mode="r"), chunks, limit)
 
 
 def _unknown(path: str, why: str) -> ConfigurationError:
@@ -89,16 +85,16 @@ def target(
     data: Any,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    chunks: geometry.Chunks | None = None,
+    written: geometry.Chunks | None = None,
     **options: Any,
 ) -> Target:
     """Where an array of that shape and dtype is written to: a path, or what the user has opened.
 
-    `chunks`: those that it will be written in; a new array is stored in pieces of them. `options`
+    `written`: the chunks that will be written; a new array is stored in pieces of them. `options`
     go to `zarr.create_array` or `h5py.Group.create_dataset`.
     """
     if isinstance(data, (str, os.PathLike)):
-        return _target_by_path(data, tuple(shape), np.dtype(dtype), chunks, options)
+        return _target_by_path(data, tuple(shape), np.dtype(dtype), written, options)
     if options:
         cure = "they are for new arrays: give a path, or leave them out"
         raise ConfigurationError(message("save_chunks", f"options {sorted(options)}", instead=cure))
@@ -121,7 +117,7 @@ def target(
 
 
 def _target_by_path(
-    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any, options: dict[str, Any]
+    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], written: Any, options: dict[str, Any]
 ) -> Target:
     path = os.fsdecode(os.fspath(data))
     file, separator, name = path.partition(hdf5.SEPARATOR)
@@ -130,13 +126,13 @@ def _target_by_path(
             what = f"{path} names no dataset"
             cure = f"write {path}{hdf5.SEPARATOR}/NAME"
             raise ConfigurationError(message("save_chunks", what, instead=cure))
-        return hdf5_targets.by_name(file, name, shape, dtype, chunks, **options)
+        return hdf5_targets.by_name(file, name, shape, dtype, written, **options)
     if "://" not in path and path.endswith(".npy") and not options:
         return plain_targets.npy(path, shape, dtype)
     inside = separator or any(part.endswith(".zarr") for part in path.split(os.sep))
     if "://" not in path and inside:
         whole = os.path.join(file, name.strip("/")) if separator else path
-        return zarr_targets.folder(whole, shape, dtype, chunks, **options)
+        return zarr_targets.folder(whole, shape, dtype, written, **options)
     expected = "NAME.zarr, NAME.npy (without options) or NAME.h5::/DATASET"
     cure = "for other stores give a zarr.Array that you made"
     raise ConfigurationError(message("save_chunks", "where to write", expected, path, cure))

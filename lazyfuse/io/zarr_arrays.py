@@ -101,14 +101,14 @@ def is_folder(path: str) -> bool:
     return os.path.isdir(path) and bool(_metadata(path))
 
 
-def folder(path: str, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Source:
-    """An array by its path; of a group with one array, that one."""
-    found = package("zarr").open(path, mode="r")
+def stored(place: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Source:
+    """The array in a folder, at an address or in a store; of a group with one array, that one."""
+    found = package("zarr").open(place, mode="r")
     if not hasattr(found, "shape"):
         names = sorted(name for name, _ in found.arrays())
         if len(names) != 1:
-            what = f"{path} is a group of zarr arrays"
-            cure = f"name one: {path}/{names[0] if names else 'NAME'}"
+            what = f"{place} is a group of zarr arrays"
+            cure = f"name one: {place}/{names[0] if names else 'NAME'}"
             raise ConfigurationError(message("from_chunks", what, "one array", names, cure))
         found = found[names[0]]
     return of_array(found, chunks, limit)

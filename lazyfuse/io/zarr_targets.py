@@ -91,7 +91,7 @@ def folder(
     path: str,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    chunks: Chunks | None = None,
+    written: Chunks | None = None,
     **options: Any,
 ) -> ZarrFolderTarget:
     """A new zarr array; `options` as for `zarr.create_array`."""
@@ -99,7 +99,7 @@ def folder(
     together = options.get("shards") or options.get("chunks")
     if together is None or together == "auto":
         options.pop("chunks", None)
-        together = targets.stored(chunks, shape, dtype)
+        together = targets.stored(written, shape, dtype)
     elif isinstance(together, int):
         together = (together,) * len(shape)
     grain = tuple(max(1, min(unit, length)) for unit, length in zip(together, shape, strict=True))

@@ -67,15 +67,19 @@ def test_npy_prefers_chunks_in_its_own_order(tmp_path: Path) -> None:
     assert resolve(path, chunks=(50, 20)).chunks == ((50, 50), (20,) * 5)
 
 
-@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize(
+    ("direct", "run", "gap"),
+    [(True, 64, 1 << 16), (True, 1 << 16, 30), (True, 1, 1), (False, 1, 1)],
+)
 def test_every_way_to_move_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: bool, run: int, gap: int
 ) -> None:
     """Runs, windows and transposed pieces, on small arrays; `direct` is off as on Windows."""
     monkeypatch.setattr(raw_files, "DIRECT", direct and raw_files.DIRECT)
     monkeypatch.setattr(raw_files, "WINDOW", 3000)
-    monkeypatch.setattr(raw_files, "SCRATCH", 700)
-    monkeypatch.setattr(raw_files, "RUN", 64)
+    monkeypatch.setattr(raw_files, "SCRATCH", 600)
+    monkeypatch.setattr(raw_files, "RUN", run)
+    monkeypatch.setattr(raw_files, "GAP", gap)
     for order in "CF":
         expected = values((23, 17, 11), "f4", order)
         path = tmp_path / f"{order}.npy"
@@ -85,6 +89,18 @@ def test_every_way_to_move_bytes(
     mapped[...] = expected
     for view in (mapped[::-2], mapped[:, ::-3, 2:5], mapped.transpose(1, 2, 0)[::4]):
         parts.compare(resolve(view, limit=2000), np.array(view), 60)
+
+
+def test_items_that_are_longer_than_all_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped = np.memmap(tmp_path / "x.bin", "S70000", "w+", shape=(7, 3))
+    mapped[...] = np.arange(21).reshape(7, 3).astype("S")
+    for window in (1 << 27, 100):
+        monkeypatch.setattr(raw_files, "WINDOW", window)
+        monkeypatch.setattr(raw_files, "SCRATCH", window)
+        for view in (mapped[::2], mapped[:, 1], mapped.T, mapped):
+            parts.compare(resolve(view, limit=200_000), np.array(view), 5)
 
 
 def test_memmaps_and_their_views(tmp_path: Path) -> None:
