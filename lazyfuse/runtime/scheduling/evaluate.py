@@ -23,7 +23,6 @@ from lazyfuse.codegen.graph.linearize import Recording, linearize, use
 from lazyfuse.codegen.graph.node import Node, source_line
 from lazyfuse.codegen.plan.cluster import Limits
 from lazyfuse.codegen.plan.plan import Plan, make_plan
-from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices import critical
 from lazyfuse.devices.base import Device
@@ -42,16 +41,23 @@ from lazyfuse.runtime.capture import (
 from lazyfuse.runtime.events import counters as report
 from lazyfuse.runtime.events import decisions, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
-from lazyfuse.runtime.execution import concurrency, matmul
+from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.execution.discrete_run import DiscreteRun
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.routine import native_kernel
-from lazyfuse.runtime.execution.run_values import Abandoned, explain_failure
+from lazyfuse.runtime.execution.run_values import Abandoned
 from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
-from lazyfuse.runtime.scheduling import compound_calls, eager_rules, elision, flush, recompute
+from lazyfuse.runtime.scheduling import (
+    compound_calls,
+    eager_rules,
+    elision,
+    flush,
+    fresh,
+    one_by_one,
+    recompute,
+)
 from lazyfuse.runtime.scheduling.co_evaluation import reading_outputs, small_outputs
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
 
@@ -343,7 +349,7 @@ def _evaluate(
     if early and not often:
         on_cpu = usual or hardware.current() is hardware.cpu()
         found = eager_rules.pending_nodes(pending, on_cpu)
-    recording = None
+    recording = plan = None
     elided = elision.NOTHING
     if usual and found is None:
         recording = linearize(pending)
@@ -371,7 +377,10 @@ def _evaluate(
         del recording
         if apart is not None:
             apart.begin(found[1], None)
-        return _run_eagerly(*found)
+        return _in_numpy(functools.partial(one_by_one.run, *found))
+    new = plan is None and apart is None and elided.rule is None
+    if new and recording is not None and fresh.is_numpys(recording):
+        return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:
         recording = linearize(pending)
         elided, _ = elision.elide(recording, pending, waits=rule is not decisions.LOOP)
@@ -487,48 +496,18 @@ def run_again(
     return run_plan(plan, recording, rule)
 
 
-def _run_eagerly(rule: Rule, nodes: list[Node]) -> conditions.Raised:
-    """Run operations in NumPy, in order; the exceptions that arose, with their operations."""
-    report.runs_at_once(rule, nodes)
-    raised: conditions.Raised = []
+def at_once(nodes: list[Node], rule: Rule) -> None:
+    """Have NumPy run exact operations, each after those that it reads; the lock is held."""
+    for flags, operations in _in_numpy(functools.partial(one_by_one.run, rule, nodes)):
+        fp_flags.warn_for(flags, operations)
+
+
+def _in_numpy(run: Callable[[], conditions.Raised]) -> conditions.Raised:
+    """Run operations in NumPy; the exceptions that arose, with their operations."""
     try:
-        for node in nodes:
-            if node.value is None:
-                bits = _run_node(node)
-                if bits:
-                    raised.append((bits, [(node.op, node)]))
+        return run()
     finally:
         _recorded.reset()
-    return raised
-
-
-def _run_node(node: Node) -> int:
-    op = node.op
-    values = [source.value for source in node.src if source.value is not None]
-    plain = op.kind == "map" and op.ufunc is not None and node.perm is None
-    span = spans.begin() if spans.on else None
-    for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
-        plain = plain and value.dtype is dtype
-    try:
-        with fp_flags.collecting() as flags:
-            if plain:
-                out = hardware.cpu().empty(node.shape, node.dtype)
-                found = concurrency.call_unlocked(op.ufunc, *values, out=out)
-            else:
-                perms = [source.perm for source in node.src]
-                arg = node.arg if op is not ops.HOST else native_kernel(node.arg)
-                found = concurrency.numpys(op, arg)(
-                    matmul.run_node,
-                    op, arg, node.shape, node.dtype, node.perm, values, perms,
-                )  # fmt: skip
-    except Exception as error:
-        explain_failure(error, [node])
-        raise
-    if node.value is None:  # else another thread was quicker
-        node.value = found
-    node.src = ()
-    report.ran_single(node, span=span)
-    return flags.bits
 
 
 def plan_for(recording: Recording) -> Plan:

@@ -1,0 +1,56 @@
+"""Recorded operations that NumPy runs one after the other, without a plan."""
+
+from __future__ import annotations
+
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.capture.conditions import Raised
+from lazyfuse.runtime.events import counters, spans
+from lazyfuse.runtime.events.decisions import Rule
+from lazyfuse.runtime.execution import concurrency, matmul
+from lazyfuse.runtime.execution.routine import native_kernel
+from lazyfuse.runtime.execution.run_values import explain_failure
+from lazyfuse.runtime.numerics import fp_flags
+from lazyfuse.runtime.placement import devices as hardware
+
+
+def run(rule: Rule, nodes: list[Node]) -> Raised:
+    """Run operations in order; the exceptions that arose, with their operations."""
+    counters.runs_at_once(rule, nodes)
+    raised: Raised = []
+    for node in nodes:
+        if node.value is None:
+            bits = run_node(node)
+            if bits:
+                raised.append((bits, [(node.op, node)]))
+    return raised
+
+
+def run_node(node: Node) -> int:
+    """Give a node its value; the exceptions that arose."""
+    op = node.op
+    values = [source.value for source in node.src if source.value is not None]
+    plain = op.kind == "map" and op.ufunc is not None and node.perm is None
+    span = spans.begin() if spans.on else None
+    for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
+        plain = plain and value.dtype is dtype
+    try:
+        with fp_flags.collecting() as flags:
+            if plain:
+                out = hardware.cpu().empty(node.shape, node.dtype)
+                found = concurrency.call_unlocked(op.ufunc, *values, out=out)
+            else:
+                perms = [source.perm for source in node.src]
+                arg = node.arg if op is not ops.HOST else native_kernel(node.arg)
+                found = concurrency.numpys(op, arg)(
+                    matmul.run_node,
+                    op, arg, node.shape, node.dtype, node.perm, values, perms,
+                )  # fmt: skip
+    except Exception as error:
+        explain_failure(error, [node])
+        raise
+    if node.value is None:  # else another thread was quicker
+        node.value = found
+    node.src = ()
+    counters.ran_single(node, span=span)
+    return flags.bits
