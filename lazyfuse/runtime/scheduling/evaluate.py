@@ -380,6 +380,7 @@ def _evaluate(
         return _in_numpy(functools.partial(one_by_one.run, *found))
     new = plan is None and apart is None and elided.rule is None
     if new and recording is not None and fresh.is_numpys(recording):
+        report.totals.flushes[rule] += 1
         return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:
         recording = linearize(pending)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import size_of
@@ -28,6 +30,8 @@ from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.decisions import FRESH
 from lazyfuse.runtime.layout.strides import flat_memory, window
 from lazyfuse.runtime.scheduling import one_by_one
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST = 1 << 24
 """Additions of one evaluation, some 15 ms of NumPy's, from which it is planned at once."""
@@ -80,20 +84,55 @@ def run(recording: Recording) -> Raised:
     """Run a recording, which is empty afterwards; the exceptions, with their operations."""
     counters.runs_at_once(FRESH, recording.nodes)
     raised: Raised = []
+    spent = _Spent(recording)
     nodes = recording.nodes[::-1]
     recording.nodes.clear()  # a value goes with its last reader
     began = perf_counter()
     try:
         while nodes:
             if nodes[-1].value is None:
-                run_one = _look if _is_view(nodes[-1].op) else one_by_one.run_node
-                bits = run_one(nodes[-1])
+                if _is_view(nodes[-1].op):
+                    bits = _look(nodes[-1])
+                else:
+                    bits = one_by_one.run_node(nodes[-1], spent.operand(nodes[-1], len(nodes)))
                 if bits:
                     raised.append((bits, [(nodes[-1].op, nodes[-1])]))
             nodes.pop()
     finally:
         _spent[recording.key] = _spent.get(recording.key, 0.0) + perf_counter() - began
     return raised
+
+
+class _Spent:
+    """Which operands of a run an operation may write over, as NumPy does with temporaries."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._last: dict[int, int] = {}  # by id: nodes that are left when the last reader runs
+        left = len(recording.nodes)
+        kept = set()
+        for at, held in enumerate(recording.held):
+            node = recording.nodes[at]
+            if node.value is not None or held or node.op.kind != "map" or _is_view(node.op):
+                kept.add(id(node))
+            for source in node.src if node.value is None else ():
+                self._last[id(source)] = left - at
+                if _is_view(node.op):
+                    kept.add(id(source))
+        for each in kept:
+            self._last.pop(each, None)
+
+    def operand(self, node: Node, left: int) -> Array | None:
+        """Memory for the result: that of an operand which nothing else reads. None: new memory."""
+        if node.op.kind != "map":
+            return None
+        values = [each.value for each in node.src if each.value is not None]
+        if not all(value.flags.aligned for value in values):
+            return None  # NumPy copies what is not aligned, for which memory may be short
+        for each, value in zip(node.src, values, strict=True):
+            fits = value.shape == node.shape and value.dtype is node.dtype and each.perm is None
+            if fits and self._last.get(id(each)) == left:
+                return value
+        return None
 
 
 def _look(node: Node) -> int:

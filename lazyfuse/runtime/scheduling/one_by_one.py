@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.capture.conditions import Raised
@@ -12,6 +16,8 @@ from lazyfuse.runtime.execution.routine import native_kernel
 from lazyfuse.runtime.execution.run_values import explain_failure
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices as hardware
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def run(rule: Rule, nodes: list[Node]) -> Raised:
@@ -26,8 +32,11 @@ def run(rule: Rule, nodes: list[Node]) -> Raised:
     return raised
 
 
-def run_node(node: Node) -> int:
-    """Give a node its value; the exceptions that arose."""
+def run_node(node: Node, spent: Array | None = None) -> int:
+    """Give a node its value; the exceptions that arose.
+
+    `spent`: memory of the result's shape and dtype, perhaps an operand's that nothing else reads.
+    """
     op = node.op
     values = [source.value for source in node.src if source.value is not None]
     plain = op.kind == "map" and op.ufunc is not None and node.perm is None
@@ -37,7 +46,7 @@ def run_node(node: Node) -> int:
     try:
         with fp_flags.collecting() as flags:
             if plain:
-                out = hardware.cpu().empty(node.shape, node.dtype)
+                out = hardware.cpu().empty(node.shape, node.dtype) if spent is None else spent
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)
             else:
                 perms = [source.perm for source in node.src]
