@@ -1,19 +1,26 @@
-"""Dataclasses with slots whose methods are written when one of them is first called.
+"""Dataclasses with slots whose methods are written once they have been called a few times.
 
 `dataclasses` writes and compiles six functions for every class as its module is imported: for the
 85 classes of lazyfuse that was half of what its import took beside NumPy's. Here the class is made
-with its slots, and its methods are compiled together, once, by the first call of one of them; most
-classes of a program are never called. What `dataclasses` offers for such classes (`fields`,
-`replace`, `asdict`) works. Frozen classes are checked by mypy, not while the program runs.
+with its slots, and its methods are compiled together, once, after `INTERPRETED` calls; until then
+they go from field to field. Most classes of a program are never called, and thirty are called a
+few times by a first evaluation. What `dataclasses` offers for such classes (`fields`, `asdict`)
+works, and `replace` does without it. Frozen classes are checked by mypy, not while the program
+runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 _MISSING: Any = dataclasses.MISSING
+
+INTERPRETED = 32
+"""Calls of a class's methods before they are compiled: as long as the compilation takes."""
+
+Instance = TypeVar("Instance")
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
@@ -93,18 +100,96 @@ def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
     if eq and not frozen:
         names.setdefault("__hash__", None)
     made: Any = type(cls)(cls.__name__, cls.__bases__, names)
+    methods = _Methods(made, wanted)
     for name in wanted:
-        setattr(made, name, _first_call(made, name, wanted))
+        setattr(made, name, getattr(methods, _INTERPRETED[name])())
     return made
 
 
-def _first_call(cls: type, name: str, wanted: set[str]) -> Callable[..., Any]:
-    """A method that writes the methods of its class, and goes on as the one written."""
+def replace(instance: Instance, /, **changes: Any) -> Instance:
+    """Another instance with some fields changed, as by `dataclasses.replace`."""
+    cls: Any = type(instance)
+    return cls(**{name: getattr(instance, name) for name in cls.__fields__} | changes)
 
-    def method(*args: Any, **keywords: Any) -> Any:
-        return _write(cls, wanted)[name](*args, **keywords)
 
-    return method
+class _Methods:
+    """The methods of a class: interpreted ones, which count their calls, and then written ones."""
+
+    def __init__(self, cls: Any, wanted: set[str]) -> None:
+        self.cls, self.wanted = cls, wanted
+        self.fields: dict[str, _Field] = cls.__fields__
+        self.compared = [name for name, field in self.fields.items() if field.compare]
+        self.calls = 0
+        self._written: dict[str, Any] = {}
+
+    def written(self) -> dict[str, Any]:
+        """The written methods, which are in the class from now on."""
+        if not self._written:
+            self._written = _write(self.cls, self.wanted)
+        return self._written
+
+    def often(self) -> bool:
+        """Whether this call is one too many for interpreted methods."""
+        self.calls += 1
+        return self.calls > INTERPRETED
+
+    def values(self, instance: Any) -> tuple[Any, ...]:
+        return tuple([getattr(instance, name) for name in self.compared])
+
+    def init(self) -> Callable[..., None]:
+        last = hasattr(self.cls, "__post_init__")
+
+        def method(instance: Any, /, *args: Any, **keywords: Any) -> None:
+            given = None if self.often() else self.given(args, keywords)
+            if given is None:  # this one also raises what is to be raised
+                self.written()["__init__"](instance, *args, **keywords)
+                return
+            for name, value in given.items():
+                setattr(instance, name, value)
+            if last:
+                instance.__post_init__()
+
+        return method
+
+    def given(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any] | None:
+        """The values of all fields; None where the arguments do not fit."""
+        order = self.cls.__match_args__
+        found = dict(zip(order, args, strict=False))
+        if len(args) > len(order) or not keywords.keys() <= self.fields.keys() - found.keys():
+            return None
+        found |= keywords
+        if len(found) < len(self.fields):
+            for name, field in self.fields.items():
+                if name in found:
+                    continue
+                if field.factory is not _MISSING:
+                    found[name] = field.factory()
+                elif field.default is not _MISSING:
+                    found[name] = field.default
+                else:
+                    return None
+        return found
+
+    def eq(self) -> Callable[[Any, Any], Any]:
+        def method(instance: Any, other: Any) -> Any:
+            if self.often():
+                return self.written()["__eq__"](instance, other)
+            if other.__class__ is not instance.__class__:
+                return NotImplemented
+            return self.values(instance) == self.values(other)
+
+        return method
+
+    def hash(self) -> Callable[[Any], int]:
+        def method(instance: Any) -> int:
+            if self.often():
+                return self.written()["__hash__"](instance)  # type: ignore[no-any-return]
+            return hash(self.values(instance))
+
+        return method
+
+
+_INTERPRETED = {"__init__": "init", "__eq__": "eq", "__hash__": "hash"}
 
 
 def _write(cls: Any, wanted: set[str]) -> dict[str, Any]:

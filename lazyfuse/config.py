@@ -284,6 +284,11 @@ class Options:
     fusion_max_length: int = _switch(
         0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"
     )
+    plan_after: int = _switch(
+        50,
+        "LAZYFUSE_PLAN_AFTER",
+        "milliseconds that NumPy runs a new structure of exact operations before it is planned",
+    )
     compile_after: int = _switch(
         1, "LAZYFUSE_COMPILE_AFTER", "uses of a kernel after which it is compiled; 0 at once"
     )

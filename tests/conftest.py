@@ -28,6 +28,7 @@ import pytest
 
 os.environ.setdefault("LAZYFUSE_OFFLOAD", "off")
 os.environ.setdefault("LAZYFUSE_COMPILE_AHEAD", "off")
+os.environ.setdefault("LAZYFUSE_PLAN_AFTER", "0")
 os.environ.setdefault("LAZYFUSE_COMPILE_AFTER_EXIT", "off")  # tests count what is on disk
 # pytest makes errors of warnings, and what tests look at is recorded work
 os.environ.setdefault("LAZYFUSE_ERRORS_AT_ONCE", "off")

@@ -8,7 +8,6 @@ calls too (devices/cpu/vector_loops.py). Complex products are spelled as in comp
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from lazyfuse.codegen.blocked.printer import Printer
 from lazyfuse.codegen.blocked.printer import print_source as print_with
@@ -22,6 +21,7 @@ from lazyfuse.codegen.lowering.kernel import (
 from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
+from lazyfuse.devices.dataclass import replace
 
 # The power, the factor of its log1p, and the summand where both operands are equal.
 _LOGADDEXP = {

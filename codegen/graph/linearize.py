@@ -8,7 +8,6 @@ and `Value`, which the passes rewrite. Imports nothing of users or devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.ops import Op
 from lazyfuse.devices.caches import memo
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 
 
 @dataclass(frozen=True)

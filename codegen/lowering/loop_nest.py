@@ -6,12 +6,11 @@ argmax report, if any. Owns no decision that depends on the kernel's operations.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 
 Ints = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -6,9 +6,8 @@ float64 or complex128 become float32 or complex64. The caller decides whether th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, Reduce, Store
+from lazyfuse.devices.dataclass import replace
 
 _NARROW = {"f8": "f4", "c16": "c8"}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 
 from lazyfuse.codegen.lowering.kernel import Kernel, Reduce, verify
 from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.devices.base import Source
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 
 Builder = Callable[[Kernel, KernelVariant], str | None]
 """Returns the text for a variant, with `NAME` as the entry point; None for an unsupported one."""

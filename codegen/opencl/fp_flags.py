@@ -9,13 +9,12 @@ any value is not finite, and looks closer only then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lazyfuse.codegen.lowering.flag_slots import NO_SLOT
 from lazyfuse.codegen.opencl.helpers import resolve_types
 from lazyfuse.codegen.opencl.raised_words import add_flags
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 
 DIVIDE, OVER, INVALID = 1, 2, 8
 _BITS = {"divide": DIVIDE, "over": OVER, "invalid": INVALID}

@@ -10,7 +10,6 @@ lanes compute the elements side by side, and the first lane combines them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -35,6 +34,7 @@ from lazyfuse.codegen.opencl.grid_sizes import (
 )
 from lazyfuse.codegen.opencl.grid_text import LANGUAGE, GridVariant, tree_lanes
 from lazyfuse.codegen.opencl.second_pass import second_pass
+from lazyfuse.devices.dataclass import replace
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

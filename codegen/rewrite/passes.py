@@ -8,7 +8,6 @@ buffer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
 from lazyfuse.codegen.graph.node import Layout, Shape
@@ -16,6 +15,7 @@ from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.rewrite.rules import RULES
 from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.devices.dataclass import replace
 
 COPY = ops.TABLE["copy"]
 

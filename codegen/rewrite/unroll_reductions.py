@@ -11,13 +11,12 @@ added to 0 one after the other, in any layout.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
 from lazyfuse.codegen.graph.node import LONGEST, Layout, Reduction
 from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.devices.dataclass import replace
 
 # Elements that are added one after the other in any layout: NumPy's pairwise sums begin at 8.
 ONE_BY_ONE = 7

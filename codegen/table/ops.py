@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from lazyfuse.codegen.table import rows_arithmetic, rows_math, rows_structure
 from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, loops_of
 from lazyfuse.devices.caches import cached
+from lazyfuse.devices.dataclass import replace
 
 __all__ = [
     "BY_UFUNC",

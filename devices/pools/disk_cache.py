@@ -78,6 +78,16 @@ class DiskCache:
             self.remove(name)
         return data, problem
 
+    def is_empty(self) -> bool:
+        """Whether the directory has no entry, so that no name is worth making."""
+        if not self._usable():
+            return True
+        try:
+            with os.scandir(self.directory) as listing:
+                return not any(item.name.endswith(_SUFFIX) for item in listing)
+        except OSError:
+            return False  # reading an entry says what is wrong
+
     def holds(self, name: str) -> bool:
         """Whether an entry of that name exists (perhaps damaged)."""
         return self._usable() and os.path.exists(self._path(name))

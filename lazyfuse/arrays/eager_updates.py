@@ -241,7 +241,8 @@ def _was_fused(
     stops = not _HARMLESS.issuperset(np.geterr().values())
     program = None if stops else fused.program or _look_for(fused, real, tree.arrays)
     if program is None:
-        evaluate.evaluate([node], decisions.ROW_BY_COLUMN)
+        # a plan would be made for one use: the next row by column has other sizes
+        evaluate.at_once(tree.inner, decisions.ROW_BY_COLUMN)
         return False
     _launch(program, op, loop, real, strides, tree)
     return True

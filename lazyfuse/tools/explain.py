@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from lazyfuse import config
@@ -24,7 +24,7 @@ from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, Traits
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation

@@ -10,7 +10,6 @@ import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from lazyfuse.codegen.lowering.kernel import Kernel
 from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import Group
+from lazyfuse.devices.dataclass import replace
 from lazyfuse.errors import EvaluationError, UnsupportedError, message
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.meta_arrays import Perm, meta_array, packed_order

@@ -32,7 +32,11 @@ def chunked(function: Callable[..., Any]) -> Callable[..., Any]:
         made = function(*args, **kwargs)
         if type(made) is not lazyfuse.ndarray or made.dtype not in CANONICAL or made.size < 2:
             return made
-        if any(made is each for each in args) or made.base is not None or not made.flags.c_contiguous:
+        if (
+            any(made is each for each in args)
+            or made.base is not None
+            or not made.flags.c_contiguous
+        ):
             return made
         return made.to_device("dask")
 

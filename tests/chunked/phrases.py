@@ -126,7 +126,9 @@ def window(g: Any) -> Said:
 def stencil(g: Any) -> Said:
     name = g.pick(lambda x: x.ndim and x.shape[0] > 2 and _numbers(x))
     text = f"{name}[1:-1] * 2 - {name}[2:] - {name}[:-2]"
-    return _set(g, text if g.rng.random() < 0.5 else f"np.diff({name}, axis=0)") if name else NOTHING
+    return (
+        _set(g, text if g.rng.random() < 0.5 else f"np.diff({name}, axis=0)") if name else NOTHING
+    )
 
 
 def transpose(g: Any) -> Said:
@@ -187,7 +189,11 @@ def conversion(g: Any) -> Said:
     if not name:
         return NOTHING
     to = g.rng.choice("f8 f4 i8 i4 ? c16".split())
-    forms = [f"{name}.astype({to!r})", f"np.array({name}, {to!r})", f"{name}.astype({to!r}, order='F')"]
+    forms = [
+        f"{name}.astype({to!r})",
+        f"np.array({name}, {to!r})",
+        f"{name}.astype({to!r}, order='F')",
+    ]
     if to in ("i8", "i4") and g.names[name].dtype.kind in "fc":
         forms = [f"np.nan_to_num({name}.real).astype({to!r})"]
     return _set(g, g.rng.choice(forms))
@@ -201,7 +207,11 @@ def reshape(g: Any) -> Said:
     shapes = ["-1"] + [f"({d}, -1)" for d in range(2, 9) if size % d == 0]
     shapes += ["(2, -1, 3)"] * (size % 6 == 0)
     order = ", order='F'" if g.rng.random() < 0.15 else ""
-    forms = [f"{name}.reshape({g.rng.choice(shapes)}{order})", f"{name}.ravel()", f"{name}.flatten()"]
+    forms = [
+        f"{name}.reshape({g.rng.choice(shapes)}{order})",
+        f"{name}.ravel()",
+        f"{name}.flatten()",
+    ]
     return _set(g, forms[0] if g.rng.random() < 0.7 else g.rng.choice(forms))
 
 
@@ -319,12 +329,18 @@ def product(g: Any) -> Said:
         forms += [f"np.convolve({name}, {other}[:3])", f"np.inner({name}, {other})"]
     if rank == 2:
         forms += [f"{name} @ {other}.T", f"np.dot({name}.T, {other})", f"{name} @ {name}[0]"]
-        forms += [f"np.einsum('ij,kj->ik', {name}, {other})", f"np.einsum('ij,ij->j', {name}, {other})"]
+        forms += [
+            f"np.einsum('ij,kj->ik', {name}, {other})",
+            f"np.einsum('ij,ij->j', {name}, {other})",
+        ]
         forms += [f"{name}[:, 0] @ {other}", f"np.einsum('ij->i', {name})", f"np.trace({name})"]
         forms += [f"R0 @ {name}.T", f"{name}.T @ R0", f"np.kron({name}[:2], {other}[:2])"]
     if rank == 3:
         forms += [f"{name} @ {other}.swapaxes(1, 2)", f"{name} @ {name}[0, 0]"]
-        forms += [f"np.einsum('bij,bkj->bik', {name}, {other})", f"{name}[0] @ {other}.swapaxes(1, 2)"]
+        forms += [
+            f"np.einsum('bij,bkj->bik', {name}, {other})",
+            f"{name}[0] @ {other}.swapaxes(1, 2)",
+        ]
     return _set(g, g.rng.choice(forms))
 
 
@@ -441,7 +457,10 @@ def moved(g: Any) -> Said:
     if not name:
         return NOTHING
     return _set(
-        g, g.rng.choice([f"keep({name})", f"through({name})", f"computed({name})", f"keep({name}.copy())"])
+        g,
+        g.rng.choice(
+            [f"keep({name})", f"through({name})", f"computed({name})", f"keep({name}.copy())"]
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Dataclasses whose methods are written when first called: beside those of the standard library."""
+"""Dataclasses whose methods are written after some calls: beside those of the standard library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import INTERPRETED, dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ def test_instances_are_those_of_the_standard_library(
     assert dataclasses.asdict(ours) == dataclasses.asdict(wanted)
     assert ours == Point(*args, **keywords)
     assert ours != wanted
-    assert ours != dataclasses.replace(ours, x=99)
-    assert ours == dataclasses.replace(ours, tags=["not compared"])
+    for changed in (dataclasses.replace, replace):
+        assert ours != changed(ours, x=99)
+        assert ours == changed(ours, tags=["not compared"])
     assert ours.tags is not Point(*args, **keywords).tags
     assert not hasattr(ours, "__dict__")
     for made in (copy.copy(ours), copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
@@ -126,6 +127,32 @@ def test_any_method_may_be_called_first(first: str) -> None:
         object.__setattr__(fresh, "x", 1)
         assert hash(fresh) == hash((1,)) if first == "__hash__" else fresh == fresh
     assert compared()
+
+
+@pytest.mark.parametrize(("args", "keywords"), CALLS)
+def test_interpreted_methods_are_those_that_are_written(
+    args: tuple[Any, ...], keywords: dict[str, Any]
+) -> None:
+    @dataclass(frozen=True)
+    class Fresh:
+        x: int
+        y: float = 1.5
+        tags: list[str] = field(default_factory=list, compare=False)
+        hidden: int = field(default=0, repr=False)
+
+    fresh: Any = Fresh
+    interpreted = fresh.__init__
+    before = outcome(fresh, args, keywords)
+    for _ in range(INTERPRETED):
+        outcome(fresh, args, keywords)
+    assert fresh.__init__ is not interpreted
+    after = outcome(fresh, args, keywords)
+    assert before == after
+    if not isinstance(before, str):
+        assert hash(before) == hash(after)
+        again = object.__new__(fresh)
+        interpreted(again, *args, **keywords)  # kept by somebody
+        assert again == after
 
 
 def test_identity_without_eq() -> None:

@@ -254,6 +254,10 @@ LONE_CALL = _rule(
     EAGER, "lone call", "one call of NumPy's on values that are there needs no plan",
     "runtime.scheduling.eager_rules",
 )  # fmt: skip
+FRESH = _rule(
+    EAGER, "fresh", "a new structure of exact operations is planned once it has taken some time",
+    "runtime.scheduling.fresh", "plan_after",
+)  # fmt: skip
 
 RULES = tuple(_listed)
 """Every rule, in the order of docs/decisions.md."""

@@ -13,7 +13,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from lazyfuse.devices import cost, cpu_figures
 from lazyfuse.devices.base import Array, DeviceError, Launch, Source
 from lazyfuse.devices.cpu.launch import NumbaProgram
 from lazyfuse.devices.cpu_figures import Tuning
+from lazyfuse.devices.dataclass import replace
 from lazyfuse.devices.pools import object_code
 from lazyfuse.devices.pools.disk_cache import DiskCache
 

@@ -46,7 +46,6 @@ from lazyfuse.runtime.execution import (
     discrete_run,
     executor,
     run_values,
-    single_node,
 )
 from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
@@ -58,6 +57,8 @@ from lazyfuse.runtime.scheduling import (
     eager_rules,
     elision,
     flush,
+    fresh,
+    one_by_one,
     recompute,
 )
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
@@ -382,7 +383,7 @@ def _evaluate(
     if early and not often:
         on_cpu = usual or hardware.current() is hardware.cpu()
         found = eager_rules.pending_nodes(pending, on_cpu)
-    recording = None
+    recording = plan = None
     elided = elision.NOTHING
     if usual and found is None:
         recording = linearize(pending)
@@ -410,7 +411,11 @@ def _evaluate(
         del recording
         if apart is not None:
             apart.begin(found[1], None)
-        return _run_eagerly(*found)
+        return _in_numpy(functools.partial(one_by_one.run, *found))
+    new = plan is None and apart is None and elided.rule is None
+    if new and recording is not None and fresh.is_numpys(recording):
+        report.totals.flushes[rule] += 1
+        return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:
         recording = linearize(pending)
         elided, _ = elision.elide(recording, pending, waits=rule is not decisions.LOOP)
@@ -526,19 +531,18 @@ def run_again(
     return run_plan(plan, recording, rule)
 
 
-def _run_eagerly(rule: Rule, nodes: list[Node]) -> conditions.Raised:
-    """Run operations in NumPy, in order; the exceptions that arose, with their operations."""
-    report.runs_at_once(rule, nodes)
-    raised: conditions.Raised = []
+def at_once(nodes: list[Node], rule: Rule) -> None:
+    """Have NumPy run exact operations, each after those that it reads; the lock is held."""
+    for flags, operations in _in_numpy(functools.partial(one_by_one.run, rule, nodes)):
+        fp_flags.warn_for(flags, operations)
+
+
+def _in_numpy(run: Callable[[], conditions.Raised]) -> conditions.Raised:
+    """Run operations in NumPy; the exceptions that arose, with their operations."""
     try:
-        for node in nodes:
-            if node.value is None:
-                bits = single_node.run(node)
-                if bits:
-                    raised.append((bits, [(node.op, node)]))
+        return run()
     finally:
         _recorded.reset()
-    return raised
 
 
 def plan_for(recording: Recording) -> Plan:

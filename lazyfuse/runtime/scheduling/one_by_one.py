@@ -1,20 +1,40 @@
-"""One operation in NumPy: what runs where no plan is worth its making.
-
-Owns how a node is computed by itself, without a plan. evaluate.py decides when.
-"""
+"""Recorded operations that NumPy runs one after the other, without a plan."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.events import counters, spans
+from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, matmul, routine, run_values
 from lazyfuse.runtime.numerics import fp_flags
-from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.placement import devices as hardware
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def run(node: Node) -> int:
-    """Run an operation in NumPy; the exceptions that it raised, as IEEE flags."""
+def run(rule: Rule, nodes: list[Node]) -> Raised:
+    """Run operations in order; the exceptions that arose, with their operations."""
+    counters.runs_at_once(rule, nodes)
+    raised: Raised = []
+    for node in nodes:
+        if node.value is None:
+            bits = run_node(node)
+            if bits:
+                raised.append((bits, [(node.op, node)]))
+    return raised
+
+
+def run_node(node: Node, spent: Array | None = None) -> int:
+    """Give a node its value; the exceptions that arose.
+
+    `spent`: memory of the result's shape and dtype, perhaps an operand's that nothing else reads.
+    """
     op = node.op
     values = [source.value for source in node.src if source.value is not None]
     plain = op.kind == "map" and op.ufunc is not None and node.perm is None
@@ -24,7 +44,7 @@ def run(node: Node) -> int:
     try:
         with fp_flags.collecting() as flags:
             if plain:
-                out = devices.cpu().empty(node.shape, node.dtype)
+                out = hardware.cpu().empty(node.shape, node.dtype) if spent is None else spent
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)
             else:
                 perms = [source.perm for source in node.src]

@@ -1,0 +1,150 @@
+"""Fresh structures: NumPy runs them, operation by operation, until a plan is worth making.
+
+A plan, its kernels' texts and their programs take some ten milliseconds, and blocked NumPy, which
+runs until the compiler's process has a program, is no faster than NumPy in half of the cases. A
+script that is done in fifty milliseconds had better be NumPy's. So each structure has a count of
+the time that NumPy has spent on it, and is planned once that exceeds `plan_after`.
+
+Only structures whose operations have NumPy's bits in every tier, and that write nothing in place,
+are NumPy's at first: no bit depends on when a structure is planned. Owns the counts; evaluate.py
+asks.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.lowering.kernel import PIECES
+from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
+from lazyfuse.config import options
+from lazyfuse.devices.caches import memo
+from lazyfuse.runtime.capture.conditions import Raised
+from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events.decisions import FRESH
+from lazyfuse.runtime.layout.strides import flat_memory, window
+from lazyfuse.runtime.scheduling import one_by_one
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LARGEST = 1 << 24
+"""Additions of one evaluation, some 15 ms of NumPy's, from which it is planned at once."""
+CALL = 4.0
+"""Additions per element that a call of NumPy's is taken for, if it is no ufunc's."""
+
+_spent: dict[Any, float] = memo("runtime.scheduling.fresh.spent", 4096)
+"""Seconds in NumPy, by structure."""
+
+
+def is_numpys(recording: Recording) -> bool:
+    """Whether NumPy runs a structure that has no plan."""
+    if not (options.plan_after and options.plan_limit and options.fusion):
+        return False
+    if options.fusion_max_length or _spent.get(recording.key, 0.0) * 1e3 >= options.plan_after:
+        return False
+    work = 0.0
+    for node, held in zip(recording.nodes, recording.held, strict=True):
+        if node.resident is not None:
+            return False
+        if node.value is None:
+            more = _additions(node, held)
+            if more < 0:
+                return False
+            work += more
+    return work < LARGEST
+
+
+def _additions(node: Node, held: bool) -> float:
+    """The work of an operation in additions; -1 if it is not NumPy's at first."""
+    op = node.op
+    if _is_view(op):  # a held one has memory of its own
+        return -1 if held else 0.0
+    if op.kind == "map":
+        return op.cost * size_of(node.shape) if op.is_exact(node.arg.ins[0]) else -1
+    if op.kind == "reduce":
+        source = node.src[0]
+        return op.cost * size_of(source.shape) if op.is_exact(source.dtype) else -1
+    if op.kind == "host":
+        return CALL * sum([size_of(source.shape) for source in node.src])
+    return size_of(node.shape) if op is ops.FULL else -1
+
+
+def _is_view(op: Op) -> bool:
+    """Whether a value lies in the memory of another one in NumPy."""
+    return op is ops.VIEW or op.name in PIECES
+
+
+def run(recording: Recording) -> Raised:
+    """Run a recording, which is empty afterwards; the exceptions, with their operations."""
+    counters.runs_at_once(FRESH, recording.nodes)
+    raised: Raised = []
+    spent = _Spent(recording)
+    nodes = recording.nodes[::-1]
+    recording.nodes.clear()  # a value goes with its last reader
+    began = perf_counter()
+    try:
+        while nodes:
+            if nodes[-1].value is None:
+                if _is_view(nodes[-1].op):
+                    bits = _look(nodes[-1])
+                else:
+                    bits = one_by_one.run_node(nodes[-1], spent.operand(nodes[-1], len(nodes)))
+                if bits:
+                    raised.append((bits, [(nodes[-1].op, nodes[-1])]))
+            nodes.pop()
+    finally:
+        _spent[recording.key] = _spent.get(recording.key, 0.0) + perf_counter() - began
+    return raised
+
+
+class _Spent:
+    """Which operands of a run an operation may write over, as NumPy does with temporaries."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._last: dict[int, int] = {}  # by id: nodes that are left when the last reader runs
+        left = len(recording.nodes)
+        kept = set()
+        for at, held in enumerate(recording.held):
+            node = recording.nodes[at]
+            if node.value is not None or held or node.op.kind != "map" or _is_view(node.op):
+                kept.add(id(node))
+            for source in node.src if node.value is None else ():
+                self._last[id(source)] = left - at
+                if _is_view(node.op):
+                    kept.add(id(source))
+        for each in kept:
+            self._last.pop(each, None)
+
+    def operand(self, node: Node, left: int) -> Array | None:
+        """Memory for the result: that of an operand which nothing else reads. None: new memory."""
+        if node.op.kind != "map":
+            return None
+        values = [each.value for each in node.src if each.value is not None]
+        if not all(value.flags.aligned for value in values):
+            return None  # NumPy copies what is not aligned, for which memory may be short
+        for each, value in zip(node.src, values, strict=True):
+            fits = value.shape == node.shape and value.dtype is node.dtype and each.perm is None
+            if fits and self._last.get(id(each)) == left:
+                return value
+        return None
+
+
+def _look(node: Node) -> int:
+    """Give a view that only this run reads its value: a part of its source's memory, as in NumPy,
+    whose sums depend on how that lies.
+    """
+    (source,) = node.src
+    value = source.value
+    assert value is not None
+    if node.op is ops.VIEW:
+        node.value = window(flat_memory(value, source.perm), node.arg)
+    else:
+        node.value = getattr(value, node.op.name)
+    node.src = ()
+    return 0

@@ -1,0 +1,188 @@
+"""A fresh structure of exact operations is NumPy's until it has taken some time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+import lazyfuse as lf
+from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.scheduling import evaluate, fresh
+
+COUNT = 50_000
+DATA = np.random.default_rng(0).normal(size=COUNT)
+
+
+@pytest.fixture(autouse=True)
+def long_trial() -> Iterator[None]:
+    """No structure takes so long, and none is known."""
+    evaluate.clear_plans()
+    fresh._spent.clear()
+    with lf.options(plan_after=1_000_000, eager_below=0):
+        yield
+
+
+def ran(program: Any) -> tuple[Any, int, int]:
+    """The result, the kernels that were launched, and the evaluations that were NumPy's."""
+    counters.reset()
+    found = program(lf)
+    totals = counters.totals
+    return found, totals.kernels, totals.decisions[decisions.FRESH]
+
+
+PROGRAMS: dict[str, Any] = {
+    "map": lambda xp: xp.asarray((xp.array(DATA) * 2.0 + 1.0) / 3.0),
+    "several results": lambda xp: [
+        float((xp.array(DATA) * 2.0).sum()),
+        float(xp.array(DATA).max()),
+    ],
+    "rows": lambda xp: (lambda x: x - (x * 2.0).mean(axis=1, keepdims=True))(
+        xp.array(DATA).reshape(100, 500)
+    ),
+    "turned": lambda xp: (xp.array(DATA).reshape(100, 500).T * 2.0 + 1.0)[3:90, ::2].sum(axis=0),
+    "window of a result": lambda xp: (xp.array(DATA) * 2.0)[5:40_000:3] + 1.0,
+    "comparison": lambda xp: xp.where(xp.array(DATA) > 0.5, xp.array(DATA) - 1.0, 0.0),
+    "part": lambda xp: ((xp.array(DATA) + 1j) + 2.0).imag.sum(),
+    "integers": lambda xp: (xp.arange(COUNT) // 7 % 5).sum(),
+    "sorted": lambda xp: xp.sort(xp.array(DATA) * 2.0) + 1.0,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_are_numpys(name: str) -> None:
+    expected = np.asarray(PROGRAMS[name](np))
+    for limit in (1_000_000, 0):
+        with lf.options(plan_after=limit):
+            found = np.asarray(PROGRAMS[name](lf))
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_a_structure_is_planned_once_it_has_taken_its_time() -> None:
+    def program(xp: Any) -> Any:
+        return np.asarray(xp.array(DATA) * 2.0 + 1.0 - xp.array(DATA))
+
+    expected, kernels, times = ran(program)
+    assert (kernels, times) == (0, 1)
+    (key,) = fresh._spent
+    fresh._spent[key] = 1e4
+    found, kernels, times = ran(program)
+    assert (kernels, times) == (1, 0)
+    assert found.tobytes() == expected.tobytes()
+    fresh._spent.clear()  # a plan that is there is used
+    assert ran(program)[1:] == (1, 0)
+
+
+def test_long_evaluations_are_planned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh, "LARGEST", 2 * COUNT)
+    assert ran(lambda xp: np.asarray(xp.array(DATA) * 2.0 + 1.0 - 3.0))[1:] == (1, 0)
+
+
+def test_inexact_operations_are_planned_at_once() -> None:
+    assert ran(lambda xp: np.asarray(xp.exp(xp.array(DATA)) + 1.0))[1:] == (1, 0)
+
+
+def test_updates_in_place_are_planned_at_once() -> None:
+    def program(xp: Any) -> Any:
+        x = xp.array(DATA) * 2.0
+        x[10:40_000] += x[5:39_995] * 3.0
+        return np.asarray(x + 1.0)
+
+    assert ran(program)[2] == 0
+
+
+def test_a_view_that_a_name_holds_has_memory_of_its_own() -> None:
+    x = lf.array(DATA.reshape(100, 500)) * 2.0
+    y = x.T
+    z = np.asarray(y + 1.0)
+    y[0, 0] = 7.0
+    assert float(x[0, 0]) == 7.0
+    assert z[0, 0] == DATA[0] * 2.0 + 1.0
+
+
+def test_warnings_name_the_operation() -> None:
+    x = np.full(COUNT, 1e308)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        np.asarray(lf.array(x) * 10.0 - 1.0)
+    assert [str(each.message) for each in told] == ["overflow encountered in multiply"]
+
+
+def test_no_intermediate_result_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[int] = []
+    run_node = fresh.one_by_one.run_node
+    nodes: list[Any] = []
+
+    def watched(node: Any, spent: Any) -> int:
+        bits = run_node(node, spent)
+        nodes.append(ref(node))
+        alive.append(sum(each() is not None for each in nodes))
+        return bits
+
+    monkeypatch.setattr(fresh.one_by_one, "run_node", watched)
+    x = lf.array(DATA)
+    for _ in range(8):
+        x = x * 2.0 + 1.0
+    np.asarray(x)
+    assert len(alive) == 16
+    assert max(alive) <= 3
+
+
+def test_an_operand_that_is_not_read_again_takes_the_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[bool] = []
+    run_node = fresh.one_by_one.run_node
+
+    def watched(node: Any, spent: Any) -> int:
+        taken.append(spent is not None)
+        return run_node(node, spent)
+
+    monkeypatch.setattr(fresh.one_by_one, "run_node", watched)
+    x = lf.array(DATA)
+    y = x * 2.0
+    z = y - 1.0
+    held = np.asarray((z + 3.0) * z + (z / 4.0).reshape(100, 500)[:, ::-1].ravel()[0])
+    assert (
+        held.tobytes()
+        == (
+            (DATA * 2.0 - 1.0 + 3.0) * (DATA * 2.0 - 1.0) + ((DATA * 2.0 - 1.0) / 4.0)[499]
+        ).tobytes()
+    )
+    assert np.asarray(y).tobytes() == (DATA * 2.0).tobytes()
+    assert np.asarray(z).tobytes() == (DATA * 2.0 - 1.0).tobytes()
+    assert any(taken)
+    assert not all(taken)
+
+
+def test_random_chains_have_numpys_bits() -> None:
+    generator = np.random.default_rng(7)
+    for _ in range(30):
+        steps = generator.integers(0, 6, 12)
+        picks = generator.integers(0, 100, (12, 2))
+
+        def program(xp: Any, steps: Any = steps, picks: Any = picks) -> Any:
+            values = [xp.array(DATA), xp.array(DATA[::-1].copy()), xp.array(DATA) > 0.0]
+            for step, (first, second) in zip(steps, picks, strict=True):
+                a, b = values[first % len(values)], values[second % len(values)]
+                if step == 0:
+                    values.append(a + b * 1.0)
+                elif step == 1:
+                    values.append(a * 1.5 - b)
+                elif step == 2:
+                    values.append(xp.where(a > b, a * 1.0, b * 2.0))
+                elif step == 3:
+                    values.append((a * 1.0).reshape(100, 500)[:, ::-1].T.sum(axis=1).mean() + b)
+                elif step == 4:
+                    values.append(xp.abs(a * 1.0) - (b * 1.0)[::-1])
+                else:
+                    values[first % len(values)] = a * 1.0 + 1.0  # the old value is dropped
+            return np.asarray(values[-1] + values[int(picks[0, 0]) % len(values)])
+
+        expected = program(np)
+        assert program(lf).tobytes() == expected.tobytes()
