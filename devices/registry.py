@@ -8,6 +8,7 @@ device later, through its `configure`.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from types import ModuleType
 from typing import Any
@@ -38,6 +39,8 @@ MODULES = {
     "raise": (".raise_device", "fails on any evaluation"),
 }
 """Devices by name: the module whose `make()` makes the device, and a description."""
+
+_NEEDS = {"dask": "dask"}  # packages that a device needs
 
 _FAMILY = "opencl"  # "opencl", "opencl:1", "opencl:part of a name"
 _made: dict[str, Device] = {}
@@ -71,7 +74,10 @@ def devices() -> list[Entry]:
     entries = []
     for name, (_, what) in MODULES.items():
         made = _made.get(name)
-        entries.append(Entry(name, True, what, made.traits if made else None))
+        missing = name in _NEEDS and importlib.util.find_spec(_NEEDS[name]) is None
+        if missing:
+            what = f"{_NEEDS[name]} is not installed: pip install 'lazyfuse[{name}]'"
+        entries.append(Entry(name, not missing, what, made.traits if made else None))
     return entries + _opencl_entries()
 
 

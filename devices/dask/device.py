@@ -144,9 +144,9 @@ def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
     return dict(zip(keys, futures, strict=True))
 
 
-def on_workers(function: Callable[[], Any]) -> list[Any]:
-    """The results of a function in this process, or in each worker of the cluster."""
+def on_workers(function: Callable[[], Any]) -> dict[str, Any]:
+    """The results of a function by worker: in this process, or in each worker of the cluster."""
     found = client()
     if found is None:
-        return [function()]
-    return list(found.run(function, on_error="ignore").values())
+        return {"threads": function()}
+    return dict(found.run(function, on_error="ignore"))

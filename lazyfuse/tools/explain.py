@@ -25,6 +25,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, Traits
 from lazyfuse.devices.dataclass import dataclass, replace
+from lazyfuse.runtime.chunked import describe as in_chunks
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation
@@ -138,6 +139,7 @@ class Explanation:
     processor: str = ""
     stored: list[str] = field(default_factory=list)  # values that might be recomputed
     governed: list[str] = field(default_factory=list)  # lines of this file that run at once
+    tasks: list[str] = field(default_factory=list)  # of arrays in chunks, by stage
     boxes: tuple[Box, ...] = field(default=(), repr=False)  # the same as a picture
 
     @property
@@ -147,6 +149,8 @@ class Explanation:
 
     def __str__(self) -> str:
         rules = [f"rule {rule}" for rule in self.rules]
+        if self.tasks:
+            return "\n".join([f"{self.recorded} recorded operations", *self.tasks, *rules])
         if self.selections and not self.recorded:
             deferred = [f"deferred: {each}" for each in self.selections]
             return "\n".join([*deferred, *rules, *self.governed])
@@ -194,6 +198,11 @@ def _size(count: int) -> str:
 def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     """The explanation of evaluating these nodes."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
+    if evaluate.in_chunks is not None and any(map(evaluate.in_chunks, nodes)):
+        tasks = in_chunks.described(nodes)
+        recorded = linearize(pending).nodes if pending else []
+        count = sum(node.value is None and node.resident is None for node in recorded)
+        return Explanation([], [], [], count, count, residence="dask", tasks=tasks)
     if not pending:
         places = sorted({_residence(node) for node in nodes} - {HOST})
         return Explanation([], [], [], 0, 0, residence=", ".join(places) or HOST)

@@ -121,6 +121,17 @@ class Governed:
 
 
 @dataclass(frozen=True)
+class Tasks:
+    """Tasks of Dask with one kernel, on one worker."""
+
+    worker: str
+    kernel: str
+    count: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Call:
     """A function that is not recorded: NumPy ran it on arrays that had to be evaluated."""
 
@@ -162,6 +173,7 @@ class Report:
     copies: tuple[Copies, ...]
     resident: tuple[Resident, ...]
     governed: tuple[Governed, ...]
+    tasks: tuple[Tasks, ...]
     not_recorded: tuple[Call, ...]
 
     def __str__(self) -> str:
@@ -230,6 +242,7 @@ def _made() -> Report:
         ),
         resident=tuple(_residents()),
         governed=tuple([Governed(*place, *took) for place, took in totals.governed.items()]),
+        tasks=tuple([Tasks(*place, *took) for place, took in totals.tasks.items()]),
         not_recorded=calls,
     )
 
@@ -394,6 +407,10 @@ def _text(found: Report) -> Iterator[str]:
     for held in found.resident:
         text = f"{held.arrays} arrays on {held.device}, {held.bytes / 1e6:.1f} MB"
         yield _row("resident", text)
+    for each_task in found.tasks:
+        took = f"{each_task.seconds:.3f} s, {each_task.bytes / 1e6:.1f} MB"
+        what = f"{each_task.count} {each_task.kernel} on {each_task.worker}, {took}"
+        yield _row("tasks of Dask", what)
     for place in found.governed[-ROWS:]:
         ours, theirs = place.recorded_seconds * 1e6, place.numpy_seconds * 1e6
         took = f"{theirs:.0f} us against {ours:.0f} us recorded"

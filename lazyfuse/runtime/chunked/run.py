@@ -203,14 +203,14 @@ class _Job:
                 node.src = ()
             counters.totals.flushes[rule] += 1
             evaluate.settled(self.left)
-        _warn(recorded)
+        _take_notes(recorded)
 
     def build(self, outputs: Sequence[Node]) -> Any:
         """The chunked values of the outputs."""
         if not outputs:
             return {}, {}
         try:
-            plan = Plan(outputs, _grid_of, default_grid, self.room.take)
+            plan = Plan(outputs, grid_of, default_grid, self.room.take)
             return graph.build(plan, chunked_of)
         except Unchunkable as error:
             _refuse(outputs[0], str(error))
@@ -248,7 +248,8 @@ def _refuse(node: Node, why: str) -> NoReturn:
     raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
 
 
-def _grid_of(node: Node) -> Grid | None:
+def grid_of(node: Node) -> Grid | None:
+    """The chunks of an evaluated node; None: it is on the host."""
     found = chunked_of(node)
     return None if found is None else found.grid
 
@@ -410,12 +411,16 @@ def _fetch(chunked: Chunked, perm: Any) -> Array:
     return _computed([], [(chunked, perm)])[1][0]
 
 
-def _warn(recorded: dict[str, graph.Recorded]) -> None:
-    """Warn of the floating-point exceptions of tasks, at the lines of their operations."""
+def _take_notes(recorded: dict[str, graph.Recorded]) -> None:
+    """Count what tasks ran where, and warn of their exceptions at the lines of the operations."""
     if not recorded:
         return
     bits: dict[tuple[str, int], int] = {}
-    for _, raised, _ in unlocked(scheduler.on_workers, tasks.taken):
+    for worker, (noted, raised) in unlocked(scheduler.on_workers, tasks.taken).items():
+        for name, took in noted.items():
+            before = counters.totals.tasks.get((worker, name), (0, 0.0, 0))
+            count, seconds, size = [a + b for a, b in zip(before, took, strict=True)]
+            counters.totals.tasks[worker, name] = int(count), seconds, int(size)
         for key, each in raised.items():
             bits[key] = bits.get(key, 0) | each
     for (token, at), flags in bits.items():
@@ -438,7 +443,7 @@ def grid_for(node: Node) -> Grid:
     _host_steps([node])
     with evaluate.held():
         try:
-            found = Plan([node], _grid_of, default_grid, lambda _: False).grids[id(node)]
+            found = Plan([node], grid_of, default_grid, lambda _: False).grids[id(node)]
         except Unchunkable as error:
             _refuse(node, str(error))
     return found or default_grid(node.shape, node.dtype)
@@ -458,7 +463,7 @@ def save(node: Node, target: Any) -> None:
         here = scheduler.client() is None
         targets = {id(copy): target} if here or not (target.serial or target.local) else {}
         try:
-            plan = Plan([copy], _grid_of, default_grid, lambda _: False, {id(copy): grid})
+            plan = Plan([copy], grid_of, default_grid, lambda _: False, {id(copy): grid})
             made, recorded = graph.build(plan, chunked_of, targets)
         except Unchunkable as error:
             _refuse(node, str(error))
@@ -471,7 +476,7 @@ def save(node: Node, target: Any) -> None:
         raise
     target.finish()
     with evaluate.held():
-        _warn(recorded)
+        _take_notes(recorded)
 
 
 def _run_all(value: Chunked, target: Any) -> None:
@@ -516,7 +521,7 @@ def select(value: Node, mask: Node) -> Chunked | None:
     found.grid = Grid((tuple(map(int, sizes)),))
     found.layers[name] = layer
     with evaluate.held():
-        _warn(recorded)
+        _take_notes(recorded)
     return found
 
 
@@ -534,7 +539,7 @@ def _on_grid(nodes: Sequence[Node], grid: Grid) -> tuple[list[Chunked], dict[str
     _host_steps(list(copies.values()))
     forced = {id(copy): grid for copy in copies.values()}
     try:
-        plan = Plan(list(copies.values()), _grid_of, default_grid, lambda _: False, forced)
+        plan = Plan(list(copies.values()), grid_of, default_grid, lambda _: False, forced)
         made, recorded = graph.build(plan, chunked_of)
     except Unchunkable as error:
         _refuse(nodes[0], str(error))

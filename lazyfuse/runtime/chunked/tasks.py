@@ -5,7 +5,6 @@ Arguments are a recipe, numbers, and the results of other tasks. Nothing here kn
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -28,13 +27,13 @@ _lock = threading.Lock()
 _settled = False
 
 
-def taken() -> tuple[dict[str, list[float]], dict[tuple[str, int], int], int]:
-    """What tasks of this process have noted since the last call, and the process's number."""
+def taken() -> tuple[dict[str, list[float]], dict[tuple[str, int], int]]:
+    """What tasks of this process have noted since the last call."""
     with _lock:
         noted, raised = dict(_noted), dict(_raised)
         _noted.clear()
         _raised.clear()
-    return noted, raised, os.getpid()
+    return noted, raised
 
 
 def _settle() -> None:

@@ -55,6 +55,8 @@ class Totals:
     compiling: float = 0.0  # seconds that the requests took
     waiting: int = 0  # launches of blocked NumPy for programs that were being compiled
     waited: float = 0.0  # seconds that they took
+    tasks: dict[tuple[str, str], tuple[int, float, int]] = field(default_factory=dict)
+    """Of Dask, by worker and kernel: how many, their seconds, the bytes of their results."""
     governed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     """Lines that run at once: NumPy's seconds, and those of recorded work."""
 

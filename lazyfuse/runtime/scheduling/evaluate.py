@@ -59,6 +59,7 @@ from lazyfuse.runtime.scheduling import (
     flush,
     fresh,
     one_by_one,
+    plan_tables,
     recompute,
 )
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
@@ -583,34 +584,10 @@ def clear_plans() -> None:
         epoch += 1
 
 
-def _of_plans(name: str, size: Callable[[Plan], int], why: str) -> None:
-    """Register a table that plans keep for the sizes that they have met."""
-    register(name, lambda: sum(map(size, list(_plans.values()))), None, None, why)
-
-
 register(
     "runtime.scheduling.evaluate.plans",
     _plans.__len__,
     lambda: config.options.plan_limit,
     clear_plans,
 )
-_of_plans(
-    "runtime.execution.program_tiers.selected",
-    lambda plan: sum(len(step.selected) for step in plan.kernels),
-    "MOST_SIZES for each kernel; they go with their plan",
-)
-_of_plans(
-    "runtime.execution.program_tiers.programs",
-    lambda plan: sum(len(step.programs) for step in plan.kernels),
-    "one for each form of each kernel; they go with their plan",
-)
-_of_plans(
-    "runtime.execution.tiled_run.bound",
-    lambda plan: sum(len(chain.bound) for chain in plan.chains),
-    "MOST_SIZES for each chain; they go with their plan",
-)
-_of_plans(
-    "runtime.capture.replays",
-    lambda plan: len(getattr(plan.replays, "found", ())),
-    "LIMIT for each plan; they go with it",
-)
+plan_tables.enter(_plans)
