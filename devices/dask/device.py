@@ -12,6 +12,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
 from lazyfuse.devices.base import Array, Device, DeviceError, Program, Source, Traits
@@ -69,7 +70,7 @@ def memory_limit() -> int:
     found = client()
     if found is None:
         return 0
-    workers = found.scheduler_info(n_workers=-1)["workers"].values()
+    workers = found.scheduler_info(n_workers=-1).get("workers", {}).values()
     return sum([int(each["memory_limit"] or 0) for each in workers])
 
 
@@ -116,15 +117,32 @@ def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     """The results of some tasks, in their order, in this process."""
     import dask.array
 
+    owner = client()
+    if any(_is_lost(each, owner) for each in tasks.values()):
+        raise DeviceError(_LOST)
     get: Callable[..., Any] = _base().get_scheduler(cls=dask.array.Array)
     _name_graphs()
-    return list(get(TaskGraph(tasks), list(keys)))
+    try:
+        return list(get(TaskGraph(tasks), list(keys)))
+    except CancelledError as error:
+        raise DeviceError(_LOST) from error
+
+
+_LOST = (
+    "[dask] chunks lie on a cluster that is gone, or is not the one in use: compute the array "
+    "again from its source, or save it before the cluster ends"
+)
+
+
+def _is_lost(value: Any, owner: Any) -> bool:
+    """Whether a value lies on workers that the client in use cannot ask."""
+    return _is_future(value) and (value.client is not owner or value.cancelled())
 
 
 def in_turn(tasks: dict[Any, Any], keys: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """The results of some tasks of a cluster, each with its position, a few at a time."""
     owner = client()
-    width = 2 * len(owner.scheduler_info(n_workers=-1)["workers"]) + 2
+    width = 2 * len(owner.scheduler_info(n_workers=-1).get("workers", {})) + 2
     for begin in range(0, len(keys), width):
         some = keys[begin : begin + width]
         yield from enumerate(compute(culled({"all": tasks}, some), some), begin)

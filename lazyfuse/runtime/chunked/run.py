@@ -27,6 +27,7 @@ from lazyfuse.runtime.chunked import graph, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable, has_chunks
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
+from lazyfuse.runtime.chunked.told import told
 from lazyfuse.runtime.chunked.values import Chunked, Key, box_of
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
@@ -189,8 +190,12 @@ class _Job:
             made, recorded = self.build(outputs)
         stored = [node for node in self.stored if id(node) in made]
         fetched = [node for node in self.roots if self.waits and id(node) in made]
-        kept, found = unlocked(_computed, [made[id(node)] for node in stored],
-                               [(made[id(node)], node.perm) for node in fetched])  # fmt: skip
+        with told(next(iter(outputs), None)):
+            kept, found = unlocked(
+                _computed,
+                [made[id(node)] for node in stored],
+                [(made[id(node)], node.perm) for node in fetched],
+            )
         with evaluate.held():
             for node in outputs:
                 if is_pending(node) and not (self.waits and node in fetched):
@@ -433,7 +438,8 @@ def store(node: Node) -> None:
     """Run the tasks of a value in chunks, and keep the chunks."""
     found = chunked_of(node)
     if found is not None and not found.stored:
-        (value,), _ = unlocked(_computed, [found], [])
+        with told(node):
+            (value,), _ = unlocked(_computed, [found], [])
         keep(node, value)
 
 
@@ -470,7 +476,8 @@ def save(node: Node, target: Any) -> None:
     value = made[id(copy)]
     target.prepare()
     try:
-        unlocked(_run_all, value, None if targets else target)
+        with told(node):
+            unlocked(_run_all, value, None if targets else target)
     except BaseException:
         target.abandon()
         raise
@@ -517,7 +524,8 @@ def select(value: Node, mask: Node) -> Chunked | None:
         (block, part), (truth, place) = ends
         counts[f"count-{name}", at] = Task((f"count-{name}", at), tasks.count, truth, place)
         layer[name, at] = Task((name, at), tasks.select, block, part, truth, place)
-    sizes = unlocked(_results, {**found.layers, "count": counts}, list(counts))
+    with told(value):
+        sizes = unlocked(_results, {**found.layers, "count": counts}, list(counts))
     found.grid = Grid((tuple(map(int, sizes)),))
     found.layers[name] = layer
     with evaluate.held():

@@ -1,0 +1,79 @@
+"""Schedulers for arrays in chunks: threads that end with the test, and a real cluster.
+
+Dask is an extra: without it these tests are skipped. A test that used chunks leaves none behind,
+nor the hook in evaluations that looks for them.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
+pytest.importorskip("dask.array")
+
+from lazyfuse.devices.dask import device  # noqa: E402  # after the skip
+from lazyfuse.runtime.scheduling import evaluate  # noqa: E402  # after the skip
+
+
+@pytest.fixture(autouse=True)
+def without_chunks_after() -> Iterator[None]:
+    """Evaluations look for chunks once there have been any; other tests count without that."""
+    before = evaluate.chunked, evaluate.in_chunks
+    yield
+    gc.collect()
+    evaluate.chunked, evaluate.in_chunks = before
+
+
+@pytest.fixture
+def on_threads(without_chunks_after: None) -> Iterator[None]:
+    """Dask's default, with threads that end with the test."""
+    with ThreadPoolExecutor(2) as pool, dask.config.set(scheduler="threads", pool=pool):
+        yield
+
+
+@pytest.fixture
+def synchronous(without_chunks_after: None) -> Iterator[None]:
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def module_cluster() -> Iterator[Any]:
+    """Two worker processes, for the tests of a module."""
+    distributed = pytest.importorskip("distributed")
+    with quiet_cluster(distributed) as made:
+        yield made
+    gc.collect()
+
+
+@pytest.fixture
+def cluster(module_cluster: Any, without_chunks_after: None) -> Any:
+    """The client of a cluster of two worker processes."""
+    with module_cluster.as_current():
+        assert device.client() is module_cluster
+        yield module_cluster
+
+
+def quiet_cluster(distributed: Any) -> Any:
+    """A client of two workers that log no more than errors, with short patience for lost ones."""
+    settings = {
+        "distributed.worker.daemon": True,
+        "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": "1",
+        "distributed.scheduler.allowed-failures": 3,
+    }
+    with dask.config.set(settings):
+        return distributed.Client(
+            distributed.LocalCluster(
+                n_workers=2,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            ),
+            set_as_default=False,
+        )

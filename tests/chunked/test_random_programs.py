@@ -1,0 +1,55 @@
+"""Random programs over arrays in chunks, in NumPy and in lazyfuse, on each kind of scheduler.
+
+`LAZYFUSE_CAMPAIGN` draws more of them, as everywhere (tests/campaign.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lazyfuse import config
+from tests import campaign
+from tests.campaign import rounds
+from tests.chunked import programs
+from tests.programs.deep import Kind
+from tests.programs.test_deep import explore
+
+pytestmark = campaign.TIMEOUT
+
+
+def check(seeds: range, below: int) -> None:
+    """Run programs; fail with the first difference, as a script that is as short as possible."""
+    with config.options(eager_below=below):
+        for seed in seeds:
+            program = programs.Grammar(seed).program()
+            what = programs.failure(program)
+            if what:
+                small = programs.shrink(program)
+                pytest.fail(f"{programs.failure(small) or what}\n{small}", pytrace=False)
+
+
+@rounds(240)
+@pytest.mark.parametrize("below", [0, 16384])
+@pytest.mark.usefixtures("on_threads")
+def test_on_threads(below: int, seeds: range) -> None:
+    check(seeds, below)
+
+
+@rounds(120, 10**5)
+@pytest.mark.usefixtures("synchronous")
+def test_in_this_thread(seeds: range) -> None:
+    check(seeds, 0)
+
+
+@rounds(24, 2 * 10**5)
+def test_on_a_cluster(seeds: range, cluster: Any) -> None:
+    check(seeds, 0)
+
+
+@rounds(40)
+@pytest.mark.usefixtures("synchronous")
+def test_all_that_programs_say_where_new_arrays_are_in_chunks(seeds: range) -> None:
+    """The programs of tests/programs: whatever is above 64 bytes is computed in chunks."""
+    explore(Kind(), seeds, eager_below=0, device="dask", chunk_bytes=64)
