@@ -48,6 +48,7 @@ class PlainTarget(Target):
     def finish(self) -> None:
         if self.path:
             handles.drop(self.place)
+            handles.drop(self.path)
             os.replace(self.place, self.path)
 
     def abandon(self) -> None:
