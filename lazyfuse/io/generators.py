@@ -181,10 +181,11 @@ def linspace(
         what = "linspace between arrays"
         cure = "write start + step * np.arange(num)[:, None]"
         raise UnsupportedError(message("linspace", what, instead=cure))
+    start, stop = (each[()] if isinstance(each, np.ndarray) else each for each in (start, stop))
     inner = np.linspace(start, stop, 0).dtype
     wanted = np.linspace(start, stop, 0, dtype=dtype).dtype
     sources.refuse_objects(wanted, "linspace")
-    parts = (repr(start), repr(stop), endpoint, wanted.str)
+    parts = (exactly((start, stop)), endpoint, wanted.str)
     return Linspace(
         **_common("linspace", (num,), wanted, chunks, limit, *parts),
         start=start,
@@ -288,7 +289,7 @@ def random(
         shape=shape,
         dtype=one.dtype,
         sizes=sizes,
-        token=sources.named("random", identity, repr(args), repr(keywords), shape, sizes),
+        token=sources.named("random", identity, exactly(args), exactly(keywords), shape, sizes),
         description=f"random.{method} of shape {shape}",
         grid=sizes,
         bits=kind,
@@ -300,6 +301,17 @@ def random(
         args=args,
         keywords=keywords,
     )
+
+
+def exactly(value: Any) -> object:
+    """What tells arguments apart; the text of an array leaves digits out."""
+    if isinstance(value, dict):
+        return [(name, exactly(each)) for name, each in sorted(value.items())]
+    if isinstance(value, (list, tuple)):
+        return [exactly(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return repr(value)
 
 
 def _is_elementwise(method: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:

@@ -40,7 +40,7 @@ class Hdf5Target(Target):
 
     serial: ClassVar[bool] = True
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         if self.place != self.path:
             package("h5py").File(self.place, "x").close()
         with _written(self.place) as file:
@@ -53,14 +53,13 @@ class Hdf5Target(Target):
     def finish(self) -> None:
         if self.place != self.path:
             handles.close(self.place)
-            if os.path.exists(self.place):
-                os.replace(self.place, self.path)
+            os.replace(self.place, self.path)
             return
         with _written(self.place) as file:
-            if self.under in file:
-                if self.name in file:
-                    del file[self.name]
-                file.move(self.under, self.name)
+            complete = file[self.under]
+            if self.name in file:
+                del file[self.name]
+            file.move(complete.name, self.name)
 
     def abandon(self) -> None:
         if self.place != self.path:
@@ -68,7 +67,7 @@ class Hdf5Target(Target):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self.place)
             return
-        with _written(self.place) as file:
+        with contextlib.suppress(UnsupportedError), _written(self.place) as file:
             if self.under in file:
                 del file[self.under]
 
@@ -121,7 +120,7 @@ def by_name(
     return Hdf5Target(
         shape=shape,
         dtype=dtype,
-        sizes=targets.whole(shape, dtype, grain),
+        sizes=targets.cut(written, shape, dtype, grain),
         grain=tuple(grain) if grain else (1,) * len(shape),
         description=description,
         path=os.path.abspath(path),
@@ -137,7 +136,7 @@ _STORED = 1 << 20
 """Bytes of a compressed piece, about: HDF5's own cache has so many."""
 
 
-def of_dataset(dataset: Any) -> DatasetTarget:
+def of_dataset(dataset: Any, written: Chunks | None = None) -> DatasetTarget:
     """An `h5py.Dataset` of the user."""
     if dataset.file.mode == "r":
         raise ValueError("output array is read-only")  # NumPy's text
@@ -146,7 +145,7 @@ def of_dataset(dataset: Any) -> DatasetTarget:
     return DatasetTarget(
         shape=dataset.shape,
         dtype=dataset.dtype,
-        sizes=targets.whole(dataset.shape, dataset.dtype, grain),
+        sizes=targets.cut(written, dataset.shape, dataset.dtype, grain),
         grain=tuple(grain) if grain else (1,) * len(dataset.shape),
         description=f"HDF5 dataset {path}{hdf5.SEPARATOR}{name}",
         local=True,

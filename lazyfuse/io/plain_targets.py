@@ -13,7 +13,7 @@ import numpy as np
 
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.io import handles, plain_files, raw_files, sources, targets
-from lazyfuse.io.chunks import Box
+from lazyfuse.io.chunks import Box, Chunks
 from lazyfuse.io.sources import Array
 from lazyfuse.io.targets import Target
 
@@ -31,7 +31,7 @@ class PlainTarget(Target):
     strides: tuple[int, ...]
     header: bytes
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         if not self.path:
             return
         with open(self.place, "xb") as file:
@@ -46,8 +46,9 @@ class PlainTarget(Target):
             raw_files.transfer(file, array, first, self.strides, writes=True)
 
     def finish(self) -> None:
-        if self.path and os.path.exists(self.place):
+        if self.path:
             handles.drop(self.place)
+            handles.drop(self.path)
             os.replace(self.place, self.path)
 
     def abandon(self) -> None:
@@ -68,14 +69,16 @@ def _reserve(file: int, offset: int, size: int) -> None:
             raise
 
 
-def npy(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> PlainTarget:
+def npy(
+    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], written: Chunks | None = None
+) -> PlainTarget:
     """A new `.npy` file, to the byte as `numpy.save` writes it."""
     sources.refuse_objects(dtype, f"file {path}")
     header = _header(shape, dtype)
     return PlainTarget(
         shape=shape,
         dtype=dtype,
-        sizes=targets.whole(shape, dtype),
+        sizes=targets.cut(written, shape, dtype),
         grain=(1,) * len(shape),
         description=f"file {path}",
         path=os.path.abspath(path),
@@ -97,18 +100,18 @@ def _header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     return made.getvalue()
 
 
-def mapped(array: Array) -> Target:
+def mapped(array: Array, written: Chunks | None = None) -> Target:
     """A memmap or a view of one, in place; any other array in memory."""
     if not array.flags.writeable:
         raise ValueError("output array is read-only")  # NumPy's text
     found = plain_files.locate(array)
     if found is None:
-        return targets.memory(array)
+        return targets.memory(array, written)
     path, offset, _ = found
     return PlainTarget(
         shape=array.shape,
         dtype=array.dtype,
-        sizes=targets.whole(array.shape, array.dtype),
+        sizes=targets.cut(written, array.shape, array.dtype),
         grain=(1,) * array.ndim,
         description=f"memmap of {path}",
         path="",

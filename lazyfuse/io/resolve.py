@@ -100,11 +100,11 @@ def target(
         raise ConfigurationError(message("save_chunks", f"options {sorted(options)}", instead=cure))
     found: Target
     if isinstance(data, np.ndarray):
-        found = plain_targets.mapped(data)
+        found = plain_targets.mapped(data, written)
     elif is_one(data, "zarr", "Array"):
-        found = zarr_targets.of_array(data)
+        found = zarr_targets.of_array(data, written)
     elif is_one(data, "h5py", "Dataset"):
-        found = hdf5_targets.of_dataset(data)
+        found = hdf5_targets.of_dataset(data, written)
     else:
         kind = type(data)
         what = f"{kind.__module__}.{kind.__qualname__} is not written in chunks"
@@ -128,7 +128,7 @@ def _target_by_path(
             raise ConfigurationError(message("save_chunks", what, instead=cure))
         return hdf5_targets.by_name(file, name, shape, dtype, written, **options)
     if "://" not in path and path.endswith(".npy") and not options:
-        return plain_targets.npy(path, shape, dtype)
+        return plain_targets.npy(path, shape, dtype, written)
     inside = separator or any(part.endswith(".zarr") for part in path.split(os.sep))
     if "://" not in path and inside:
         whole = os.path.join(file, name.strip("/")) if separator else path

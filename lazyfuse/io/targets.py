@@ -58,7 +58,18 @@ class Target:
         return geometry.is_aligned(chunks, self.grain)
 
     def prepare(self) -> None:
-        """Make the place that is written to. Here are errors of places that cannot be."""
+        """Make the place that is written to; what cannot be written to fails here.
+
+        A place that could not be made is gone again.
+        """
+        try:
+            self._prepare()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _prepare(self) -> None:
+        pass
 
     def write(self, box: Box, array: Array) -> None:
         """Write a part; the array is cast as NumPy casts to `out=`."""
@@ -95,7 +106,7 @@ class MemoryTarget(Target):
         raise UnsupportedError(message("chunks", what, instead="give a memmap, or use threads"))
 
 
-def memory(array: Array) -> MemoryTarget:
+def memory(array: Array, written: Chunks | None = None) -> MemoryTarget:
     """An array in memory as a target."""
     if not array.flags.writeable:
         raise ValueError("output array is read-only")  # NumPy's text
@@ -103,7 +114,7 @@ def memory(array: Array) -> MemoryTarget:
     return MemoryTarget(
         shape=plain.shape,
         dtype=plain.dtype,
-        sizes=whole(plain.shape, plain.dtype),
+        sizes=cut(written, plain.shape, plain.dtype),
         grain=(1,) * plain.ndim,
         description=f"array of shape {plain.shape} in memory",
         local=True,
@@ -111,9 +122,19 @@ def memory(array: Array) -> MemoryTarget:
     )
 
 
-def whole(shape: tuple[int, ...], dtype: np.dtype[Any], storage: Any = None) -> Sizes:
-    """Chunks for a target that takes any, or any of those that `storage` allows."""
-    return geometry.sizes_of(None, shape, dtype, storage=storage)
+def cut(
+    written: Chunks | None, shape: tuple[int, ...], dtype: np.dtype[Any], grain: Any = None
+) -> Sizes:
+    """The chunks that a target asks for: those that the caller has, if storage allows them.
+
+    Others are of the same size, about.
+    """
+    if written is None:
+        return geometry.sizes_of(None, shape, dtype, storage=grain)
+    if geometry.is_aligned(written, grain or (1,) * len(shape)):
+        return geometry.pack(written)
+    limit = dtype.itemsize * math.prod(max(sizes, default=1) for sizes in written)
+    return geometry.sizes_of(None, shape, dtype, limit, storage=grain)
 
 
 def partial(path: str) -> str:

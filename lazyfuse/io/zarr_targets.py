@@ -29,7 +29,7 @@ class ZarrFolderTarget(Target):
     place: str
     options: dict[str, Any]
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         if not self.path:
             return
         self._refuse_group()
@@ -51,7 +51,7 @@ class ZarrFolderTarget(Target):
             opened[box] = array
 
     def finish(self) -> None:
-        if not self.path or not os.path.exists(self.place):
+        if not self.path:
             return
         handles.drop(self.place)
         handles.drop(self.path)
@@ -106,7 +106,7 @@ def folder(
     return ZarrFolderTarget(
         shape=shape,
         dtype=dtype,
-        sizes=targets.whole(shape, dtype, grain),
+        sizes=targets.cut(written, shape, dtype, grain),
         grain=grain,
         description=f"zarr array {path}",
         path=os.path.abspath(path),
@@ -115,7 +115,7 @@ def folder(
     )
 
 
-def of_array(array: Any) -> Target:
+def of_array(array: Any, written: Chunks | None = None) -> Target:
     """A `zarr.Array` of the user."""
     if array.read_only:
         raise ValueError("output array is read-only")  # NumPy's text
@@ -124,7 +124,7 @@ def of_array(array: Any) -> Target:
     common = {
         "shape": array.shape,
         "dtype": array.dtype,
-        "sizes": targets.whole(array.shape, array.dtype, grain),
+        "sizes": targets.cut(written, array.shape, array.dtype, grain),
         "grain": grain,
         "description": f"zarr array {place or array.store_path}",
     }

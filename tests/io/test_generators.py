@@ -146,6 +146,18 @@ def test_random(bits: str, method: str, args: Any, keywords: Any) -> None:
     assert ours.bit_generator.state["bit_generator"] == bits
 
 
+def test_tokens_tell_all_digits() -> None:
+    def token(value: float) -> str:
+        made = generators.random(
+            np.random.default_rng(1), "choice", (5,), np.array([value, 1.0]), chunks=2
+        )
+        return made.token
+
+    assert token(0.1) == token(0.1) != token(0.1 + 1e-12)
+    ends = np.array(0.1), np.array(0.1 + 1e-12)
+    assert generators.linspace(ends[0], 1, 5).token != generators.linspace(ends[1], 1, 5).token
+
+
 def test_random_numbers_do_not_depend_on_the_chunks_that_are_read() -> None:
     source = generators.random(np.random.default_rng(1), "random", (20, 20), chunks=7)
     whole = source.read((slice(0, 20), slice(0, 20)))

@@ -130,7 +130,8 @@ def test_failure_leaves_what_was_there(tmp_path: Path) -> None:
         made.abandon()
         assert list(tmp_path.iterdir()) == ([path] if former else [])
     parts.fill(made, np.arange(8, dtype="f4"))
-    made.finish()
+    with pytest.raises(FileNotFoundError):
+        made.finish()
     assert np.load(path).tolist() == list(range(8))
 
 
@@ -159,7 +160,6 @@ def test_a_full_disk_is_told_before_anything_is_written(
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(OSError, match="No space"):
         made.prepare()
-    made.abandon()
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(os, "posix_fallocate", unknown)
     parts.fill(made, np.zeros(8, "f4"))
@@ -188,3 +188,14 @@ def test_pieces_of_storage() -> None:
     assert targets.stored(((4, 4), (1000, 1000)), (8, 2000), f8, most=800) == (1, 100)
     assert targets.stored((), (), f8) == ()
     assert targets.stored(((0,), (5,)), (0, 5), f8) == (1, 5)
+
+
+def test_the_callers_chunks_are_asked_for_where_storage_allows_them(tmp_path: Path) -> None:
+    written = ((3, 4, 3), (8,))
+    mapped = np.memmap(tmp_path / "x.bin", "f8", "w+", shape=(10, 8))
+    for place in (tmp_path / "x.npy", mapped, np.zeros((10, 8))):
+        assert target(place, (10, 8), np.dtype("f8"), written).chunks == written
+        assert target(place, (10, 8), np.dtype("f8")).chunks == ((10,), (8,))
+    assert targets.cut(written, (10, 8), np.dtype("f8"), (5, 4)) == (5, 4)
+    assert targets.cut(written, (10, 8), np.dtype("f8"), (1, 4)) == ((3, 4, 3), 8)
+    assert targets.cut(((5, 5), (8,)), (10, 8), np.dtype("f8"), (4, 4)) == (4, 8)
