@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 # Seconds after which a fork proceeds: the forking thread itself may hold what another waits for.
 PATIENCE = 30.0
@@ -81,3 +81,14 @@ register(fork_lock)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_repair)
     os.register_at_fork(before=fork_lock.before, after_in_parent=fork_lock.after)
+
+
+def hold(lock: Any) -> None:
+    """Let every fork take a lock and give it back on both sides.
+
+    A fork takes it before `fork_lock`, which threads ask for while they hold the other one. Python
+    calls what was registered last first, so this module has registered `fork_lock` above.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release)
+        os.register_at_fork(after_in_child=lock.release)

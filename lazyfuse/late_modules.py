@@ -182,7 +182,9 @@ def _names(folder: str) -> set[str]:
 
 
 sys.meta_path.insert(0, Finder)
-if hasattr(os, "register_at_fork"):  # first of ours, so taken last: nobody waits while he has it
+if hasattr(
+    os, "register_at_fork"
+):  # first of ours, so taken last: whoever has it waits for no other
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
     )

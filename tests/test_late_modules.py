@@ -46,9 +46,14 @@ print(*[name for name, module in zip(ours, found) if type(module) is not Late an
 
 def ran(more: str = "") -> set[str]:
     """The modules that have run in a fresh process, without `lazyfuse.`."""
-    command = [sys.executable, "-c", _PROGRAM.replace("\nours", f"\n{more}\nours")]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = python(_PROGRAM.replace("\nours", f"\n{more}\nours"))
     return {name.removeprefix("lazyfuse.") for name in found.split()}
+
+
+def python(program: str, *arguments: str) -> str:
+    """What a program prints in a fresh process, without warnings of forks."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_plain_import_runs_what_it_needs() -> None:
@@ -62,6 +67,53 @@ def test_plain_import_runs_what_it_needs() -> None:
 def test_small_arrays_need_no_planner() -> None:
     found = ran("x = lazyfuse.arange(10) + 1; str(x); x.sum(); lazyfuse.sin(x)[2:]; x *= 2")
     assert not [name for name in found if name.startswith(("codegen.plan.", "codegen.lowering."))]
+
+
+def test_forks_during_a_first_evaluation() -> None:
+    """The order of locks must not hang on the order in which modules happen to run."""
+    program = """
+import os, threading, lazyfuse as np
+def compute():
+    return float((np.sin(np.arange(200_000.0)) * 2.0).sum())
+thread = threading.Thread(target=compute)
+thread.start()
+children = []
+while len(children) < 10 or (thread.is_alive() and len(children) < 40):
+    child = os.fork()
+    if not child:
+        os._exit(compute() <= 0.0)
+    children.append(child)
+thread.join()
+print({os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children})
+"""
+    if hasattr(os, "fork"):
+        assert python(program) == "{0}\n"
+
+
+def test_interrupts_of_a_first_evaluation() -> None:
+    """An interrupt at any moment leaves modules that run, or run again."""
+    program = """
+import random, signal, sys, numpy, lazyfuse as np
+random.seed(int(sys.argv[1]))
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+tries = 0
+while tries < 40:
+    tries += 1
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0005, 0.03))
+    try:
+        found = float((np.sin(np.arange(200_000.0)) * 2.0).sum()), np.sort(np.arange(9)[::-1])[0]
+        break
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+x, real = np.arange(200_000.0), numpy.arange(200_000.0)
+difference = float((np.sin(x) * 2.0).sum()) - (numpy.sin(real) * 2.0).sum()
+print(abs(difference) < 1e-6, np.sort(x[::-1])[0])
+"""
+    if hasattr(signal, "setitimer"):
+        assert {python(program, str(seed)) for seed in range(3)} == {"True 0.0\n"}
 
 
 # ------------------------------------------------------------------------- modules of the tests

@@ -20,12 +20,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lazyfuse import config
+from lazyfuse import config, late_modules
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.devices import thread_pool
+from lazyfuse.devices import fork_safety, thread_pool
 from lazyfuse.runtime.events import counters, decisions
 
 if TYPE_CHECKING:
@@ -192,12 +192,12 @@ def _begin_anew() -> None:
     current = None
     _claimed.clear()
     _unlocked_threads.clear()
-    thread_pool.share_out(1)
+    if not late_modules.is_late(thread_pool):
+        thread_pool.share_out(1)
     _landed = threading.Condition(lock)
 
 
 # A child forked during an evaluation would wait for ever, with tables half changed.
+fork_safety.hold(lock)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release)
-    os.register_at_fork(after_in_child=lock.release)
     os.register_at_fork(after_in_child=_begin_anew)
