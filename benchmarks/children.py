@@ -24,12 +24,16 @@ LONGER = 1.1  # times NumPy's, for the first ten calls on a cold cache
 Found = dict[str, Any]
 Sized = tuple[Case, int]
 
+PLANNED = {"LAZYFUSE_PLAN_AFTER": "0"}
+"""Nothing is NumPy's at first: the programs of all structures reach the cache."""
+
 WAYS: dict[str, dict[str, str]] = {
-    "cold": {},
-    "warm": {},
-    "one thread": {"LAZYFUSE_NUM_THREADS": "1"},
-    "unfused": {"LAZYFUSE_FUSION": "0"},
-    "all recorded": {"LAZYFUSE_EAGER_BELOW": "0"},
+    "cold": PLANNED,
+    "warm": PLANNED,
+    "fresh": {},
+    "one thread": {"LAZYFUSE_NUM_THREADS": "1", **PLANNED},
+    "unfused": {"LAZYFUSE_FUSION": "0", **PLANNED},
+    "all recorded": {"LAZYFUSE_EAGER_BELOW": "0", **PLANNED},
 }
 """How results are computed again; the first two with the cache empty and filled by the first."""
 
@@ -46,8 +50,13 @@ def cache() -> Iterator[str]:
 
 def run(job: Found, folder: str, **variables: str) -> Found:
     """What a probe found, or {"error": ...}."""
-    # a child must not find the compiler of the one before at work
-    fixed = {"LAZYFUSE_CACHE_DIR": folder, "LAZYFUSE_COMPILE_AFTER_EXIT": "0"}
+    # a child must not find the compiler of the one before at work; an installed package has its
+    # modules' bytecode, which the first child leaves for the others
+    fixed = {
+        "LAZYFUSE_CACHE_DIR": folder,
+        "LAZYFUSE_COMPILE_AFTER_EXIT": "0",
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
     environment = os.environ | fixed | variables
     command = [sys.executable, "-m", "benchmarks.probe", json.dumps(job)]
     try:
@@ -88,7 +97,7 @@ def equal(sized: Sequence[Sized], folder: str) -> list[Found]:
 def fill(sized: Sequence[Sized], folder: str) -> None:
     """Compile what the cases need into `folder`."""
     names = [(case.name, size) for case, size in sized]
-    run({"kind": "bits", "cases": names, "calls": 3}, folder)
+    run({"kind": "bits", "cases": names, "calls": 3}, folder, **PLANNED)
 
 
 def _compared(case: Case, size: int, found: dict[str, Found]) -> Found:

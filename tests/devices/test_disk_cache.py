@@ -38,8 +38,10 @@ def entry(place: Path, name: str) -> Path:
 
 @pytest.mark.smoke
 def test_what_is_put_is_found_by_another_cache(cache: DiskCache, place: Path) -> None:
+    assert cache.is_empty()
     assert cache.look_up("one") == (None, "absent")
     assert cache.put("one", b"data")
+    assert not cache.is_empty()
     assert cache.get("one") == b"data"
     other = DiskCache(str(place), 1 << 20)
     assert other.get("one") == b"data"
@@ -50,6 +52,7 @@ def test_what_is_put_is_found_by_another_cache(cache: DiskCache, place: Path) ->
     assert info["bytes"] == entry(place, "one").stat().st_size
     cache.clear()
     assert other.get("one") is None
+    assert other.is_empty()
     assert list(place.iterdir()) == []
 
 

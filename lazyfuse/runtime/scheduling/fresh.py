@@ -12,7 +12,7 @@ asks.
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ CALL = 4.0
 """Additions per element that a call of NumPy's is taken for, if it is no ufunc's."""
 
 _spent: dict[Any, float] = memo("runtime.scheduling.fresh.spent", 4096)
-"""Seconds in NumPy, by structure."""
+"""Seconds in NumPy, by structure: of this thread, since what others take is no reason to plan."""
 
 
 def is_numpys(recording: Recording) -> bool:
@@ -87,7 +87,7 @@ def run(recording: Recording) -> Raised:
     spent = _Spent(recording)
     nodes = recording.nodes[::-1]
     recording.nodes.clear()  # a value goes with its last reader
-    began = perf_counter()
+    began = thread_time()
     try:
         while nodes:
             if nodes[-1].value is None:
@@ -99,7 +99,7 @@ def run(recording: Recording) -> Raised:
                     raised.append((bits, [(nodes[-1].op, nodes[-1])]))
             nodes.pop()
     finally:
-        _spent[recording.key] = _spent.get(recording.key, 0.0) + perf_counter() - began
+        _spent[recording.key] = _spent.get(recording.key, 0.0) + thread_time() - began
     return raised
 
 
