@@ -17,7 +17,9 @@ from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
 from lazyfuse.codegen.lowering import kernel as kernels
 from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.config import options
 from lazyfuse.devices.caches import Memo, memo, tables
+from lazyfuse.runtime.chunked import files
 from lazyfuse.runtime.events import spans
 from lazyfuse.runtime.layout.meta_arrays import (
     Array,
@@ -72,7 +74,14 @@ def caller() -> Where:
 
 
 def snapshot(value: Array) -> Node:
-    """A node for the present values of a numpy array that may change later."""
+    """A node for the present values of a numpy array that may change later.
+
+    A file that is mapped to be read, and larger than the chunks that memory is for, is not copied.
+    """
+    if value.nbytes > options.chunk_memory and not value.flags.writeable:
+        chunked = files.leaf_over(value)
+        if chunked is not None:
+            return chunked
     if spans.on and value.ndim:
         spans.clock.line(spans.here()).copied["snapshot"] += value.nbytes
     if not value.ndim:

@@ -92,9 +92,14 @@ def _header(file: BinaryIO, path: str) -> tuple[tuple[int, ...], bool, np.dtype[
         raise ConfigurationError(message("from_chunks", what)) from error
 
 
-def mapped(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Source:
-    """A memmap, or a view of one; any other array is read in memory."""
-    found = locate(array)
+def mapped(
+    array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT, file: Any = None
+) -> Source:
+    """A memmap, or a view of one; any other array is read in memory.
+
+    `file`: the memmap whose memory the array shows, where its bases do not lead there.
+    """
+    found = locate(array if file is None else file, array)
     if found is None:
         return sources.memory(array, chunks, limit)
     path, offset, writable = found
@@ -114,9 +119,11 @@ def mapped(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) 
     )
 
 
-def locate(array: Array) -> tuple[str, int, bool] | None:
-    """The file of a memmap, where its first element lies, and whether it writes to the file."""
-    base: Any = array
+def locate(base: Any, array: Array) -> tuple[str, int, bool] | None:
+    """The file of a memmap, where an array over it begins, and whether it writes to the file.
+
+    `base`: the memmap, or a view of it.
+    """
     while not isinstance(base, np.memmap):
         base = base.base if isinstance(base, np.ndarray) else None
         if base is None:

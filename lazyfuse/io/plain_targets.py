@@ -104,7 +104,7 @@ def mapped(array: Array, written: Chunks | None = None) -> Target:
     """A memmap or a view of one, in place; any other array in memory."""
     if not array.flags.writeable:
         raise ValueError("output array is read-only")  # NumPy's text
-    found = plain_files.locate(array)
+    found = plain_files.locate(array, array)
     if found is None:
         return targets.memory(array, written)
     path, offset, _ = found
