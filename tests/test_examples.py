@@ -18,6 +18,7 @@ SIZES = {
     "heat_equation": 160,
     "image_filters": 160,
     "kmeans": 20_000,
+    "larger_than_memory": 4_000,
     "logistic_regression": 5_000,
     "mandelbrot": 200,
     "monte_carlo": 50_000,
