@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 from lazyfuse.errors import ConfigurationError, UnsupportedError, message
 from lazyfuse.io import chunks as geometry
 from lazyfuse.io import handles, sources
@@ -58,7 +58,7 @@ class Hdf5(Source):
         if self.live is None:
             return object.__reduce_ex__(self, protocol)
         refuse_unnamed(self.live, self.path)
-        return self._with(live=None).__reduce_ex__(protocol)
+        return replace(self, live=None).__reduce_ex__(protocol)
 
 
 def refuse_unnamed(dataset: Any, path: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.devices.dataclass import dataclass, replace
 from lazyfuse.errors import ConfigurationError, UnsupportedError, message
 from lazyfuse.io import chunks as geometry
 from lazyfuse.io.chunks import Box, Chunks, Sizes
@@ -68,14 +68,8 @@ class Source:
 
     def rechunked(self, chunks: Any, limit: int | str = geometry.LIMIT) -> Source:
         """The same data with other chunks preferred, in any form that a user may write."""
-        return self._with(sizes=geometry.sizes_of(chunks, self.shape, self.dtype, limit))
-
-    def _with(self, **changes: Any) -> Source:
-        made = object.__new__(type(self))
-        state = {name: getattr(self, name) for name in self.__fields__}  # type: ignore[attr-defined]
-        for name, value in {**state, **changes}.items():
-            object.__setattr__(made, name, value)
-        return made
+        sizes = geometry.sizes_of(chunks, self.shape, self.dtype, limit)
+        return replace(self, sizes=sizes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
