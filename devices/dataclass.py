@@ -95,8 +95,8 @@ def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
     names["__match_args__"] = tuple(name for name, field in fields.items() if not field.kw_only)
     names["__dataclass_fields__"] = _DataclassFields()
     names.setdefault("__repr__", _repr)
-    methods = {"__init__": True, "__eq__": eq, "__hash__": eq and frozen}
-    wanted = {name for name, given in methods.items() if given and name not in plain}
+    every = {"__init__": True, "__eq__": eq, "__hash__": eq and frozen}
+    wanted = {name for name, given in every.items() if given and name not in plain}
     if eq and not frozen:
         names.setdefault("__hash__", None)
     made: Any = type(cls)(cls.__name__, cls.__bases__, names)
@@ -109,7 +109,8 @@ def _made(cls: Any, frozen: bool, eq: bool, kw_only: bool) -> Any:
 def replace(instance: Instance, /, **changes: Any) -> Instance:
     """Another instance with some fields changed, as by `dataclasses.replace`."""
     cls: Any = type(instance)
-    return cls(**{name: getattr(instance, name) for name in cls.__fields__} | changes)
+    made: Instance = cls(**{name: getattr(instance, name) for name in cls.__fields__} | changes)
+    return made
 
 
 class _Methods:

@@ -6,7 +6,6 @@ too small for chunks are the CPU's. Imports Dask when the first graph runs.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import sys
@@ -15,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
+from lazyfuse.devices import caches
 from lazyfuse.devices.base import Array, Device, DeviceError, Program, Source, Traits
+from lazyfuse.devices.caches import cached
 
 Tasks = Mapping[Any, Any]
 
@@ -101,7 +102,7 @@ class TaskGraph(dict[Any, Any]):
         return dict, (list(self.items()),)
 
 
-@functools.cache
+@cached(1, caches.CONSTANT, clears=False)
 def _name_graphs() -> None:
     tokenize: Any = importlib.import_module("dask.tokenize")
     tokenize.normalize_token.register(TaskGraph, lambda tasks: ("lazyfuse", uuid.uuid4().hex))

@@ -28,7 +28,7 @@ from lazyfuse.runtime.scheduling import evaluate
 
 
 def from_chunks(data: Any, chunks: Any = None) -> Any:
-    """An array over data in chunks, which is read when somebody looks at a result.
+    """An array over data in chunks, which is read when the program looks at a result.
 
     Parameters
     ----------

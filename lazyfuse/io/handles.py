@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lazyfuse.devices import caches
+import lazyfuse.devices.caches as caches
 
 LIMIT = 64
 """Open files that no task uses now."""

@@ -242,7 +242,9 @@ def _made() -> Report:
         ),
         resident=tuple(_residents()),
         governed=tuple([Governed(*place, *took) for place, took in totals.governed.items()]),
-        tasks=tuple([Tasks(*place, *took) for place, took in totals.tasks.items()]),
+        tasks=tuple(
+            [Tasks(*key, count, took, size) for key, (count, took, size) in totals.tasks.items()]
+        ),
         not_recorded=calls,
     )
 

@@ -26,7 +26,8 @@ def leaf_over(array: np.ndarray[Any, Any]) -> Node | None:
     if found.literal or dtype.kind not in "biufc":
         return None
     value = Chunked(Grid(found.chunks), dtype, graph.new_name("source"))
-    value.source = found
+    source: Any = found
+    value.source = source
     return run.leaf_of(value)
 
 

@@ -379,7 +379,7 @@ def run(
         src = tuple([nodes[at] for at in step.src])
         node = nodes[number] = _node(step, src, recipe, blocks, names, raised)
         names[id(node)] = step.at
-        # a kernel stores the values of nodes that anybody but their readers holds
+        # a kernel stores the values of nodes that others than their readers hold
         for at in step.src:
             left[at] -= 1
             if not left[at]:

@@ -40,7 +40,7 @@ from lazyfuse.runtime.scheduling import evaluate
 Array = np.ndarray[Any, np.dtype[Any]]
 
 READ = 4.0  # additions that take as long as to get an element that is not stored
-SMALL = 1 << 20  # bytes of a value that is fetched although nobody waits for it
+SMALL = 1 << 20  # bytes of a value that is fetched although the host does not wait
 
 
 class Place(residency.Resident):
@@ -87,7 +87,7 @@ def leaf_of(chunked: Chunked) -> Node:
 
 
 def chunked_of(node: Node) -> Chunked | None:
-    """The value of a node in chunks; None where the host has it, or nobody."""
+    """The value of a node in chunks; None where the host has it, or it is not there."""
     place = node.resident
     if not isinstance(place, Place) or (node.value is not None and node.value.nbytes <= SMALL):
         return None
@@ -110,7 +110,7 @@ def unlocked(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def evaluated(nodes: Sequence[Node], rule: Rule, waits: bool) -> bool:
-    """Evaluate nodes over arrays in chunks; whether nothing is left to do for anybody else.
+    """Evaluate nodes over arrays in chunks; whether nothing is left to do.
 
     `waits`: the host waits for the values; else they may stay in chunks.
     """

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import config
+from lazyfuse.devices.caches import register
 from lazyfuse.runtime.chunked.recipe import Extreme, Partial, Recipe, combine, run
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -23,6 +24,10 @@ source, slices); ("given", dependency); or None."""
 
 _noted: dict[str, list[float]] = {}  # kernel -> tasks, seconds, bytes
 _raised: dict[tuple[str, int], int] = {}  # (token of a recipe, instance) -> bits
+register(
+    "runtime.chunked.tasks.noted", _noted.__len__, None, None, "one for each kernel until asked"
+)
+register("runtime.chunked.tasks.raised", _raised.__len__, None, None, "until asked; few operations")
 _lock = threading.Lock()
 _settled = False
 

@@ -25,7 +25,7 @@ class Source(Protocol):
     dtype: np.dtype[Any]
 
     def read(self, box: tuple[slice, ...]) -> Array:
-        """The part of the data in a box, packed in C order; nobody writes to it."""
+        """The part of the data in a box, packed in C order; it is never written."""
 
 
 class Chunked:
