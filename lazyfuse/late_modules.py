@@ -182,9 +182,7 @@ def _names(folder: str) -> set[str]:
 
 
 sys.meta_path.insert(0, Finder)
-if hasattr(
-    os, "register_at_fork"
-):  # first of ours, so taken last: a thread that has it waits for no other
+if hasattr(os, "register_at_fork"):  # first of ours, so taken last: who has it waits no more
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
     )
