@@ -182,9 +182,8 @@ def _names(folder: str) -> set[str]:
 
 
 sys.meta_path.insert(0, Finder)
-if hasattr(
-    os, "register_at_fork"
-):  # first of ours, so taken last: whoever has it waits for no other
+# The first lock that forks are to take is the last that they take: its owner waits for no other.
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
     )
