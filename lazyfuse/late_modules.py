@@ -4,7 +4,7 @@
 first `plan.make_plan`, and the object is an ordinary module from then on. So a module that is not
 needed at once is imported as a module, and its names are read where they are used:
 `from lazyfuse.codegen.plan.plan import make_plan` reads a name, and runs the module here and now.
-This is what Python calls a lazy import (PEP 690, PEP 810), for modules and not for names. Code that
+This is what Python calls a lazy import (PEP 690, PEP 810), for modules and not for names. Whoever
 needs what a module registers runs it: `run(module)`, or `follow(other, module)` as soon as another
 module has run.
 
@@ -182,7 +182,8 @@ def _names(folder: str) -> set[str]:
 
 
 sys.meta_path.insert(0, Finder)
-if hasattr(os, "register_at_fork"):  # first of ours, so taken last: who has it waits no more
+# The first lock that forks are to take is the last that they take: its owner waits for no other.
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
     )
