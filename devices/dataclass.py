@@ -119,7 +119,6 @@ class _Methods:
     def __init__(self, cls: Any, wanted: set[str]) -> None:
         self.cls, self.wanted = cls, wanted
         self.fields: dict[str, _Field] = cls.__fields__
-        self.compared = [name for name, field in self.fields.items() if field.compare]
         self.calls = 0
         self._written: dict[str, Any] = {}
 
@@ -135,7 +134,7 @@ class _Methods:
         return self.calls > INTERPRETED
 
     def values(self, instance: Any) -> tuple[Any, ...]:
-        return tuple([getattr(instance, name) for name in self.compared])
+        return tuple([getattr(instance, name) for name, f in self.fields.items() if f.compare])
 
     def init(self) -> Callable[..., None]:
         last = hasattr(self.cls, "__post_init__")

@@ -13,20 +13,25 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazyfuse import config
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.codegen.lowering.kernel import Kernel, KernelError, uses_doubles
-from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
+from lazyfuse.codegen.lowering import kernel as kernels
+from lazyfuse.codegen.plan import plan as plans
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices import cost, registry
 from lazyfuse.devices.base import Device, DeviceError
-from lazyfuse.devices.cost import Costs, Tier
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.placement import calibrate
-from lazyfuse.runtime.placement.plan_sizes import SizedPlan
+from lazyfuse.late_modules import when_run
+from lazyfuse.runtime.placement import calibrate, plan_sizes
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.lowering.kernel import Kernel
+    from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
+    from lazyfuse.devices.cost import Costs, Tier
+    from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 
 CPU = "cpu"
 # How much faster another device must be: the figures are accurate to 10 or 20 %.
@@ -124,7 +129,7 @@ def estimate(
     costs = calibrate.figures().get(device.traits.name)
     if costs is None or costs.environment != cost.environment(device.traits):
         costs = cost.defaults(device.traits)
-    geometry = SizedPlan(plan, recording)
+    geometry = plan_sizes.SizedPlan(plan, recording)
     found = _estimate(geometry, costs, wanted, costs)
     building = _building(geometry, device, costs)
     return Estimate(
@@ -138,7 +143,9 @@ def _estimate(
     """The estimate without building. `link`: costs of copies from where resident operands are."""
     tier = next(iter(costs.tiers.values()))
     steps = tuple(
-        _step(geometry, step, tier) for step in geometry.plan.steps if isinstance(step, KernelStep)
+        _step(geometry, step, tier)
+        for step in geometry.plan.steps
+        if isinstance(step, plans.KernelStep)
     )
     launches = sum(step.launch for step in steps) + (tier.wait if steps else 0.0)
     if costs.shares_memory:
@@ -179,7 +186,9 @@ def _building(geometry: SizedPlan, device: Device, costs: Costs) -> float:
     language, tier = next(iter(costs.tiers.items()))
     total = 0.0
     for step in geometry.plan.kernels:
-        with suppress(KernelError, DeviceError):  # this kernel runs on the CPU with any device
+        with suppress(
+            kernels.KernelError, DeviceError
+        ):  # this kernel runs on the CPU with any device
             source = geometry.source(step, language, device.traits)
             total += tier.load if device.cached(source) else tier.compile
     return total
@@ -217,7 +226,7 @@ class _Copies:
     def total(self, wanted: Collection[Node] | None) -> float:
         """Seconds of all copies, including those of the wanted results to the host."""
         for step in self.geometry.plan.steps:
-            if isinstance(step, KernelStep):
+            if isinstance(step, plans.KernelStep):
                 for index in step.inputs:
                     self.bring(index, self.there, self.costs.upload)
                 self.there.update(step.writes)
@@ -310,7 +319,7 @@ def preview(plan: Plan, recording: Recording, wanted: Collection[Node] | None = 
     found: Choice | None = plan.choices.get(_key(plan, recording, wanted, state))
     if found is not None and found.made_for is state:
         return found
-    geometry = SizedPlan(plan, recording)
+    geometry = plan_sizes.SizedPlan(plan, recording)
     if _work_of(geometry) < LEAST_WORK:
         return Choice(CPU, SMALL, made_for=state)
     if not state.costs:
@@ -376,7 +385,7 @@ def _move(plan: Plan, recording: Recording, waiting: Choice, state: _State) -> C
         return preview(plan, recording)
     waiting.missed -= waiting.need
     waiting.opening = False
-    return _when_built(SizedPlan(plan, recording), waiting, state)
+    return _when_built(plan_sizes.SizedPlan(plan, recording), waiting, state)
 
 
 def _when_built(geometry: SizedPlan, waiting: Choice, state: _State) -> Choice:
@@ -404,7 +413,7 @@ def _ratio(waiting: Choice) -> float:
 
 def _needs_fp64(plan: Plan) -> bool:
     """Whether some kernel computes in double precision."""
-    return any(uses_doubles(step.kernel) for step in plan.kernels)
+    return any(kernels.uses_doubles(step.kernel) for step in plan.kernels)
 
 
 # State
@@ -519,4 +528,4 @@ for _name in ("device", "offload", "cache", "cache_dir", "threads"):
     config.on_change(_name, renew)
 for _name in ("opencl_share", "opencl_grid", "opencl_fp64", "single_precision"):
     config.on_change(_name, _close)
-calibrate.on_change(renew)
+when_run(calibrate, lambda: calibrate.on_change(renew))

@@ -25,19 +25,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from math import inf, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from lazyfuse import config
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Memory, Node
-from lazyfuse.codegen.plan.plan import Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.decisions import CHEAP, DEAD, Rule
 from lazyfuse.runtime.scheduling.co_evaluation import is_watched
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.plan.plan import Plan
 
 # Values of fewer elements are written: that costs almost nothing.
 LARGE = 1 << 16

@@ -44,7 +44,7 @@ def run_node(node: Node, spent: Array | None = None) -> int:
     try:
         with fp_flags.collecting() as flags:
             if plain:
-                out = hardware.cpu().empty(node.shape, node.dtype) if spent is None else spent
+                out = hardware.empty(node.shape, node.dtype) if spent is None else spent
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)
             else:
                 perms = [source.perm for source in node.src]
