@@ -209,7 +209,9 @@ def _seconds_of_cubed(cubed: Any, case: Case, size: int, pieces: int, turns: int
 
 def growth(most: int) -> None:
     """Print what graphs of more and more chunks take to build, and to send."""
-    print(f"{'chunks':>8}{'dask s':>9}{'tasks':>9}{'B/task':>8}{'ours s':>9}{'tasks':>9}{'B/task':>8}")
+    print(
+        f"{'chunks':>8}{'dask s':>9}{'tasks':>9}{'B/task':>8}{'ours s':>9}{'tasks':>9}{'B/task':>8}"
+    )
     count = 10
     while count <= most:
         x = dask.array.ones((count * 4, 8), chunks=(4, 8))
