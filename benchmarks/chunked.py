@@ -192,7 +192,7 @@ def _cubed() -> Any:
 
 
 def _seconds_of_cubed(cubed: Any, case: Case, size: int, pieces: int, turns: int) -> float:
-    """cubed keeps chunks in files: its figure holds their reading and writing, as users have it."""
+    """Cubed keeps chunks in files: its figure holds their reading and writing, as users have it."""
     import cubed.array_api as xp
 
     shape, chunks = chunks_of(case, size, pieces)

@@ -603,6 +603,7 @@ class _Report:
     copies: tuple[Any, ...]
     resident: tuple[Any, ...]
     governed: tuple[Any, ...]
+    tasks: tuple[Any, ...]
     not_recorded: tuple[Any, ...]
     def to_dict(self) -> dict[str, Any]: ...
     def to_json(self, indent: int | None=None) -> str: ...

@@ -10,13 +10,16 @@ import importlib
 import os
 import sys
 import uuid
+import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from importlib import metadata
 from typing import Any
 
 from lazyfuse.devices import caches
 from lazyfuse.devices.base import Array, Device, DeviceError, Program, Source, Traits
-from lazyfuse.devices.caches import cached
+from lazyfuse.devices.caches import cached, register
 
 Tasks = Mapping[Any, Any]
 
@@ -121,12 +124,49 @@ def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     owner = client()
     if any(_is_lost(each, owner) for each in tasks.values()):
         raise DeviceError(_LOST)
+    _compare(owner)
     get: Callable[..., Any] = _base().get_scheduler(cls=dask.array.Array)
     _name_graphs()
     try:
         return list(get(TaskGraph(tasks), list(keys)))
     except CancelledError as error:
         raise DeviceError(_LOST) from error
+
+
+_compared: weakref.WeakSet[Any] = weakref.WeakSet()
+register(
+    "devices.dask.device.compared", _compared.__len__, None, None, "the clients of the program"
+)
+
+
+def _compare(owner: Any) -> None:
+    """Tell, once, which workers of a cluster have other versions, or another kind of processor."""
+    if owner is None or owner in _compared:
+        return
+    _compared.add(owner)
+    here = versions()
+    for worker, there in owner.run(versions, on_error="return").items():
+        if isinstance(there, BaseException):
+            what = f"[dask] worker {worker} cannot run lazyfuse: {there}"
+            raise DeviceError(f"{what}; install the client's lazyfuse and NumPy there")
+        other = [
+            f"{name} {there[name]}, here {here[name]}" for name in here if there[name] != here[name]
+        ]
+        if other:
+            what = f"worker {worker} has {'; '.join(other)}: last digits may differ"
+            warnings.warn(f"[dask] {what}", RuntimeWarning, stacklevel=2)
+
+
+def versions() -> dict[str, str]:
+    """What results of this process depend on: versions, and what the processor can do."""
+    multiarray: Any = importlib.import_module("numpy._core._multiarray_umath")
+    features = [name for name, there in multiarray.__cpu_features__.items() if there]
+    return {
+        "Python": ".".join(map(str, sys.version_info[:2])),
+        "NumPy": metadata.version("numpy"),
+        "lazyfuse": metadata.version("lazyfuse"),
+        "a processor with": " ".join(sorted(features)),
+    }
 
 
 _LOST = (
@@ -158,6 +198,7 @@ def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
         return {
             key: DataNode(key, value) for key, value in zip(keys, compute(tasks, keys), strict=True)
         }
+    _compare(found)
     _name_graphs()
     futures = found.get(TaskGraph(tasks), list(keys), sync=False)
     return dict(zip(keys, futures, strict=True))
@@ -169,3 +210,13 @@ def on_workers(function: Callable[[], Any]) -> dict[str, Any]:
     if found is None:
         return {"threads": function()}
     return dict(found.run(function, on_error="ignore"))
+
+
+def places(tasks: Sequence[Any]) -> str:
+    """Where the results of tasks that have run lie: on how many workers, or here."""
+    owner = client()
+    futures = [each for each in tasks if _is_future(each)]
+    if not futures or owner is None:
+        return "in this process" if not futures else "on workers that are gone"
+    holders = {each for many in owner.who_has(futures).values() for each in many}
+    return f"on {len(holders)} workers" if holders else "being computed on the cluster"

@@ -63,7 +63,9 @@ from lazyfuse.interop import fallback, overrides
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import is_numpys, pair
 from lazyfuse.registry import ufunc_of as ufunc_of
+from lazyfuse.runtime.chunked import run as chunks
 from lazyfuse.runtime.events import numpy_calls
+from lazyfuse.runtime.scheduling import evaluate
 
 _OUT_POSITION = {"reduce": 3, "accumulate": 3, "reduceat": 4}
 _SIMPLE = frozenset(("out", "dtype", "casting"))
@@ -370,6 +372,8 @@ def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:
     """Record writes of `nodes` into lazyfuse arrays; None if NumPy must write at once."""
     if len(outs) != len(nodes):
         return None
+    if evaluate.chunked is not None and len(outs) == 1 and chunks.saves(nodes[0], outs[0]):
+        return outs[0]
     if not all(_takes(out, node, casting) for out, node in zip(outs, nodes, strict=True)):
         return None
     if len(outs) > 1 and len({id(array.storage_of(out)) for out in outs}) < len(outs):

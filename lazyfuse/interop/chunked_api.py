@@ -60,7 +60,8 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
     native = CANONICAL[dtype if dtype.isnative else dtype.newbyteorder("=")]
     if source.literal:
         value = Chunked(Grid(source.chunks), native, graph.new_name("array"))
-        return wrap_chunked(graph.in_memory(value, source.array))
+        # a copy: what the program writes to its array later must not show
+        return wrap_chunked(graph.in_memory(value, source.array.copy()))
     value = Chunked(Grid(source.chunks), native, graph.new_name("source"))
     value.source = source
     return wrap_chunked(value)

@@ -108,6 +108,7 @@ class Residence:
     line: int
     uses: int  # operations that read it, run or pending
     on_host: bool  # whether the host has the values too
+    chunks: str = ""  # of an array in chunks: how many, of which shape, and where they are
 
     def __str__(self) -> str:
         where = f" at {self.file}:{self.line}" if self.line else ""
@@ -115,6 +116,7 @@ class Residence:
         return (
             f"{self.device}: {self.dtype}{list(self.shape)}, {self.nbytes} bytes, "
             f"{self.operation}{where}, {self.uses} uses{host}"
+            f"{', ' * bool(self.chunks)}{self.chunks}"
         )
 
 
@@ -139,6 +141,7 @@ def _residence(found: residency.Resident, recorded: dict[int, int]) -> Residence
         line,
         found.uses + recorded.get(id(node), 0),
         node.value is not None,
+        found.described(),
     )
 
 

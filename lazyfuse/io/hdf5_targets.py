@@ -89,6 +89,11 @@ class DatasetTarget(Target):
 
     serial: ClassVar[bool] = True
 
+    @property
+    def overwrites(self) -> str:
+        """As of every target."""
+        return str(self.dataset.file.filename)
+
     def _write(self, box: Box, array: Array) -> None:
         self.dataset[box] = array
 

@@ -31,6 +31,11 @@ class PlainTarget(Target):
     strides: tuple[int, ...]
     header: bytes
 
+    @property
+    def overwrites(self) -> str:
+        """As of every target."""
+        return "" if self.path else self.place
+
     def _prepare(self) -> None:
         if not self.path:
             return

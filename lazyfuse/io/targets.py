@@ -53,6 +53,11 @@ class Target:
         """Chunks that may be written side by side."""
         return geometry.unpack(self.sizes, self.shape)
 
+    @property
+    def overwrites(self) -> str:
+        """The file whose data it writes over while it goes on; empty for a new one."""
+        return ""
+
     def accepts(self, chunks: Chunks) -> bool:
         """Whether these chunks may be written side by side, too."""
         return geometry.is_aligned(chunks, self.grain)

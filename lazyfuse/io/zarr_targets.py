@@ -29,6 +29,11 @@ class ZarrFolderTarget(Target):
     place: str
     options: dict[str, Any]
 
+    @property
+    def overwrites(self) -> str:
+        """As of every target."""
+        return "" if self.path else self.place
+
     def _prepare(self) -> None:
         if not self.path:
             return

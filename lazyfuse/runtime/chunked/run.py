@@ -7,6 +7,7 @@ the lock of evaluations, since tasks on threads of this process take it for each
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -21,11 +22,13 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device
 from lazyfuse.devices.dask import device as scheduler
-from lazyfuse.errors import EvaluationError
+from lazyfuse.errors import EvaluationError, message
+from lazyfuse.io import plain_targets
 from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable, has_chunks
 from lazyfuse.runtime.chunked.geometry import Grid
+from lazyfuse.runtime.chunked.recipe import Recipe
 from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
 from lazyfuse.runtime.chunked.told import told
 from lazyfuse.runtime.chunked.values import Chunked, Key, box_of
@@ -52,6 +55,18 @@ class Place(residency.Resident):
         super().__init__(node, meta_array(node.shape, node.dtype, node.perm), _device())
         self.chunked = chunked
         self.made = True
+
+    def described(self) -> str:
+        """How many chunks there are, how large, and where they lie."""
+        value = self.chunked
+        largest = "x".join([str(max(sizes, default=0)) for sizes in value.grid.chunks])
+        if value.source is not None:
+            where = value.source.description
+        elif not value.stored:
+            where = "not computed"
+        else:
+            where = scheduler.places([value.layers[value.name][key] for key in keys_of(value)])
+        return f"{len(value.grid)} chunks of {largest}, {where}"
 
     def fetch(self, purpose: str) -> Array:
         """The values as a host array, if that is no more than `gather_limit` allows."""
@@ -461,6 +476,9 @@ def save(node: Node, target: Any) -> None:
     A target that only this process can write to gets the blocks of a cluster one by one.
     """
     open_chunks()
+    if target.overwrites and os.path.realpath(target.overwrites) in _files_of(node):
+        what = message("save_chunks", f"{target.description} is read by what is to be written")
+        raise ValueError(f"{what}; write to another place, and move it when it is complete")
     grid = Grid(target.chunks)
     loop = promotion.resolve(ops.COPY, (node.dtype,))
     with evaluate.held():
@@ -484,6 +502,42 @@ def save(node: Node, target: Any) -> None:
     target.finish()
     with evaluate.held():
         _take_notes(recorded)
+
+
+def _files_of(node: Node) -> set[str]:
+    """The files that the tasks of a value read."""
+    found: set[str] = set()
+    for each in topological([node]):
+        value = chunked_of(each)
+        if value is None:
+            continue
+        sources = [] if value.source is None else [value.source]
+        for layer in value.layers.values():
+            for key, task in layer.items():
+                if isinstance(recipe := getattr(task, "value", None), Recipe):
+                    sources += recipe.sources
+                elif getattr(task, "func", None) is tasks.read_block:
+                    sources.append(task.args[0])
+                elif not str(key[0]).startswith("recipe-"):
+                    break  # the recipe comes first; a layer of reads has no other tasks
+        found |= {os.path.realpath(each.path) for each in sources if hasattr(each, "path")}
+    return found
+
+
+def saves(node: Node, out: Any) -> bool:
+    """Whether a large value in chunks has been written to an array of the program, as `out=`.
+
+    False: it is small, the shape or dtype does not fit, or it reads the file that is written.
+    """
+    if not (isinstance(out, np.ndarray) and is_large(node) and out.shape == node.shape):
+        return False
+    if not np.can_cast(node.dtype, out.dtype, "same_kind") or not out.flags.writeable:
+        return False
+    target = plain_targets.mapped(out)
+    if target.overwrites and os.path.realpath(target.overwrites) in _files_of(node):
+        return False
+    save(node, target)
+    return True
 
 
 def _run_all(value: Chunked, target: Any) -> None:

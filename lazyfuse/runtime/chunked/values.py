@@ -23,6 +23,7 @@ class Source(Protocol):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    description: str
 
     def read(self, box: tuple[slice, ...]) -> Array:
         """The part of the data in a box, packed in C order; it is never written."""

@@ -77,6 +77,10 @@ class Resident:
         self.spoiled = False  # a kernel may have written over it
         self.uses = 0  # operations that read it on the device
 
+    def described(self) -> str:
+        """Where the parts of the value lie, if it has any."""
+        return ""
+
     def fetch(self, purpose: str) -> Array:
         """The values as a host array."""
         return copied_back(self.array, self.device, purpose)
