@@ -518,16 +518,19 @@ def select(value: Node, mask: Node) -> Chunked | None:
     for each in both:
         found.adopt(each)
     counts: dict[Key, Any] = {}
-    layer: dict[Key, Any] = {}
+    parts = []
     for at, index in enumerate(grid.indices()):
         ends = [(TaskRef(each.key(index)), each.part) for each in both]
         (block, part), (truth, place) = ends
         counts[f"count-{name}", at] = Task((f"count-{name}", at), tasks.count, truth, place)
-        layer[name, at] = Task((name, at), tasks.select, block, part, truth, place)
+        parts.append((tasks.select, block, part, truth, place))
     with told(value):
         sizes = unlocked(_results, {**found.layers, "count": counts}, list(counts))
-    found.grid = Grid((tuple(map(int, sizes)),))
-    found.layers[name] = layer
+    kept = [at for at, size in enumerate(sizes) if size] or [0]  # no empty chunks
+    found.grid = Grid((tuple([int(sizes[at]) for at in kept]),))
+    found.layers[name] = {
+        (name, place): Task((name, place), *parts[at]) for place, at in enumerate(kept)
+    }
     with evaluate.held():
         _take_notes(recorded)
     return found
