@@ -390,6 +390,8 @@ def shifted(g: Any) -> Said:
         f"np.putmask({name}, {name} < 0, 0)",
         f"{name}.sort(axis=0)",
         f"{name}.fill(2)",
+        f"np.fill_diagonal({name}, 7)",
+        f"{name}.flat[::2] = 1",
         f"np.cumsum({name}, axis=0, out={name})",
     ]
     return (g.rng.choice(forms), name) if name else NOTHING

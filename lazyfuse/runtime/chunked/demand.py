@@ -272,8 +272,9 @@ def window_boxes(node: Node, boxes: Boxes) -> tuple[Boxes, np.ndarray[Any, Any]]
             begin, stop = -((start - first) // step), (end - 1 - start) // step + 1
         else:
             begin, stop = -((end - 1 - start) // -step), (start - first) // -step + 1
-        low[:, 1 + place] = np.clip(begin, 0, length)
-        high[:, 1 + place] = np.clip(stop, 0, length)
+        # a diagonal goes along several axes
+        low[:, 1 + place] = np.maximum(low[:, 1 + place], np.clip(begin, 0, length))
+        high[:, 1 + place] = np.minimum(high[:, 1 + place], np.clip(stop, 0, length))
     missed |= (high <= low).any(axis=1)
     high[missed] = low[missed]
     inside = Boxes(low, high)
