@@ -320,8 +320,12 @@ def _host_steps(roots: Sequence[Node]) -> None:
                 evaluate.evaluate([each], decisions.GATHER)
         values = [each.value for each in node.src if each.value is not None]
         perms = [each.perm for each in node.src]
-        node.value = run_node(node.op, node.arg, node.shape, node.dtype, node.perm, values, perms)
+        with fp_flags.collecting() as flags:
+            like = node.shape, node.dtype, node.perm
+            node.value = run_node(node.op, node.arg, *like, values, perms)
         node.src = ()
+        if flags.bits:
+            fp_flags.warn_for(flags.bits, [(node.op, node)])
 
 
 # ------------------------------------------------------------------------------------ running it
