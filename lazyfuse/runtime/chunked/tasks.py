@@ -139,7 +139,9 @@ def combine_parts(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def product(token: str, loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: Any) -> Array:
+def product(
+    token: str, loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: Any
+) -> Array:
     """The sum of products of blocks."""
     none = Recipe("", [], [], [])
     total: Array | None = None
