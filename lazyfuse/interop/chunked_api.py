@@ -84,6 +84,10 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     What dask refuses, NumPy does, or refuses, on arrays that are fetched.
     """
     name = _DASKS.get(function) if callable(function) else None
+    if not _NUMPYS.isdisjoint(named) or (name == "einsum" and not _is_plain(*args[:1])):
+        return None
+    if name == "unique" and len(args) + len(named) > 1:  # it counts no NaN
+        return None
     values = [*args, *named.values()]
     parts = [each for value in values for each in (value if type(value) is list else [value])]
     if name is None or not any(run.is_large(each) for each in map(_node, parts) if each):
@@ -95,11 +99,26 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         call = getattr(call, part)
     try:
         found = call(*map(_for_dask, args), **{key: _for_dask(each) for key, each in named.items()})
-    except (NotImplementedError, TypeError, ValueError, AttributeError):
+    except Exception:
         return None
     if isinstance(found, (tuple, list)):
         return tuple([_ours(each) for each in found])
+    if name in _PRODUCTS and "dtype" not in named:  # dask adds parts in the dtype of sums
+        found = found.astype(np.result_type(*[each.dtype for each in parts if _node(each)]))
     return _ours(found)
+
+
+_PRODUCTS = {"einsum", "tensordot", "dot", "vdot"}
+_NUMPYS = {"out", "order", "casting", "where", "overwrite_input"}
+"""Arguments that dask.array drops or has another meaning for."""
+
+
+def _is_plain(subscripts: Any) -> bool:
+    """Whether each operand of `einsum` has its labels once: dask pairs chunks by label."""
+    if type(subscripts) is not str or "." in subscripts:
+        return False
+    operands = subscripts.replace(" ", "").partition("->")[0].split(",")
+    return all(len(set(each)) == len(each) for each in operands)
 
 
 def _node(x: Any) -> Node | None:
@@ -178,7 +197,10 @@ def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
                 start, stop, step, named.get("dtype"), limit=devices.chunk_bytes()
             )
         elif (
-            name == "linspace" and len(args) > 1 and not named.keys() - {"num", "dtype", "endpoint"}
+            name == "linspace"
+            and len(args) > 1
+            and not named.keys() - {"num", "dtype", "endpoint"}
+            and not any(isinstance(each, ndarray) for each in args)
         ):
             source = generators.linspace(*args[:2], *(args[2:4] or (50,)), **named)
             source = source.rechunked(None, devices.chunk_bytes())

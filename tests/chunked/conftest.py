@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -47,7 +48,9 @@ def synchronous(without_chunks_after: None) -> Iterator[None]:
 def module_cluster() -> Iterator[Any]:
     """Two worker processes, for the tests of a module."""
     distributed = pytest.importorskip("distributed")
+    before = list(sys.path)
     with quiet_cluster(distributed) as made:
+        sys.path[:] = before  # the scheduler adds a folder of its own
         yield made
     gc.collect()
 
@@ -55,9 +58,8 @@ def module_cluster() -> Iterator[Any]:
 @pytest.fixture
 def cluster(module_cluster: Any, without_chunks_after: None) -> Any:
     """The client of a cluster of two worker processes."""
-    with module_cluster.as_current():
-        assert device.client() is module_cluster
-        yield module_cluster
+    assert device.client() is module_cluster
+    return module_cluster
 
 
 def quiet_cluster(distributed: Any) -> Any:
@@ -74,6 +76,5 @@ def quiet_cluster(distributed: Any) -> Any:
                 threads_per_worker=1,
                 dashboard_address=None,
                 silence_logs=logging.CRITICAL,
-            ),
-            set_as_default=False,
+            )
         )

@@ -299,6 +299,7 @@ def joined(g: Any) -> Said:
                 f"np.roll({name}, {g.rng.randint(-3, 3)}, axis={axis})",
                 f"np.roll({name}, 2)",
                 f"np.tile({name}, 2)",
+                f"np.tile({name}, (2, 3))",
                 f"np.repeat({name}, 2, axis={axis})",
                 f"np.flip({name})",
                 f"np.flip({name}, {axis})",
@@ -334,6 +335,7 @@ def product(g: Any) -> Said:
             f"np.einsum('ij,ij->j', {name}, {other})",
         ]
         forms += [f"{name}[:, 0] @ {other}", f"np.einsum('ij->i', {name})", f"np.trace({name})"]
+        forms += [f"np.einsum('ii->i', {name}[:2, :2])"]
         forms += [f"R0 @ {name}.T", f"{name}.T @ R0", f"np.kron({name}[:2], {other}[:2])"]
     if rank == 3:
         forms += [f"{name} @ {other}.swapaxes(1, 2)", f"{name} @ {name}[0, 0]"]
@@ -388,6 +390,8 @@ def shifted(g: Any) -> Said:
         f"np.putmask({name}, {name} < 0, 0)",
         f"{name}.sort(axis=0)",
         f"{name}.fill(2)",
+        f"np.fill_diagonal({name}, 7)",
+        f"{name}.flat[::2] = 1",
         f"np.cumsum({name}, axis=0, out={name})",
     ]
     return (g.rng.choice(forms), name) if name else NOTHING

@@ -17,12 +17,14 @@ from tests.programs.deep import Kind
 from tests.programs.test_deep import explore
 
 pytestmark = campaign.TIMEOUT
+SIZES = (1 << 27, 64, 200)
 
 
 def check(seeds: range, below: int) -> None:
     """Run programs; fail with the first difference, as a script that is as short as possible."""
-    with config.options(eager_below=below):
-        for seed in seeds:
+    for seed in seeds:
+        # large or small beside a chunk: what is made on the way is cut, too
+        with config.options(eager_below=below, chunk_bytes=SIZES[seed % len(SIZES)]):
             program = programs.Grammar(seed).program()
             what = programs.failure(program)
             if what:

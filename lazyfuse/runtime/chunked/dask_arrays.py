@@ -24,7 +24,9 @@ def chunked(array: Any) -> Chunked:
         raise UnsupportedError(message("from_chunks", what, instead="cast it to numbers first"))
     if any(np.isnan(size) for sizes in array.chunks for size in sizes):
         array = array.compute_chunk_sizes()
-    chunks = tuple([tuple([int(size) for size in sizes]) for sizes in array.chunks])
+    chunks = tuple([tuple([int(size) for size in sizes if size]) or (0,) for sizes in array.chunks])
+    if chunks != array.chunks:  # empty chunks have no largest element
+        array = array.rechunk(chunks)
     value = Chunked(Grid(chunks), dtype, array.name)
     value.layers = dict(array.dask.layers)
     value.needs = {name: set(needs) for name, needs in array.dask.dependencies.items()}

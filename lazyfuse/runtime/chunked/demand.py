@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyfuse.codegen.graph.node import Layout, Node, Reduction
+from lazyfuse.codegen.graph.node import Layout, Node, Reduction, Shape
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.chunked.geometry import (
@@ -70,8 +70,7 @@ def trace(
     for node in reversed(order):
         for wish, readers in _shared(wanted.pop(id(node), [])):
             at = len(instances)
-            whole = node.op.kind == "host" and not is_input(node)
-            boxes = along_axis(node, wish) if whole else wish
+            boxes = wish if is_input(node) else _computed(node, wish)
             made = Instance(node, boxes, [], None, is_input(node))
             instances.append(made)
             for demand in readers:
@@ -84,6 +83,23 @@ def trace(
                     made.reads.append((-1, below))
                     wanted.setdefault(id(source), []).append(Demand(below, at, place))
     return instances, found
+
+
+def _computed(node: Node, wish: Boxes) -> Boxes:
+    """The boxes that are computed of a node where these are wanted: some need whole rows."""
+    if node.op.kind == "host":
+        return along_axis(node, wish)
+    if node.op.kind == "view" and is_whole(node):
+        heads = {run.head for run in runs_of(node)}
+        return _whole(wish, node.shape, [at for at in range(len(node.shape)) if at not in heads])
+    return wish
+
+
+def _whole(boxes: Boxes, shape: Shape, axes: Sequence[int]) -> Boxes:
+    low, high = boxes.low.copy(), boxes.high.copy()
+    for axis in axes:
+        low[:, axis], high[:, axis] = 0, shape[axis]
+    return Boxes(low, high)
 
 
 def _shared(demands: list[Demand]) -> list[tuple[Boxes, list[Demand]]]:
@@ -210,10 +226,7 @@ def reduced_boxes(node: Node, boxes: Boxes) -> Boxes:
 
 def along_axis(node: Node, boxes: Boxes) -> Boxes:
     """The boxes that a function along an axis reads: whole along it."""
-    axis = axis_of(node)
-    low, high = boxes.low.copy(), boxes.high.copy()
-    low[:, axis], high[:, axis] = 0, node.src[0].shape[axis]
-    return Boxes(low, high)
+    return _whole(boxes, node.src[0].shape, [axis_of(node)])
 
 
 def axis_of(node: Node) -> int:
@@ -259,8 +272,9 @@ def window_boxes(node: Node, boxes: Boxes) -> tuple[Boxes, np.ndarray[Any, Any]]
             begin, stop = -((start - first) // step), (end - 1 - start) // step + 1
         else:
             begin, stop = -((end - 1 - start) // -step), (start - first) // -step + 1
-        low[:, 1 + place] = np.clip(begin, 0, length)
-        high[:, 1 + place] = np.clip(stop, 0, length)
+        # a diagonal goes along several axes
+        low[:, 1 + place] = np.maximum(low[:, 1 + place], np.clip(begin, 0, length))
+        high[:, 1 + place] = np.minimum(high[:, 1 + place], np.clip(stop, 0, length))
     missed |= (high <= low).any(axis=1)
     high[missed] = low[missed]
     inside = Boxes(low, high)

@@ -46,7 +46,7 @@ def build(
 
     for stage in plan.stages():
         if stage[0].node.op.kind == "contract":
-            made[id(stage[0].node)] = _product(stage[0], value_of)
+            made[id(stage[0].node)] = _product(stage[0], value_of, recorded)
         else:
             _Stage(plan, stage, value_of, made, recorded, targets).build()
     return made, recorded
@@ -208,6 +208,7 @@ class _Stage:
         ends = [self.ends[place] for place in places]
         reduced = tuple([(end.partial, end.node.dtype) for end in ends])
         name = new_name("combine-" + value.name.rpartition("-")[0])
+        self.recorded[name] = [end.node for end in ends]
         layer: dict[Key, Any] = {}
         counts = self.grid.counts
         kept = [axis for axis in range(len(counts)) if axis not in axes]
@@ -230,7 +231,7 @@ class _Stage:
                 for number, some in enumerate(_several(parts)):
                     key: Key = (name, *final) if last else (f"{name}-{level}", *index, number)
                     layer[key] = Task(
-                        key, tasks.combine_parts, tuple(own), reduced, last,
+                        key, tasks.combine_parts, name, tuple(own), reduced, last,
                         *[TaskRef(part) for part in some],
                     )  # fmt: skip
                     above.append(key)
@@ -338,7 +339,9 @@ def _slices(low: Sequence[int], high: Sequence[int]) -> tuple[slice, ...]:
 # -------------------------------------------------------------------------------------- products
 
 
-def _product(end: End, value_of: Callable[[Node], Chunked | None]) -> Chunked:
+def _product(
+    end: End, value_of: Callable[[Node], Chunked | None], recorded: dict[str, Recorded]
+) -> Chunked:
     """A product, block by block, and in parts of the summed axis."""
     from dask._task_spec import Task, TaskRef
 
@@ -349,6 +352,7 @@ def _product(end: End, value_of: Callable[[Node], Chunked | None]) -> Chunked:
     first, second = operands
     inner = _inner(first, second)
     name = new_name("matmul")
+    recorded[name] = [node]
     value = Chunked(end.grid, node.dtype, name)
     layer: dict[Key, Any] = {}
     value.layers[name] = layer
@@ -357,7 +361,7 @@ def _product(end: End, value_of: Callable[[Node], Chunked | None]) -> Chunked:
     boxes = end.grid.boxes()
     spans = list(itertools.pairwise(inner))
     groups = [spans[at : at + TOGETHER] for at in range(0, len(spans), TOGETHER)]
-    work = functools.partial(tasks.product, node.arg, node.op.ufunc)
+    work = functools.partial(tasks.product, name, node.arg, node.op.ufunc)
     for task, index in enumerate(end.grid.indices()):
         parts: list[Key] = []
         for number, group in enumerate(groups):
@@ -376,7 +380,7 @@ def _product(end: End, value_of: Callable[[Node], Chunked | None]) -> Chunked:
             parts.append(key)
         if len(groups) > 1:
             key = (name, *index)
-            layer[key] = Task(key, tasks.add_parts, *[TaskRef(part) for part in parts])
+            layer[key] = Task(key, tasks.add_parts, name, *[TaskRef(part) for part in parts])
     return value
 
 

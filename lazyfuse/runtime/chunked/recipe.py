@@ -25,6 +25,7 @@ from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.chunked.demand import Instance, is_whole, runs_of, view_maps, window_maps
 from lazyfuse.runtime.chunked.geometry import Boxes, Ints
 from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -415,8 +416,10 @@ def _node(
         return _leaf(np.empty(step.shape, step.dtype))
     if step.kind == "host":
         values = _values(src, names, raised)
-        with np.errstate(all="ignore"):
-            return _leaf(np.ascontiguousarray(step.arg(*values), step.dtype))
+        with fp_flags.collecting() as flags:
+            found = np.ascontiguousarray(step.arg(*values), step.dtype)
+        raised += [(step.at, flags.bits)] if flags.bits else []
+        return _leaf(found)
     assert step.op is not None
     return Node(step.op, src, step.arg, step.shape, step.dtype, None, None)
 
@@ -458,9 +461,8 @@ def combine(partial: Partial, parts: Sequence[Array | Extreme]) -> Array | Extre
     """The reduction of several parts, in their order."""
     first = parts[0]
     if not partial.is_extreme:
-        with np.errstate(all="ignore"):
-            for other in parts[1:]:
-                first = partial.op.ufunc(first, other, dtype=partial.arg.accumulator)
+        for other in parts[1:]:
+            first = partial.op.ufunc(first, other, dtype=partial.arg.accumulator)
         return first
     assert isinstance(first, Extreme)
     value, index = first.value, first.place

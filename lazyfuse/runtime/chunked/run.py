@@ -335,8 +335,12 @@ def _host_steps(roots: Sequence[Node]) -> None:
                 evaluate.evaluate([each], decisions.GATHER)
         values = [each.value for each in node.src if each.value is not None]
         perms = [each.perm for each in node.src]
-        node.value = run_node(node.op, node.arg, node.shape, node.dtype, node.perm, values, perms)
+        with fp_flags.collecting() as flags:
+            like = node.shape, node.dtype, node.perm
+            node.value = run_node(node.op, node.arg, *like, values, perms)
         node.src = ()
+        if flags.bits:
+            fp_flags.warn_for(flags.bits, [(node.op, node)])
 
 
 # ------------------------------------------------------------------------------------ running it
@@ -572,16 +576,19 @@ def select(value: Node, mask: Node) -> Chunked | None:
     for each in both:
         found.adopt(each)
     counts: dict[Key, Any] = {}
-    layer: dict[Key, Any] = {}
+    parts = []
     for at, index in enumerate(grid.indices()):
         ends = [(TaskRef(each.key(index)), each.part) for each in both]
         (block, part), (truth, place) = ends
         counts[f"count-{name}", at] = Task((f"count-{name}", at), tasks.count, truth, place)
-        layer[name, at] = Task((name, at), tasks.select, block, part, truth, place)
+        parts.append((tasks.select, block, part, truth, place))
     with told(value):
         sizes = unlocked(_results, {**found.layers, "count": counts}, list(counts))
-    found.grid = Grid((tuple(map(int, sizes)),))
-    found.layers[name] = layer
+    kept = [at for at, size in enumerate(sizes) if size] or [0]  # no empty chunks
+    found.grid = Grid((tuple([int(sizes[at]) for at in kept]),))
+    found.layers[name] = {
+        (name, place): Task((name, place), *parts[at]) for place, at in enumerate(kept)
+    }
     with evaluate.held():
         _take_notes(recorded)
     return found

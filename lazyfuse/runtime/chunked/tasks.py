@@ -16,6 +16,7 @@ import numpy as np
 from lazyfuse import config
 from lazyfuse.devices.caches import register
 from lazyfuse.runtime.chunked.recipe import Extreme, Partial, Recipe, combine, run
+from lazyfuse.runtime.numerics import fp_flags
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Spec = tuple[Any, ...]
@@ -113,13 +114,22 @@ def run_block(
 Reduced = tuple[Partial, np.dtype[Any]]
 
 
+def _note(token: str, at: int, bits: int) -> None:
+    """Note floating-point exceptions for the client."""
+    if bits:
+        with _lock:
+            _raised[token, at] = _raised.get((token, at), 0) | bits
+
+
 def combine_parts(
-    places: Sequence[int | None], reduced: Sequence[Reduced], last: bool, *parts: Any
+    token: str, places: Sequence[int | None], reduced: Sequence[Reduced], last: bool, *parts: Any
 ) -> Any:
     """The reductions of several tasks' parts; the `last` task has no reduced axes any more."""
     results: list[Any] = []
-    for place, (partial, dtype) in zip(places, reduced, strict=True):
-        found = combine(partial, [_part(each, place) for each in parts])
+    for at, (place, (partial, dtype)) in enumerate(zip(places, reduced, strict=True)):
+        with fp_flags.collecting() as flags:
+            found = combine(partial, [_part(each, place) for each in parts])
+        _note(token, at, 0 if partial.is_extreme else flags.bits)
         if last:
             value = found.place if isinstance(found, Extreme) else found
             if not partial.arg.keepdims:
@@ -129,11 +139,13 @@ def combine_parts(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def product(loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: Any) -> Array:
+def product(
+    token: str, loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: Any
+) -> Array:
     """The sum of products of blocks."""
     none = Recipe("", [], [], [])
     total: Array | None = None
-    with np.errstate(all="ignore"):
+    with fp_flags.collecting() as flags:
         for first, second in pairs:
             left, right = block(first, none, given), block(second, none, given)
             assert left is not None
@@ -142,16 +154,18 @@ def product(loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: A
                 left.astype(loop.ins[0], copy=False), right.astype(loop.ins[1], copy=False)
             )
             total = np.asarray(found) if total is None else np.add(total, found, out=total)
+    _note(token, 0, flags.bits)
     assert total is not None
     return np.asarray(total)
 
 
-def add_parts(*parts: Any) -> Array:
+def add_parts(token: str, *parts: Any) -> Array:
     """The sum of blocks."""
     total = np.array(parts[0])
-    with np.errstate(all="ignore"):
+    with fp_flags.collecting() as flags:
         for other in parts[1:]:
             total = np.add(total, other)
+    _note(token, 0, flags.bits)
     return total
 
 
