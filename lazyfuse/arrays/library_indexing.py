@@ -21,6 +21,7 @@ from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device
 from lazyfuse.runtime.chunked import dask_arrays, run
+from lazyfuse.runtime.chunked import select as chunk_select
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices, library_calls, residency
 from lazyfuse.runtime.scheduling import evaluate
@@ -102,7 +103,7 @@ def select_chunks(x: ndarray, key: Any) -> Any:
         return None
     with evaluate.quiet:
         if type(mask) is ndarray and dtype_of(mask) == np.bool_ and shape_of(mask) == shape_of(x):
-            found = run.select(node_of(x), node_of(mask))
+            found = chunk_select.select(node_of(x), node_of(mask))
         else:
             found = dask_arrays.picked(node_of(x), to_numpy(key))
         return None if found is None else alone(run.leaf_of(found))

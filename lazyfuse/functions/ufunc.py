@@ -63,7 +63,7 @@ from lazyfuse.interop import fallback, overrides
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import is_numpys, pair
 from lazyfuse.registry import ufunc_of as ufunc_of
-from lazyfuse.runtime.chunked import run as chunks
+from lazyfuse.runtime.chunked import write as chunks
 from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.scheduling import evaluate
 

@@ -19,7 +19,7 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.io import generators, resolve
 from lazyfuse.io.chunks import normalise
-from lazyfuse.runtime.chunked import dask_arrays, graph, run
+from lazyfuse.runtime.chunked import dask_arrays, graph, run, write
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.values import Chunked
 from lazyfuse.runtime.events import decisions
@@ -169,7 +169,7 @@ def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
         sizes = run.grid_for(node).chunks
     else:
         sizes = normalise(chunks, node.shape, node.dtype, devices.chunk_bytes())
-    run.save(node, resolve.target(place, node.shape, node.dtype, sizes))
+    write.save(node, resolve.target(place, node.shape, node.dtype, sizes))
 
 
 def is_dask(value: Any) -> bool:

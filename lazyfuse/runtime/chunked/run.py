@@ -7,7 +7,6 @@ the lock of evaluations, since tasks on threads of this process take it for each
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -18,20 +17,18 @@ from lazyfuse.codegen.graph.interpret import empty_in_order, run_node
 from lazyfuse.codegen.graph.linearize import linearize
 from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.graph.shapes import size_of
-from lazyfuse.codegen.table import ops, promotion
+from lazyfuse.codegen.table import ops
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device
 from lazyfuse.devices.dask import device as scheduler
-from lazyfuse.errors import EvaluationError, message
-from lazyfuse.io import plain_targets
+from lazyfuse.errors import EvaluationError
 from lazyfuse.io.chunks import normalise
 from lazyfuse.runtime.chunked import graph, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable, has_chunks
 from lazyfuse.runtime.chunked.geometry import Grid
-from lazyfuse.runtime.chunked.recipe import Recipe
 from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
 from lazyfuse.runtime.chunked.told import told
-from lazyfuse.runtime.chunked.values import Chunked, Key, box_of
+from lazyfuse.runtime.chunked.values import Chunked, Key
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency
@@ -199,7 +196,7 @@ class _Job:
     def run(self, rule: Rule) -> None:
         """Build the tasks, run them, and give the nodes their values."""
         outputs = [*self.roots, *[each for each in self.stored if each not in self.roots]]
-        _host_steps(outputs)
+        host_steps(outputs)
         with evaluate.held():
             outputs = [node for node in outputs if is_pending(node)]
             made, recorded = self.build(outputs)
@@ -223,7 +220,7 @@ class _Job:
                 node.src = ()
             counters.totals.flushes[rule] += 1
             evaluate.settled(self.left)
-        _take_notes(recorded)
+        take_notes(recorded)
 
     def build(self, outputs: Sequence[Node]) -> Any:
         """The chunked values of the outputs."""
@@ -233,7 +230,7 @@ class _Job:
             plan = Plan(outputs, grid_of, default_grid, self.room.take)
             return graph.build(plan, chunked_of)
         except Unchunkable as error:
-            _refuse(outputs[0], str(error))
+            refuse(outputs[0], str(error))
             raise
 
 
@@ -260,7 +257,8 @@ def _worth_storing(
     return found
 
 
-def _refuse(node: Node, why: str) -> NoReturn:
+def refuse(node: Node, why: str) -> NoReturn:
+    """Raise: an operation has no meaning in chunks."""
     file, line, function = source_line(node.location)
     what = (
         f"[dask] {why}; take the values to the host first (numpy.asarray), or rechunk the operand"
@@ -319,7 +317,7 @@ def _check_size(nodes: Sequence[Node], why: str = "") -> None:
             raise EvaluationError(what, op=node.op.name, file=file, line=line, function=function)
 
 
-def _host_steps(roots: Sequence[Node]) -> None:
+def host_steps(roots: Sequence[Node]) -> None:
     """Run what has no meaning in chunks through NumPy, on operands that are fetched."""
     for node in topological(roots):
         if not is_pending(node):
@@ -435,7 +433,7 @@ def _fetch(chunked: Chunked, perm: Any) -> Array:
     return _computed([], [(chunked, perm)])[1][0]
 
 
-def _take_notes(recorded: dict[str, graph.Recorded]) -> None:
+def take_notes(recorded: dict[str, graph.Recorded]) -> None:
     """Count what tasks ran where, and warn of their exceptions at the lines of the operations."""
     if not recorded:
         return
@@ -465,157 +463,10 @@ def store(node: Node) -> None:
 def grid_for(node: Node) -> Grid:
     """The chunks in which a value would be computed."""
     open_chunks()
-    _host_steps([node])
+    host_steps([node])
     with evaluate.held():
         try:
             found = Plan([node], grid_of, default_grid, lambda _: False).grids[id(node)]
         except Unchunkable as error:
-            _refuse(node, str(error))
+            refuse(node, str(error))
     return found or default_grid(node.shape, node.dtype)
-
-
-def save(node: Node, target: Any) -> None:
-    """Compute a value chunk by chunk, and write each where it was computed.
-
-    A target that only this process can write to gets the blocks of a cluster one by one.
-    """
-    open_chunks()
-    if target.overwrites and os.path.realpath(target.overwrites) in _files_of(node):
-        what = message("save_chunks", f"{target.description} is read by what is to be written")
-        raise ValueError(f"{what}; write to another place, and move it when it is complete")
-    grid = Grid(target.chunks)
-    loop = promotion.resolve(ops.COPY, (node.dtype,))
-    with evaluate.held():
-        copy = Node(ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location)
-        _host_steps([copy])
-        here = scheduler.client() is None
-        targets = {id(copy): target} if here or not (target.serial or target.local) else {}
-        try:
-            plan = Plan([copy], grid_of, default_grid, lambda _: False, {id(copy): grid})
-            made, recorded = graph.build(plan, chunked_of, targets)
-        except Unchunkable as error:
-            _refuse(node, str(error))
-    value = made[id(copy)]
-    target.prepare()
-    try:
-        with told(node):
-            unlocked(_run_all, value, None if targets else target)
-    except BaseException:
-        target.abandon()
-        raise
-    target.finish()
-    with evaluate.held():
-        _take_notes(recorded)
-
-
-def _files_of(node: Node) -> set[str]:
-    """The files that the tasks of a value read."""
-    found: set[str] = set()
-    for each in topological([node]):
-        value = chunked_of(each)
-        if value is None:
-            continue
-        sources = [] if value.source is None else [value.source]
-        for layer in value.layers.values():
-            for key, task in layer.items():
-                if isinstance(recipe := getattr(task, "value", None), Recipe):
-                    sources += recipe.sources
-                elif getattr(task, "func", None) is tasks.read_block:
-                    sources.append(task.args[0])
-                elif not str(key[0]).startswith("recipe-"):
-                    break  # the recipe comes first; a layer of reads has no other tasks
-        found |= {os.path.realpath(each.path) for each in sources if hasattr(each, "path")}
-    return found
-
-
-def saves(node: Node, out: Any) -> bool:
-    """Whether a large value in chunks has been written to an array of the program, as `out=`.
-
-    False: it is small, the shape or dtype does not fit, or it reads the file that is written.
-    """
-    if not (isinstance(out, np.ndarray) and is_large(node) and out.shape == node.shape):
-        return False
-    if not np.can_cast(node.dtype, out.dtype, "same_kind") or not out.flags.writeable:
-        return False
-    target = plain_targets.mapped(out)
-    if target.overwrites and os.path.realpath(target.overwrites) in _files_of(node):
-        return False
-    save(node, target)
-    return True
-
-
-def _run_all(value: Chunked, target: Any) -> None:
-    """Run the tasks of all chunks; `target` gets their blocks, a few at a time."""
-    keys = keys_of(value)
-    program = scheduler.culled(value.layers, keys)
-    if target is None:
-        scheduler.compute(program, keys)
-        return
-    boxes = value.grid.boxes()
-    for at, block in scheduler.in_turn(program, keys):
-        low, high = box_of(boxes, at)
-        box = tuple([slice(a, b) for a, b in zip(low, high, strict=True)])
-        target.write(box, block if value.part is None else block[value.part])
-
-
-def select(value: Node, mask: Node) -> Chunked | None:
-    """The elements that a mask of the same shape keeps, in C order; None: neither is in chunks.
-
-    The mask is counted first, chunk by chunk, since the sizes of chunks are part of an array.
-    """
-    from dask._task_spec import Task, TaskRef
-
-    with evaluate.held():
-        if not (is_ours(value) or is_ours(mask)):
-            return None
-        rank = len(mask.shape)
-        grid = grid_for(value if is_ours(value) else mask).whole(range(1, rank))
-        both, recorded = _on_grid([value, mask], grid)
-    name = graph.new_name("select")
-    found = Chunked(Grid(((0,),)), value.dtype, name)
-    for each in both:
-        found.adopt(each)
-    counts: dict[Key, Any] = {}
-    parts = []
-    for at, index in enumerate(grid.indices()):
-        ends = [(TaskRef(each.key(index)), each.part) for each in both]
-        (block, part), (truth, place) = ends
-        counts[f"count-{name}", at] = Task((f"count-{name}", at), tasks.count, truth, place)
-        parts.append((tasks.select, block, part, truth, place))
-    with told(value):
-        sizes = unlocked(_results, {**found.layers, "count": counts}, list(counts))
-    kept = [at for at, size in enumerate(sizes) if size] or [0]  # no empty chunks
-    found.grid = Grid((tuple([int(sizes[at]) for at in kept]),))
-    found.layers[name] = {
-        (name, place): Task((name, place), *parts[at]) for place, at in enumerate(kept)
-    }
-    with evaluate.held():
-        _take_notes(recorded)
-    return found
-
-
-def _on_grid(nodes: Sequence[Node], grid: Grid) -> tuple[list[Chunked], dict[str, graph.Recorded]]:
-    """Values on the same chunks."""
-    there = {id(node): found for node in nodes if (found := chunked_of(node)) is not None}
-    copies = {}
-    for node in nodes:
-        known = there.get(id(node))
-        if known is None or known.source is not None or known.grid.chunks != grid.chunks:
-            loop = promotion.resolve(ops.COPY, (node.dtype,))
-            copies[id(node)] = Node(
-                ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location
-            )
-    _host_steps(list(copies.values()))
-    forced = {id(copy): grid for copy in copies.values()}
-    try:
-        plan = Plan(list(copies.values()), grid_of, default_grid, lambda _: False, forced)
-        made, recorded = graph.build(plan, chunked_of)
-    except Unchunkable as error:
-        _refuse(nodes[0], str(error))
-    both = [made[id(copies[id(node)])] if id(node) in copies else there[id(node)] for node in nodes]
-    return both, recorded
-
-
-def _results(layers: dict[str, Any], keys: Sequence[Key]) -> list[Any]:
-    found: list[Any] = scheduler.compute(scheduler.culled(layers, keys), keys)
-    return found
