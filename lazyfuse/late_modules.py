@@ -4,9 +4,9 @@
 first `plan.make_plan`, and the object is an ordinary module from then on. So a module that is not
 needed at once is imported as a module, and its names are read where they are used:
 `from lazyfuse.codegen.plan.plan import make_plan` reads a name, and runs the module here and now.
-This is what Python calls a lazy import (PEP 690, PEP 810), for modules and not for names. Whoever
-needs what a module registers runs it: `run(module)`, or `follow(other, module)` as soon as another
-module has run.
+This is what Python calls a lazy import (PEP 690, PEP 810), for modules and not for names. A module
+that registers something is run by `run(module)`, or `follow(other, module)`: as soon as the other
+one has run.
 
 One thread at a time runs such a module, under a lock, and others wait until it is whole. Handlers
 of signals and finalisers, which could find half a module, wait too (`devices/critical.py`). A

@@ -127,7 +127,7 @@ def test_entries_say_what_bounds_them() -> None:
     assert {"plans", "tables", "programs", "buffers"} <= found.keys()
     named = {name: each for name, each in found.items() if "." in name}
     assert named.keys() == caches.REGISTERED.keys()
-    assert len(named) > 90
+    assert len(named) > 60  # those of modules that have run
     for each in named.values():
         assert each["entries"] >= 0
         assert each["limit"] is not None or each["why"]

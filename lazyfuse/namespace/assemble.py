@@ -203,7 +203,8 @@ _FUNCTIONS = {
 def cache_info() -> dict[str, Any]:
     """What the caches hold: plans, programs, buffers and searched tables; every cache by its name.
 
-    A cache's name consists of its module and of what it holds.
+    A cache's name consists of its module and of what it holds. Modules that the program has not
+    needed yet have no caches.
     """
     pools = {name: pool.info() for name, pool in _pools().items()}
     plans, tables = evaluate_module.plan_cache_info(), search_index.kept.info()
