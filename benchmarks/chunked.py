@@ -263,7 +263,7 @@ def main(given: Sequence[str]) -> None:
     else:
         from dask.distributed import Client, LocalCluster, wait
 
-        own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
         with own as cluster, Client(cluster):
             compare(options.size, options.pieces, options.turns, wait)
 
