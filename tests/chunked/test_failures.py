@@ -196,18 +196,27 @@ def test_a_file_that_vanished(
 
 @pytest.mark.usefixtures("on_threads")
 def test_more_than_gather_limit_is_refused() -> None:
-    x = np.from_chunks(dask.array.arange(1000.0, chunks=100))
+    x = np.from_chunks(dask.array.arange(200_000.0, chunks=20_000))
     y = np.sqrt(x)
-    with config.options(gather_limit=4000):
-        with pytest.raises(EvaluationError, match=r"sqrt has 8e-06 GB .*gather_limit.*save_chunks"):
+    plain = numpy.sqrt(numpy.arange(200_000.0))
+    with config.options(gather_limit=1_000_000):
+        with pytest.raises(
+            EvaluationError, match=r"sqrt has 0.0016 GB .*gather_limit.*save_chunks"
+        ):
             numpy.asarray(y)
         # what needs all of it on the host says so
         with pytest.raises(EvaluationError, match="gather_limit") as caught:
             numpy.asarray(np.convolve(y, numpy.ones(3)))
         assert caught.value.file == __file__
-        assert float((y * y).sum().round()) == 499500
-        assert numpy.array_equal(numpy.asarray(y[:5]), numpy.sqrt(plain(1))[:5])
-    assert numpy.array_equal(numpy.asarray(y), numpy.sqrt(plain(100)))
+        assert float((y * y).sum().round()) == 19999900000
+        # a part is fetched alone, so it is no memory of the array
+        part = numpy.asarray(y[5:10])
+        assert numpy.array_equal(part, plain[5:10])
+        assert not part.flags.writeable
+    assert numpy.array_equal(numpy.asarray(y), plain)
+    part = numpy.asarray(y[5:10])  # all of it is on the host now
+    part[0] = 7
+    assert float(y[5]) == 7
 
 
 def test_a_cluster_that_is_gone(tmp_path: Path) -> None:
