@@ -89,9 +89,9 @@ def interrupt() -> None:
 
 
 def test_a_worker_killed_in_the_middle_costs_time_alone(cluster: Any) -> None:
-    total = (source(30, 0.04) * 2 + 1).sum()
-    with after(0.3, lambda: kill_a_worker(cluster)):
-        assert float(total) == (plain(30) * 2 + 1).sum()
+    total = (source(20, 0.04) * 2 + 1).sum()
+    with after(0.2, lambda: kill_a_worker(cluster)):
+        assert float(total) == (plain(20) * 2 + 1).sum()
 
 
 def test_a_lost_chunk_is_computed_again(cluster: Any) -> None:
@@ -105,13 +105,13 @@ def test_a_lost_chunk_is_computed_again(cluster: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # distributed's own
 def test_an_interrupted_client_goes_on(cluster: Any) -> None:
-    x = source(40, 0.03)
+    x = source(30, 0.03)
     y, z = x * 3, np.persist(source(4, 0.0) + 1)
     with interrupted_after(0.3):
         float(y.sum())
     assert is_free(evaluate.lock)
     assert numpy.array_equal(numpy.asarray(z), plain(4) + 1)
-    assert float(y.sum()) == (plain(40) * 3).sum()
+    assert float(y.sum()) == (plain(30) * 3).sum()
 
 
 @pytest.mark.parametrize("scheduler", ["on_threads", "synchronous"])
@@ -251,9 +251,10 @@ def test_a_cluster_that_is_gone(tmp_path: Path) -> None:
                     numpy.asarray(read)
                 assert caught.value.file == __file__
                 assert numpy.array_equal(numpy.asarray(host), numpy.arange(5.0) + 1)
-        with pytest.raises(EvaluationError, match="cluster that is gone"):
-            float(kept.sum())
-        assert float((x * 2).sum()) == (plain(4) * 2).sum()
+        with dask.config.set(scheduler="synchronous"):
+            with pytest.raises(EvaluationError, match="cluster that is gone"):
+                float(kept.sum())
+            assert float((x * 2).sum()) == (plain(4) * 2).sum()
     finally:
         for process in processes:
             process.kill()
