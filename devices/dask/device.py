@@ -129,7 +129,9 @@ def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     _name_graphs()
     try:
         return list(get(TaskGraph(tasks), list(keys)))
-    except CancelledError as error:
+    except (CancelledError, OSError) as error:
+        if not type(error).__module__.startswith("distributed"):
+            raise  # a task's own
         raise DeviceError(_LOST) from error
 
 

@@ -50,6 +50,7 @@ from lazyfuse.arrays.storage import (
 )
 from lazyfuse.codegen.graph.node import Layout, Node, Where
 from lazyfuse.codegen.graph.references import IN_SLOT, count
+from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.runtime.events import decisions, spans
 from lazyfuse.runtime.execution import concurrency
@@ -386,6 +387,8 @@ def gather(x: ndarray) -> Array:
     if storage is None:  # dynamic-size, or another thread has just changed the state
         materialise(x)
         return gather(x)
+    if evaluate.in_chunks is not None and (part := _fetched_part(x)) is not None:
+        return part
     flat = storage.force(decisions.GATHER)
     note_owner(flat, storage)
     return real_view(x)
@@ -464,6 +467,9 @@ def export(x: ndarray) -> Array:
     if type(x) is not ndarray:  # a scalar: immutable
         return gather(x).copy()
     if concurrency.busy or concurrency.share or evaluate.chunked is not None:
+        part = _fetched_part(x)
+        if part is not None:
+            return part
         evaluate.ahead([x._node or x._storage.node], decisions.EXPORT)  # type: ignore[union-attr]
     with evaluate.held():
         alone = x._node is not None  # no local name for the node: `lend` counts its references
@@ -479,6 +485,24 @@ def export(x: ndarray) -> Array:
         found: Array = np.ndarray(node.shape, node.dtype, array)
         return found
     return over_buffer(x._view, array, address(x._view) - ORIGIN)
+
+
+_LEFT_IN_CHUNKS = 1 << 20  # bytes of an array above which a part of it is fetched alone
+
+
+def _fetched_part(x: ndarray) -> Array | None:
+    """A part of a large array in chunks, which stays there: nobody may write to it; else None."""
+    if evaluate.in_chunks is None or x._storage is None:
+        return None
+    node = x._storage.node
+    size = size_of(node.shape)
+    large = size > size_of(x.shape) and size * node.dtype.itemsize > _LEFT_IN_CHUNKS
+    if not large or node.value is not None or not evaluate.in_chunks(node):
+        return None
+    evaluate.evaluate([view := node_of(x)], decisions.GATHER)
+    found: Array = view.value.view()
+    found.flags.writeable = False
+    return found
 
 
 # ------------------------------------------------------------------------------------ writing

@@ -22,7 +22,7 @@ from lazyfuse.devices.dask import device  # noqa: E402  # after the skip
 from lazyfuse.runtime.scheduling import evaluate  # noqa: E402  # after the skip
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def without_chunks_after() -> Iterator[None]:
     """Evaluations look for chunks once there have been any; other tests count without that."""
     before = evaluate.chunked, evaluate.in_chunks
@@ -74,7 +74,7 @@ def quiet_cluster(distributed: Any) -> Any:
             distributed.LocalCluster(
                 n_workers=2,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address=":0",
                 silence_logs=logging.CRITICAL,
             )
         )

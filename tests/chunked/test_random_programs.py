@@ -45,7 +45,7 @@ def test_in_this_thread(seeds: range) -> None:
     check(seeds, 0)
 
 
-@rounds(24, 2 * 10**5)
+@rounds(9, 2 * 10**5)
 def test_on_a_cluster(seeds: range, cluster: Any) -> None:
     check(seeds, 0)
 

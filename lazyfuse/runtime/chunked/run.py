@@ -70,7 +70,8 @@ class Place(residency.Resident):
         node = self.node()
         assert node is not None
         _check_size([node])
-        found: Array = unlocked(_fetch, self.chunked, node.perm)
+        with told(node):
+            found: Array = unlocked(_fetch, self.chunked, node.perm)
         return found
 
 
