@@ -352,7 +352,8 @@ def spectrum(g: Any) -> Said:
         return NOTHING
     axis = g.rng.randrange(g.names[name].ndim)
     which = g.rng.choice(["fft", "ifft", "rfft"])
-    return _set(g, f"np.fft.{which}(np.nan_to_num({name}), axis={axis})")
+    # contiguous: dask.array does not have NumPy's memory order
+    return _set(g, f"np.ascontiguousarray(np.fft.{which}(np.nan_to_num({name}), axis={axis}))")
 
 
 # ------------------------------------------------------------------------------- writes and views

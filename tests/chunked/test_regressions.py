@@ -35,6 +35,10 @@ WENT_WRONG = {
     ),
     "tiles": "a = np.tile(cut(R0, ((1, 2), (2, 2), (3,))), (2, 3, 2))",
     "numbers of products": "a = cut(R2, ((2, 3),)); b = (a * 0 + 1) @ (a * 0 + 1)",
+    "a product of what is on the host": (
+        "a = cut(R1, ((4, 6), (9,))); b = a.tolist(); c = a @ a.T; d = (c - c.mean(axis=0)) * 2"
+    ),
+    "a product that sums nothing": "a = cut(R1, ((4, 6), (9,)))[:, 3:3]; b = a @ a.T",
     "chunks without elements": (
         "a = cut(R3, ((8, 8, 8),)); b = a[a == a.max()]; c = np.ptp(b); d = b @ b"
     ),

@@ -29,6 +29,10 @@ def scheduler(request: pytest.FixtureRequest) -> None:
 on_each = pytest.mark.parametrize(
     "scheduler", ["on_threads", "synchronous", "cluster"], indirect=True
 )
+CLUSTER = pytest.param("cluster", marks=pytest.mark.long)
+on_each_in_time = pytest.mark.parametrize(
+    "scheduler", ["on_threads", "synchronous", CLUSTER], indirect=True
+)
 on_threads = pytest.mark.parametrize("scheduler", ["on_threads"], indirect=True)
 
 
@@ -80,7 +84,7 @@ def test_reductions_and_products_warn_once() -> None:
     ]
 
 
-@on_each
+@on_each_in_time
 @pytest.mark.usefixtures("scheduler")
 def test_errstate() -> None:
     x = cut(numpy.array([0.0, 1.0, 0.0, 4.0]), 2)
@@ -173,7 +177,7 @@ def test_order_flags_and_strides_are_numpys() -> None:
         assert numpy.array_equal(seen, want)
 
 
-@on_each
+@on_each_in_time
 @pytest.mark.usefixtures("scheduler")
 def test_devices_and_residents() -> None:
     x = np.asarray(numpy.arange(40.0)).to_device("dask")
@@ -191,7 +195,7 @@ def test_devices_and_residents() -> None:
     assert numpy.array_equal(lazy.compute(), numpy.arange(40.0) * 2)
 
 
-@on_each
+@on_each_in_time
 @pytest.mark.usefixtures("scheduler")
 def test_copies_and_pickles() -> None:
     plain = numpy.arange(24.0).reshape(4, 6)
@@ -220,7 +224,7 @@ def test_copies_and_pickles() -> None:
             assert type(y) is np.ndarray
 
 
-@on_each
+@on_each_in_time
 @pytest.mark.usefixtures("scheduler")
 def test_host_arrays_are_read_when_they_are_recorded() -> None:
     host = numpy.arange(8.0)

@@ -230,7 +230,7 @@ class Plan:
                     return End(node, below, Partial(node.op, node.arg, node.src[0].shape))
                 wanted = True
         if grid is None:
-            if not wanted:
+            if not wanted and kind != "contract":  # a product is no part of a task of others
                 return None
             grid = self.default(node.shape, node.dtype)
         if kind == "contract":
