@@ -113,7 +113,7 @@ _NUMPYS = {"out", "order", "casting", "where", "overwrite_input"}
 """Arguments that dask.array drops or has another meaning for."""
 
 
-def _is_plain(subscripts: Any) -> bool:
+def _is_plain(subscripts: Any = None) -> bool:
     """Whether each operand of `einsum` has its labels once: dask pairs chunks by label."""
     if type(subscripts) is not str or "." in subscripts:
         return False

@@ -156,7 +156,8 @@ def reduction(g: Any) -> Said:
     if which in ("sum", "max", "min", "any", "mean") and g.rng.random() < 0.1:
         initial = ", initial=1" if which in ("sum", "max", "min") else ""
         more += f", where={name} > 0{initial}" if g.names[name].dtype.kind != "c" else ""
-    operand = f"({name} * 0 + 1)" if which == "prod" and g.rng.random() < 0.6 else name
+    exact = g.names[name].dtype.kind in "iub"  # parts of others overflow where the whole does not
+    operand = name if which != "prod" or exact else f"(np.isnan({name}) + 0.5)"
     return _set(g, f"np.{which}({operand}, axis={axis}{more})")
 
 
@@ -271,6 +272,13 @@ def taken(g: Any) -> Said:
                 f"np.compress([True, False], {name}, axis=0)",
                 f"{name}[{name} == {name}.max()]",
                 f"np.argwhere({name})",
+                f"{name}[..., [0, -1]]",
+                f"{name}[{places[0]}, ..., [0, -1]]",
+                f"{name}[[[0, {places[0]}], {places[:2]}]]",
+                f"{name}[:, {name}[0] > 0]",
+                f"{name}[{name}[0] > 0]",
+                f"{name}[True]",
+                f"{name}[None, {places}]",
                 f"np.extract({name} < 1, {name})",
                 f"np.diagonal({name})",
                 f"np.take_along_axis({name}, np.argmax({name}, axis=0, keepdims=True), axis=0)",

@@ -69,10 +69,29 @@ def _lazily(node: Node) -> Chunked:
 
 
 def picked(node: Node, key: Any) -> Chunked | None:
-    """A part of a large array in chunks for a key with arrays; None where Dask refuses."""
+    """A part of a large array in chunks for a key with arrays; None where NumPy has to take it."""
     if not run.is_large(node):
         return None
     try:
+        if not _is_along_one_axis(key, node.shape):
+            return None
         return chunked(of_node(node)[key])
     except (NotImplementedError, TypeError, ValueError):
         return None
+
+
+def _is_along_one_axis(key: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a key is slices and one vector of indices, or one mask: others Dask takes its own way."""
+    parts = key if isinstance(key, tuple) else (key,)
+    arrays = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
+    if len(arrays) != 1 or len(parts) > len(shape):
+        return False
+    part, length = parts[arrays[0]], shape[arrays[0]]
+    if not isinstance(part, (list, np.ndarray)):
+        return False
+    index = np.asarray(part)
+    if index.ndim != 1 or not index.size:
+        return False
+    if index.dtype.kind == "b":
+        return index.size == length
+    return index.dtype.kind in "iu" and -length <= index.min() and index.max() < length
