@@ -19,7 +19,7 @@ from .. import settings
 from ..base import Array, Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
 from ..late_imports import module
 from ..pools import environment, object_code
-from ..pools.buffers import BufferPool
+from ..pools.buffers import BufferPool, for_device
 from ..pools.compile_worker import Worker
 from ..pools.disk_cache import DiskCache
 from ..pools.programs import Builder, ProgramPool
@@ -71,7 +71,7 @@ class CPU(Device):
         ahead: bool = False,
         after_exit: bool = False,
     ) -> None:
-        self.buffers = BufferPool(pool_limit)
+        self.buffers = for_device(pool_limit)
         self.threads = ThreadPool(threads or available())
         self._loops: object_code.Loaded | None = None
         self.work = ChunkRunner(self.threads, threads_above, self._load_loop)

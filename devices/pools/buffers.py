@@ -295,6 +295,28 @@ def use(native: Any) -> None:
         _clock = native.clock
 
 
+_first: BufferPool | None = None
+_taken = False
+
+
+def first(limit: int = -1) -> BufferPool:
+    """The pool of the first device, which may be made later than the first block is wanted."""
+    global _first
+    if _first is None:
+        _first = BufferPool(limit)
+    return _first
+
+
+def for_device(limit: int) -> BufferPool:
+    """A pool for a device that is being made: the first one gets `first`."""
+    global _taken
+    if _taken:
+        return BufferPool(limit)
+    _taken = True
+    first().set_limit(limit)
+    return first()
+
+
 def _since(blocks: deque[_Block]) -> float:
     """The time at which the oldest of these free blocks became free."""
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.capture.conditions import Raised
@@ -49,8 +50,9 @@ def run_node(node: Node, spent: Array | None = None) -> int:
             else:
                 perms = [source.perm for source in node.src]
                 arg = node.arg if op is not ops.HOST else routine.native_kernel(node.arg)
+                product = op.kind == "contract"  # elsewhere its module is of no use
                 found = concurrency.numpys(op, arg)(
-                    matmul.run_node,
+                    matmul.run_node if product else interpret.run_node,
                     op, arg, node.shape, node.dtype, node.perm, values, perms,
                 )  # fmt: skip
     except Exception as error:
