@@ -496,10 +496,12 @@ def _fetched_part(x: ndarray) -> Array | None:
         return None
     node = x._storage.node
     size = size_of(node.shape)
-    large = size > size_of(x.shape) and size * node.dtype.itemsize > _LEFT_IN_CHUNKS
+    large = size > size_of(geometry(x).shape) and size * node.dtype.itemsize > _LEFT_IN_CHUNKS
     if not large or node.value is not None or not evaluate.in_chunks(node):
         return None
-    evaluate.evaluate([view := node_of(x)], decisions.GATHER)
+    view = node_of(x)
+    evaluate.evaluate([view], decisions.GATHER)
+    assert view.value is not None
     found: Array = view.value.view()
     found.flags.writeable = False
     return found

@@ -81,7 +81,7 @@ def picked(node: Node, key: Any) -> Chunked | None:
 
 
 def _is_along_one_axis(key: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a key is slices and one vector of indices, or one mask: others Dask takes its own way."""
+    """Whether a key is slices and one vector of indices, or one mask; Dask differs in others."""
     parts = key if isinstance(key, tuple) else (key,)
     arrays = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
     if len(arrays) != 1 or len(parts) > len(shape):
