@@ -487,16 +487,13 @@ def export(x: ndarray) -> Array:
     return over_buffer(x._view, array, address(x._view) - ORIGIN)
 
 
-_LEFT_IN_CHUNKS = 1 << 20  # bytes of an array above which a part of it is fetched alone
-
-
 def _fetched_part(x: ndarray) -> Array | None:
-    """A part of a large array in chunks, which stays there: nobody may write to it; else None."""
+    """A part of a large array in chunks, which stays there: it is read-only; else None."""
     if evaluate.in_chunks is None or x._storage is None:
         return None
     node = x._storage.node
     size = size_of(node.shape)
-    large = size > size_of(geometry(x).shape) and size * node.dtype.itemsize > _LEFT_IN_CHUNKS
+    large = size > size_of(geometry(x).shape) and size * node.dtype.itemsize > 1 << 20
     if not large or node.value is not None or not evaluate.in_chunks(node):
         return None
     view = node_of(x)
