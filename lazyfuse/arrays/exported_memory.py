@@ -120,6 +120,8 @@ def privately(args: tuple[Any, ...] | list[Any]) -> list[Any] | None:
                 return None
             shapes.append(value.shape)
             if seen and value.size >= options.eager_below:
+                if value.nbytes > options.chunk_memory and not value.flags.writeable:
+                    return None  # may be a file that is read in chunks: see `nodes.snapshot`
                 copied, needed = copied + value.size, True
                 own = stretches.private_of(x)
                 if own is None and (own := made.get(id(x))) is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.conversion import from_numpy, to_numpy
+from lazyfuse.arrays.conversion import EXPORT, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import alone, ndarray, node_of, wrap
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
@@ -98,7 +98,7 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     for part in name.split("."):
         call = getattr(call, part)
     try:
-        found = call(*map(_for_dask, args), **{key: _for_dask(each) for key, each in named.items()})
+        found = call(*for_dask(args), **for_dask(named))
     except Exception:
         return None
     if isinstance(found, (tuple, list)):
@@ -127,13 +127,16 @@ def _node(x: Any) -> Node | None:
     return x._storage.node if x._storage is not None else x._node
 
 
-def _for_dask(x: Any) -> Any:
-    if type(x) is list:
-        return [_for_dask(each) for each in x]
+def for_dask(x: Any) -> Any:
+    """Arguments of a function of Dask's: our arrays in chunks as dask arrays, others as NumPy's."""
+    if type(x) in (list, tuple):
+        return type(x)(map(for_dask, x))
+    if type(x) is dict:
+        return {key: for_dask(value) for key, value in x.items()}
     node = _node(x)
     if node is not None and run.is_ours(node_of(x)):
         return to_dask(x)
-    return to_numpy(x)
+    return to_numpy(x, EXPORT)
 
 
 def _ours(found: Any) -> Any:

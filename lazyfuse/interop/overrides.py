@@ -19,7 +19,9 @@ from lazyfuse.arrays.conversion import EXPORT, to_numpy
 from lazyfuse.arrays.ndarray import ndarray, wrap_shared
 from lazyfuse.arrays.operators import PLAIN
 from lazyfuse.devices.caches import memo
+from lazyfuse.interop import chunked_api
 from lazyfuse.registry import OURS, THEIRS
+from lazyfuse.runtime.scheduling import evaluate
 
 _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
 
@@ -183,12 +185,21 @@ def _ask_numpys(
     operand: Any, ufunc: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     """Call a ufunc override that was written for NumPy, with NumPy's ufunc and arrays."""
-    real = {name: to_numpy(value, EXPORT) for name, value in kwargs.items()}
-    result = operand.__array_ufunc__(ufunc, method, *to_numpy(tuple(args), EXPORT), **real)
+    real = _given_to(operand, kwargs)
+    result = operand.__array_ufunc__(ufunc, method, *_given_to(operand, tuple(args)), **real)
     for ours, theirs in zip(kwargs.get("out", ()), real.get("out", ()), strict=True):
         if result is theirs:
             return ours
     return wrap_shared(result) if type(result) is np.ndarray else result
+
+
+def _given_to(operand: Any, values: Any) -> Any:
+    """Arguments for an override that was written for NumPy; Dask's gets ours in chunks as such."""
+    if evaluate.chunked is not None and chunked_api.is_dask(operand):
+        return chunked_api.for_dask(values)
+    if type(values) is dict:
+        return {name: to_numpy(value, EXPORT) for name, value in values.items()}
+    return to_numpy(values, EXPORT)
 
 
 def ask_again(
@@ -225,7 +236,7 @@ def _ask_functions(
     for value in asked:
         if of_functions.of_numpy(type(value)):
             known = [np.ndarray if kind is ndarray else kind for kind in kinds]
-            real = to_numpy(args, EXPORT), to_numpy(kwargs, EXPORT)
+            real = _given_to(value, args), _given_to(value, kwargs)
             result = value.__array_function__(theirs, tuple(known), *real)
             result = wrap_shared(result) if type(result) is np.ndarray else result
         else:

@@ -60,9 +60,8 @@ def of_node(node: Node) -> Any:
 def _lazily(node: Node) -> Chunked:
     """The value of a node in chunks."""
     evaluate.compute([node], decisions.EXPORT)
-    found = run.chunked_of(node)
-    if found is not None:
-        return found
+    if isinstance(node.resident, run.Place):  # also where the host has the values, too
+        return node.resident.chunked
     if node.value is None:
         residency.gather(node, "to_dask")
     return graph.chunked_host(node)
