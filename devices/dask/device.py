@@ -78,24 +78,107 @@ def memory_limit() -> int:
     return sum([int(each["memory_limit"] or 0) for each in workers])
 
 
-def culled(layers: Mapping[str, Tasks], keys: Sequence[Any]) -> dict[Any, Any]:
-    """The tasks that some keys need."""
+def culled(
+    layers: Mapping[str, Tasks], keys: Sequence[Any], needs: Mapping[str, set[str]] | None = None
+) -> dict[Any, Any]:
+    """The tasks that some keys need.
+
+    With `needs`, what each layer reads: Dask's own layers are optimised by Dask first, and those of
+    their tasks that only serve one of ours become part of it.
+    """
     from dask._task_spec import GraphNode, convert_legacy_task
+    from dask.highlevelgraph import Layer
 
     tasks: dict[Any, Any] = {}
-    for layer in layers.values():
-        tasks.update(layer)
+    foreign: dict[str, Any] = {}
+    for name, layer in layers.items():
+        if needs is not None and isinstance(layer, Layer):
+            foreign[name] = layer
+        else:
+            tasks.update(layer)
     found: dict[Any, Any] = {}
+    outside = []
     stack = list(keys)
     while stack:
         key = stack.pop()
         if key not in found:
+            if foreign and key not in tasks:
+                outside.append(key)
+                tasks[key] = None
+                continue
             task = tasks[key]
+            if task is None:
+                continue
             if not isinstance(task, GraphNode) and not _is_future(task):
                 task = convert_legacy_task(key, task, tasks)
             found[key] = task
             stack += getattr(task, "dependencies", ())
+    if outside:
+        assert needs is not None
+        found.update(_optimised(foreign, outside, needs))
+        return _with_leaves(found, set(keys))
     return found
+
+
+def _optimised(
+    layers: dict[str, Any], keys: list[Any], needs: Mapping[str, set[str]]
+) -> dict[Any, Any]:
+    """The tasks of Dask's layers, as `dask.array` would run them."""
+    from dask.array.optimization import optimize
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+    if all(isinstance(layer, MaterializedLayer) for layer in layers.values()):
+        return culled(layers, keys)
+    inside = {name: needs.get(name, set()) & layers.keys() for name in layers}
+    fused: Any = optimize(HighLevelGraph(layers, inside), keys)
+    return _without_aliases(culled({"all": dict(fused)}, keys), set(keys))
+
+
+def _without_aliases(tasks: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
+    """Tasks that another name stands for, and nothing else reads, get that name."""
+    from dask._task_spec import Alias, Task
+
+    readers = _readers(tasks)
+    made = {}
+    gone = set()
+    for key, task in tasks.items():
+        if isinstance(task, Alias):
+            own = tasks[task.target]
+            if readers[task.target] == 1 and type(own) is Task and task.target not in wanted:
+                made[key] = own.substitute({}, key=key)
+                gone.add(task.target)
+    return {key: made.get(key, task) for key, task in tasks.items() if key not in gone}
+
+
+def _readers(tasks: dict[Any, Any]) -> dict[Any, int]:
+    found: dict[Any, int] = {}
+    for task in tasks.values():
+        for each in getattr(task, "dependencies", ()):
+            found[each] = found.get(each, 0) + 1
+    return found
+
+
+def _with_leaves(tasks: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
+    """A task that reads a single other one, which reads none and has no other reader, holds it."""
+    from dask._task_spec import DataNode, Task
+
+    readers = _readers(tasks)
+    below = {}
+    for key, task in tasks.items():
+        known = getattr(task, "dependencies", ())
+        below[key] = [each for each in known if not isinstance(tasks[each], DataNode)]
+    gone = set()
+    made = {}
+    for key, task in tasks.items():
+        if len(below[key]) != 1 or type(task) is not Task:
+            continue
+        (leaf,) = below[key]
+        own = tasks[leaf]
+        alone = readers[leaf] == 1 and leaf not in wanted and not below[leaf]
+        if alone and type(own) is Task and not own.block_fusion:
+            made[key] = Task.fuse(own, task)
+            gone.add(leaf)
+    return {key: made.get(key, task) for key, task in tasks.items() if key not in gone}
 
 
 class TaskGraph(dict[Any, Any]):
@@ -121,10 +204,7 @@ def compute(tasks: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
     """The results of some tasks, in their order, in this process."""
     import dask.array
 
-    owner = client()
-    if any(_is_lost(each, owner) for each in tasks.values()):
-        raise DeviceError(_LOST)
-    _compare(owner)
+    _check(tasks)
     get: Callable[..., Any] = _base().get_scheduler(cls=dask.array.Array)
     _name_graphs()
     try:
@@ -177,6 +257,13 @@ _LOST = (
 )
 
 
+def _check(tasks: dict[Any, Any]) -> None:
+    owner = client()
+    if any(_is_lost(each, owner) for each in tasks.values()):
+        raise DeviceError(_LOST)
+    _compare(owner)
+
+
 def _is_lost(value: Any, owner: Any) -> bool:
     """Whether a value lies on workers that the client in use cannot ask."""
     return _is_future(value) and (value.client is not owner or value.cancelled())
@@ -200,10 +287,18 @@ def persist(tasks: dict[Any, Any], keys: Sequence[Any]) -> dict[Any, Any]:
         return {
             key: DataNode(key, value) for key, value in zip(keys, compute(tasks, keys), strict=True)
         }
-    _compare(found)
+    _check(tasks)
     _name_graphs()
     futures = found.get(TaskGraph(tasks), list(keys), sync=False)
     return dict(zip(keys, futures, strict=True))
+
+
+def gathered(futures: Sequence[Any]) -> list[Any]:
+    """The results of tasks of a cluster, when they are there."""
+    try:
+        return list(client().gather(list(futures))) if futures else []
+    except CancelledError as error:
+        raise DeviceError(_LOST) from error
 
 
 def on_workers(function: Callable[[], Any]) -> dict[str, Any]:

@@ -378,32 +378,27 @@ def _computed(
     stored = [with_tasks(each) for each in stored]
     fetched = [(with_tasks(each), perm) for each, perm in fetched]
     layers: dict[str, Any] = {}
+    needs: dict[str, set[str]] = {}
     for each in (*stored, *[one for one, _ in fetched]):
         layers.update(each.layers)
+        needs.update(each.needs)
     keep_keys = list(dict.fromkeys(itertools.chain(*map(keys_of, stored))))
     fetch_keys = list(dict.fromkeys(itertools.chain(*[keys_of(one) for one, _ in fetched])))
     if not keep_keys and not fetch_keys:
         return [], []
-    program = scheduler.culled(layers, [*keep_keys, *fetch_keys])
-    done: dict[Any, Any] = {}
-    if keep_keys and (scheduler.client() is not None or not fetch_keys):
-        done = scheduler.persist(program, keep_keys)
-        program = scheduler.culled({"all": {**program, **done}}, fetch_keys)
-        results = scheduler.compute(program, fetch_keys) if fetch_keys else []
+    keys = list(dict.fromkeys([*keep_keys, *fetch_keys]))
+    program = scheduler.culled(layers, keys, needs)
+    done = scheduler.persist(program, keys) if keep_keys else {}
+    if not keep_keys:
+        results = scheduler.compute(program, fetch_keys)
+    elif scheduler.client() is not None:
+        results = scheduler.gathered([done[key] for key in fetch_keys])
     else:
-        results = scheduler.compute(program, [*keep_keys, *fetch_keys])
-        done = _as_tasks(keep_keys, results)
-        results = results[len(keep_keys) :]
+        results = [done[key].value for key in fetch_keys]
     found = dict(zip(fetch_keys, results, strict=True))
     return [_kept(each, done) for each in stored], [
         assembled(one, perm, found) for one, perm in fetched
     ]
-
-
-def _as_tasks(keys: Sequence[Key], results: Sequence[Any]) -> dict[Any, Any]:
-    from dask._task_spec import DataNode
-
-    return {key: DataNode(key, value) for key, value in zip(keys, results, strict=False)}
 
 
 def _kept(chunked: Chunked, done: dict[Any, Any]) -> Chunked:

@@ -95,7 +95,7 @@ def saves(node: Node, out: Any) -> bool:
 def _run_all(value: Chunked, target: Any) -> None:
     """Run the tasks of all chunks; `target` gets their blocks, a few at a time."""
     keys = run.keys_of(value)
-    program = scheduler.culled(value.layers, keys)
+    program = scheduler.culled(value.layers, keys, value.needs)
     if target is None:
         scheduler.compute(program, keys)
         return
