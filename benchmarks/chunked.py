@@ -3,8 +3,8 @@
 Both get the same chunks and the same scheduler: threads of this process, or a LocalCluster of two
 processes (`--scheduler cluster`). Each case begins from chunks in memory and ends with a number. A
 figure is the median of the turns; tasks are those that the scheduler runs, after `dask.optimize`.
-cubed takes part in what it can, on threads. `--growth` builds graphs of more and more chunks and
-runs none; `--stream` reads a file that is larger than the memory allowed.
+`--cubed` adds cubed where it can run a case, on threads. `--growth` builds graphs of more and more
+chunks and runs none; `--stream` reads a file that is larger than the memory allowed.
 """
 
 from __future__ import annotations
@@ -152,9 +152,11 @@ def timed(call: Callable[[], float]) -> tuple[float, float]:
     return time.perf_counter() - began, found
 
 
-def compare(size: int, pieces: int, turns: int, wait: Callable[[Any], Any]) -> None:
+def compare(
+    size: int, pieces: int, turns: int, wait: Callable[[Any], Any], cubed: bool = False
+) -> None:
     """Print a table of all cases."""
-    peer = _cubed()
+    peer = _cubed() if cubed else None
     head = f"{'':22}{'dask':>8}{'ours':>8}{'ratio':>7}{'goal':>6}{'first':>8}"
     print(f"{head}{'tasks':>12}{'share':>7}" + (f"{'cubed':>8}" if peer else ""))
     for name, case in CASES.items():
@@ -179,7 +181,7 @@ def compare(size: int, pieces: int, turns: int, wait: Callable[[Any], Any]) -> N
         line = f"{name:22}{dask_s:8.3f}{ours_s:8.3f}{dask_s / ours_s:7.2f}{case.goal:6.1f}"
         line += f"{first:8.3f}{tasks[0]:>6}{tasks[1]:>6}{tasks[1] / tasks[0]:7.2f}"
         if peer and case.cubed:
-            line += f"{_seconds_of_cubed(peer, case, size, pieces, turns):8.3f}"
+            line += f"{_seconds_of_cubed(peer, case, size, pieces):8.3f}"
         print(line, flush=True)
 
 
@@ -192,8 +194,8 @@ def _cubed() -> Any:
     return cubed
 
 
-def _seconds_of_cubed(cubed: Any, case: Case, size: int, pieces: int, turns: int) -> float:
-    """The time of cubed, which keeps chunks in files: it holds reading and writing."""
+def _seconds_of_cubed(cubed: Any, case: Case, size: int, pieces: int) -> float:
+    """The time of one run of cubed, which keeps chunks in files: it holds reading and writing."""
     import cubed.array_api as xp
 
     shape, chunks = chunks_of(case, size, pieces)
@@ -201,11 +203,7 @@ def _seconds_of_cubed(cubed: Any, case: Case, size: int, pieces: int, turns: int
         spec = cubed.Spec(folder, allowed_mem="4GB")
         values = numpy.random.default_rng(0).random(shape) + 0.1
         x = cubed.from_array(values, chunks=chunks, spec=spec)
-        seconds = []
-        for _ in range(turns):
-            spent, _ = timed(lambda: float(xp.sum(case.program(xp, x)).compute()))
-            seconds.append(spent)
-    return statistics.median(seconds)
+        return timed(lambda: float(xp.sum(case.program(xp, x)).compute()))[0]
 
 
 def growth(most: int) -> None:
@@ -246,6 +244,7 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--size", type=int, default=8000, help="rows and columns")
     parser.add_argument("--pieces", type=int, default=8, help="chunks along the first axis")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--cubed", action="store_true", help="one run of cubed, too")
     parser.add_argument("--growth", action="store_true", help="build graphs, run none")
     parser.add_argument("--most", type=int, default=100_000, help="chunks of --growth")
     parser.add_argument("--stream", action="store_true", help="a file larger than memory")
@@ -260,13 +259,13 @@ def main(given: Sequence[str]) -> None:
         streaming.measure(options.gigabytes, options.allowed, options.format, options.folder)
     elif options.scheduler == "threads":
         with dask.config.set(scheduler="threads"):
-            compare(options.size, options.pieces, options.turns, lambda x: x)
+            compare(options.size, options.pieces, options.turns, lambda x: x, options.cubed)
     else:
         from dask.distributed import Client, LocalCluster, wait
 
         own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
         with own as cluster, Client(cluster):
-            compare(options.size, options.pieces, options.turns, wait)
+            compare(options.size, options.pieces, options.turns, wait, options.cubed)
 
 
 if __name__ == "__main__":

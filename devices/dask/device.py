@@ -126,11 +126,12 @@ def _optimised(
     """The tasks of Dask's layers, as `dask.array` would run them."""
     from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
+    optimization: Any = importlib.import_module("dask.array.optimization")
+
     if all(isinstance(layer, MaterializedLayer) for layer in layers.values()):
         return culled(layers, keys)
     inside = {name: needs.get(name, set()) & layers.keys() for name in layers}
-    theirs: Any = importlib.import_module("dask.array.optimization")
-    fused: Any = theirs.optimize(HighLevelGraph(layers, inside), keys)
+    fused = optimization.optimize(HighLevelGraph(layers, inside), keys)
     return _without_aliases(culled({"all": dict(fused)}, keys), set(keys))
 
 

@@ -12,8 +12,6 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from lazyfuse.devices.dataclass import dataclass, replace
 from lazyfuse.errors import ConfigurationError, UnsupportedError, message
 from lazyfuse.io import chunks as geometry
@@ -50,7 +48,7 @@ class Hdf5(Source):
             found = (dataset.shape, str(dataset.dtype))
             expected = f"shape {self.shape} of {self.dtype}"
             raise ConfigurationError(message("from_chunks", changed, expected, found))
-        result = np.empty(shape, self.dtype)
+        result = sources.empty(shape, self.dtype)
         dataset.read_direct(result, box)
         return result
 

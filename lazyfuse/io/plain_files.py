@@ -41,7 +41,7 @@ class PlainFile(Source):
 
     def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
         sources.stay(self.path, self.identity, self.description)
-        result = np.empty(shape, self.dtype)
+        result = sources.empty(shape, self.dtype)
         first = raw_files.place(box, self.offset, self.strides)
         with raw_files.opened(self.path) as file:
             raw_files.transfer(file, result, first, self.strides, writes=False)

@@ -15,6 +15,7 @@ import os
 import platform
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,11 @@ SETTLED = 60.0
 
 Writes through a memmap change it only when the page is clean, which takes the system half a minute.
 """
+
+
+empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty
+"""Makes the arrays that sources read into. Tasks put the pool of the CPU in its place, since new
+pages take as long as a third of reading from the cache of files."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

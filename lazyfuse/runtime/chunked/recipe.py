@@ -413,7 +413,7 @@ def _node(
         value = recipe.literals[number]
         return _leaf(np.ascontiguousarray(value[part])) if step.shape else _number(value)
     if step.kind == "empty":
-        return _leaf(np.empty(step.shape, step.dtype))
+        return _leaf(devices.empty(step.shape, step.dtype))
     if step.kind == "host":
         values = _values(src, names, raised)
         with fp_flags.collecting() as flags:

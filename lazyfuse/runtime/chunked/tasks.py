@@ -15,8 +15,10 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.devices.caches import register
+from lazyfuse.io import sources
 from lazyfuse.runtime.chunked.recipe import Extreme, Partial, Recipe, combine, run
 from lazyfuse.runtime.numerics import fp_flags
+from lazyfuse.runtime.placement import devices
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Spec = tuple[Any, ...]
@@ -31,6 +33,7 @@ register(
 register("runtime.chunked.tasks.raised", _raised.__len__, None, None, "until asked; few operations")
 _lock = threading.Lock()
 _settled = False
+sources.empty = devices.empty
 
 
 def taken() -> tuple[dict[str, list[float]], dict[tuple[str, int], int]]:
@@ -70,7 +73,7 @@ def block(spec: Spec | None, recipe: Recipe, given: Sequence[Any]) -> Array | No
         return _native(given[spec[1]])
     _, shape, pieces = spec
     first = _part(given[pieces[0][0]], pieces[0][1])
-    made = np.empty(shape, first.dtype)
+    made = devices.empty(shape, first.dtype)
     for at, part, there, here in pieces:
         made[here] = _part(given[at], part)[there]
     return _native(made)
