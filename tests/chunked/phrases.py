@@ -275,7 +275,7 @@ def taken(g: Any) -> Said:
                 f"{name}[..., [0, -1]]",
                 f"{name}[{places[0]}, ..., [0, -1]]",
                 f"{name}[[[0, {places[0]}], {places[:2]}]]",
-                f"{name}[:, {name}[0] > 0]",
+                f"np.ascontiguousarray({name}[:, {name}[0] > 0])",
                 f"{name}[{name}[0] > 0]",
                 f"{name}[True]",
                 f"{name}[None, {places}]",
