@@ -40,7 +40,9 @@ def test_refusals_have_reasons() -> None:
         registry.device("tpu")
     entries = {entry.name: entry for entry in registry.devices()}
     assert entries["cpu"].available
-    assert {name.partition(":")[0] for name in entries} == {"cpu", "null", "raise", "opencl"}
+    assert {name.partition(":")[0] for name in entries} == {
+        "cpu", "dask", "null", "raise", "opencl",
+    }  # fmt: skip
     assert all(entry.reason for entry in entries.values())
     assert entries["cpu"].traits is None, "not made yet"
     registry.device("cpu")

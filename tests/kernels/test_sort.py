@@ -38,8 +38,8 @@ def row(dtype: str, special: str) -> Any:
             found[77] = np.nan
         elif special == "many nan":
             found[[3, SIZE - 5]], found[5], found[SIZE - 7] = np.nan, np.inf, -np.inf
-        elif special == "zeros":
-            found[3], found[SIZE - 9] = -0.0, 0.0
+        elif special == "zeros":  # each before the other somewhere
+            found[3], found[SIZE - 9], found[SIZE // 2] = 0.0, -0.0, 0.0
         elif special == "close":  # equal in the upper bits
             found, found[9] = np.random.default_rng(4).uniform(1e9, 1e9 + 8, SIZE), -1.0
     if special == "tie":

@@ -361,7 +361,11 @@ class _Walk:
         return arithmetic.binary(self.builder, node.op, left, self.value(node.right))
 
     def of_unaryop(self, node: ast.UnaryOp) -> Value:
-        return arithmetic.unary(self.builder, node.op, self.value(node.operand))
+        operand = node.operand
+        negative = isinstance(node.op, ast.USub) and isinstance(operand, ast.Constant)
+        if negative and type(operand.value) is int and 0 < operand.value <= 1 << 63:
+            return constant(-operand.value, "i8")  # as Python's own compiler folds it, for numba
+        return arithmetic.unary(self.builder, node.op, self.value(operand))
 
     def of_compare(self, node: ast.Compare) -> Value:
         if len(node.ops) != 1:
