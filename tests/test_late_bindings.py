@@ -17,6 +17,7 @@ BOUND = {
     "arrays.assignment.assign_foreign": "interop.fallback",
     "arrays.base.HOOKS": "arrays.scalars",
     "arrays.operators._matmul": "functions.products",
+    "io.sources.empty": "runtime.chunked.tasks",
     "runtime.placement.offload._opener": "runtime.placement.devices",
     "runtime.scheduling.evaluate.chunked": "runtime.chunked.run",
     "runtime.scheduling.evaluate.in_chunks": "runtime.chunked.run",

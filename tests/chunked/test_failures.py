@@ -146,9 +146,13 @@ def no_callbacks() -> Iterator[None]:
 # the callbacks of weak dictionaries are Python, which prints what is raised
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @rounds(30)
-@pytest.mark.usefixtures("on_threads", "no_callbacks")
+@pytest.mark.usefixtures("synchronous", "no_callbacks")
 def test_signals_at_any_moment(seeds: range) -> None:
-    """While a long graph is planned, run and put together."""
+    """While a long graph is planned, run and put together.
+
+    In one thread: on threads one in a thousand interrupts meets Dask's `queue.Queue` between two
+    steps, its lock stays taken, and the threads of the pool wait for it for good.
+    """
     met = 0
 
     def handler(number: int, frame: Any) -> None:
