@@ -286,12 +286,14 @@ class _Room:
     """The bytes that values may take to be stored on the way."""
 
     def __init__(self) -> None:
-        limit = scheduler.memory_limit() // 4 or config.options.chunk_memory
-        used = [each.array.nbytes for each in residency.residents() if _is_stored(each)]
-        self.left = limit - sum(used)
+        self.left: int | None = None  # a cluster is asked when a value may be worth storing
 
     def take(self, size: int) -> bool:
         """Whether so many bytes are there; then they are taken."""
+        if self.left is None:
+            limit = scheduler.memory_limit() // 4 or config.options.chunk_memory
+            used = [each.array.nbytes for each in residency.residents() if _is_stored(each)]
+            self.left = limit - sum(used)
         if size > self.left:
             return False
         self.left -= size
