@@ -362,9 +362,10 @@ class _Walk:
 
     def of_unaryop(self, node: ast.UnaryOp) -> Value:
         operand = node.operand
-        negative = isinstance(node.op, ast.USub) and isinstance(operand, ast.Constant)
-        if negative and type(operand.value) is int and 0 < operand.value <= 1 << 63:
-            return constant(-operand.value, "i8")  # as Python's own compiler folds it, for numba
+        if isinstance(node.op, ast.USub) and isinstance(operand, ast.Constant):
+            number = operand.value
+            if type(number) is int and 0 < number <= 1 << 63:
+                return constant(-number, "i8")  # Python's own compiler folds it so for numba
         return arithmetic.unary(self.builder, node.op, self.value(operand))
 
     def of_compare(self, node: ast.Compare) -> Value:

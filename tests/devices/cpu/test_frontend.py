@@ -434,6 +434,14 @@ def test_division_of_integers_by_zero_is_zero() -> None:
             assert not out[1::2].any()
 
 
+def test_the_least_integer_is_signed() -> None:
+    source = map_source("a1[i] = 1 if a0[i] == -0x8000000000000000 else 0", ("i8", "i8"))
+    a = np.array([-(2**63), 2**63 - 1, 0] * (N // 3 + 1))[:N]
+    out = np.empty(N, "i8")
+    run(llvm_compiler.compile_source(source), (a, out), ())
+    np.testing.assert_array_equal(out, a == -(2**63))
+
+
 def test_what_is_compiled_needs_no_numba() -> None:
     import subprocess
     import sys
