@@ -27,7 +27,6 @@ BOUND = {
 MOST = 12
 
 GIVEN = {
-    "io.sources.empty": "runtime.chunked.tasks",
     "bootstrap.WHY_PYTHON": "runtime.scheduling.evaluate",
     "codegen.graph.linearize._walk": "runtime.scheduling.evaluate",
     "codegen.lowering.lower._stream_above": "runtime.placement.devices",
