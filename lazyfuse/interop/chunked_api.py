@@ -68,14 +68,21 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
 
 
 _DASKS = {
-    np.einsum: "einsum", np.tensordot: "tensordot", np.dot: "dot", np.vdot: "vdot",
-    np.histogram: "histogram", np.bincount: "bincount", np.unique: "unique", np.isin: "isin",
-    np.digitize: "digitize", np.median: "median", np.nanmedian: "nanmedian", np.tril: "tril",
-    np.triu: "triu", np.linalg.svd: "linalg.svd", np.linalg.qr: "linalg.qr", np.take: "take",
-    np.searchsorted: "searchsorted", np.fft.rfft: "fft.rfft", np.fft.irfft: "fft.irfft",
-    np.fft.fftn: "fft.fftn", np.fft.ifftn: "fft.ifftn", np.fft.fft2: "fft.fft2",
+    id(function): name
+    for function, name in (
+        (np.einsum, "einsum"), (np.tensordot, "tensordot"), (np.dot, "dot"), (np.vdot, "vdot"),
+        (np.histogram, "histogram"), (np.bincount, "bincount"), (np.unique, "unique"),
+        (np.isin, "isin"), (np.digitize, "digitize"), (np.median, "median"),
+        (np.nanmedian, "nanmedian"), (np.tril, "tril"), (np.triu, "triu"),
+        (np.searchsorted, "searchsorted"), (np.fft.rfft, "fft.rfft"), (np.fft.irfft, "fft.irfft"),
+        (np.fft.fftn, "fft.fftn"), (np.fft.ifftn, "fft.ifftn"), (np.fft.fft2, "fft.fft2"),
+    )
 }  # fmt: skip
-"""NumPy's functions that run in NumPy, and the name of dask.array's with the same values."""
+"""NumPy's functions that run in NumPy, and the name of dask.array's with the same values.
+
+By identity, since some functions cannot be hashed. Not here: `svd` and `qr`, whose shapes and signs
+are Dask's own, and `take`, whose axis is another one.
+"""
 
 
 def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -83,7 +90,7 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
     What dask refuses, NumPy does, or refuses, on arrays that are fetched.
     """
-    name = _DASKS.get(function) if callable(function) else None
+    name = _DASKS.get(id(function))
     if not _NUMPYS.isdisjoint(named) or (name == "einsum" and not _is_plain(*args[:1])):
         return None
     if name == "unique" and len(args) + len(named) > 1:  # it counts no NaN

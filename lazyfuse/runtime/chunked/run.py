@@ -191,7 +191,6 @@ class _Job:
             for node in held
             if id(node) not in wanted and all(node is not each for each in self.stored)
         ]
-        self.plan: Plan | None = None
         self.room = room
 
     def run(self, rule: Rule) -> None:
@@ -232,7 +231,6 @@ class _Job:
             return graph.build(plan, chunked_of)
         except Unchunkable as error:
             refuse(outputs[0], str(error))
-            raise
 
 
 def _worth_storing(
