@@ -16,6 +16,7 @@ from lazyfuse.arrays.conversion import EXPORT, from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import alone, ndarray, node_of, wrap
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.devices.base import DeviceError
 from lazyfuse.errors import UnsupportedError, message
 from lazyfuse.io import generators, resolve
 from lazyfuse.io.chunks import normalise
@@ -43,6 +44,7 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
     UnsupportedError
         Objects that cannot be read in chunks, and dtypes that are no numbers.
     """
+    _need_dask("from_chunks")
     if type(data) is ndarray:
         data = np.asarray(data)
     source = resolve.resolve(data, chunks, devices.chunk_bytes())
@@ -172,6 +174,7 @@ def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
     TypeError
         The place has a dtype that the values cannot be cast to.
     """
+    _need_dask("save_chunks")
     if not isinstance(x, ndarray):
         x = from_dask(x) if _is_dask(x) else wrap(np.array(x))
     node = node_of(x)
@@ -190,6 +193,14 @@ def is_dask(value: Any) -> bool:
 def _is_dask(value: Any) -> bool:
     module = sys.modules.get("dask.array")
     return module is not None and isinstance(value, module.Array)
+
+
+def _need_dask(name: str) -> None:
+    """Raise, with the cure, where Dask is not installed."""
+    try:
+        run.device()
+    except DeviceError as error:
+        raise UnsupportedError(f"[{name}] arrays in chunks need Dask: {error}") from error
 
 
 def from_dask(array: Any) -> Any:
@@ -267,6 +278,7 @@ def wrap_chunked(value: Chunked) -> Any:
 
 def to_dask(x: ndarray) -> Any:
     """The dask array of an array: its tasks, with nothing computed; host values in one chunk."""
+    _need_dask("to_dask")
     return dask_arrays.of_node(node_of(x))
 
 

@@ -49,7 +49,7 @@ class Place(residency.Resident):
     __slots__ = ("chunked",)
 
     def __init__(self, node: Node, chunked: Chunked) -> None:
-        super().__init__(node, meta_array(node.shape, node.dtype, node.perm), _device())
+        super().__init__(node, meta_array(node.shape, node.dtype, node.perm), device())
         self.chunked = chunked
         self.made = True
 
@@ -75,7 +75,8 @@ class Place(residency.Resident):
         return found
 
 
-def _device() -> Device:
+def device() -> Device:
+    """The device of arrays in chunks; `DeviceError`, which says why, where there is none."""
     found = devices.named("dask")
     return found if found.graphs else registry.device("dask")  # raises: why there is none
 
