@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import config
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import creation
 from lazyfuse.arrays.ndarray import (
@@ -169,9 +170,21 @@ def asanyarray(
     return _as_array(np.asanyarray, a, dtype, order, device, copy, like)
 
 
+_STORED = ("h5py", "zarr")
+"""Packages whose arrays lie in files: those larger than `chunk_memory` are read in chunks."""
+
+
 def _as_array(
     function: Any, a: Any, dtype: Any, order: Any, device: Any, copy: Any, like: Any
 ) -> Any:
+    stored = type(a).__module__.partition(".")[0] in _STORED and not copy and like is None
+    if (
+        stored
+        and dtype is None
+        and order is None
+        and getattr(a, "nbytes", 0) > config.options.chunk_memory
+    ):
+        return chunked_api.from_chunks(a)
     if _overrides(like):
         named = {"device": device, "copy": copy, "like": like}
         return overrides.call_function(function, (a, dtype, order), named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,35 @@ def test_a_mapped_file_larger_than_the_memory_for_chunks_is_read_in_chunks(file:
     y = x[1:] * 2 - x[:-1]
     assert "tasks of Dask" in str(np.explain(y))
     numpy.testing.assert_array_equal(numpy.asarray(y), data[1:] * 2 - data[:-1])
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_dataset_larger_than_the_memory_for_chunks_is_read_in_chunks(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as made:
+        made["x"] = DATA
+    with h5py.File(tmp_path / "x.h5", "r") as opened:
+        x = np.asarray(opened["x"])
+        assert x.device == "dask"
+        numpy.testing.assert_array_equal(numpy.asarray(x[1:] - x[:-1]), DATA[1:] - DATA[:-1])
+    small = numpy.arange(5.0)
+    with np.options(chunk_memory=1 << 30):
+        assert np.asarray(small).device == "cpu"
+
+
+def test_without_dask_the_error_says_what_to_install(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.modules["dask"] = sys.modules["dask.array"] = None
+import lazyfuse as np
+for call in (lambda: np.from_chunks({str(tmp_path)!r}), lambda: np.ones(3).to_dask()):
+    try:
+        call()
+    except NotImplementedError as error:
+        print(str(error)[-30:])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.count("pip install 'lazyfuse[dask]'") == 2, done.stderr
 
 
 def test_an_array_that_is_written_to_later_does_not_show(file: Path) -> None:
