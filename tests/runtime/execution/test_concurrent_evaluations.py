@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
+from lazyfuse.codegen.graph import interpret
 from lazyfuse.runtime.events import counters, decisions
-from lazyfuse.runtime.execution import concurrency, matmul
+from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.scheduling import evaluate
 
 N = 40_000
@@ -274,7 +275,7 @@ def test_errors_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
     y = call_of(recorded(signs()))
     with monkeypatch.context() as patch:
-        patch.setattr(matmul, "run_node", fail)
+        patch.setattr(interpret, "run_node", fail)
         assert isinstance(Running(y.to_numpy).result(), ValueError)
         with pytest.raises(ValueError, match="as NumPy would"):
             y.to_numpy()
