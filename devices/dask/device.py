@@ -25,11 +25,16 @@ Tasks = Mapping[Any, Any]
 
 
 def make() -> Dask:
-    """The device; `DeviceError` without Dask."""
+    """The device; `DeviceError` without Dask.
+
+    Devices are opened where handlers of signals wait. Dask imports `distributed` when it is first
+    asked for a scheduler: an interrupt in the middle would leave half of it for good.
+    """
     try:
-        import dask.array  # noqa: F401  # the extra may be missing
+        import dask.array
     except ImportError as error:
         raise DeviceError(f"[dask] {error}; pip install 'lazyfuse[dask]'") from error
+    _base().get_scheduler(cls=dask.array.Array)
     return Dask()
 
 
