@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -105,6 +107,20 @@ def is_free(lock: Any) -> bool:
     return bool(found[0])
 
 
+def _interrupt(delay: float, sent: _thread.LockType) -> None:
+    time.sleep(delay)
+    signal.raise_signal(signal.SIGINT)
+    sent.release()
+
+
+def _wait_for(sent: _thread.LockType) -> None:
+    """Until the signal is sent, and its handler has had its chance."""
+    while sent.locked():
+        time.sleep(1e-4)
+    for _ in range(100):
+        pass
+
+
 @campaign.rounds(40, 10_000)
 def test_by_the_interpreters_own_handler(seeds: range) -> None:
     """SIGINT as `signal.default_int_handler` takes it: evaluations that overwrite nothing end."""
@@ -118,17 +134,16 @@ def test_by_the_interpreters_own_handler(seeds: range) -> None:
                 exec(line, ours)
             want = statements.values(theirs)
             delay = random.Random(seed).random() * 0.004
-            timer = threading.Timer(delay, lambda: signal.raise_signal(signal.SIGINT))
+            sent = _thread.allocate_lock()  # an interrupt would break the locks of `threading`
+            sent.acquire()
             try:
-                timer.start()
+                _thread.start_new_thread(_interrupt, (delay, sent))
                 for name in statements.NAMES:
                     float(ours[name].sum())
-                timer.join()
-                for _ in range(100):
-                    pass
+                _wait_for(sent)
             except KeyboardInterrupt:
                 met += 1
-            timer.join()
+            _wait_for(sent)
             assert statements.equal(statements.values(ours), want), seed
     finally:
         signal.signal(signal.SIGINT, before)
