@@ -426,7 +426,12 @@ def test_a4_calls_leave_nothing_behind_A4() -> None:
     try:
         before = call(300)  # launches that nobody waited for are remembered, so many of them
         holders = sys.getrefcount(x)
-        assert call(400) - before < 400 * 64  # a node alone is more than twice that
+        grown = []
+        for _ in range(3):  # threads that other tests left may take memory in one of them
+            after = call(400)
+            grown.append(after - before)
+            before = after
+        assert min(grown) < 400 * 64  # a node alone is more than twice that
         assert sys.getrefcount(x) == holders
     finally:
         tracemalloc.stop()
