@@ -49,8 +49,8 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
         data = np.asarray(data)
     source = resolve.resolve(data, chunks, devices.chunk_bytes())
     if source is NotImplemented:
-        data = getattr(data, "data", data) if not _is_dask(data) else data
-        if not _is_dask(data):
+        data = getattr(data, "data", data) if not is_dask(data) else data
+        if not is_dask(data):
             return from_chunks(data, chunks)  # what the xarray variable holds
         return from_dask(data if chunks is None else data.rechunk(chunks))
     dtype = source.dtype
@@ -64,9 +64,7 @@ def from_chunks(data: Any, chunks: Any = None) -> Any:
         value = Chunked(Grid(source.chunks), native, graph.new_name("array"))
         # a copy: what the program writes to its array later must not show
         return wrap_chunked(graph.in_memory(value, source.array.copy()))
-    value = Chunked(Grid(source.chunks), native, graph.new_name("source"))
-    value.source = source
-    return wrap_chunked(value)
+    return _of_source(source, native)
 
 
 _DASKS = {
@@ -149,7 +147,7 @@ def for_dask(x: Any) -> Any:
 
 
 def _ours(found: Any) -> Any:
-    return from_dask(found) if _is_dask(found) else from_numpy(found, [], [])
+    return from_dask(found) if is_dask(found) else from_numpy(found, [], [])
 
 
 def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
@@ -176,7 +174,7 @@ def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
     """
     _need_dask("save_chunks")
     if not isinstance(x, ndarray):
-        x = from_dask(x) if _is_dask(x) else wrap(np.array(x))
+        x = from_dask(x) if is_dask(x) else wrap(np.array(x))
     node = node_of(x)
     if chunks is None:
         sizes = run.grid_for(node).chunks
@@ -187,10 +185,6 @@ def save_chunks(place: Any, x: Any, chunks: Any = None) -> None:
 
 def is_dask(value: Any) -> bool:
     """Whether a value is a dask array."""
-    return _is_dask(value)
-
-
-def _is_dask(value: Any) -> bool:
     module = sys.modules.get("dask.array")
     return module is not None and isinstance(value, module.Array)
 
@@ -231,10 +225,9 @@ def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         return None
     if source.literal or source.nbytes <= devices.chunk_bytes() or source.dtype not in CANONICAL:
         return None
-    return _of_source(source)
+    return _of_source(source, CANONICAL[source.dtype])
 
 
-_LINSPACE = {"num", "dtype", "endpoint"}
 _SIZE = {
     "random": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1, "poisson": 1,
     "normal": 2, "uniform": 2, "integers": 2, "lognormal": 2, "binomial": 2,
@@ -261,11 +254,11 @@ def drawn(generator: Any, name: str, args: tuple[Any, ...], named: dict[str, Any
         )
     except (TypeError, ValueError, UnsupportedError):  # NumPy's own stream, or its error
         return None
-    return _of_source(source)
+    return _of_source(source, CANONICAL[source.dtype])
 
 
-def _of_source(source: Any) -> Any:
-    value = Chunked(Grid(source.chunks), CANONICAL[source.dtype], graph.new_name("source"))
+def _of_source(source: Any, dtype: np.dtype[Any]) -> Any:
+    value = Chunked(Grid(source.chunks), dtype, graph.new_name("source"))
     value.source = source
     return wrap_chunked(value)
 

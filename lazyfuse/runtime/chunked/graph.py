@@ -21,7 +21,7 @@ from lazyfuse.runtime.chunked.demand import Instance, Unchunkable, trace
 from lazyfuse.runtime.chunked.geometry import Boxes, Grid, broadcast_box
 from lazyfuse.runtime.chunked.recipe import Partial, Recipe, variants_of
 from lazyfuse.runtime.chunked.stages import LITERAL, End, Plan, is_pending, kernel_name
-from lazyfuse.runtime.chunked.values import Chunked, Key, box_of, pieces
+from lazyfuse.runtime.chunked.values import Chunked, Key, box_of, pieces, slices_of
 
 # Parts that one task combines, and pairs of blocks that one task multiplies.
 TOGETHER = 8
@@ -103,11 +103,10 @@ class _Stage:
         layer[program] = DataNode(program, recipe)
         value = Chunked(self.grid, outputs[0][0].dtype, name)
         value.layers[name] = layer
-        sources = [(number, instances[at]) for at, number in inputs.items()]
         readers = []
-        for _, each in sorted(sources, key=lambda pair: pair[0]):
+        for each in [instances[at] for at in inputs]:  # in the order of their numbers
             found = self.value_of(each.node)
-            readers.append(_Reader(each, found, self.grid, recipe))
+            readers.append(_Reader(each, found, self.grid, boxes, recipe))
             if found is not None:
                 value.adopt(found)
             if each.node.value is not None:
@@ -132,7 +131,7 @@ class _Stage:
             low = nothing if lows is None else (lows[task],) * len(self.ends)
             key = (name, *index)
             layer[key] = Task(
-                key, tasks.run_block, TaskRef(program), variant, specs, low, *given.arguments()
+                key, tasks.run_block, TaskRef(program), variant, specs, low, *given.values
             )
         self._finish(value, recipe)
 
@@ -280,14 +279,13 @@ class _Given:
         self.values.append(value)
         return len(self.values) - 1
 
-    def arguments(self) -> list[Any]:
-        return self.values
-
 
 class _Reader:
     """How the tasks of a stage get one of its inputs."""
 
-    def __init__(self, each: Instance, value: Chunked | None, grid: Grid, recipe: Recipe) -> None:
+    def __init__(
+        self, each: Instance, value: Chunked | None, grid: Grid, boxes: Boxes, recipe: Recipe
+    ) -> None:
         self.boxes = each.boxes
         self.node = each.node
         self.value = value
@@ -297,20 +295,19 @@ class _Reader:
             self.number = len(recipe.sources)
             recipe.sources.append(value.source)
         same = value is not None and value.grid.chunks == grid.chunks
-        self.same = same and each.boxes.same(grid.boxes())
+        self.same = same and each.boxes.same(boxes)
 
     def spec(self, task: int, index: tuple[int, ...], given: _Given) -> tasks.Spec:
         """How one task makes its block."""
         value = self.value
         if value is not None and self.same and value.source is None:
             return ("all", given.key(value.key(index)), value.part)
-        low, high = box_of(self.boxes, task)
         if value is None:
             assert self.node.value is not None
-            return ("given", given.value(self.node.value[_slices(low, high)]))
+            return ("given", given.value(self.node.value[slices_of(self.boxes, task)]))
         if value.source is not None:
-            return ("read", self.number, _slices(low, high))
-        return piece_spec(value, low, high, given)
+            return ("read", self.number, slices_of(self.boxes, task))
+        return piece_spec(value, *box_of(self.boxes, task), given)
 
 
 def piece_spec(
@@ -330,10 +327,6 @@ def piece_spec(
         shape,
         tuple([(given.key(key), part, there, here) for key, part, there, here in found]),
     )
-
-
-def _slices(low: Sequence[int], high: Sequence[int]) -> tuple[slice, ...]:
-    return tuple([slice(a, b) for a, b in zip(low, high, strict=True)])
 
 
 # -------------------------------------------------------------------------------------- products
@@ -376,7 +369,7 @@ def _product(
                 ]
             )
             key: Key = (name, *index) if len(groups) == 1 else (f"{name}-part", *index, number)
-            layer[key] = Task(key, work, pairs, *given.arguments())
+            layer[key] = Task(key, work, pairs, *given.values)
             parts.append(key)
         if len(groups) > 1:
             key = (name, *index)
@@ -426,7 +419,7 @@ def in_memory(value: Chunked, array: np.ndarray[Any, Any]) -> Chunked:
     layer: dict[Key, Any] = {}
     for at, index in enumerate(value.grid.indices()):
         key = value.key(index)
-        layer[key] = DataNode(key, array[_slices(*box_of(boxes, at))])
+        layer[key] = DataNode(key, array[slices_of(boxes, at)])
     value.layers[value.name] = layer
     value.needs[value.name] = set()
     value.stored = True

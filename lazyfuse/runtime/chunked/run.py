@@ -17,7 +17,7 @@ from lazyfuse.codegen.graph.interpret import empty_in_order, run_node
 from lazyfuse.codegen.graph.linearize import linearize
 from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.graph.shapes import size_of
-from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices import registry
 from lazyfuse.devices.base import Device
 from lazyfuse.devices.dask import device as scheduler
@@ -28,7 +28,7 @@ from lazyfuse.runtime.chunked.demand import Unchunkable, has_chunks
 from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.stages import COSTLY, Plan, along_an_axis, is_pending
 from lazyfuse.runtime.chunked.told import told
-from lazyfuse.runtime.chunked.values import Chunked, Key
+from lazyfuse.runtime.chunked.values import Chunked, Key, slices_of
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency
@@ -153,7 +153,7 @@ def is_ours(node: Node) -> bool:
     for each in topological([node]):
         if isinstance(each.resident, Place) and chunked_of(each) is not None:
             return True
-        if large and size_of(each.shape) * each.dtype.itemsize > devices.chunk_bytes():
+        if large and _bytes(each) > devices.chunk_bytes():
             return True
     return False
 
@@ -362,11 +362,8 @@ def with_tasks(chunked: Chunked) -> Chunked:
     boxes = chunked.grid.boxes()
     layer: dict[Key, Any] = {}
     for at, index in enumerate(chunked.grid.indices()):
-        box = tuple(
-            [slice(int(a), int(b)) for a, b in zip(boxes.low[at], boxes.high[at], strict=True)]
-        )
         key = found.key(index)
-        layer[key] = Task(key, tasks.read_block, chunked.source, box)
+        layer[key] = Task(key, tasks.read_block, chunked.source, slices_of(boxes, at))
     found.layers[name] = layer
     found.needs[name] = set()
     return found
@@ -419,10 +416,7 @@ def assembled(chunked: Chunked, perm: Any, found: dict[Any, Any]) -> Array:
     made = empty_in_order(grid.shape, chunked.dtype, perm)
     for at, key in enumerate(keys_of(chunked)):
         block = found[key] if chunked.part is None else found[key][chunked.part]
-        there = tuple(
-            [slice(int(a), int(b)) for a, b in zip(boxes.low[at], boxes.high[at], strict=True)]
-        )
-        made[there] = block
+        made[slices_of(boxes, at)] = block
     return made
 
 
@@ -455,6 +449,12 @@ def store(node: Node) -> None:
         with told(node):
             (value,), _ = unlocked(_computed, [found], [])
         keep(node, value)
+
+
+def copy_of(node: Node) -> Node:
+    """A node with the same values, which may be cut into other chunks."""
+    loop = promotion.resolve(ops.COPY, (node.dtype,))
+    return Node(ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location)
 
 
 def grid_for(node: Node) -> Grid:

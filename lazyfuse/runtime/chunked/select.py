@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices.dask import device as scheduler
 from lazyfuse.runtime.chunked import graph, run, tasks
 from lazyfuse.runtime.chunked.demand import Unchunkable
@@ -60,10 +59,7 @@ def _on_grid(nodes: Sequence[Node], grid: Grid) -> tuple[list[Chunked], dict[str
     for node in nodes:
         known = there.get(id(node))
         if known is None or known.source is not None or known.grid.chunks != grid.chunks:
-            loop = promotion.resolve(ops.COPY, (node.dtype,))
-            copies[id(node)] = Node(
-                ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location
-            )
+            copies[id(node)] = run.copy_of(node)
     run.host_steps(list(copies.values()))
     forced = {id(copy): grid for copy in copies.values()}
     try:

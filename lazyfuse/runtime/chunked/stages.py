@@ -28,6 +28,7 @@ from lazyfuse.runtime.chunked.geometry import (
     reshaped_grid,
 )
 from lazyfuse.runtime.chunked.recipe import Partial
+from lazyfuse.runtime.placement.residency import is_pending
 
 LITERAL = 1 << 20  # bytes of host arrays that travel to workers whole
 COSTLY = 40.0  # additions for each element above which a shared value is stored if there is room
@@ -298,11 +299,6 @@ def along_an_axis(node: Node) -> bool:
     rank = len(node.src[0].shape)
     axis = named.get("axis", -1)
     return node.src[0].shape == node.shape and rank > 0 and (axis is not None or rank == 1)
-
-
-def is_pending(node: Node) -> bool:
-    """Whether a node is neither on the host nor in chunks."""
-    return node.value is None and node.resident is None
 
 
 def _between(cuts: set[int], size: int) -> tuple[int, ...]:

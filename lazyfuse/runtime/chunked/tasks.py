@@ -102,8 +102,8 @@ def run_block(
         entry[0] += 1
         entry[1] += perf_counter() - began
         entry[2] += sum([each.nbytes for each in results if isinstance(each, np.ndarray)])
-        for at, bits in raised:
-            _raised[recipe.token, at] = _raised.get((recipe.token, at), 0) | bits
+    for at, bits in raised:
+        _note(recipe.token, at, bits)
     written: list[Any] = list(results)
     for place, target in recipe.targets.items():
         value, begin = results[place], low[place]

@@ -49,14 +49,6 @@ class Chunked:
         self.holds: tuple[Node, ...] = ()
         self.stored = False  # whether the blocks are there, in this process or on workers
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the whole array."""
-        size = self.dtype.itemsize
-        for length in self.grid.shape:
-            size *= length
-        return size
-
     def key(self, index: tuple[int, ...]) -> Key:
         """The key of the task that makes a chunk."""
         return (self.name, *index)
@@ -93,6 +85,11 @@ def pieces(value: Chunked, low: tuple[int, ...], high: tuple[int, ...]) -> list[
             for place, one, other in along
         ]
     return found
+
+
+def slices_of(boxes: Boxes, task: int) -> tuple[slice, ...]:
+    """One box as slices."""
+    return tuple(map(slice, *box_of(boxes, task)))
 
 
 def box_of(boxes: Boxes, task: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

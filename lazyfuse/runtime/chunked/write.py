@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.node import Node, topological
-from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices.dask import device as scheduler
 from lazyfuse.errors import message
 from lazyfuse.io import plain_targets
@@ -18,7 +17,7 @@ from lazyfuse.runtime.chunked.geometry import Grid
 from lazyfuse.runtime.chunked.recipe import Recipe
 from lazyfuse.runtime.chunked.stages import Plan
 from lazyfuse.runtime.chunked.told import told
-from lazyfuse.runtime.chunked.values import Chunked, box_of
+from lazyfuse.runtime.chunked.values import Chunked, slices_of
 from lazyfuse.runtime.scheduling import evaluate
 
 
@@ -32,9 +31,8 @@ def save(node: Node, target: Any) -> None:
         what = message("save_chunks", f"{target.description} is read by what is to be written")
         raise ValueError(f"{what}; write to another place, and move it when it is complete")
     grid = Grid(target.chunks)
-    loop = promotion.resolve(ops.COPY, (node.dtype,))
     with evaluate.held():
-        copy = Node(ops.COPY, (node,), loop, node.shape, node.dtype, None, node.location)
+        copy = run.copy_of(node)
         run.host_steps([copy])
         here = scheduler.client() is None
         targets = {id(copy): target} if here or not (target.serial or target.local) else {}
@@ -101,6 +99,4 @@ def _run_all(value: Chunked, target: Any) -> None:
         return
     boxes = value.grid.boxes()
     for at, block in scheduler.in_turn(program, keys):
-        low, high = box_of(boxes, at)
-        box = tuple([slice(a, b) for a, b in zip(low, high, strict=True)])
-        target.write(box, block if value.part is None else block[value.part])
+        target.write(slices_of(boxes, at), block if value.part is None else block[value.part])

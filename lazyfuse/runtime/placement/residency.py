@@ -275,7 +275,7 @@ class Lineages:
             if id(node) in self.copies:
                 stack.pop()
                 continue
-            sources = node.src if node is root or _is_pending(node) else ()
+            sources = node.src if node is root or is_pending(node) else ()
             waiting = [source for source in sources if id(source) not in self.copies]
             if waiting:
                 stack += waiting
@@ -333,7 +333,8 @@ class Lineages:
         return Lineage(leaf, 0, size if keeps else 0)
 
 
-def _is_pending(node: Node) -> bool:
+def is_pending(node: Node) -> bool:
+    """Whether a node has a value neither on the host nor on a device."""
     return node.value is None and node.resident is None
 
 
