@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -143,31 +143,6 @@ def run(program: Program) -> None:
         for statement in program.statements:
             pair.step(statement)
         pair.finish(random.Random(program.seed))
-
-
-def failure(program: Program) -> str:
-    """What `run` says against a program; "" if nothing."""
-    try:
-        run(program)
-    except Difference as difference:
-        return str(difference)
-    return ""
-
-
-def shrink(program: Program) -> Program:
-    """The program with as few statements as still differ."""
-    statements = list(program.statements)
-    size = max(1, len(statements) // 2)
-    while size:
-        start = 0
-        while start < len(statements):
-            fewer = statements[:start] + statements[start + size :]
-            if failure(replace(program, statements=fewer)):
-                statements = fewer
-            else:
-                start += size
-        size //= 2
-    return replace(program, statements=statements)
 
 
 class Grammar:

@@ -13,6 +13,7 @@ from lazyfuse import config
 from tests import campaign
 from tests.campaign import rounds
 from tests.chunked import programs
+from tests.programs.compare import complain, failure
 from tests.programs.deep import Kind
 from tests.programs.test_deep import explore
 
@@ -26,10 +27,9 @@ def check(seeds: range, below: int) -> None:
         # large or small beside a chunk: what is made on the way is cut, too
         with config.options(eager_below=below, chunk_bytes=SIZES[seed % len(SIZES)]):
             program = programs.Grammar(seed).program()
-            what = programs.failure(program)
+            what = failure(program, programs.run)
             if what:
-                small = programs.shrink(program)
-                pytest.fail(f"{programs.failure(small) or what}\n{small}", pytrace=False)
+                complain(program, what, programs.run)
 
 
 @rounds(240)

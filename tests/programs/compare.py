@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import pytest
@@ -145,16 +145,20 @@ def run(program: Program) -> None:
         pair.finish()
 
 
-def failure(program: Program) -> str:
-    """What `run` says against a program; "" if nothing."""
+AnyProgram = TypeVar("AnyProgram", bound=Any)
+"""A dataclass with a list of `statements`."""
+
+
+def failure(program: AnyProgram, how: Callable[[AnyProgram], object] = run) -> str:
+    """What `how` says against a program; "" if nothing."""
     try:
-        run(program)
+        how(program)
     except Difference as difference:
         return str(difference)
     return ""
 
 
-def shrink(program: Program) -> Program:
+def shrink(program: AnyProgram, how: Callable[[AnyProgram], object] = run) -> AnyProgram:
     """The program with as few statements as still differ."""
     statements = list(program.statements)
     size = max(1, len(statements) // 2)
@@ -162,18 +166,19 @@ def shrink(program: Program) -> Program:
         start = 0
         while start < len(statements):
             fewer = statements[:start] + statements[start + size :]
-            if failure(replace(program, statements=fewer)):
+            if failure(replace(program, statements=fewer), how):
                 statements = fewer
             else:
                 start += size
         size //= 2
-    return replace(program, statements=statements)
+    made: AnyProgram = replace(program, statements=statements)
+    return made
 
 
-def complain(program: Program, what: str) -> None:
+def complain(program: AnyProgram, what: str, how: Callable[[AnyProgram], object] = run) -> None:
     """Fail with the reduced program."""
-    small = shrink(program)
-    pytest.fail(f"{failure(small) or what}\n{small}", pytrace=False)
+    small = shrink(program, how)
+    pytest.fail(f"{failure(small, how) or what}\n{small}", pytrace=False)
 
 
 # -------------------------------------------------------------------------------------- values

@@ -26,7 +26,16 @@ from hypothesis import strategies as st
 import lazyfuse
 from tests import global_state
 from tests.programs import tame_phrases
-from tests.programs.compare import Difference, Pair, Program, Statement, alike, attempt, world
+from tests.programs.compare import (
+    Difference,
+    Pair,
+    Program,
+    Statement,
+    alike,
+    attempt,
+    failure,
+    world,
+)
 from tests.programs.deep_phrases import DEEP
 from tests.programs.grammar import Grammar, Sizes
 from tests.programs.phrases import Phrase, creation
@@ -291,11 +300,7 @@ def observe(program: DeepProgram) -> None:
 
 def difference(program: DeepProgram) -> str:
     """What `observe` says against a program; "" if nothing."""
-    try:
-        observe(program)
-    except Difference as found:
-        return str(found)
-    return ""
+    return failure(program, observe)
 
 
 def reduced(program: DeepProgram) -> DeepProgram:
