@@ -257,7 +257,7 @@ def _find(name: str) -> Any:
 def look_up(name: str) -> Any:
     """Find `lazyfuse.<name>`, and keep it in the package."""
     found = _find(name)
-    setattr(sys.modules["lazyfuse"], name, found)
+    setattr(importlib.import_module("lazyfuse"), name, found)
     return found
 
 

@@ -176,7 +176,7 @@ def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], l
             found = find(theirs, name)
         except AttributeError:
             raise AttributeError(f"module {ours!r} has no attribute {name!r}") from None
-        setattr(sys.modules[ours], name, found)
+        setattr(importlib.import_module(ours), name, found)
         return found
 
     def names() -> list[str]:
