@@ -110,7 +110,7 @@ class Section:
 
 
 def _abandoned(lock: Any) -> None:
-    """Take a lock from a thread that never runs again, since the interpreter ends: as in a child."""
+    """Take a lock from a thread that never runs again: the interpreter ends."""
     lock._at_fork_reinit()
     fork_safety.repair()
     lock.acquire()

@@ -18,7 +18,10 @@ def _is_main() -> bool:
     """Whether this is no sub-interpreter."""
     if sys.implementation.name != "cpython":
         return True
-    present, main = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_Main
+    present, main = (
+        ctypes.pythonapi.PyInterpreterState_Get,
+        ctypes.pythonapi.PyInterpreterState_Main,
+    )
     present.restype = main.restype = ctypes.c_void_p
     return bool(present() == main())
 

@@ -154,7 +154,7 @@ class Loader(SourceFileLoader):
     def run(self, module: ModuleType) -> None:
         """Run the code."""
         if _ended:
-            _put_back()
+            builtins.open = _open  # which Python takes away, too
         super().exec_module(module)
 
 
@@ -162,18 +162,26 @@ class _Again(Loader):
     """Loads a module that has been made: the import system takes it from `sys.modules`."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put it back, and what the program may have deleted with it, or the interpreter."""
-        _put_back()
-
-
-def _put_back() -> None:
-    sys.modules.update(_made)
-    builtins.open = _open  # which goes, too, when the interpreter ends
+        """Put it back; and what the program may have deleted with it, unless all of it ends."""
+        sys.modules.update({module.__name__: _made[module.__name__]} if _ended else _made)
 
 
 def whole() -> None:
     """The package has been imported: from now on it is never made again."""
     _made.update({name: sys.modules[name] for name in ("lazyfuse", "lazyfuse.bootstrap", __name__)})
+
+
+def found_behind(
+    finder: Any, name: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    """What the finders after `finder` in `sys.meta_path` find, called as Python calls them."""
+    finders = list(sys.meta_path)
+    for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
+        if other is not finder and hasattr(other, "find_spec"):
+            spec = other.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+    return None
 
 
 def _watch() -> None:
@@ -194,15 +202,15 @@ class Finder:
     def __del__(self) -> None:
         """Give Python its import system back, of which it takes the list of finders away last.
 
-        The modules that it finds among the imported ones are emptied later: ours are not there.
+        The modules that it finds among the imported ones are emptied later: ours and those that
+        they need are not there any more.
         """
         global _ended
         _ended = True
         for name, module in list(sys.modules.items()):
             if module is not None and name.partition(".")[0] in _LASTING:
                 _made[name] = module
-                if name.partition(".")[0] == "lazyfuse":
-                    del sys.modules[name]
+                del sys.modules[name]
         sys.path, sys.path_hooks, sys.path_importer_cache = _import_system
         sys.meta_path = [Finder, BuiltinImporter, FrozenImporter, PathFinder]
 
@@ -240,7 +248,7 @@ def _names(folder: str) -> set[str]:
     return _listed[folder]
 
 
-_LASTING = sys.stdlib_module_names | {"lazyfuse", "numpy"}
+_LASTING = sys.stdlib_module_names - {"builtins", "sys"} | {"lazyfuse", "numpy"}
 sys.meta_path.insert(0, Finder)
 atexit.register(_watch)
 # The first lock that forks are to take is the last that they take: its owner waits for no other.

@@ -372,9 +372,7 @@ class ProgramPool:
             self.evicted += 1
 
     def _on_disk(self, source: Source) -> bool:
-        return (
-            self.disk.enabled and source.language != "numpy" and not sys.is_finalizing()
-        )
+        return self.disk.enabled and source.language != "numpy" and not sys.is_finalizing()
 
     def _name(self, source: Source) -> str:
         return name_on_disk(source, self._environment())

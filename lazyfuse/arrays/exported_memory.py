@@ -28,7 +28,6 @@ from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
 from lazyfuse.arrays.storage import Block, Export, Storage, leaf
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.devices import interpreter
 from lazyfuse.runtime.events import decisions, numpy_calls
 from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
 from lazyfuse.runtime.numerics import errstate
@@ -256,7 +255,7 @@ def install(kind: type, memory_of: Callable[[Any], Any]) -> bool:
     """Make instances of `kind` (a Python class) export the buffer of `memory_of(instance)`."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 12):
         return False
-    if not interpreter.IS_MAIN:  # there, 3.11 waits for ever where ctypes calls Python
+    if not evaluate.IS_MAIN:  # there, 3.11 waits for ever where ctypes calls Python
         return False
     if COMPILED and NATIVE.buffer(memory_of):  # C can pass exceptions on
         return True
