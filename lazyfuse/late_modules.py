@@ -208,7 +208,7 @@ class Finder:
         global _ended
         _ended = True
         for name, module in list(sys.modules.items()):
-            if module is not None and name.partition(".")[0] in _LASTING:
+            if module is not None and name.partition(".")[0] in _LASTING:  # type: ignore[redundant-expr]
                 _made[name] = module
                 del sys.modules[name]
         sys.path, sys.path_hooks, sys.path_importer_cache = _import_system

@@ -218,7 +218,7 @@ assert float(x.max()) == 199998.0
 assert float((np.arange(10.0) * 2).sum()) == 90.0
 y = x.reshape(100, 1000)
 y[3:, :] = np.exp(y[3:, :] * 1e-6) + 1.0
-assert 2.0 < float(y[4, 4]) < 2.1 and float(np.sort(-x)[0]) == -199998.0 and float(x.std()) > 1.0
+assert 2.0 < float(y[4, 4]) < 2.1 and float(np.sort(-x)[0]) == -5998.0 and float(x.std()) > 1.0
 assert not np.build_info()["record path"].startswith("compiled")
 print("computed", flush=True)
 ''')
