@@ -219,7 +219,7 @@ def key_of(run: Run) -> Any:
 def run_again(run: Run) -> bool:
     """Replay a run of this plan at the same geometry; False if `Run` has to run it."""
     kept = cache_of(run.plan)
-    if kept is None or not kept.found or not may_capture():
+    if kept is None or not kept.found or run.plan.keeping or not may_capture():
         return False
     found = kept.look_up(key_of(run))
     if found is None or found.device is not run.device:

@@ -101,6 +101,7 @@ class Run(RunValues):
             raise
         finally:
             self.commit(self.plan.outputs)
+            self.plan.keeping -= self.plan.keeping > 0
             if reserved is not None:
                 reserved.release()
             if work is not None:
@@ -198,15 +199,17 @@ class Run(RunValues):
         shape = self.shape(step.domain_of)
         self.overwrites = False
         inputs = [self.operand(index) for index in step.inputs]
-        # not the first time: the reference interpreter may need the operands if a kernel raises
-        reuses = step.may_reuse and last and (step.selected or not self.may_ask(step))
+        # the reference interpreter needs the operands if the kernel raises exceptions
+        keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
+        if keeps:
+            self.keep_operands()
+        reuses = step.may_reuse and last and not keeps
         donors = self.donors(step, last, shape) if reuses else None
-        outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
+        outputs, pending, made, late = self.outputs(step, shape, inputs, donors, bool(keeps))
         if self.overwrites:
             self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
-        spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
         flags = self.started(step, shape, inputs, outputs)
         if not isinstance(flags, int):
             self.waiting.append(PendingLaunch(flags, step))
@@ -214,6 +217,9 @@ class Run(RunValues):
             flags = 0
             if pending or late or self.overwrites or not config.options.pipelining:
                 self.wait_for_overwriting(step)
+        if flags:
+            spoiled = self.spoils(step, inputs, outputs)
+            self.note_exceptions(step, flags, None if spoiled else self.sources_of(step), outputs)
         for part, temporary in pending:
             self.move(temporary, part)
         for index, array in made:
@@ -222,9 +228,17 @@ class Run(RunValues):
             part, whole = self.target(index)
             self.move(temporary, part)
             self.env[index] = whole
-        if flags:
-            self.note_exceptions(step, flags, None if spoiled else self.sources_of(step), outputs)
         return outputs
+
+    def keep_operands(self) -> None:
+        """Called where a kernel writes to memory of its own, although it might write in place."""
+
+    def spoils(self, step: KernelStep, inputs: list[Array], outputs: list[Array]) -> bool:
+        """Whether a kernel writes over what it reads."""
+        if not step.targets and not step.may_reuse:
+            return False
+        read = (*inputs, *(self.env[index] for index in step.inputs))
+        return any(shares(out, each) for out in outputs for each in read)
 
     def started(
         self,
@@ -312,9 +326,10 @@ class Run(RunValues):
         shape: tuple[int, ...],
         inputs: list[Array],
         donors: dict[np.dtype[Any], list[Array]] | None,
+        apart: bool = False,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
         """The arrays that a kernel writes. For when it has run: copies to make, values that then
-        exist, and updates to make from its results.
+        exist, and updates to make from its results. `apart`: nothing is written in place.
         """
         values = self.plan.graph.values
         outputs: list[Array] = []
@@ -340,7 +355,8 @@ class Run(RunValues):
             part, whole = place
             made.append((targets[position], whole))
             if (
-                any(overlap(part, loaded) for loaded in inputs)
+                apart
+                or any(overlap(part, loaded) for loaded in inputs)
                 or _crowded(part, outputs)
                 or crosses_itself(part)  # the last write counts, in NumPy's order
             ):
@@ -375,8 +391,6 @@ class Run(RunValues):
             arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
         self.launched = lowered, program
-        if program.source.language == "numpy" and program.source.exact and isinstance(flags, int):
-            step.seen |= flags  # exceptions that NumPy itself reported need no confirmation
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)

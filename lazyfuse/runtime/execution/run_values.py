@@ -11,8 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
-from operator import or_
 from typing import Any, NoReturn
 
 import numpy as np
@@ -42,12 +40,8 @@ from lazyfuse.runtime.placement import devices, residency
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# How often the reference interpreter checks whether a kernel's exceptions are real.
-RECHECKS = 4
-# Kernels of at least this many additions per element are checked more often, up to a limit, where
-# their results show a new exception: looking at the results is a small part of their cost.
-COSTLY = 10.0
-NEWS_LIMIT = 64
+# Runs that keep the operands of a plan's kernels once exceptions arose whose operands were lost.
+KEEPING = 64
 
 
 class Abandoned(Exception):
@@ -367,8 +361,23 @@ class RunValues:
         if self.works_out:
             self.raised += fp_flags.by_operation(bits, self.operations(step), self.slots(step))
             return
-        bits = self.confirmed(step, bits, sources, outputs)
-        self.raised += fp_flags.attributed(bits, self.operations(step), self.raising_ops(step))
+        operations = self.operations(step)
+        bits = fp_flags.minded(bits, operations)
+        if not bits:
+            return
+        if fp_flags.is_clear(bits, operations):
+            self.raised += fp_flags.attributed(bits, operations)
+        elif sources is None:  # written over: only the results can still be looked at
+            self.plan.keeping = KEEPING
+            bits &= fp_flags.shown(outputs, operations)
+            self.raised += fp_flags.attributed(bits, operations)
+        else:
+            found: dict[int, int] = {}
+            self.members(step, sources=sources, conditions=found)
+            if self.plan.keeping and (step.targets or step.may_reuse):
+                self.plan.keeping = KEEPING  # it may go on raising them
+            told = zip(operations, step.in_order, strict=True)
+            self.raised += [(found[index], [each]) for each, index in told if found[index]]
 
     @property
     def works_out(self) -> bool:
@@ -379,49 +388,7 @@ class RunValues:
         """Whether the reference interpreter may have to check a kernel's exceptions."""
         if self.works_out:
             return False
-        operations = self.operations(step)
-        misreports = any(fp_flags.misreports(*each) for each in operations)
-        return misreports or fp_flags.is_ambiguous(fp_flags.ALL, operations)
-
-    def confirmed(
-        self,
-        step: KernelStep,
-        flags: int,
-        sources: dict[int, Array] | None,
-        outputs: Sequence[Array] = (),
-    ) -> int:
-        """The floating-point exceptions that NumPy would report, too.
-
-        Vector comparisons of NaN and the branches of selects raise flags that NumPy clears. Also, a
-        kernel's flags are those of all its operations. Where a kernel has such operations, or
-        several that may have raised a flag, the reference interpreter checks it, a few times per
-        kernel. Other devices have no such flags and need none of this.
-        """
-        operations = self.operations(step)
-        believed = not any(fp_flags.misreports(*each) for each in operations)
-        asks = sources is not None and step.rechecks < RECHECKS
-        if believed and not (asks and fp_flags.is_ambiguous(flags, operations)):
-            return flags
-        if sources is None:  # written over: only the results can still be checked
-            return flags & (step.seen | fp_flags.shown(outputs, operations))
-        if step.rechecks >= RECHECKS:
-            known = flags & step.seen
-            if step.cost < COSTLY:
-                return known
-            shown = fp_flags.shown(outputs, operations)
-            if not flags & shown & ~known or step.rechecks >= NEWS_LIMIT:
-                return known & shown if len(operations) == 1 else known
-        step.rechecks += 1
-        found: dict[int, int] = {}
-        self.members(step, sources=sources, conditions=found)
-        step.raising_ops = found
-        for raised in found.values():
-            step.seen |= raised
-        return flags & reduce(or_, found.values(), 0)
-
-    def raising_ops(self, step: KernelStep) -> list[int]:
-        """The exceptions that each operation of a kernel is known to have raised."""
-        return [step.raising_ops.get(index, 0) for index in step.in_order]
+        return not fp_flags.is_clear(fp_flags.ALL, self.operations(step))
 
     def slots(self, step: KernelStep) -> list[int]:
         """The slots in which a device's program reports each operation's exceptions."""
