@@ -15,6 +15,7 @@ import json
 import random
 import re
 import sys
+import types
 import warnings
 from typing import Any
 
@@ -59,7 +60,7 @@ EXPRESSIONS = {
           "np.nanmax(<F>)", "(<F> @ <F>)", "np.add.reduce(<F>)", "np.maximum.reduce(<F>)"],
 }  # fmt: skip
 STATEMENTS = {
-    "F": ["a = <F>", "b = <F>", "c = <F>", "d = <F>", "a *= <S>", "b += <F>", "c[1:-1] = <F>[2:]",
+    "F": ["a = <F>", "b = <F>", "c = <F>", "d = <F>", "a *= <S>", "b += <F>", 
           "a /= <F>", "q *= <S>", "q = a[: n // 2]", "q = q / <S>", "u = q / 0", "c -= <F>", "b[::2] *= <S>",
           "np.divide(<F>, <F>, out=c)", "np.multiply(a, <S>, out=a)", "W = np.stack([<F>, <F>])",
           "a = <F>; b = <F>", "a[<M>] = <S>", "q /= <S>", "c[1:-1] += c[2:] * <S>"],
@@ -88,6 +89,7 @@ FILTERS = (
 
 _PYTHON = re.compile(r"\.(sum|mean|max|min|std|var|prod|stack)\(|nan")
 """What NumPy computes in lines of its own: its rule of once per line is then not the program's."""
+_NAME = re.compile(r"(\w) = ")
 _ONCE = re.compile("default|once|module")
 _HOLE = re.compile(r"<([A-Z])>")
 
@@ -120,7 +122,7 @@ class Program:
         lines = ["def program(np, data, warnings, handle, log, turns):"]
         lines.append(f"    n = {self.n}")
         lines.append("    a, b, c, d, f, g, h, k, i, j, z, w, W = data")
-        lines.append("    q = a[: n // 2]; q = q if rng_views else q.copy(); r = s = u = 0")
+        lines.append("    q = a[: n // 2]; q = q if rng_views else q.copy(); r = s = u = 0; kept = []")
         whole = "\n".join(self.statements)
         filters = [each for each in FILTERS if not (_PYTHON.search(whole) and _ONCE.search(each))]
         lines.append(f"    warnings.{rng.choice(filters[:2] if len(filters) < 11 else FILTERS[:3])}")
@@ -143,9 +145,11 @@ class Program:
             elif roll < 0.47:
                 lines.append(f"{pad}np.seterr({rng.choice(STATES)})")
             lines.append(pad + statement)
+            if (name := _NAME.match(statement)) is not None:  # else it might never be computed
+                lines.append(f"        kept.append({name.group(1)})")
         if rng.random() < 0.5:
             lines.append("        float(a.sum()); float(c[0])")
-        lines.append("    return a, b, c, d, f, g, h, k, i, j, z, w, W, q, r, s, u")
+        lines.append("    return a, b, c, d, f, g, h, k, i, j, z, w, W, q, r, s, u, *kept, *data")
         return "\n".join(lines) + "\n"
 
     def data(self, np: Any) -> list[Any]:
@@ -177,6 +181,11 @@ class Program:
         found: Told = []
         name = f"<program {self.seed}>"
         scope: dict[str, Any] = {"__name__": name, "rng_views": bool(self.seed % 2)}
+        module = types.ModuleType(name)
+        module.__file__ = name
+        vars(module).update(scope)
+        scope = vars(module)
+        sys.modules[name] = module
         exec(compile(self.text, name, "exec"), scope)
 
         def line() -> int:
@@ -210,6 +219,7 @@ class Program:
                 found.append((type(error).__name__, str(error), 0))
             finally:
                 np.seterr(**before)
+                del sys.modules[name]
         return sorted(found)
 
 

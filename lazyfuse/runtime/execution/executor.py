@@ -141,7 +141,7 @@ class Run(RunValues):
             raise
         counters.ran_single(node, span=span)
         if flags.bits:
-            self.raised.append((flags.bits, [(value.op, node)]))
+            self.note_raised(index, flags.bits)
 
     def update(self, index: int) -> None:
         """Write a value into a part of an array."""

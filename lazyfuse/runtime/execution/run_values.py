@@ -362,22 +362,39 @@ class RunValues:
             self.raised += fp_flags.by_operation(bits, self.operations(step), self.slots(step))
             return
         operations = self.operations(step)
-        bits = fp_flags.minded(bits, operations)
+        every = [(op, n) for (op, _), i in zip(operations, step.in_order) for n in self.recorded(i)]
+        bits = fp_flags.minded(bits, every)
         if not bits:
             return
+        found: dict[int, int] = {}
         if fp_flags.is_clear(bits, operations):
-            self.raised += fp_flags.attributed(bits, operations)
+            found = dict(zip(step.in_order, fp_flags.attributed(bits, operations), strict=True))
         elif sources is None:  # written over: only the results can still be looked at
             self.plan.keeping = KEEPING
             bits &= fp_flags.shown(outputs, operations)
-            self.raised += fp_flags.attributed(bits, operations)
+            found = dict(zip(step.in_order, fp_flags.attributed(bits, operations), strict=True))
         else:
-            found: dict[int, int] = {}
-            self.members(step, sources=sources, conditions=found)
             if self.plan.keeping and (step.targets or step.may_reuse):
                 self.plan.keeping = KEEPING  # it may go on raising them
-            told = zip(operations, step.in_order, strict=True)
-            self.raised += [(found[index], [each]) for each, index in told if found[index]]
+            self.members(step, sources=sources, conditions=found)
+        for index, own in found.items():
+            self.note_raised(index, own)
+
+    def recorded(self, index: int) -> list[Node]:
+        """The recorded nodes of a value: equal ones are computed once."""
+        value = self.plan.graph.values[index]
+        return [self.nodes[at] for at in (value.origin, *value.twins)]
+
+    def note_raised(self, index: int, bits: int) -> None:
+        """Note what a value has raised; once, although several kernels may compute it."""
+        op = self.plan.graph.values[index].op
+        for node in self.recorded(index) if bits else ():
+            own = bits
+            for seen, operations in self.raised:
+                if operations[0][1] is node and operations[0][0] is op:
+                    own &= ~seen
+            if own:
+                self.raised.append((own, [(op, node)]))
 
     @property
     def works_out(self) -> bool:

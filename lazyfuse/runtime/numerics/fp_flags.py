@@ -100,16 +100,13 @@ def minded(bits: int, operations: Sequence[tuple[Op, Node]]) -> int:
     return found
 
 
-def attributed(
-    bits: int, operations: Sequence[tuple[Op, Any]]
-) -> list[tuple[int, list[tuple[Op, Any]]]]:
-    """Exceptions, each with the first operation that can raise it."""
+def attributed(bits: int, operations: Sequence[tuple[Op, Node]]) -> list[int]:
+    """For each operation the exceptions among `bits` that it is the first to be able to raise."""
     found = []
     for op, node in operations:
-        own = bits & sum(bit for bit, name, _ in CONDITIONS if name in raises(op, node.arg))
-        bits &= ~own
-        if own:
-            found.append((own, [(op, node)]))
+        names = raises(op, node.arg)
+        found.append(bits & sum(bit for bit, name, _ in CONDITIONS if name in names))
+        bits &= ~found[-1]
     return found
 
 

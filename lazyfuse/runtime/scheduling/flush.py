@@ -70,7 +70,6 @@ class Pending:
         "left",
         "lines",
         "looping",
-        "location",
         "nodes",
         "nodes_due",
         "nodes_planned",
@@ -92,7 +91,6 @@ class Pending:
         self.filters_first: Any = None  # its first filter: another one shows that the list changed
         self.filters_size = -1  # its length; -1: check the filters at each node
         self.look_at(self.filters)
-        self.location = SourceLocation()  # the last one that was marked
         self.noted = warning_filters.usual  # the filters that were noted last
         self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # lines that recorded since the last evaluation
@@ -126,6 +124,7 @@ class Pending:
                 raises = self.look_at(filters)
                 if filters is not self.filters:
                     self.mark(node)
+                    self.filters_size = -1  # look at the usual ones again afterwards
             line = line_of(where)
             if not compound_calls.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
@@ -201,13 +200,7 @@ class Pending:
         """Keep warning filters other than the usual ones in the node's source location."""
         if not self.noted.are_current():
             self.noted = NotedFilters()
-        where = node.location
-        if type(where) is tuple:
-            if self.location != where or self.location.filters is not self.noted:
-                self.location = SourceLocation.like(where, filters=self.noted)
-            node.location = self.location
-        else:
-            _mark(node, self.noted)
+        _mark(node, self.noted)
 
     def check_limits(self, newest: Node) -> None:
         """Flush if the graph, or the memory that it keeps alive, has outgrown the budget."""
@@ -393,12 +386,15 @@ def _is_read(source: Node) -> bool:
 
 
 def _mark(node: Node, filters: NotedFilters) -> None:
-    """Note the warning filters of a node that has none."""
+    """Note the warning filters of a node, and of those that the same call has recorded below it."""
     where = node.location
     if not isinstance(where, SourceLocation):
         node.location = SourceLocation.like(where, filters=filters)
     elif where.filters is None:
         where.filters = filters
+    for source in node.src:
+        if source.location == where and getattr(source.location, "filters", None) is None:
+            _mark(source, filters)
 
 
 def _is_pending(node: Node | None) -> bool:
