@@ -40,7 +40,7 @@ EXPRESSIONS = {
         "(<F> % <S>)", "np.maximum(<F>, <F>)", "np.square(<F>)", "np.reciprocal(<F>)", "abs(<F>)",
         "np.exp(<F>)", "np.log(<F>)", "<G>.astype('f8')", "np.floor(<F>)", "np.power(<F>, <S>)",
         "(<F> - <F>.sum())", "(<F> / <F>.max())", "np.fmod(<F>, <F>)", "np.sin(<F>)",
-        "np.nan_to_num(<F>)", "np.clip(<F>, -1.0, <S>)", "np.hypot(<F>, <F>)", "<I> * <F>",
+        "np.nan_to_num(<F>)", "np.clip(<F>, -1.0, <S>)", "np.hypot(<F>, <F>)", "(<I> * <F>)",
         "np.arctan2(<F>, <F>)", "np.log1p(<F>)", "(<F> - <F>.mean())", "np.sign(<F>)",
         "W.sum(axis=0)", "(W * <S>).max(axis=0)", "np.stack([<F>, <F>]).min(axis=0)",
         "np.fmax(<F>, <F>)", "-<F>", "np.divide(<F>, <I>)", "np.add(<F>, <F>)", "<Z>.real",
@@ -62,7 +62,7 @@ EXPRESSIONS = {
 STATEMENTS = {
     "F": ["a = <F>", "b = <F>", "c = <F>", "d = <F>", "a *= <S>", "b += <F>", 
           "a /= <F>", "q *= <S>", "q = a[: n // 2]", "q = q / <S>", "u = q / 0", "c -= <F>", "b[::2] *= <S>",
-          "np.divide(<F>, <F>, out=c)", "np.multiply(a, <S>, out=a)", "W = np.stack([<F>, <F>])",
+          "np.divide(<F>, <F>, out=c); kept.append(c.copy())", "np.multiply(a, <S>, out=a)", "W = np.stack([<F>, <F>])",
           "a = <F>; b = <F>", "a[<M>] = <S>", "q /= <S>", "c[1:-1] += c[2:] * <S>"],
     "G": ["f = <G>", "g = <G>", "f *= <T>", "g += <G>", "f /= <G>"],
     "E": ["h = <E>", "k = <E>", "h += <E>", "h *= <E>"],
@@ -89,7 +89,7 @@ FILTERS = (
 
 _PYTHON = re.compile(r"\.(sum|mean|max|min|std|var|prod|stack)\(|nan")
 """What NumPy computes in lines of its own: its rule of once per line is then not the program's."""
-_NAME = re.compile(r"(\w) = ")
+_NAME = re.compile(r"(?:^|; )(\w) = ")
 _ONCE = re.compile("default|once|module")
 _HOLE = re.compile(r"<([A-Z])>")
 
@@ -145,8 +145,8 @@ class Program:
             elif roll < 0.47:
                 lines.append(f"{pad}np.seterr({rng.choice(STATES)})")
             lines.append(pad + statement)
-            if (name := _NAME.match(statement)) is not None:  # else it might never be computed
-                lines.append(f"        kept.append({name.group(1)})")
+            for name in _NAME.findall(statement):  # else it might never be computed
+                lines.append(f"        kept.append({name})")
         if rng.random() < 0.5:
             lines.append("        float(a.sum()); float(c[0])")
         lines[5:] = [f"    {line}" for line in lines[5:]]

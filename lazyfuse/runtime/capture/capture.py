@@ -249,7 +249,6 @@ class CapturingRun(Run):
                 tuple(arrays),
                 tuple(arrays[: len(inputs)]),
                 tuple(arrays[len(inputs) : len(inputs) + len(outputs)]),
-                self.spoils(step, inputs, outputs),
                 program.source.language,
                 len(step.members) + len(step.reductions),
             )

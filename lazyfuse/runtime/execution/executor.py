@@ -218,8 +218,10 @@ class Run(RunValues):
             if pending or late or self.overwrites or not config.options.pipelining:
                 self.wait_for_overwriting(step)
         if flags:
-            spoiled = self.spoils(step, inputs, outputs)
-            self.note_exceptions(step, flags, None if spoiled else self.sources_of(step), outputs)
+            sources = self.sources_of(step)
+            if sources is not None:
+                sources.update(zip(step.inputs, inputs, strict=True))
+            self.note_exceptions(step, flags, sources, outputs)
         for part, temporary in pending:
             self.move(temporary, part)
         for index, array in made:
@@ -232,13 +234,6 @@ class Run(RunValues):
 
     def keep_operands(self) -> None:
         """Called where a kernel writes to memory of its own, although it might write in place."""
-
-    def spoils(self, step: KernelStep, inputs: list[Array], outputs: list[Array]) -> bool:
-        """Whether a kernel writes over what it reads."""
-        if not step.targets and not step.may_reuse:
-            return False
-        read = (*inputs, *(self.env[index] for index in step.inputs))
-        return any(shares(out, each) for out in outputs for each in read)
 
     def started(
         self,

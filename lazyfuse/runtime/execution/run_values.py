@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
+from operator import or_
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +23,7 @@ from lazyfuse.codegen.graph.linearize import Recording, Value
 from lazyfuse.codegen.graph.node import Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
+from lazyfuse.codegen.plan.lifetimes import shares
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
@@ -362,23 +366,40 @@ class RunValues:
             self.raised += fp_flags.by_operation(bits, self.operations(step), self.slots(step))
             return
         operations = self.operations(step)
-        every = [(op, n) for (op, _), i in zip(operations, step.in_order) for n in self.recorded(i)]
-        bits = fp_flags.minded(bits, every)
+        pairs = zip(operations, step.in_order, strict=True)
+        bits = fp_flags.minded(bits, [(op, n) for (op, _), i in pairs for n in self.recorded(i)])
         if not bits:
             return
-        found: dict[int, int] = {}
         if fp_flags.is_clear(bits, operations):
-            found = dict(zip(step.in_order, fp_flags.attributed(bits, operations), strict=True))
-        elif sources is None:  # written over: only the results can still be looked at
-            self.plan.keeping = KEEPING
-            bits &= fp_flags.shown(outputs, operations)
-            found = dict(zip(step.in_order, fp_flags.attributed(bits, operations), strict=True))
+            raised = fp_flags.attributed(bits, operations)
         else:
-            if self.plan.keeping and (step.targets or step.may_reuse):
-                self.plan.keeping = KEEPING  # it may go on raising them
-            self.members(step, sources=sources, conditions=found)
-        for index, own in found.items():
+            raised = self.asked(step, bits, sources or {}, outputs)
+        for index, own in zip(step.in_order, raised, strict=True):
             self.note_raised(index, own)
+
+    def asked(
+        self, step: KernelStep, bits: int, sources: dict[int, Array], outputs: Sequence[Array]
+    ) -> list[int]:
+        """What each operation of a kernel has raised, by the reference interpreter.
+
+        Operands that the kernel has written over are lost. What was computed from them can have
+        raised what nothing else has, and what its result shows.
+        """
+        stored = dict(zip((*step.stores, *step.reductions), outputs, strict=False))
+        kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
+        if len(kept) < len(step.reads) or self.plan.keeping:
+            self.plan.keeping = KEEPING  # it may go on raising them
+        found: dict[int, int] = {}
+        self.members(step, sources=kept, conditions=found, stored=stored)
+        pairs = zip(self.operations(step), step.in_order, strict=True)
+        lost = [(each, index) for each, index in pairs if index not in found]
+        left = bits & ~reduce(or_, found.values(), 0)
+        if lost and not fp_flags.is_clear(left, [each for each, _ in lost]):
+            seen = [stored[index] for _, index in lost if index in stored]
+            left &= fp_flags.shown(seen, [each for each, _ in lost]) if seen else left
+        for own, (_, index) in zip(fp_flags.attributed(left, [x for x, _ in lost]), lost):
+            found[index] = own
+        return [found[index] for index in step.in_order]
 
     def recorded(self, index: int) -> list[Node]:
         """The recorded nodes of a value: equal ones are computed once."""
@@ -424,16 +445,22 @@ class RunValues:
         seconds: list[float] | None = None,
         sources: dict[int, Array] | None = None,
         conditions: dict[int, int] | None = None,
+        stored: Mapping[int, Array] = MappingProxyType({}),
     ) -> dict[int, Array]:
         """The result of each operation of a kernel, by the reference interpreter.
 
-        Appends the time of each operation to `seconds`; `conditions` gets its exceptions.
+        Appends the time of each operation to `seconds`; `conditions` gets its exceptions. What
+        cannot be computed, since `sources` lack an operand, is taken from `stored`.
         """
         values = self.plan.graph.values
         known = sources if sources is not None else {s: self.host(s) for s in step.reads}
         found: dict[int, Array] = {}
         for index in step.in_order:
             value = values[index]
+            if sources is not None and any(s not in found and s not in known for s in value.src):
+                if index in stored:
+                    found[index] = stored[index]
+                continue
             operands = [found[s] if s in found else known[s] for s in value.src]
             perms = [values[s].perm for s in value.src]
             start = time.perf_counter()
