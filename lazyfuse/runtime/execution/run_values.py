@@ -7,6 +7,7 @@ memory that the host cannot read.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +47,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Runs that keep the operands of a plan's kernels once exceptions arose whose operands were lost.
 KEEPING = 64
+
+
+# One of these operands raises an exception if any operand does.
+EXTREMES = (0.0, 1.0, -2.0, 1e-300, 1e300, -1e300, np.inf, -np.inf)
 
 
 class Abandoned(Exception):
@@ -382,24 +387,42 @@ class RunValues:
     ) -> list[int]:
         """What each operation of a kernel has raised, by the reference interpreter.
 
-        Operands that the kernel has written over are lost. What was computed from them can have
-        raised what nothing else has, and what its result shows.
+        Operands that the kernel has written over are lost. What was computed from them has raised
+        what nothing else has: the first operation that can raise it, whatever was lost.
         """
         stored = dict(zip((*step.stores, *step.reductions), outputs, strict=False))
         kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
         if len(kept) < len(step.reads) or self.plan.keeping:
             self.plan.keeping = KEEPING  # it may go on raising them
         found: dict[int, int] = {}
-        self.members(step, sources=kept, conditions=found, stored=stored)
-        pairs = zip(self.operations(step), step.in_order, strict=True)
-        lost = [(each, index) for each, index in pairs if index not in found]
+        known = {**kept, **self.members(step, sources=kept, conditions=found, stored=stored)}
         left = bits & ~reduce(or_, found.values(), 0)
-        if lost and not fp_flags.is_clear(left, [each for each, _ in lost]):
-            seen = [stored[index] for _, index in lost if index in stored]
-            left &= fp_flags.shown(seen, [each for each, _ in lost]) if seen else left
-        for own, (_, index) in zip(fp_flags.attributed(left, [x for x, _ in lost]), lost):
-            found[index] = own
-        return [found[index] for index in step.in_order]
+        for index in step.in_order if left else ():
+            if index not in found:
+                found[index] = left & self.possible(index, known, stored.get(index))
+                left &= ~found[index]
+        return [found.get(index, 0) for index in step.in_order]
+
+    def possible(self, index: int, known: Mapping[int, Array], result: Array | None) -> int:
+        """What an operation can have raised some of whose operands are lost."""
+        value = self.plan.graph.values[index]
+        sources = [self.plan.graph.values[each] for each in value.src]
+        bits = 0
+        for tried in itertools.product(EXTREMES, repeat=sum(s not in known for s in value.src)):
+            rest = iter(tried)
+            with np.errstate(all="ignore"):
+                made = [
+                    known[each] if each in known else np.full(self.shape(each), next(rest), x.dtype)
+                    for each, x in zip(value.src, sources, strict=True)
+                ]
+            with fp_flags.collecting() as flags:
+                interpret.run_node(
+                    value.op, value.arg, self.shape(index), value.dtype, value.perm, made,
+                    [each.perm for each in sources],
+                )  # fmt: skip
+            bits |= flags.bits
+        operation = [(value.op, self.nodes[value.origin])]
+        return bits if result is None else bits & fp_flags.shown([result], operation)
 
     def recorded(self, index: int) -> list[Node]:
         """The recorded nodes of a value: equal ones are computed once."""
