@@ -99,7 +99,7 @@ class Program:
 
     def __init__(self, seed: int, structures: int = 0) -> None:
         rng = random.Random(seed % structures if structures else seed)
-        self.n = rng.choice([40, 3000, 3000, 3000, 40000, 70000])
+        self.n = rng.choice([40, *[3000] * 8, 40000])
         kinds = rng.choice(["FR", "FR", "FR", "FG", "FI", "FZ", "FE", "FGIZER"])
         self.statements = [self._statement(rng, kinds) for _ in range(rng.randint(3, 9))]
         self.seed = seed
