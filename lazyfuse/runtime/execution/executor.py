@@ -26,7 +26,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices import critical, progress
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.events import counters, spans
+from lazyfuse.runtime.events import counters, decisions, spans
 from lazyfuse.runtime.execution import (
     concurrency,
     matmul,
@@ -202,6 +202,7 @@ class Run(RunValues):
         # the reference interpreter needs the operands if the kernel raises exceptions
         keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
         if keeps:
+            counters.totals.decisions[decisions.KEPT_OPERANDS] += 1
             self.keep_operands()
         reuses = step.may_reuse and last and not keeps
         donors = self.donors(step, last, shape) if reuses else None

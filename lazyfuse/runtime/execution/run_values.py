@@ -30,6 +30,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.layout.strides import (
     around,
     arrange,
@@ -50,7 +51,7 @@ KEEPING = 64
 
 
 # One of these operands raises an exception if any operand does.
-EXTREMES = (0.0, 1.0, -2.0, 1e-300, 1e300, -1e300, np.inf, -np.inf)
+EXTREMES = (0.0, 1.0, -2.0, 1e-300, 3e38, -3e38, 1.7e308, -1.7e308, np.inf, -np.inf)
 
 
 class Abandoned(Exception):
@@ -392,7 +393,9 @@ class RunValues:
         """
         stored = dict(zip((*step.stores, *step.reductions), outputs, strict=False))
         kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
-        if len(kept) < len(step.reads) or self.plan.keeping:
+        lost = len(kept) < len(step.reads)
+        counters.totals.decisions[decisions.LOST_OPERANDS] += lost
+        if lost or self.plan.keeping:
             self.plan.keeping = KEEPING  # it may go on raising them
         found: dict[int, int] = {}
         known = {**kept, **self.members(step, sources=kept, conditions=found, stored=stored)}

@@ -87,12 +87,12 @@ class Pending:
 
     def __init__(self, evaluate: Callable[[Sequence[Node], Rule], None]) -> None:
         self.evaluate = evaluate
+        self.nodes: list[ref[Node]] = []
         self.filters = warnings.filters  # the default list: contexts have lists of their own
         self.filters_first: Any = None  # its first filter: another one shows that the list changed
         self.filters_size = -1  # its length; -1: check the filters at each node
         self.look_at(self.filters)
         self.noted = warning_filters.usual  # the filters that were noted last
-        self.nodes: list[ref[Node]] = []
         self.lines: set[int] = set()  # lines that recorded since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each line recorded since the last sink
         self.left: list[ref[Node]] = []  # what the last sink left pending, as others had
