@@ -60,14 +60,15 @@ EXPRESSIONS = {
           "np.nanmax(<F>)", "(<F> @ <F>)", "np.add.reduce(<F>)", "np.maximum.reduce(<F>)"],
 }  # fmt: skip
 STATEMENTS = {
-    "F": ["a = <F>", "b = <F>", "c = <F>", "d = <F>", "a *= <S>", "b += <F>", 
-          "a /= <F>", "q *= <S>", "q = a[: n // 2]", "q = q / <S>", "u = q / 0", "c -= <F>", "b[::2] *= <S>",
-          "np.divide(<F>, <F>, out=c); kept.append(c.copy())", "np.multiply(a, <S>, out=a)", "W = np.stack([<F>, <F>])",
+    "F": ["a = <F>", "b = <F>", "c = <F>", "d = <F>", "a *= <S>", "b += <F>",
+          "a /= <F>", "q *= <S>", "q = a[: n // 2]", "q = q / <S>", "u = q / 0", "c -= <F>",
+          "b[::2] *= <S>",
+          "np.multiply(a, <S>, out=a)", "W = np.stack([<F>, <F>])",
           "a = <F>; b = <F>", "a[<M>] = <S>", "q /= <S>", "c[1:-1] += c[2:] * <S>"],
     "G": ["f = <G>", "g = <G>", "f *= <T>", "g += <G>", "f /= <G>"],
     "E": ["h = <E>", "k = <E>", "h += <E>", "h *= <E>"],
     "I": ["i = <I>", "j = <I>", "i += <I>", "i //= <N>", "j %= <I>"],
-    "Z": ["z = <Z>", "w = <Z>", "z *= <Z>", "z /= <Z>"],
+    "Z": ["z = <Z>", "w = <Z>", "z += <Z>", "z -= <Z>"],
     "R": ["r = <R>", "s = float(abs(<R>))", "a = a + <R>.real.astype('f8')"],
 }  # fmt: skip
 STATES = (
@@ -125,7 +126,8 @@ class Program:
         lines.append("    q = a[: n // 2]; q = q if rng_views else q.copy(); r = s = u = 0")
         whole = "\n".join(self.statements)
         filters = [each for each in FILTERS if not (_PYTHON.search(whole) and _ONCE.search(each))]
-        lines.append(f"    warnings.{rng.choice(filters[:2] if len(filters) < 11 else FILTERS[:3])}")
+        first = filters[:2] if len(filters) < len(FILTERS) else FILTERS[:3]
+        lines.append(f"    warnings.{rng.choice(first)}")
         lines.append("    for turn in turns:")
         for statement in self.statements:
             roll = rng.random()
@@ -145,13 +147,14 @@ class Program:
             elif roll < 0.47:
                 lines.append(f"{pad}np.seterr({rng.choice(STATES)})")
             lines.append(pad + statement)
-            for name in _NAME.findall(statement):  # else it might never be computed
-                lines.append(f"        kept.append({name})")
+            names = _NAME.findall(statement)  # what nobody looks at might never be computed
+            lines += [f"        kept.append({name})" for name in names]
         if rng.random() < 0.5:
             lines.append("        float(a.sum()); float(c[0])")
         lines[5:] = [f"    {line}" for line in lines[5:]]
         lines.insert(5, "    try:")
-        lines += ["    finally:", "        kept += [a, b, c, d, f, g, h, k, i, j, z, w, W, q, r, s, u]"]
+        names = "a, b, c, d, f, g, h, k, i, j, z, w, W, q, r, s, u"
+        lines += ["    finally:", f"        kept += [{names}]"]
         return "\n".join(lines) + "\n"
 
     def data(self, np: Any) -> list[Any]:
@@ -216,6 +219,7 @@ class Program:
                 found.append(("log", words, line()))
 
         data = self.data(np)
+
         def show(words: Any, category: Any, file: str, number: int, *_: Any) -> None:
             if category is RuntimeWarning or "Complex" in category.__name__:
                 found.append((category.__name__, str(words), number if file == name else line()))

@@ -79,7 +79,7 @@ def _facts() -> _Facts:
             value not in ("warn", "ignore") or (value == "warn" and name == "under")
             for name, value in settings.items()
         )
-        ignored = [bit for name, bit in BITS.items() if settings[name] == "ignore" != PLAIN[name]]
+        ignored = [bit for name, bit in BITS.items() if settings[name] == "ignore"]
         found = _last = _Facts(state, settings == PLAIN, handled, sum(ignored))
     return found
 
@@ -88,7 +88,7 @@ _last: _Facts | None = None
 
 
 def ignored_bits() -> int:
-    """The flags that this thread ignores now, without underflow, which it ignores by default."""
+    """The flags that this thread ignores now."""
     return _facts().ignored
 
 

@@ -168,7 +168,7 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False
 
 def _way(bit: int, state: str, where: Any, now: bool = False) -> str:
     """What is done about an exception: what NumPy's error state says, or said where it arose."""
-    if type(where) is tuple and errstate.plain and not now and state != "ignore":
+    if type(where) is tuple and not now and not (errstate.plain and state == "ignore"):
         state = _PLAIN[bit]  # the state at its source location
     if _is_ignored(bit, state, where):
         return "ignore"

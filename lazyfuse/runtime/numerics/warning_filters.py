@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
 _ONCE = ("default", "module", "once")
@@ -53,10 +54,8 @@ class NotedFilters:
         if self.action(words, module, line) not in _ONCE:
             return None
         registry: dict[Any, Any] = {}
-        try:
+        with suppress(_Seen):
             warnings.warn_explicit(_Unhashable(words), RuntimeWarning, "", line, module, registry)
-        except _Seen:
-            pass
         return registry.get("version")
 
     def are_current(self) -> bool:
