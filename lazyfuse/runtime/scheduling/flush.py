@@ -17,7 +17,9 @@ from lazyfuse.codegen.graph.node import Node, Where, source_line, topological
 from lazyfuse.codegen.table.ops import UPDATE
 from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
+from lazyfuse.runtime.numerics import warning_filters
 from lazyfuse.runtime.numerics.errstate import SourceLocation
+from lazyfuse.runtime.numerics.warning_filters import NotedFilters
 from lazyfuse.runtime.scheduling import compound_calls, parameters
 
 # A launch costs some ten microseconds: as much as this many element operations.
@@ -67,11 +69,11 @@ class Pending:
         "last",
         "left",
         "lines",
-        "location",
         "looping",
         "nodes",
         "nodes_due",
         "nodes_planned",
+        "noted",
         "overdue",
         "plain",
         "reducing",
@@ -85,12 +87,12 @@ class Pending:
 
     def __init__(self, evaluate: Callable[[Sequence[Node], Rule], None]) -> None:
         self.evaluate = evaluate
+        self.nodes: list[ref[Node]] = []
         self.filters = warnings.filters  # the default list: contexts have lists of their own
         self.filters_first: Any = None  # its first filter: another one shows that the list changed
         self.filters_size = -1  # its length; -1: check the filters at each node
         self.look_at(self.filters)
-        self.location = SourceLocation()  # the last one that was marked
-        self.nodes: list[ref[Node]] = []
+        self.noted = warning_filters.usual  # the filters that were noted last
         self.lines: set[int] = set()  # lines that recorded since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each line recorded since the last sink
         self.left: list[ref[Node]] = []  # what the last sink left pending, as others had
@@ -122,6 +124,7 @@ class Pending:
                 raises = self.look_at(filters)
                 if filters is not self.filters:
                     self.mark(node)
+                    self.filters_size = -1  # look at the usual ones again afterwards
             line = line_of(where)
             if not compound_calls.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
@@ -156,6 +159,11 @@ class Pending:
         """Whether warning filters turn FP exceptions into errors, which their line has to raise."""
         raises = config.options.errors_at_once and _makes_errors(filters)
         if filters is self.filters:
+            if (before := warning_filters.look_again()) is not None:
+                for each in self.nodes:
+                    node = each()
+                    if node is not None and node.location is not None:
+                        _mark(node, before)
             self.filters_size = -1 if raises else len(filters)
             self.filters_first = filters[0] if filters else None
         return raises
@@ -189,15 +197,10 @@ class Pending:
         return decisions.ROOM
 
     def mark(self, node: Node) -> None:
-        """Keep warning filters other than the default ones in the node's source location."""
-        where = node.location
-        assert where is not None
-        if isinstance(where, SourceLocation):
-            where.filters = warnings.filters
-            return
-        if self.location != where or self.location.filters is not warnings.filters:
-            self.location = SourceLocation.like(where, filters=warnings.filters)
-        node.location = self.location
+        """Keep warning filters other than the usual ones in the node's source location."""
+        if not self.noted.are_current():
+            self.noted = NotedFilters()
+        _mark(node, self.noted)
 
     def check_limits(self, newest: Node) -> None:
         """Flush if the graph, or the memory that it keeps alive, has outgrown the budget."""
@@ -380,6 +383,18 @@ def _makes_errors(filters: Sequence[tuple[Any, ...]]) -> bool:
 def _is_read(source: Node) -> bool:
     """Whether an operand lies in memory, or comes from outside recorded work."""
     return source.value is not None or source.op.kind == "source"
+
+
+def _mark(node: Node, filters: NotedFilters) -> None:
+    """Note the warning filters of a node, and of those that the same call has recorded below it."""
+    where = node.location
+    if not isinstance(where, SourceLocation):
+        node.location = SourceLocation.like(where, filters=filters)
+    elif where.filters is None:
+        where.filters = filters
+    for source in node.src:
+        if source.location == where and getattr(source.location, "filters", None) is None:
+            _mark(source, filters)
 
 
 def _is_pending(node: Node | None) -> bool:
