@@ -684,5 +684,8 @@ PyObject *section_setup(PyObject *module, PyObject *args);
 PyObject *section_new_main(PyObject *module, PyObject *ident);
 PyObject *section_put_off(PyObject *module, PyObject *nothing);
 PyObject *section_bring_back(PyObject *module, PyObject *nothing);
+PyObject *section_enter(PyObject *module, PyObject *nothing);
+PyObject *section_leave(PyObject *module, PyObject *nothing);
+PyObject *section_collect_late(PyObject *module, PyObject *nothing);
 
 #endif
