@@ -6,10 +6,11 @@ function that evaluates.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 from lazyfuse import config
 from lazyfuse.codegen.graph import references
@@ -38,10 +39,14 @@ ROOM = 248
 STEADY_LINES = 64
 # Recorded operations before the limits are checked.
 CHECK_AFTER = 64
+# Elements of an array for which there may be no memory: NumPy is asked when one is recorded.
+VAST = 1 << 27
 # Bytes that no budget reaches: without a budget, lists of nodes are searched when they doubled.
 NEVER = 1 << 62
 
 
+usual_filters: Any = warnings.filters
+"""The default list of warning filters: contexts have lists of their own."""
 native: Any = None
 """The native extension whose `frontier` is used (native/walk.c); None: the Python code here."""
 
@@ -53,9 +58,11 @@ def use(module: Any) -> None:
 
 
 class Pending:
-    """The operations recorded since the last flush."""
+    """The operations that a thread has recorded since the last flush."""
 
     __slots__ = (
+        "__weakref__",
+        "allocate",
         "due",
         "due_for",
         "elements",
@@ -79,13 +86,21 @@ class Pending:
         "roomy_line",
         "rounds",
         "rounds_left",
+        "run",
         "steady",
         "waiting",
     )
 
-    def __init__(self, evaluate: Callable[[Sequence[Node], Rule], None]) -> None:
+    def __init__(
+        self,
+        evaluate: Callable[[Sequence[Node], Rule], None],
+        flush: Callable[[Sequence[Node], Rule], None],
+        allocate: Callable[[Node], None],
+    ) -> None:
         self.evaluate = evaluate
-        self.filters = warnings.filters  # the default list: contexts have lists of their own
+        self.run = flush  # the same, but what fails stays pending
+        self.allocate = allocate  # raises where there is no memory for a result
+        self.filters = usual_filters
         self.filters_first: Any = None  # its first filter: another one shows that the list changed
         self.filters_size = -1  # its length; -1: check the filters at each node
         self.look_at(self.filters)
@@ -146,6 +161,8 @@ class Pending:
         size = 1
         for length in node.arg.shape if node.op is UPDATE else node.shape:
             size *= length
+        if size >= VAST:
+            self.allocate(node)
         self.elements += size
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
             self.check_limits(node)
@@ -236,7 +253,7 @@ class Pending:
         """Evaluate every array that is still wanted and was recorded before `newest`."""
         frontier = self.frontier(newest)
         if frontier:
-            self.evaluate(frontier, rule)
+            self.run(frontier, rule)
         else:
             self.reset()
 
@@ -346,6 +363,34 @@ class Pending:
                         deeper.append(source)
             below = deeper
         return [node for node in alive if id(node) not in used and not parameters.waits(node)]
+
+
+class Thread(threading.local):
+    """What a thread has recorded: no other thread brings it along, flushes it or counts it."""
+
+    def __init__(self, *functions: Any) -> None:
+        self.recorded = Pending(*functions)
+        _threads.add(self.recorded)
+
+
+_threads: WeakSet[Pending] = WeakSet()
+
+
+def listen() -> None:
+    """Tell every thread's `Pending` that listeners have come or gone."""
+    for each in list(_threads):
+        each.listen()
+
+
+def uses() -> dict[int, int]:
+    """How many operations that threads have recorded and not run read each node (by id)."""
+    found: dict[int, int] = {}
+    for each in [each for thread in list(_threads) for each in list(thread.nodes)]:
+        node = each()
+        if node is not None and _is_pending(node):
+            for source in node.src:
+                found[id(source)] = found.get(id(source), 0) + 1
+    return found
 
 
 def line_of(where: Where) -> int:
