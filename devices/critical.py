@@ -149,8 +149,7 @@ def _postpone(phase: str, info: dict[str, int]) -> None:
             _others.extend(gc.callbacks[1:])
             del gc.callbacks[1:]
             last = min(info["generation"] + _BEYOND, 2)
-            for each in range(last + 1):
-                _held.append(gc.get_objects(each))
+            _held.extend(map(gc.get_objects, range(last + 1)))
     except BaseException as error:  # an interrupt, which the collector would drop
         waiting.append((raise_later, 0, error))
 

@@ -141,7 +141,7 @@ def _done_together(pending: list[Node], more: list[Node], rule: Rule, apart: _Ap
 
 
 def _is_done(nodes: Sequence[Node]) -> bool:
-    return all([node.value is not None or node.resident is not None for node in nodes])
+    return all(node.value is not None or node.resident is not None for node in nodes)
 
 
 def _may_repeat() -> bool:
@@ -292,13 +292,14 @@ def wait_and_warn(devices: Sequence[Device]) -> None:
 def _flush(nodes: Sequence[Node], rule: Rule) -> None:
     """Evaluate what nobody has asked for. What fails stays pending, for the sink that asks."""
     try:
-        return compute(nodes, rule)
+        compute(nodes, rule)
+        nodes = ()
     except Exception:
         if _is_done(nodes):  # the error is that of a warning
             raise
     if len(nodes) == 1:
-        return here.recorded.forget(topological(nodes))
-    for node in nodes:
+        here.recorded.forget(topological(nodes))
+    for node in nodes if len(nodes) > 1 else ():
         _flush([node], rule)
 
 
@@ -356,14 +357,15 @@ def recorded() -> list[ref[Node]]:
     return list(here.recorded.nodes)
 
 
-def finish(before: Sequence[ref[Node]], rule: Rule) -> None:
-    """Evaluate the operations recorded since `recorded()` gave `before`."""
+def finish(before: Sequence[ref[Node]], rule: Rule, everyone: bool = False) -> None:
+    """Evaluate what this thread (or everyone) recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
-    if frontier := here.recorded.frontier(before=known):
-        _flush(frontier, rule)
+    for each in [each for each, _ in flush.threads] if everyone else [here.recorded]:
+        if frontier := each.frontier(before=known):
+            _flush(frontier, rule)
 
 
-errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE))
+errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE, True))
 
 
 def _evaluate(

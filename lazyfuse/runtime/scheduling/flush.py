@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import ref
 
 from lazyfuse import config
 from lazyfuse.codegen.graph import references
@@ -61,7 +61,6 @@ class Pending:
     """The operations that a thread has recorded since the last flush."""
 
     __slots__ = (
-        "__weakref__",
         "allocate",
         "due",
         "due_for",
@@ -365,27 +364,34 @@ class Pending:
         return [node for node in alive if id(node) not in used and not parameters.waits(node)]
 
 
+class _Token:
+    """Lives as long as its thread."""
+
+
 class Thread(threading.local):
     """What a thread has recorded: no other thread brings it along, flushes it or counts it."""
 
     def __init__(self, *functions: Any) -> None:
         self.recorded = Pending(*functions)
-        _threads.add(self.recorded)
+        self.token = _Token()
+        threads[:] = [each for each in threads if each[1]() or any(map(_is_left, each[0].nodes))]
+        threads.append((self.recorded, ref(self.token)))
 
 
-_threads: WeakSet[Pending] = WeakSet()
+threads: list[tuple[Pending, ref[_Token]]] = []
+"""What threads have recorded; where a thread has ended, as long as some of it is pending."""
 
 
 def listen() -> None:
-    """Tell every thread's `Pending` that listeners have come or gone."""
-    for each in list(_threads):
+    """Tell what threads have recorded that listeners have come or gone."""
+    for each, _ in list(threads):
         each.listen()
 
 
 def uses() -> dict[int, int]:
     """How many operations that threads have recorded and not run read each node (by id)."""
     found: dict[int, int] = {}
-    for each in [each for thread in list(_threads) for each in list(thread.nodes)]:
+    for each in [each for pending, _ in list(threads) for each in list(pending.nodes)]:
         node = each()
         if node is not None and _is_pending(node):
             for source in node.src:
@@ -429,6 +435,10 @@ def _is_read(source: Node) -> bool:
 
 def _is_pending(node: Node | None) -> bool:
     return node is not None and node.value is None and node.resident is None
+
+
+def _is_left(node: ref[Node]) -> bool:
+    return _is_pending(node())
 
 
 def held_bytes(roots: Sequence[Node]) -> int:
