@@ -78,7 +78,9 @@ class World:
     def loop(self) -> None:
         """Some rounds of a few lines in both, with a look in between."""
         first = self.draw.randrange(len(LINES))
-        code = loop_of(LINES[first : first + self.draw.randrange(1, 4)], self.draw.choice([1, 3, 12]))
+        code = loop_of(
+            LINES[first : first + self.draw.randrange(1, 4)], self.draw.choice([1, 3, 12])
+        )
         exec(code, self.theirs)
         exec(code, self.ours)
         if self.draw.random() < 0.6:

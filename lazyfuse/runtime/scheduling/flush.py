@@ -371,8 +371,12 @@ class _Token:
 class Thread(threading.local):
     """What a thread has recorded: no other thread brings it along, flushes it or counts it."""
 
+    recorded: Pending
+
     def __init__(self, *functions: Any) -> None:
         self.recorded = Pending(*functions)
+        if not threads:
+            Thread.recorded = self.recorded  # for finalisers while another thread's is made
         self.token = _Token()
         threads[:] = [each for each in threads if each[1]() or any(map(_is_left, each[0].nodes))]
         threads.append((self.recorded, ref(self.token)))

@@ -19,9 +19,10 @@ import lazyfuse as lf
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.runtime.scheduling import eager_fusion
 from tests import reached
-from tests.campaign import rounds
+from tests.campaign import TIMEOUT, rounds
 from tests.runtime.scheduling.test_eager_fusion import ARRAYS, govern, program, told, world
 
+pytestmark = TIMEOUT
 THREADS = 3
 
 
