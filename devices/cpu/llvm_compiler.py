@@ -40,7 +40,7 @@ def assembly(source: Source) -> str:
 
 @contextmanager
 def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
-    """This machine and LLVM's module of a source.
+    """Describe this machine, and make LLVM's module of a source.
 
     The module ends here. An interrupt's traceback would leave it to the collector, which may end
     its context first, and then the module's memory is freed twice.

@@ -388,7 +388,7 @@ threads: list[tuple[Pending, ref[_Token]]] = []
 
 def listen() -> None:
     """Tell what threads have recorded that listeners have come or gone."""
-    for each, _ in list(threads):
+    for each, _ in threads:
         each.listen()
 
 
