@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .. import fork_safety
+from .. import critical, fork_safety
 from ..base import Source
 from ..late_imports import module as heavy
 from ..thread_pool import available
@@ -34,6 +34,7 @@ DELAY = 0.05 if available() > 2 else 0.1
 IDLE = 30.0  # seconds without a request after which the process ends, to free numba's memory
 MOST_CRASHES = 2  # after the first, the source that was being compiled is sent once more
 _LENGTH = struct.Struct("<Q")
+_alone = critical.section(fork_safety.fork_lock)
 _MAIN = "cpu.compile_worker_main"
 
 # The process's first code: importing lazyfuse/__init__.py would import the whole frontend.
@@ -156,7 +157,7 @@ class Worker:
                     done, current = current, self._next(0.0)
                     if current is not None:
                         self._ask(current)
-                    with fork_safety.fork_lock:  # it imports and links
+                    with _alone:  # it imports and links, and holds the programs' lock
                         self._arrived(done, *reply)
         except BaseException as error:  # any error: other threads must not wait for ever
             self.trouble = self.trouble or f"the compiler's process {error}"
