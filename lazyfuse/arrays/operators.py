@@ -496,7 +496,7 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         rest = binary(SPECS["remainder"], self, other, swapped)
         name = "scalar divmod" if are_scalars(self, other) else "divmod"
         name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
-        return quotient, rest
+        return HOOKS.deliver_several((quotient, rest))
     if type(other) in (list, tuple):
         return divide_with_rest(self, np.array(to_numpy(other)), swapped)
     function = None if known else override(other, np.divmod)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
@@ -90,9 +90,10 @@ def numbers_stay() -> Iterator[None]:
         _inside.calls -= 1
 
 
-def deliver(x: scalar) -> Any:
+def deliver(x: Any, is_alone: bool = True) -> Any:
     """What the user gets for a recorded number: the lazy scalar where only operations of ours take
-    it from his function, NumPy's number elsewhere.
+    it from his function, NumPy's number elsewhere. `is_alone`: it is what a call gives, not a part
+    of that.
     """
     if _inside.calls or config.options.lazy_numbers:
         return x
@@ -101,7 +102,7 @@ def deliver(x: scalar) -> Any:
     if names.get("__package__") in INSIDE:
         return x
     is_script = code.co_name == "<module>" and _is_program(frame)
-    needed = escapes.uses(code, frame.f_lasti, is_script)
+    needed = escapes.uses(code, frame.f_lasti, is_script) if is_alone else None
     if needed is not None and all(_is_met(each, frame) for each in needed):
         return x
     try:
@@ -139,10 +140,10 @@ def _is_met(use: escapes.Use, frame: FrameType) -> bool:
             found = base.NATIVE.frame_local(frame, place, name)
         except NameError:
             return False
-    if attribute is not None:
+    for each in () if attribute is None else attribute.split("."):
         if type(found) in array.OURS:
             return kind != escapes.ELEMENTS  # its methods, and parts of it
-        found = _attribute(found, attribute)
+        found = _attribute(found, each)
     if kind == escapes.FUNCTION:
         return any(found is each for each in _TAKES_NUMBERS) or any(
             str(getattr(each, "__module__", "")).partition(".")[0] == "lazyfuse"
@@ -172,6 +173,11 @@ _MISSING = object()
 _LEFT = PLAIN - {complex}
 _TAKES_NUMBERS = (print, float, int, bool, str, repr, format, round, abs)
 """Python's own functions that ask our number for its value."""
+
+
+def deliver_several(results: Iterable[Any]) -> tuple[Any, ...]:
+    """What the user gets for the results of one call: of its numbers NumPy's."""
+    return tuple([deliver(x, False) if type(x) is scalar else x for x in results])
 
 
 def make_scalar(node: Node) -> scalar:
@@ -324,6 +330,7 @@ base.HOOKS.fill(
     scalar=scalar,
     make_scalar=make_scalar,
     deliver=deliver,
+    deliver_several=deliver_several,
     wrap=array.wrap,
     wrap_shared=array.wrap_shared,
     get_item=indexing.get_item,

@@ -22,11 +22,14 @@ import sqlite3
 import statistics
 import struct
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import numpy
+
+import lazyfuse
 
 KINDS = "float64 float64 float32 int64 int32 uint8 bool complex128 int8 uint64 float16".split()
 SIZES = (1, 3, 8)
@@ -59,6 +62,9 @@ np.modf({n}) | np.frexp({n}) | np.divmod({n}, 3) | np.sign({n}) | np.exp({n}) | 
 {n} if {m} else {n} | (lambda: {n})() | [{n}][0] | {{"k": {n}}}["k"] | ({n}, {m}) | [{n} for _ in range(2)]
 [1, 2] * {n} | [5, 6, 7][{n}] | "ab" * {n} | range({n}) | {a}[{n}] | slice({n}) | [5, 6, 7][:{n}]
 np.append({a}, {n}) | np.linspace(0, {n}, 3) | np.arange({n}) | np.zeros(3)[{n}] | (1, 2) + ({n},)
+divmod({n}, 3)[0] | divmod({n}, {m}) + (1,) | np.divmod({n}, {m})[1] | np.modf({n})[0] | np.frexp({n})[1]
+np.average({a}, returned=True)[0] | np.average({a}, returned=True) + (1,) | np.unravel_index({n}, (9, 9))[0]
+np.broadcast_arrays({n}, {m})[0] | np.meshgrid({n}, {m})[0] | np.unique({n})[0] | np.nonzero({a} > {n})[0]
 np.array([{n}], dtype=object)[0] | np.array({n}, dtype=object) | np.full(2, {n}, dtype=object)
 np.isscalar({n}) | np.ndim({n}) | np.result_type({n}) | np.stack([{n}, {m}]) | np.atleast_1d({n})
 {n}[()] | {n}[None] | {n}[...] | len({n}) | iter({n}) | {n}.flat | {n}.nope | memoryview({n}).nbytes
@@ -192,6 +198,25 @@ class Numbers:
 def text_of(lines: list[str]) -> str:
     """The function."""
     return HEADER + "".join(f"    {line}\n" for line in lines)
+
+
+def shown(value: Any, depth: int = 0) -> Any:
+    """What can be told of a value: its type first, then all that it holds."""
+    kind = type(value)
+    if kind in (numpy.ndarray, lazyfuse.ndarray):
+        real = numpy.asarray(value)
+        return "array", real.dtype, real.shape, [shown(each, depth) for each in real.ravel()]
+    if kind in (list, tuple) or isinstance(value, tuple):
+        return kind.__name__, [shown(each, depth + 1) for each in value]
+    if kind is dict:
+        return [(shown(k, depth + 1), shown(v, depth + 1)) for k, v in value.items()]
+    if isinstance(value, Iterator):
+        return [shown(each, depth + 1) for each in value] if depth < 3 else kind.__name__
+    if isinstance(value, type):
+        return value.__name__
+    if kind.__repr__ is object.__repr__ or callable(value) or kind is Other:
+        return kind.__name__
+    return kind.__name__, repr(value)
 
 
 class Other:

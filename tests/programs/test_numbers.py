@@ -6,48 +6,32 @@ value, and the functions raise what they raise with NumPy.
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
 import lazyfuse
-from tests import campaign
+from tests import campaign, reached
 from tests.campaign import rounds
 from tests.programs.compare import Difference, code_of, complain, failure
-from tests.programs.number_programs import Numbers, Other, text_of, tools
+from tests.programs.number_programs import Numbers, Other, shown, text_of, tools
 
 pytestmark = campaign.TIMEOUT
-
-
-def shown(value: Any, depth: int = 0) -> Any:
-    """What can be told of a value: its type first, then all that it holds."""
-    kind = type(value)
-    if kind in (numpy.ndarray, lazyfuse.ndarray):
-        real = numpy.asarray(value)
-        return "array", real.dtype, real.shape, [shown(each, depth) for each in real.ravel()]
-    if kind in (list, tuple) or isinstance(value, tuple):
-        return kind.__name__, [shown(each, depth + 1) for each in value]
-    if kind is dict:
-        return [(shown(k, depth + 1), shown(v, depth + 1)) for k, v in value.items()]
-    if isinstance(value, Iterator):
-        return [shown(each, depth + 1) for each in value] if depth < 3 else kind.__name__
-    if isinstance(value, type):
-        return value.__name__
-    if kind.__repr__ is object.__repr__ or callable(value) or kind in (Other, Exception):
-        return kind.__name__
-    return kind.__name__, repr(value)
 
 
 @dataclass
 class Function:
     """A function whose every statement may be left out."""
 
-    numbers: Numbers
     statements: list[str]
     arrays: tuple[Any, Any]
 
@@ -91,15 +75,74 @@ def check(seeds: Sequence[int]) -> None:
     """Random functions."""
     for seed in seeds:
         numbers = Numbers(seed)
-        function = Function(numbers, numbers.lines(), numbers.arrays())
-        what = failure(function, compare)
+        function = Function(numbers.lines(), numbers.arrays())
+        with reached.program(seed):
+            what = failure(function, compare)
         if what:
             complain(function, f"seed {seed}: {what}", compare)
 
 
 @rounds(300)
-@pytest.mark.parametrize("plan_after", [0, None])
-def test_numbers_that_leave_are_numpys(seeds: range, plan_after: int | None) -> None:
-    planned = {} if plan_after is None else {"plan_after": plan_after}
-    with lazyfuse.options(eager_below=0, **planned):
+@pytest.mark.parametrize("plan_after", [0, 3])
+def test_numbers_that_leave_are_numpys(seeds: range, plan_after: int) -> None:
+    with lazyfuse.options(eager_below=0, plan_after=plan_after):
         check(seeds)
+
+
+PROGRAM = """\
+import random, sys, warnings
+import {module} as np
+from tests.programs.number_programs import Numbers, Other, shown, tools as make_tools
+warnings.simplefilter("ignore")
+def keep(*values, **named):
+    print(shown((*values, *named.values())))
+    return values[0] if len(values) == 1 else 3
+"""
+START = """\
+print("seed {seed}")
+random.seed(0)
+A, B = (np.asarray(each) for each in Numbers({seed}).arrays())
+other, tools = Other(keep, B + 1), make_tools()
+lists, table, real = [], {{}}, tools.eager.copy()
+objects, own = np.array([None, 1, 2], dtype=object), np.array([None, 1, 2], dtype=object)
+n0 = n1 = n2 = n3 = 1
+"""
+END = """\
+def later{seed}():
+    return keep({name}), keep(abs({name})), np.float64(1) + {name}
+try: keep(later{seed}())
+except Exception as error: keep(type(error))
+"""
+_AT_ONCE = 50  # programs of one file
+
+
+def script(module: str, seeds: Sequence[int]) -> str:
+    """The statements of several programs in the text of one, whose names its functions read."""
+    text = PROGRAM.format(module=module)
+    for seed in seeds:
+        lines = [line for line in Numbers(seed).lines()[:-1] if "global" not in line]
+        text += START.format(seed=seed) + "try:\n"
+        text += "".join(f"    {line}\n" for line in lines)
+        text += "except Exception as error: print(type(error).__name__)\n"
+        text += END.format(seed=seed, name=f"n{seed % 4}")
+    return text
+
+
+@rounds(100, 10**6)
+def test_numbers_of_a_program(seeds: range, tmp_path: Path) -> None:
+    variables = {"EAGER_BELOW": "0", "PLAN_AFTER": "0", "LAZY_NUMBERS": "off"}
+    names = {f"LAZYFUSE_{name}": value for name, value in variables.items()}
+    root = str(Path(__file__).parents[2])
+    for first in range(0, len(seeds), _AT_ONCE):
+        told = []
+        for module in ("numpy", "lazyfuse"):
+            file = tmp_path / f"{module}_program.py"
+            file.write_text(script(module, seeds[first : first + _AT_ONCE]))
+            run = subprocess.run(
+                [sys.executable, str(file)], capture_output=True, text=True, check=False,
+                env={**os.environ, **names, "PYTHONPATH": root},
+            )  # fmt: skip
+            assert run.returncode == 0, run.stderr[-2000:]
+            told.append(run.stdout.split("seed ")[1:])
+        for want, got in zip(*told, strict=True):
+            assert got == want

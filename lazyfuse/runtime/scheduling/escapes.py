@@ -182,6 +182,11 @@ class _State:
         del self.stack[len(self.stack) - count :]
         return taken
 
+    def lowest(self, count: int) -> _Item:
+        """The lowest of the upper values of the stack."""
+        self.fill(count)
+        return self.stack[-count]
+
     def forget(self) -> None:
         """The stack is not known from here on."""
         if any(item.is_number for item in self.stack):
@@ -252,6 +257,8 @@ class _Walk:
             first -= 1
         state = _State()
         for at in range(first, place + 1):
+            if at == place and self.steps[at].opname in ("CALL", "CALL_KW"):
+                self._need_ours(state.lowest(_taken(self.steps[at])))
             self._follow(at, state)
             # what a name was when the stack got it, it is to be when the number is made
             state.stack = [_settled(item, state) for item in state.stack]
@@ -379,11 +386,7 @@ class _Walk:
     def _take(self, step: dis.Instruction, state: _State) -> None:
         """An instruction of the tables, or one that is not known."""
         name = step.opname
-        count = _TAKEN.get(name, -1)
-        if name in _BY_ARGUMENT:
-            count = (step.arg or 0) + _BY_ARGUMENT[name]
-        elif name == "FORMAT_VALUE":
-            count = 1 + bool((step.arg or 0) & 4)
+        count = _taken(step)
         if count < 0:
             self._unknown(step, state)
             return
@@ -440,7 +443,7 @@ class _Walk:
         name = step.opname
         if name in _TAKES_NUMBERS or (name == "LOAD_ATTR" and step.argval in _METADATA):
             return
-        if name in _TWO:
+        if name in _TWO and not (name == "BINARY_SUBSCR" and taken[0].is_number):
             if taken[1].is_number:
                 self._need(taken[0].needs)
         elif name == "IS_OP" or (name == "CONTAINS_OP" and not taken[1].is_number):
@@ -459,6 +462,13 @@ class _Walk:
         else:
             raise _Escapes
 
+    def _need_ours(self, function: _Item) -> None:
+        """A call that makes a number is of a function of ours: others put it into what they make."""
+        if function.name is None:
+            self._need(function.needs)
+        else:
+            self._need_name(FUNCTION, function.name)
+
     def _need(self, needs: frozenset[Use] | None) -> None:
         if needs is None:
             raise _Escapes
@@ -468,6 +478,16 @@ class _Walk:
         if name is None:
             raise _Escapes
         self.analysis.found[kind, name] = None
+
+
+def _taken(step: dis.Instruction) -> int:
+    """How many values an instruction takes from the stack; -1: it is not known."""
+    name = step.opname
+    if name in _BY_ARGUMENT:
+        return (step.arg or 0) + _BY_ARGUMENT[name]
+    if name == "FORMAT_VALUE":
+        return 1 + bool((step.arg or 0) & 4)
+    return _TAKEN.get(name, -1)
 
 
 def _settled(item: _Item, state: _State) -> _Item:
@@ -482,9 +502,9 @@ def _settled(item: _Item, state: _State) -> _Item:
 
 def _attribute(source: Source | None, name: str) -> Source | None:
     """An attribute of what was loaded by its name."""
-    if source is None or source[3] is not None:
+    if source is None:
         return None
-    return source[0], 0, source[2], name
+    return source[0], 0, source[2], name if source[3] is None else f"{source[3]}.{name}"
 
 
 def _is_unpacked(steps: Sequence[dis.Instruction], at: int) -> bool:
