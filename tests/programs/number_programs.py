@@ -214,6 +214,8 @@ def shown(value: Any, depth: int = 0) -> Any:
         return [shown(each, depth + 1) for each in value] if depth < 3 else kind.__name__
     if isinstance(value, type):
         return value.__name__
+    if kind is bytes:  # the memory of an array of objects is addresses
+        return "bytes", len(value)
     if kind.__repr__ is object.__repr__ or callable(value) or kind is Other:
         return kind.__name__
     return kind.__name__, repr(value)
