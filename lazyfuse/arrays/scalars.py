@@ -129,6 +129,7 @@ def _is_program(frame: FrameType) -> bool:
 def _is_met(use: escapes.Use, frame: FrameType) -> bool:
     """Whether a name is what takes a lazy scalar."""
     kind, (place, _, name, attribute) = use
+    found: Any
     if place < 0:
         found = frame.f_locals.get(name, _MISSING) if place == escapes.NAME else _MISSING
         if found is _MISSING:
@@ -159,7 +160,7 @@ def _is_met(use: escapes.Use, frame: FrameType) -> bool:
 
 def _attribute(owner: Any, name: str) -> Any:
     """What an object has by a name, where that is asked of nothing else."""
-    kind = type(owner)
+    kind: Any = type(owner)
     if isinstance(owner, ModuleType):
         return vars(owner).get(name)
     if kind.__getattribute__ is not object.__getattribute__:

@@ -43,7 +43,6 @@ from lazyfuse.arrays.ndarray import (
     writable,
     write_node,
 )
-from lazyfuse.arrays.scalars import deliver_several
 from lazyfuse.arrays.operators import WEAK, dtype_of, name_steps, operand_key, order_of
 from lazyfuse.arrays.recording import (
     host,
@@ -53,6 +52,7 @@ from lazyfuse.arrays.recording import (
     may_write,
     shape_of,
 )
+from lazyfuse.arrays.scalars import deliver_several
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op

@@ -38,69 +38,79 @@ MAKERS = """
 {a}.sum() | {a}.max() | {a}.min() | {a}.mean() | {a}.prod() | {a}.all() | {a}.any() | {a}.std()
 np.sum({a}) | np.max({a} * 2) | np.dot({a}, {b}) | {a} @ {b} | np.linalg.norm({a}) | {a}.argmax()
 {a}[0] | {a}[-1] | ({a} * 2)[0] | ({a} + {b}).sum() | np.median({a}) | np.ptp({a}) | {a}.var()
-({a} == {b}).all() | ({a} > 1).any() | ({a} > {b}).sum() | np.count_nonzero({a} > 1) | np.vdot({a}, {b})
-np.add.reduce({a}) | ({a} - {a}.min()).max() | np.average({a}) | np.trace(np.outer({a}, {b}))
-{a}.max() - {a}.min() | np.abs({a}).max() | np.sqrt({a}.sum()) | np.nanmax({a}) | np.inner({a}, {b})
+({a} == {b}).all() | ({a} > 1).any() | ({a} > {b}).sum() | np.count_nonzero({a} > 1)
+np.vdot({a}, {b}) | np.add.reduce({a}) | ({a} - {a}.min()).max() | np.average({a})
+np.trace(np.outer({a}, {b})) | {a}.max() - {a}.min() | np.abs({a}).max() | np.sqrt({a}.sum())
+np.nanmax({a}) | np.inner({a}, {b})
 """
 
 PARTS = """
-{n} + {m} | {n} - {m} | {n} * {m} | {n} / {m} | {n} // {m} | {n} % {m} | {n} ** 2 | -{n} | +{n} | ~{n}
-{n} + 1 | 2.5 * {n} | 1 - {n} | 1j * {n} | {n} & {m} | {n} | {m} ^ {n} | {n} << 1 | True + {n} | {n} ** {m}
-abs({n}) | abs({n} - {m}) | round({n}) | round({n}, 2) | divmod({n}, 3) | divmod({n}, {m}) | pow({n}, 2)
-pow({n}, 2, 5) | min({n}, {m}) | max({n}, 1) | sum([{n}, {m}]) | sorted([{n}, {m}]) | bool({n})
-int({n}) | float({n}) | complex({n}) | str({n}) | repr({n}) | format({n}, ".3") | hash({n})
-{n} < {m} | {n} == {m} | {n} != 1 | 0 <= {n} < 10 | 0 < {n} | {n} >= {m} | not {n} | {n} and {m} | {n} or 1
-{n}.real | {n}.imag | {n}.dtype | {n}.shape | {n}.item() | {n}.conj() | {n}.astype("f4") | {n}.round(1)
-{n}.sum() | {n}.T | {n}.tolist() | {n}.is_integer() | {n}.tobytes() | {n}.max() | {n}.ndim | {n}.copy()
-{n} is np.True_ | {n} is None | {n} is np.False_ | {n} is {n} | {n} is not {m} | {n} in (1, 2.0)
-{n} in [{m}, 3] | isinstance({n}, float) | isinstance({n}, np.floating) | isinstance({n}, (int, str))
-f"{{{n}}}" | f"{{{n}!r}} {{{m}:.3}}" | "%s" % {n} | "%.2f" % {n} | "%d %r" % ({n}, {m}) | "{{}}".format({n})
-np.sqrt({n}) | np.add({n}, {m}) | np.maximum({n}, 1) | np.float32({n}) | np.float64({n}) | np.abs({n})
-np.array({n}) | np.array([{n}, {m}]) | np.asarray({n}) | np.isnan({n}) | np.full(2, {n}) | np.int64({n})
-np.clip({a}, 0, {n}) | {a} - {n} | {n} * {a} | ({a} - {n}) / {m} | {a}.dot({n}) | np.where({a} > {n}, 1, 0)
-np.modf({n}) | np.frexp({n}) | np.divmod({n}, 3) | np.sign({n}) | np.exp({n}) | np.real({n}) | np.round({n}, 1)
-{n} if {m} else {n} | (lambda: {n})() | [{n}][0] | {{"k": {n}}}["k"] | ({n}, {m}) | [{n} for _ in range(2)]
+{n} + {m} | {n} - {m} | {n} * {m} | {n} / {m} | {n} // {m} | {n} % {m} | {n} ** 2 | -{n} | +{n}
+~{n} | {n} + 1 | 2.5 * {n} | 1 - {n} | 1j * {n} | {n} & {m} | {n} | {m} ^ {n} | {n} << 1
+True + {n} | {n} ** {m} | abs({n}) | abs({n} - {m}) | round({n}) | round({n}, 2) | divmod({n}, 3)
+divmod({n}, {m}) | pow({n}, 2) | pow({n}, 2, 5) | min({n}, {m}) | max({n}, 1) | sum([{n}, {m}])
+sorted([{n}, {m}]) | bool({n}) | int({n}) | float({n}) | complex({n}) | str({n}) | repr({n})
+format({n}, ".3") | hash({n}) | {n} < {m} | {n} == {m} | {n} != 1 | 0 <= {n} < 10 | 0 < {n}
+{n} >= {m} | not {n} | {n} and {m} | {n} or 1 | {n}.real | {n}.imag | {n}.dtype | {n}.shape
+{n}.item() | {n}.conj() | {n}.astype("f4") | {n}.round(1) | {n}.sum() | {n}.T | {n}.tolist()
+{n}.is_integer() | {n}.tobytes() | {n}.max() | {n}.ndim | {n}.copy() | {n} is np.True_
+{n} is None | {n} is np.False_ | {n} is {n} | {n} is not {m} | {n} in (1, 2.0) | {n} in [{m}, 3]
+isinstance({n}, float) | isinstance({n}, np.floating) | isinstance({n}, (int, str)) | f"{{{n}}}"
+f"{{{n}!r}} {{{m}:.3}}" | "%s" % {n} | "%.2f" % {n} | "%d %r" % ({n}, {m}) | "{{}}".format({n})
+np.sqrt({n}) | np.add({n}, {m}) | np.maximum({n}, 1) | np.float32({n}) | np.float64({n})
+np.abs({n}) | np.array({n}) | np.array([{n}, {m}]) | np.asarray({n}) | np.isnan({n})
+np.full(2, {n}) | np.int64({n}) | np.clip({a}, 0, {n}) | {a} - {n} | {n} * {a} | ({a} - {n}) / {m}
+{a}.dot({n}) | np.where({a} > {n}, 1, 0) | np.modf({n}) | np.frexp({n}) | np.divmod({n}, 3)
+np.sign({n}) | np.exp({n}) | np.real({n}) | np.round({n}, 1) | {n} if {m} else {n}
+(lambda: {n})() | [{n}][0] | {{"k": {n}}}["k"] | ({n}, {m}) | [{n} for _ in range(2)]
 [1, 2] * {n} | [5, 6, 7][{n}] | "ab" * {n} | range({n}) | {a}[{n}] | slice({n}) | [5, 6, 7][:{n}]
 np.append({a}, {n}) | np.linspace(0, {n}, 3) | np.arange({n}) | np.zeros(3)[{n}] | (1, 2) + ({n},)
-divmod({n}, 3)[0] | divmod({n}, {m}) + (1,) | np.divmod({n}, {m})[1] | np.modf({n})[0] | np.frexp({n})[1]
-np.average({a}, returned=True)[0] | np.average({a}, returned=True) + (1,) | np.unravel_index({n}, (9, 9))[0]
-np.broadcast_arrays({n}, {m})[0] | np.meshgrid({n}, {m})[0] | np.unique({n})[0] | np.nonzero({a} > {n})[0]
-np.array([{n}], dtype=object)[0] | np.array({n}, dtype=object) | np.full(2, {n}, dtype=object)
-np.isscalar({n}) | np.ndim({n}) | np.result_type({n}) | np.stack([{n}, {m}]) | np.atleast_1d({n})
-{n}[()] | {n}[None] | {n}[...] | len({n}) | iter({n}) | {n}.flat | {n}.nope | memoryview({n}).nbytes
+divmod({n}, 3)[0] | divmod({n}, {m}) + (1,) | np.divmod({n}, {m})[1] | np.modf({n})[0]
+np.frexp({n})[1] | np.average({a}, returned=True)[0] | np.average({a}, returned=True) + (1,)
+np.unravel_index({n}, (9, 9))[0] | np.broadcast_arrays({n}, {m})[0] | np.meshgrid({n}, {m})[0]
+np.unique({n})[0] | np.nonzero({a} > {n})[0] | np.array([{n}], dtype=object)[0]
+np.array({n}, dtype=object) | np.full(2, {n}, dtype=object) | np.isscalar({n}) | np.ndim({n})
+np.result_type({n}) | np.stack([{n}, {m}]) | np.atleast_1d({n}) | {n}[()] | {n}[None] | {n}[...]
+len({n}) | iter({n}) | {n}.flat | {n}.nope | memoryview({n}).nbytes
 """
 
 TAKERS = """
-keep({n}) | keep({n}, {m}) | keep([{n}, {m}]) | keep(k={n}) | keep(*[{n}]) | keep(**{{"k": {n}}}) | keep(type({n}))
-tools.json({n}) | tools.decimal({n}) | tools.fraction({n}) | tools.sqlite({n}) | tools.pack("d", {n})
-tools.ctypes({n}) | tools.seconds({n}) | tools.fmean([{n}, 1.0]) | tools.pickle({n}) | tools.deepcopy({n})
-tools.copy({n}) | tools.math.floor({n}) | tools.math.sqrt({n}) | tools.math.isclose({n}, {m}) | tools.hex({n})
-tools.operator.add({n}, {m}) | tools.operator.lt({n}, {m}) | tools.operator.index({n}) | tools.random({n})
-tools.operator.neg({n}) | tools.operator.itemgetter({n})([4, 5, 6]) | tools.chr({n}) | tools.pack("q", {n})
-tools.reduce(tools.operator.mul, [{n}, {m}]) | list(tools.accumulate([{n}, {m}])) | list(map(type, [{n}]))
-max([{n}, {m}], key=keep) | sorted([{n}, {m}], key=keep) | {{{n}: 1}} | {{1: "a", {n}: "b"}} | {{{n}, {m}}}
-tools.day * {n} | {n} * tools.day | tools.day < {n} | tools.one + {n} | {n} - tools.one | tools.third * {n}
+keep({n}) | keep({n}, {m}) | keep([{n}, {m}]) | keep(k={n}) | keep(*[{n}]) | keep(**{{"k": {n}}})
+keep(type({n})) | tools.json({n}) | tools.decimal({n}) | tools.fraction({n}) | tools.sqlite({n})
+tools.pack("d", {n}) | tools.ctypes({n}) | tools.seconds({n}) | tools.fmean([{n}, 1.0])
+tools.pickle({n}) | tools.deepcopy({n}) | tools.copy({n}) | tools.math.floor({n})
+tools.math.sqrt({n}) | tools.math.isclose({n}, {m}) | tools.hex({n}) | tools.operator.add({n}, {m})
+tools.operator.lt({n}, {m}) | tools.operator.index({n}) | tools.random({n})
+tools.operator.neg({n}) | tools.operator.itemgetter({n})([4, 5, 6]) | tools.chr({n})
+tools.pack("q", {n}) | tools.reduce(tools.operator.mul, [{n}, {m}])
+list(tools.accumulate([{n}, {m}])) | list(map(type, [{n}])) | max([{n}, {m}], key=keep)
+sorted([{n}, {m}], key=keep) | {{{n}: 1}} | {{1: "a", {n}: "b"}} | {{{n}, {m}}} | tools.day * {n}
+{n} * tools.day | tools.day < {n} | tools.one + {n} | {n} - tools.one | tools.third * {n}
 {n} / tools.third | tools.third == {n} | {n} < tools.third | tools.one == {n} | {n} == tools.one
-tools.partial(keep, {n})() | [*map(keep, [{n}, {m}])] | any([{n}]) | all([{n}, {m}]) | zip([{n}], [{m}])
-print({n}, file=tools.out) | tools.counter[{n}] | tools.lists[{n}] | getattr({n}, "real") | vars().get("{n}")
-locals().get("{n}") | eval("{n}") | tools.format_map("{{{n}}}", locals()) | tools.isinstance({n}, float)
-tools.eager + {n} | {n} + tools.eager | np.vectorize(keep)({n}) | np.frompyfunc(keep, 1, 1)({n})
-np.apply_along_axis(lambda v, k: keep(k), 0, {a}, {n}) | np.piecewise({a}, [{a} > 0], [lambda v, k: keep(k), 1], {n})
-other(other + {n}) | other + {n} | {n} + other | other - {n} | {n} * other | other / {n} | other // {n}
-other ** {n} | {n} ** other | other @ {n} | other < {n} | {n} < other | other == {n} | {n} == other | {n} != other
-other[{n}] | {n} in other | divmod(other, {n}) | divmod({n}, other) | other.method({n}) | other.field + {n}
-other % {n} | other & {n} | {n} | other | other << {n} | {n} >= other | other.a[0] * {n} | other[{n}:]
-other.array - {n} | ({n} - other.array).sum() | other.numbers[0] + {n} | other.numbers + [{n}]
+tools.partial(keep, {n})() | [*map(keep, [{n}, {m}])] | any([{n}]) | all([{n}, {m}])
+zip([{n}], [{m}]) | print({n}, file=tools.out) | tools.counter[{n}] | tools.lists[{n}]
+getattr({n}, "real") | vars().get("{n}") | locals().get("{n}") | eval("{n}")
+tools.format_map("{{{n}}}", locals()) | tools.isinstance({n}, float) | tools.eager + {n}
+{n} + tools.eager | np.vectorize(keep)({n}) | np.frompyfunc(keep, 1, 1)({n})
+np.apply_along_axis(lambda v, k: keep(k), 0, {a}, {n})
+np.piecewise({a}, [{a} > 0], [lambda v, k: keep(k), 1], {n}) | other(other + {n}) | other + {n}
+{n} + other | other - {n} | {n} * other | other / {n} | other // {n} | other ** {n} | {n} ** other
+other @ {n} | other < {n} | {n} < other | other == {n} | {n} == other | {n} != other | other[{n}]
+{n} in other | divmod(other, {n}) | divmod({n}, other) | other.method({n}) | other.field + {n}
+other % {n} | other & {n} | {n} | other | other << {n} | {n} >= other | other.a[0] * {n}
+other[{n}:] | other.array - {n} | ({n} - other.array).sum() | other.numbers[0] + {n}
+other.numbers + [{n}]
 """
 
 STATEMENTS = """
 {t} = {n} | {t}, {u} = {n}, {m} | {t} = {u} = {n} | {t} += {n} | {t} -= {a}.sum() | {t} *= 2
-other.value = {n} | other[1] = {n} | other[{n}] = 1 | real[0] = {n} | objects[0] = {n} | {a}[0] = {n}
-other += {n} | keep(other) | keep(real, objects, {a}) | lists.append({n}) | lists += [{n}, {m}] | lists[:] = [{n}]
-table["k"] = {n} | table[{n}] = 1 | keep(lists, table) | objects[:] = {n} | objects.fill({n}) | own[0] = {n}
-own.fill({n}) | own[1:] = {n} | keep(own) | del {t}; {t} = 1 | {a} = {a} + {n} | {b} = {a} - {n}
-global shared; shared = {n}; keep(shared) | {t} = lambda: {n}; {t} = {t}() | objects.put(1, {n}) | own[-1] = abs({n})
-keep([{t} := {n}]) | keep({t} := {n}, {t}) | real[:] = {n} | real[1] += {n} | {a} = {a} * 2 - {a}.sum()
+other.value = {n} | other[1] = {n} | other[{n}] = 1 | real[0] = {n} | objects[0] = {n}
+{a}[0] = {n} | other += {n} | keep(other) | keep(real, objects, {a}) | lists.append({n})
+lists += [{n}, {m}] | lists[:] = [{n}] | table["k"] = {n} | table[{n}] = 1 | keep(lists, table)
+objects[:] = {n} | objects.fill({n}) | own[0] = {n} | own.fill({n}) | own[1:] = {n} | keep(own)
+del {t}; {t} = 1 | {a} = {a} + {n} | {b} = {a} - {n} | global shared; shared = {n}; keep(shared)
+{t} = lambda: {n}; {t} = {t}() | objects.put(1, {n}) | own[-1] = abs({n}) | keep([{t} := {n}])
+keep({t} := {n}, {t}) | real[:] = {n} | real[1] += {n} | {a} = {a} * 2 - {a}.sum()
 """
 
 LISTS = {
@@ -145,7 +155,9 @@ class Numbers:
 
     def maker(self) -> str:
         """An expression that makes a number."""
-        return self.draw.choice(LISTS["makers"]).format(a=self.draw.choice("AAB"), b=self.draw.choice("AB"))
+        return self.draw.choice(LISTS["makers"]).format(
+            a=self.draw.choice("AAB"), b=self.draw.choice("AB")
+        )
 
     def line(self) -> list[str]:
         """One statement."""

@@ -20,7 +20,7 @@ import dis
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from types import CodeType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.scheduling.eager_fusion import (
@@ -37,7 +37,7 @@ ELEMENTS: Final = "elements"
 OPERAND: Final = "operand"
 GLOBAL: Final = -1
 NAME: Final = -2
-"""Places of names that are no local ones: of the module; of the module or what runs in its place."""
+"""Places of names that are no local ones: of the module; of a class body or the module."""
 
 Use = tuple[str, Source]
 """What a name must be. `FUNCTION`: one of ours (or of Python's that takes our numbers); `ELEMENTS`:
@@ -463,7 +463,7 @@ class _Walk:
             raise _Escapes
 
     def _need_ours(self, function: _Item) -> None:
-        """A call that makes a number is of a function of ours: others put it into what they make."""
+        """A call that makes a number is of a function of ours: others put it into something."""
         if function.name is None:
             self._need(function.needs)
         else:
@@ -519,7 +519,8 @@ def _handlers(code: CodeType, places: dict[int, int]) -> dict[int, list[int]]:
     """Where the exceptions of each instruction go."""
     found: dict[int, list[int]] = {}
     if code.co_exceptiontable:
-        for entry in dis.Bytecode(code).exception_entries:
+        bytecode: Any = dis.Bytecode(code)
+        for entry in bytecode.exception_entries:
             for offset in range(entry.start, entry.end, 2):
                 if offset in places:
                     found.setdefault(places[offset], []).append(places[entry.target])

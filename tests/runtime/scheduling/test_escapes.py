@@ -259,15 +259,18 @@ def through_operators_of_others(x: Any, keeper: Keeper) -> Any:
 def through_key(x: Any, keeper: Keeper) -> Any:
     table: dict[Any, list[int]] = collections.defaultdict(list)
     table[x.max()].append(1)
-    return keeper.keep(list(table)[0])
+    return keeper.keep(next(iter(table)))
 
 
 def through_results(x: Any, keeper: Keeper) -> Any:
     keeper.keep(divmod(x.max(), 7)[0])
     keeper.keep(np.modf(x.mean())[0])
-    keeper.keep(list(map(np.sum, [x]))[0])
+    sums = list(map(np.sum, [x]))
+    keeper.keep(sums[0])
     keeper.keep((*np.average(x, returned=True), 1)[0])
-    return keeper.keep(np.average(x, returned=True) + (1,))[0]
+    pair = np.average(x, returned=True)
+    pair += (1,)
+    return keeper.keep(pair)[0]
 
 
 def through_objects(x: Any, keeper: Keeper) -> Any:
