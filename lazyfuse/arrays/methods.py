@@ -325,10 +325,10 @@ def fill(self: ndarray, /, value: Any) -> None:
     if small is not None:
         small.fill(value)
     else:
-        none = np.empty(0, dtype_of(self))
-        none.flags.writeable = geometry(self).flags.writeable
-        none.fill(value)  # raises
-        self[...] = value
+        element = np.empty((), dtype_of(self))
+        element.flags.writeable = geometry(self).flags.writeable
+        element.fill(value)  # raises or warns
+        self[...] = element[()]
 
 
 def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:

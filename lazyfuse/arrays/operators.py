@@ -60,8 +60,6 @@ from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, one_el
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.versions import SQUARES_BOOLEANS
 
-_SEQUENCES = (str, bytes, bytearray, list, tuple)
-
 
 class Spec:
     """One operator: its row, Python's function for it, and the loops found so far."""
@@ -138,8 +136,8 @@ def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
 
 def _with_unsupported(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` for operands that are neither arrays nor numbers."""
-    if type(self) is not ndarray and isinstance(other, _SEQUENCES):
-        return run_now(spec, self, other, swapped)  # a number repeats a sequence, for example
+    if type(self) is not ndarray:  # `other` gets NumPy's number
+        return run_now(spec, self, other, swapped)
     if type(other) in (list, tuple):
         return binary(spec, self, np.array(to_numpy(other)), swapped)
     function = override(other, spec.op.ufunc)
@@ -317,22 +315,24 @@ def are_scalars(*operands: Any) -> bool:
     return not any(type(x) is ndarray or type(x) is np.ndarray for x in operands)
 
 
-def overflows_alone(op: Op, x: Any) -> bool:
-    """Whether an operator on a lazy scalar may overflow, which NumPy reports for its integers."""
-    if type(x) is ndarray or not op.scalar_overflow:
-        return False
-    return bool(x.dtype.kind in "iu")
+def _is_number(op: Op, x: ndarray) -> bool:
+    """Whether NumPy's scalar does an operator of one operand."""
+    return type(x) is not ndarray and is_of_scalars(op, dtype_of(x))
+
+
+def is_of_scalars(op: Op, dtype: DType) -> bool:
+    """Whether NumPy's scalars do an operator otherwise than kernels for its arrays: they report
+    overflow of integers, and round on their own what is not exact.
+    """
+    return op.scalar_overflow if dtype.kind in "iu" else not op.is_exact(dtype)
 
 
 def _scalar_operation(
     function: Callable[[Any, Any], Any], op: Op, nodes: tuple[Node, Node], loop: promotion.Loop
 ) -> Node:
-    """The operation `op` (Python's `function`) on two scalars.
-
-    NumPy reports overflow of integer scalars but not of arrays, so its scalars do the work.
-    """
+    """The operation `op` (Python's `function`) on two scalars."""
     name = f"scalar {op.name.removesuffix('_nonnegative')}"
-    if loop.out.kind in "iu" and op.scalar_overflow:
+    if is_of_scalars(op, loop.ins[0] if loop.out.kind == "b" else loop.out):
         call = HostCall(name, partial(_on_scalars, function))
         return Node(ops.HOST, nodes, call, (), loop.out, None, caller())
     place = errstate.SourceLocation.like(caller(), name=name)
@@ -420,7 +420,7 @@ def unary(spec: Spec, self: ndarray) -> Any:
         return found
     if (value := concrete_value(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if value is not None or operation(spec.op, self) or overflows_alone(spec.op, self):
+    if value is not None or operation(spec.op, self) or _is_number(spec.op, self):
         return wrap(spec.function(real_operand(self)))
     return read_in_stretch(record_unary, spec.op, self)
 
@@ -496,7 +496,7 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         rest = binary(SPECS["remainder"], self, other, swapped)
         name = "scalar divmod" if are_scalars(self, other) else "divmod"
         name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
-        return quotient, rest
+        return HOOKS.deliver_several((quotient, rest))
     if type(other) in (list, tuple):
         return divide_with_rest(self, np.array(to_numpy(other)), swapped)
     function = None if known else override(other, np.divmod)

@@ -123,6 +123,8 @@ def array(
 
 def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
     if type(x) is scalar:
+        if dtype is not None and np.dtype(dtype) not in CANONICAL:
+            return wrap(np.array(to_numpy(x), dtype, copy=copy, order=order, ndmin=ndmin))
         x = alone(node_of(x))
     result = x
     if copy or dtype is not None or order not in (None, "K"):

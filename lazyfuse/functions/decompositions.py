@@ -17,7 +17,7 @@ import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.arrays.nodes import FOLLOWED as PACKAGE
-from lazyfuse.arrays.scalars import scalar
+from lazyfuse.arrays.scalars import deliver_several, scalar
 from lazyfuse.devices.caches import register
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
@@ -132,7 +132,8 @@ def decompose(theirs: Any) -> Callable[..., Any]:
             return fallback.run(theirs, name, args, kwargs)
         if rebound is None:
             rebound = as_one(rebind(implementation))
-        return rebound(*args, **kwargs)
+        found = rebound(*args, **kwargs)
+        return deliver_several(found) if type(found) is tuple else found
 
     dress(call, theirs)
     pair(theirs, call)

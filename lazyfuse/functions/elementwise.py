@@ -26,6 +26,7 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.arrays.recording import (
+    drops_imaginary,
     is_operand,
     map_node,
     may_record,
@@ -273,12 +274,10 @@ def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | No
 
 
 def _casts(key: Any, dtype: Any, casting: Any) -> bool:
-    if key not in CANONICAL and key not in WEAK:
+    if (key not in CANONICAL and key not in WEAK) or drops_imaginary(key, dtype):
         return False
     if key in WEAK:  # by kind; the conversion of the number checks its range
         order = {int: "iufc", float: "fc", complex: "c"}[key]
-        if key is complex and dtype.kind != "c":
-            return False  # NumPy drops the imaginary part and warns
         # other casting rules depend on the dtype that NumPy gives the number
         return casting == "unsafe" or (casting in ("safe", "same_kind") and dtype.kind in order)
     return bool(np.can_cast(key, dtype, casting))

@@ -52,6 +52,7 @@ from lazyfuse.arrays.recording import (
     may_write,
     shape_of,
 )
+from lazyfuse.arrays.scalars import deliver_several
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
@@ -231,7 +232,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if outs:
             return _into(nodes, outs, casting)
         results = [from_node(node) for node in nodes]
-        return results[0] if self.nout == 1 else tuple(results)
+        return results[0] if self.nout == 1 else deliver_several(results)
 
     def _completed(self, x: Any) -> Any:
         """A recorded function of complex numbers that complex_cases.py completes."""

@@ -428,8 +428,9 @@ PyObject *span_skip(PyObject *module, PyObject *seconds);
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored")                                                                          \
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
-    _(name, "name") _(note, "note") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
-    _(qualname, "__qualname__") _(read, "read") _(scalar_overflow, "scalar_overflow")              \
+    _(exact, "exact") _(name, "name") _(note, "note") _(number, "number") _(order, "order")        \
+    _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
+    _(scalar_overflow, "scalar_overflow")                                                          \
     _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
 #define NAME(name, text) extern PyObject *name_##name;

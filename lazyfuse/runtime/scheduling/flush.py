@@ -176,7 +176,7 @@ class Pending:
         raises = config.options.errors_at_once and _makes_errors(filters)
         if filters is self.filters:
             if (before := warning_filters.look_again()) is not None:
-                for each in self.nodes:
+                for each in [each for pending, _ in list(threads) for each in list(pending.nodes)]:
                     node = each()
                     if node is not None and node.location is not None:
                         _mark(node, before)
