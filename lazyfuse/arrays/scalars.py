@@ -187,7 +187,7 @@ def _delegated(name: str) -> Callable[..., Any]:
 
 def _not_in_place(name: str, swapped: str) -> Callable[..., Any]:
     def method(self: scalar, other: Any) -> Any:
-        return getattr(ndarray, swapped)(self, other)
+        return getattr(super(scalar, self), swapped)(other)
 
     return methods._named(name, method)
 
