@@ -132,16 +132,20 @@ def _bridged(name: str) -> Callable[..., Any]:
 
 
 def _writing(name: str) -> Callable[..., Any]:
-    """A method with `out`, which NumPy refuses where it is an array of ours."""
+    """A method with `out`, which NumPy refuses where it is an array of ours.
+
+    What it returns is plain where the class's own `__array_ufunc__` makes it so.
+    """
     theirs = getattr(REAL, name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return theirs(self, *args, **kwargs)
+            result = theirs(self, *args, **kwargs)
         except TypeError:
             if KINDS.isdisjoint(map(type, (*args, *kwargs.values()))):
                 raise
-        return _call(theirs, self, *args, **kwargs)
+            return _call(theirs, self, *args, **kwargs)
+        return wrap_maybe_shared(result) if type(result) is REAL else result
 
     return method
 
@@ -173,16 +177,13 @@ def _our_function(function: Any) -> Any:
     if type(function) is np.ufunc:
         return ufunc_of(function)
     found = OURS.get(function)
-    module = getattr(function, "__module__", None) or ""
-    if found is None and module.partition(".")[0] == "numpy":
-        found = numpy_modules.translate(function, module)
-    return function if found is None else found
+    return numpy_modules.called(function) if found is None else found
 
 
 def _told_of_ufuncs(method: Callable[..., Any]) -> Callable[..., Any]:
     def __array_ufunc__(self: Any, ufunc: Any, *args: Any, **kwargs: Any) -> Any:
         ours = ufunc_of(ufunc) if type(ufunc) is np.ufunc else ufunc
-        return method(self, ours, *args, **kwargs)
+        return method(self, ours, *_plain_as_ours(args, []), **kwargs)
 
     return __array_ufunc__
 
