@@ -13,6 +13,7 @@ metaclass `Kind`. Imports nothing of lazyfuse that imports arrays.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -55,6 +56,11 @@ class Kind(type):
         if not ours or str(namespace.get("__module__", "")).partition(".")[0] == "lazyfuse":
             return super().__new__(mcls, name, bases, namespace)
         return Kind.derived(name, bases, namespace, kwargs)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """NumPy's, where it has one: from NumPy 2.4 on."""
+        return inspect.signature(np.ndarray)
 
     derived: Callable[..., Any]
     """Makes the class that a user derives from ours."""

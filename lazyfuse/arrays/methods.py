@@ -324,10 +324,10 @@ def fill(self: ndarray, /, value: Any) -> None:
     if small is not None:
         small.fill(value)
     else:
-        none = np.empty(0, dtype_of(self))
-        none.flags.writeable = geometry(self).flags.writeable
-        none.fill(value)  # raises
-        self[...] = value
+        one = np.empty((), dtype_of(self))
+        one.flags.writeable = geometry(self).flags.writeable
+        one.fill(value)  # raises; a list is one value: of booleans its truth
+        self[...] = one[()]
 
 
 def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:
@@ -535,7 +535,7 @@ def _make(cls: type, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.ndarray(shape, dtype, buffer, offset, strides, order)`."""
     args, kwargs = conversion.to_numpy(args, EXPORT), conversion.to_numpy(kwargs, EXPORT)
     kind = np.ndarray if cls is ndarray else cls  # a class that was derived from either
-    value = np.ndarray.__new__(kind, *args, **kwargs)
+    value: Any = np.ndarray.__new__(kind, *args, **kwargs)
     return conversion.wrap_maybe_shared(value) if kind is np.ndarray else value
 
 

@@ -531,9 +531,9 @@ _ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra set what it calls (see `set_matmul`)."""
     known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
-    if not known and _defers(other, "__rmatmul__", swapped):
-        if override(other, np.matmul) is None or _is_by_operator():
-            return NotImplemented
+    defers = not known and _defers(other, "__rmatmul__", swapped)
+    if defers and (override(other, np.matmul) is None or _is_by_operator()):
+        return NotImplemented
     if _knows_better(other):
         name = "__rmatmul__" if swapped else "__matmul__"
         return wrap(getattr(np.ndarray, name)(np.asarray(real_operand(self)), other))

@@ -244,6 +244,7 @@ _OWN: dict[str, Any] = {
     "__rmatmul__": _rmatmul,
     "__imatmul__": _matmul,
     "__copy__": _itself,
+    "__numpy_dtype__": property(lambda self: self.dtype),
     "__deepcopy__": _itself,
     "__reduce__": _reduce,
     "__reduce_ex__": _reduce,

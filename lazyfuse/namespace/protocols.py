@@ -63,7 +63,9 @@ def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any)
     if asked:  # they left it to us: NumPy asks its own subclasses no more
         known = all(issubclass(kind, np.ndarray) for kind in asked)
         real = np.empty(0)
-        return subclasses.call_function(real, func, types, args, kwargs) if known else NotImplemented
+        return (
+            subclasses.call_function(real, func, types, args, kwargs) if known else NotImplemented
+        )
     ours = OURS.get(func)
     if ours is None:
         ours = numpy_modules.called(func)
@@ -237,6 +239,16 @@ def to_dask(self: ndarray, /) -> Any:
     return chunked_api.to_dask(self)
 
 
+def _refuse_as_dtype(self: ndarray) -> Any:
+    """What NumPy (from 2.4 on) asks first of an object given for a dtype: arrays are none."""
+    raise TypeError("Cannot construct a dtype from an array")
+
+
+def _dir(self: ndarray) -> list[str]:
+    """What `inspect.getmembers` may read: all but what raises."""
+    return [name for name in object.__dir__(self) if name != "__numpy_dtype__"]
+
+
 _view = ndarray.view  # type: ignore[attr-defined]
 
 
@@ -258,6 +270,7 @@ METHODS: dict[str, Any] = {
     "__dlpack__": dlpack,
     "__dlpack_device__": dlpack_device,
     "__buffer__": buffer,
+    "__dir__": _dir,
     "__arrow_array__": arrow_array,
     "__jax_array__": jax_array,
     "__reduce__": reduce,
@@ -280,6 +293,7 @@ ndarray.device = property(  # type: ignore[attr-defined]
     device_api.place_of, functools.partial(refuse, "device")
 )
 ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
+ndarray.__numpy_dtype__ = property(_refuse_as_dtype)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
 for _name, _method in vars(ndarray).items():
     if isinstance(_method, types.FunctionType) and hasattr(np.ndarray, _name):

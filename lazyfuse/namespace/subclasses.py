@@ -103,12 +103,10 @@ class Bridge(REAL):
         for name, tell in _TOLD.items():
             owner = next(each for each in cls.__mro__ if name in vars(each))
             found = vars(owner)[name]
-            if type(found) is types.FunctionType and (
-                owner is cls or not issubclass(owner, REAL)
-            ):
+            if type(found) is types.FunctionType and (owner is cls or not issubclass(owner, REAL)):
                 setattr(cls, name, functools.wraps(found)(tell(found)))
 
-    __new__ = ndarray.__new__
+    __new__ = ndarray.__new__  # type: ignore[assignment]
 
     def __array_wrap__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.ndarray.__array_wrap__`."""
@@ -118,10 +116,10 @@ class Bridge(REAL):
 
     def __array_namespace__(self, **kwargs: Any) -> Any:
         """As `numpy.ndarray.__array_namespace__`: the module lazyfuse."""
-        return ndarray(()).__array_namespace__(**kwargs)  # type: ignore[attr-defined]
+        return wrap_maybe_shared(np.empty(0)).__array_namespace__(**kwargs)
 
     def _base(self) -> Any:
-        found = REAL.base.__get__(self)  # type: ignore[attr-defined]
+        found = REAL.base.__get__(self)
         return instance_checks.owner(found) if type(found) is REAL else found
 
     base = property(_base, functools.partial(refuse, "base"))
@@ -181,29 +179,29 @@ def _our_function(function: Any) -> Any:
 
 
 def _told_of_ufuncs(method: Callable[..., Any]) -> Callable[..., Any]:
-    def __array_ufunc__(self: Any, ufunc: Any, *args: Any, **kwargs: Any) -> Any:
+    def told(self: Any, ufunc: Any, *args: Any, **kwargs: Any) -> Any:
         ours = ufunc_of(ufunc) if type(ufunc) is np.ufunc else ufunc
         return method(self, ours, *_plain_as_ours(args, []), **kwargs)
 
-    return __array_ufunc__
+    return told
 
 
 def _told_of_functions(method: Callable[..., Any]) -> Callable[..., Any]:
-    def __array_function__(self: Any, func: Any, kinds: Any, *args: Any, **kwargs: Any) -> Any:
+    def told(self: Any, func: Any, kinds: Any, *args: Any, **kwargs: Any) -> Any:
         known = tuple([ndarray if kind is REAL else kind for kind in kinds])
         return method(self, _our_function(func), known, *args, **kwargs)
 
-    return __array_function__
+    return told
 
 
 def _told_of_results(method: Callable[..., Any]) -> Callable[..., Any]:
-    def __array_wrap__(self: Any, array: Any, context: Any = None, *args: Any, **kw: Any) -> Any:
+    def told(self: Any, array: Any, context: Any = None, *args: Any, **kw: Any) -> Any:
         if context is not None:
             ufunc, operands, place = context
             context = _our_function(ufunc), _plain_as_ours(operands, []), place
         return method(self, _plain_as_ours(array, []), context, *args, **kw)
 
-    return __array_wrap__
+    return told
 
 
 _TOLD: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
@@ -214,6 +212,7 @@ _TOLD: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 
 
 # ------------------------------------------------------------------------------ `ndarray.name`
+
 
 class _Attribute(property):
     """An attribute of arrays as the class has it: reads and writes that of any array."""

@@ -20,7 +20,7 @@ from lazyfuse import config
 from tests import campaign, reached
 from tests.programs.compare import Program, Statement, complain, failure
 
-PRELUDE = '''
+PRELUDE = """
 import copy as _copy, pickle as _pickle, sys as _sys, types as _types
 __name__ = "programs_of_" + np.__name__
 _calls = []
@@ -45,7 +45,7 @@ def _outcome(x):
     found = repr((_shown(x), _calls))
     _calls.clear()
     return found
-'''
+"""
 
 MADE = (
     "self = np.asarray(data).view(cls)",
@@ -139,13 +139,15 @@ def __getitem__(self, key):
     return found
 """
 
-OVERRIDDEN = """__add__ __contains__ __copy__ __deepcopy__ __eq__ __getitem__ __iadd__ __iter__ __len__
-__lt__ __matmul__ __mul__ __neg__ __radd__ __repr__ __rsub__ __setitem__ __str__ all argmax argsort
-astype clip copy cumsum dot flatten item max mean min ravel repeat reshape round sort squeeze std sum
-take tolist transpose view""".split()
+OVERRIDDEN = """__add__ __contains__ __copy__ __deepcopy__ __eq__ __getitem__ __iadd__ __iter__
+__len__ __lt__ __matmul__ __mul__ __neg__ __radd__ __repr__ __rsub__ __setitem__ __str__ all
+argmax argsort
+astype clip copy cumsum dot flatten item max mean min ravel repeat reshape round sort squeeze std
+sum take tolist transpose view""".split()
 
 OPERATIONS = """s + 1|1 + s|s + p|p + s|s * s|s - p|p - s|s / 2|s @ s.T|p @ s.T|-s|abs(s)|s == p
-p < s|s > 0|divmod(s, 3)|divmod(p, s)|s ** 2|p ** 2|s.__reduce__()[0].__name__|np.ndarray.__reduce__(s)[2][1:4]|s // p|p % s|s[1:]|s[0]|s[-1]|s[p > 2]|s[s > 2]
+p < s|s > 0|divmod(s, 3)|divmod(p, s)|s ** 2|p ** 2|s.__reduce__()[0].__name__
+np.ndarray.__reduce__(s)[2][1:4]|s // p|p % s|s[1:]|s[0]|s[-1]|s[p > 2]|s[s > 2]
 s[[1, 0]]|s[np.array([0, 2])]|s[..., None]|s[::-1]|p[s > 2]|p[1:]|len(s)|list(s)|2.0 in s|repr(s)
 str(s)|f"{s}"|float(s.ravel()[0])|bool(s.all())|isinstance(s, np.ndarray)|isinstance(p, type(s))
 issubclass(type(s), np.ndarray)|type(s + p) is type(s)|s.tag|hash(s)|s.missing""".replace(
@@ -166,7 +168,8 @@ may_share_memory(s, p)|array_equal(s, p)|copyto(s, p)|copyto(p, s)|einsum("...->
     "\n", "|"
 ).split("|")
 
-METHODS = """sum()|sum(axis=0, keepdims=True)|sum(out=o)|sum(0, None, v)|mean(0)|mean()|std()|min()
+METHODS = (
+    """sum()|sum(axis=0, keepdims=True)|sum(out=o)|sum(0, None, v)|mean(0)|mean()|std()|min()
 argmax()|argmax(axis=0, out=w)|cumsum()|copy()|copy("F")|astype("f4")|astype(int)|reshape(-1)
 reshape((-1, 2))|ravel()|flatten()|transpose()|squeeze()|take([0, 1])|take(np.array([1, 0]))
 repeat(2)|round(1)|clip(0, 2)|clip(0, 2, out=s)|clip(0, 2, p)|nonzero()|tolist()|item(0)
@@ -181,15 +184,19 @@ __array_wrap__(p)|__array_wrap__(np.arange(2.0))|__array_finalize__(p)
 __array_ufunc__(np.add, "__call__", p, 1)|__array_ufunc__(np.add, "reduce", p)|__float__()
 __array_function__(np.sum, (type(s),), (s,), {})|__array_namespace__().__name__[-0:0]|__pow__(2)
 __format__("")|__index__()|__mul__(s)|__truediv__(p)|__and__(1)|__invert__()|__pos__()|__abs__()
-""".strip().replace("\n", "|").split("|")
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
 
 ATTRIBUTES = "T base dtype flat itemsize nbytes ndim real imag shape size strides mT".split()
 
-STATEMENTS = """s[0] = 9|s[...] = p|s[s > 2] = 0|s[p > 2] = p[p > 2]|p[s > 1] = 3|s += 1|s *= p|p += s
-p[...] = s|s -= s|s = p.view(_Kind)|s = _Kind(p)|s = p[1:].view(type(s))|p = np.asarray(s)|p = p * 2
+STATEMENTS = """s[0] = 9|s[...] = p|s[s > 2] = 0|s[p > 2] = p[p > 2]|p[s > 1] = 3|s += 1|s *= p
+p += s|p[...] = s|s -= s|s = p.view(_Kind)|s = _Kind(p)|s = p[1:].view(type(s))
+p = np.asarray(s)|p = p * 2
 p = s.view(np.ndarray)|s = _other.view(_Kind)|s.tag = "set"|s.shape = s.shape|p = np.sqrt(abs(p))
-s.dtype = s.dtype|s.flat[0] = 3|s.real = 1|s.flat = p.ravel()[::-1]|s = s.T|p = p + s.view(np.ndarray)
-s = s.copy()|s = s[:2]|s @= 1""".replace("\n", "|").split("|")
+s.dtype = s.dtype|s.flat[0] = 3|s.real = 1|s.flat = p.ravel()[::-1]|s = s.T
+p = p + s.view(np.ndarray)|s = s.copy()|s = s[:2]|s @= 1""".replace("\n", "|").split("|")
 
 COPIES = (
     "_copy.copy(s)",
@@ -293,7 +300,8 @@ def inputs_of(seed: int) -> Any:
 
 
 START = """_other = np.array(_n0); p = np.array(_n1); n = numpy.array(_n2)
-s = _Kind(np.array(_n0)); o = np.zeros(()); v = np.zeros(s.shape[1:]); w = np.zeros(s.shape[1:], int)
+s = _Kind(np.array(_n0)); o = np.zeros(())
+v = np.zeros(s.shape[1:]); w = np.zeros(s.shape[1:], int)
 """
 
 

@@ -150,7 +150,11 @@ def test_what_the_class_has_looks_like_numpys(name: str) -> None:
     assert ours is getattr(lazyfuse.ndarray, name) or name == "__class_getitem__"
     assert callable(ours) == callable(theirs) or name == "__hash__"
     for told in ("__name__", "__doc__"):
-        if hasattr(theirs, told) and name not in ("__class_getitem__", "__array_ufunc__", "__new__"):
+        if hasattr(theirs, told) and name not in (
+            "__class_getitem__",
+            "__array_ufunc__",
+            "__new__",
+        ):
             assert getattr(ours, told) == getattr(theirs, told)
     if callable(theirs) and name != "__class_getitem__":
         assert signature(ours) == signature(theirs)
