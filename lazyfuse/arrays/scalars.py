@@ -233,7 +233,7 @@ def _delegated(name: str) -> Callable[..., Any]:
 
 def _not_in_place(name: str, swapped: str) -> Callable[..., Any]:
     def method(self: scalar, other: Any) -> Any:
-        return getattr(ndarray, swapped)(self, other)
+        return getattr(super(scalar, self), swapped)(other)
 
     return methods._named(name, method)
 
@@ -290,6 +290,7 @@ _OWN: dict[str, Any] = {
     "__rmatmul__": _rmatmul,
     "__imatmul__": _matmul,
     "__copy__": _itself,
+    "__numpy_dtype__": property(lambda self: self.dtype),
     "__deepcopy__": _itself,
     "__reduce__": _reduce,
     "__reduce_ex__": _reduce,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -115,19 +114,6 @@ def clip(
     named = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
     named = {name: value for name, value in named.items() if value is not _NoValue}
     return fallback.run(np.clip, "clip", (a,), {**named, **fallback.given(out=out), **kwargs})
-
-
-def _clip_signature() -> inspect.Signature:
-    """The bounds under their array API names; NumPy's old names are keywords."""
-    usual, last = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    shown = [inspect.Parameter("a", usual)]
-    shown += [inspect.Parameter(name, usual, default=_NoValue) for name in ("min", "max")]
-    shown.append(inspect.Parameter("out", usual, default=None))
-    shown += [inspect.Parameter(name, last, default=_NoValue) for name in ("a_min", "a_max")]
-    return inspect.Signature([*shown, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
-
-
-clip.__signature__ = _clip_signature()  # type: ignore[attr-defined]
 
 
 def _clip(a: ndarray, low: Any, high: Any) -> Any:

@@ -6,6 +6,7 @@ arguments run in NumPy at once; their meaning, and every error, is NumPy's.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,6 +85,11 @@ class _Kind(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls, instance) or isinstance(instance, np.ufunc)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """NumPy's, where it has one: from NumPy 2.4 on."""
+        return inspect.signature(np.ufunc)
 
 
 class _Documentation:

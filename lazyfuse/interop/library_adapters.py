@@ -247,6 +247,12 @@ def _adapt_jax(jax: Any) -> None:
         )
 
 
+def _adapt_einops(backends: Any) -> None:
+    """Enter our arrays in einops' table of types: their methods, and NumPy's functions, serve."""
+    for kind in OURS:
+        backends._type2backend[kind] = backends.NumpyBackend()
+
+
 def _adapt_pytensor(tensor: Any) -> None:
     """Register our arrays beside NumPy's."""
     register = tensor._as_tensor_variable.register
@@ -291,6 +297,7 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "astropy.table": _classes_of("Table", "Column", "Row"),
     "astropy.units": _classes_of("UnitBase", "FunctionUnitBase", "StructuredUnit", "Quantity"),
     "autograd.numpy": _adapt_autograd,
+    "einops._backends": _adapt_einops,
     "gymnasium.spaces": _adapt_all,
     "h5py": _classes_of("File", "Group", "Dataset", "AttributeManager"),
     "jax": _adapt_jax,

@@ -16,6 +16,7 @@ import numpy as np
 
 from lazyfuse import late_modules
 from lazyfuse.arrays import (
+    instance_checks,
     ndarray,
     scalars,
 )
@@ -56,6 +57,7 @@ from lazyfuse.namespace import (
     index_tricks,
     numpy_modules,
     protocols,
+    subclasses,
 )
 from lazyfuse.runtime.events import decisions, numpy_calls, tracing
 from lazyfuse.runtime.execution import matmul, routine
@@ -74,6 +76,11 @@ for _each in (
     views, compute_methods, index_tricks, protocols, eager_table,
 ):  # fmt: skip
     late_modules.run(_each)
+instance_checks.serve(
+    ndarray.ndarray,
+    lambda *asked: subclasses.derived(*asked),
+    lambda name: subclasses.unbound(name),
+)
 late_modules.follow(chains, matmul, scan)
 late_modules.follow(routine, matmul, scan, sort)
 

@@ -136,6 +136,13 @@ def _put(theirs: Any, ours: Any, call: Any) -> Any:
     return made
 
 
+def called(function: Any) -> Any:
+    """Ours for a function that NumPy's dispatch names; a program may have named ours."""
+    if function in THEIRS:
+        return function
+    return translate(function, getattr(function, "__module__", "numpy") or "numpy")
+
+
 def translate(theirs: Any, module: str = "numpy") -> Any:
     """Lazyfuse's object for NumPy's: ours, a wrapper if it computes, else NumPy's."""
     try:

@@ -164,6 +164,7 @@ static PyMethodDef functions[] = {
     {"may_grow", ONE(array_may_grow), "Whether an operation on a numpy array may give much."},
     {"new", ONE(array_new), "An array without slots set."},
     {"override", ONE(array_override), "The method by which NumPy's ufuncs call arrays of a class."},
+    {"serve", VARARGS(array_serve), "Ask a function for these attributes of the array type."},
     {"operator", VARARGS(array_operator), "Complete the operator of that name."},
     /* functions and ufuncs */
     {"adopt_ufunc", ONE(ufunc_adopt), "Let objects of a class on UfuncCore be called directly."},

@@ -154,6 +154,7 @@ int operators_find_loops(void);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);
 PyObject *array_override(PyObject *module, PyObject *type);
+PyObject *array_serve(PyObject *module, PyObject *args);
 PyObject *array_buffer(PyObject *module, PyObject *function);
 PyObject *array_new(PyObject *module, PyObject *type);
 PyObject *array_alone(PyObject *module, PyObject *node);
