@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lazyfuse import config
-from tests import campaign
+from tests import campaign, reached
 from tests.campaign import rounds
 from tests.chunked import programs
 from tests.chunked.phrases import ALL, PRODUCTS, Phrase
@@ -30,9 +30,10 @@ def check(seeds: range, below: int, said: Sequence[Phrase] = ALL, device: str = 
         size = SIZES[seed % len(SIZES)]
         with config.options(eager_below=below, chunk_bytes=size, device=device):
             program = programs.Grammar(seed, said=said).program()
-            what = failure(program, programs.run)
-            if what:
-                complain(program, what, programs.run)
+            with reached.program(seed):
+                what = failure(program, programs.run)
+                if what:
+                    complain(program, what, programs.run)
 
 
 @rounds(240)
