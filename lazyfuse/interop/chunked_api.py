@@ -130,9 +130,10 @@ def _is_aligned(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> 
     small = {0: 0, 1: 1}
 
     def sample(x: Any) -> Any:
-        if not isinstance(x, (ndarray, np.ndarray)):
+        shape = getattr(x, "shape", None)
+        if type(shape) is not tuple:
             return x
-        return np.zeros([small.setdefault(size, len(small)) for size in x.shape])
+        return np.zeros([small.setdefault(size, len(small)) for size in shape])
 
     try:
         function(*map(sample, args), **{key: sample(value) for key, value in named.items()})

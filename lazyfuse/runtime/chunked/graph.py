@@ -289,9 +289,7 @@ class _Reader:
         self.boxes = each.boxes
         self.node = each.node
         self.value = value
-        self.number = -1
-        if value is not None:
-            self.number = source_number(value, recipe)
+        self.number = -1 if value is None else source_number(value, recipe)
         same = value is not None and value.grid.chunks == grid.chunks
         self.same = same and each.boxes.same(boxes)
 
