@@ -121,7 +121,8 @@ def test_operators_of_one_operand(dtype: str) -> None:
                             function(operand)
                         continue
                     if scalar and operators.is_of_scalars(SPECS[name].op, operand.dtype):
-                        assert function(operand) == expected  # NumPy's at once
+                        with np.errstate(over="ignore"):
+                            assert function(operand) == expected  # NumPy's at once
                         continue
                     found = function(operand)
                     theirs = operators.unary(SPECS[name], operand)
