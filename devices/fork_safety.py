@@ -73,7 +73,11 @@ class ForkLock:
         if self._taken:
             self.after()
         else:
-            self._lock = threading.RLock()
+            self._at_fork_reinit()
+
+    def _at_fork_reinit(self) -> None:
+        """As of a lock: make it anew, for the only thread that is left."""
+        self._taken, self._lock = False, threading.RLock()
 
 
 fork_lock = ForkLock()

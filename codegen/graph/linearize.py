@@ -40,6 +40,7 @@ class Value:
     output: bool = False
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
     even: bool = False  # of a view: forwards, without gaps other than a constant step
+    twins: tuple[int, ...] = ()  # the recorded nodes of equal values that it stands for
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 
 import lazyfuse
+from tests import reached
 
 N = 40_000
 NAMES = "abc"
@@ -75,6 +76,12 @@ def disturbed(seed: int, fails: Callable[[str, dict[str, Any]], bool]) -> int:
 
     Each of them was done or not, and none twice.
     """
+    with reached.program():
+        return beside_others(seed, fails)
+
+
+def beside_others(seed: int, fails: Callable[[str, dict[str, Any]], bool]) -> int:
+    """The same for a part of a program, which the caller counts."""
     ours, theirs = arrays(lazyfuse), arrays(numpy)
     met = 0
     for line in program(seed):

@@ -86,7 +86,6 @@ class LaunchEvent:
     arrays: tuple[BlockPart, ...]
     inputs: tuple[BlockPart, ...]
     outputs: tuple[BlockPart, ...]
-    spoiled: bool
     language: str
     operations: int
 
@@ -219,7 +218,7 @@ def key_of(run: Run) -> Any:
 def run_again(run: Run) -> bool:
     """Replay a run of this plan at the same geometry; False if `Run` has to run it."""
     kept = cache_of(run.plan)
-    if kept is None or not kept.found or not may_capture():
+    if kept is None or not kept.found or run.plan.keeping or not may_capture():
         return False
     found = kept.look_up(key_of(run))
     if found is None or found.device is not run.device:
@@ -420,12 +419,9 @@ def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
     if bits and fp_flags.is_wanted(bits):
         step = event.step
         outputs = [part.at(addresses) for part in event.outputs]
-        sources = None
-        if not event.spoiled:
-            for index, part in zip(step.inputs, event.inputs, strict=True):
-                env[index] = part.at(addresses)
-            for index, each in zip(step.scalars, event.scalars, strict=True):
-                if type(each) is BlockPart:
-                    env[index] = each.at(addresses)
-            sources = run.sources_of(step)
-        run.note_exceptions(step, bits, sources, outputs)
+        for index, part in zip(step.inputs, event.inputs, strict=True):
+            env[index] = part.at(addresses)
+        for index, each in zip(step.scalars, event.scalars, strict=True):
+            if type(each) is BlockPart:
+                env[index] = each.at(addresses)
+        run.note_exceptions(step, bits, run.sources_of(step), outputs)

@@ -26,7 +26,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices import critical, progress
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.events import counters, spans
+from lazyfuse.runtime.events import counters, decisions, spans
 from lazyfuse.runtime.execution import (
     concurrency,
     matmul,
@@ -101,6 +101,7 @@ class Run(RunValues):
             raise
         finally:
             self.commit(self.plan.outputs)
+            self.plan.keeping -= self.plan.keeping > 0
             if reserved is not None:
                 reserved.release()
             if work is not None:
@@ -140,7 +141,7 @@ class Run(RunValues):
             raise
         counters.ran_single(node, span=span)
         if flags.bits:
-            self.raised.append((flags.bits, [(value.op, node)]))
+            self.note_raised(index, flags.bits)
 
     def update(self, index: int) -> None:
         """Write a value into a part of an array."""
@@ -198,15 +199,18 @@ class Run(RunValues):
         shape = self.shape(step.domain_of)
         self.overwrites = False
         inputs = [self.operand(index) for index in step.inputs]
-        # not the first time: the reference interpreter may need the operands if a kernel raises
-        reuses = step.may_reuse and last and (step.selected or not self.may_ask(step))
+        # the reference interpreter needs the operands if the kernel raises exceptions
+        keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
+        if keeps:
+            counters.totals.decisions[decisions.KEPT_OPERANDS] += 1
+            self.keep_operands()
+        reuses = step.may_reuse and last and not keeps
         donors = self.donors(step, last, shape) if reuses else None
-        outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
+        outputs, pending, made, late = self.outputs(step, shape, inputs, donors, bool(keeps))
         if self.overwrites:
             self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
-        spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
         flags = self.started(step, shape, inputs, outputs)
         if not isinstance(flags, int):
             self.waiting.append(PendingLaunch(flags, step))
@@ -214,6 +218,11 @@ class Run(RunValues):
             flags = 0
             if pending or late or self.overwrites or not config.options.pipelining:
                 self.wait_for_overwriting(step)
+        if flags:
+            sources = self.sources_of(step)
+            if sources is not None:
+                sources.update(zip(step.inputs, inputs, strict=True))
+            self.note_exceptions(step, flags, sources, outputs)
         for part, temporary in pending:
             self.move(temporary, part)
         for index, array in made:
@@ -222,9 +231,10 @@ class Run(RunValues):
             part, whole = self.target(index)
             self.move(temporary, part)
             self.env[index] = whole
-        if flags:
-            self.note_exceptions(step, flags, None if spoiled else self.sources_of(step), outputs)
         return outputs
+
+    def keep_operands(self) -> None:
+        """Called where a kernel writes to memory of its own, although it might write in place."""
 
     def started(
         self,
@@ -312,9 +322,10 @@ class Run(RunValues):
         shape: tuple[int, ...],
         inputs: list[Array],
         donors: dict[np.dtype[Any], list[Array]] | None,
+        apart: bool = False,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
         """The arrays that a kernel writes. For when it has run: copies to make, values that then
-        exist, and updates to make from its results.
+        exist, and updates to make from its results. `apart`: nothing is written in place.
         """
         values = self.plan.graph.values
         outputs: list[Array] = []
@@ -340,7 +351,8 @@ class Run(RunValues):
             part, whole = place
             made.append((targets[position], whole))
             if (
-                any(overlap(part, loaded) for loaded in inputs)
+                apart
+                or any(overlap(part, loaded) for loaded in inputs)
                 or _crowded(part, outputs)
                 or crosses_itself(part)  # the last write counts, in NumPy's order
             ):
@@ -375,8 +387,6 @@ class Run(RunValues):
             arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
         self.launched = lowered, program
-        if program.source.language == "numpy" and program.source.exact and isinstance(flags, int):
-            step.seen |= flags  # exceptions that NumPy itself reported need no confirmation
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)
