@@ -146,3 +146,12 @@ def test_additions() -> None:
     assert x._node is None or x._node.value is not None
     assert isinstance(lazyfuse.tracing, types.ModuleType)
     assert lazyfuse.cache_info()["plans"]["evaluations"] > 0
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "clip", "ndarray", "ufunc", "fft.fftfreq"])
+def test_signatures_are_those_of_the_installed_numpy(name: str) -> None:
+    ours: Any = lazyfuse
+    theirs: Any = np
+    for part in name.split("."):
+        ours, theirs = getattr(ours, part), getattr(theirs, part)
+    assert signature(ours) == signature(theirs)
