@@ -188,6 +188,8 @@ def enter() -> None:
 
 def leave() -> None:
     """End a section of this thread."""
+    if not _thread.depth:
+        raise RuntimeError("this thread has not entered the section")
     _thread.depth -= 1
 
 

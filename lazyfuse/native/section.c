@@ -328,10 +328,20 @@ PyObject *section_enter(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing
     return enter() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* End a section of this thread: -1 with an exception. */
+static int leave(void)
+{
+    if (mine.depth == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "this thread has not entered the section");
+        return -1;
+    }
+    mine.depth--;
+    return 0;
+}
+
 PyObject *section_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
-    mine.depth--;
-    Py_RETURN_NONE;
+    return leave() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 PyObject *section_collect_late(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
@@ -498,11 +508,9 @@ failed:
 
 static PyObject *section_release(Section *self, PyObject *Py_UNUSED(nothing))
 {
-    if (mine.depth == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "this thread has not entered the section");
+    if (leave() < 0) {
         return NULL;
     }
-    mine.depth--;
     of_lock(self->give);
     if (PyThread_get_thread_ident() == state.main) {
         bring_back();

@@ -54,8 +54,10 @@ class Last:
 
     def compute(self, value=value, np=lazyfuse, say=print, float=float, sys=sys):
         got = float(value(np, self.code, self.x, self.y))
-        say(self.number, "right" if got == self.want else f"{{got!r}} for {{self.want!r}}",
-            "ending" if sys.is_finalizing() else "running", flush=True)
+        outcome = "right" if got == self.want else f"{{got!r}} for {{self.want!r}}"
+        moment = "ending" if sys.is_finalizing() else "running"
+        # in one piece, beside other threads
+        say(f"{{self.number}}\\t{{outcome}}\\t{{moment}}\\n", end="", flush=True)
 
     __del__ = compute
 
@@ -138,7 +140,7 @@ def _run(folder: Path, seed: int, found: collections.Counter[str]) -> None:
     )  # fmt: skip
     what = f"seed {seed}"
     assert (done.returncode, done.stderr) == (0, ""), f"{what}\n{done.stderr[-3000:]}"
-    said = [line.split(" ", 2) for line in done.stdout.splitlines()]
+    said = [line.split("\t") for line in done.stdout.splitlines()]
     for number, outcome, _ in said:
         assert outcome == "right", f"{what}, {texts[int(number)]}: {outcome}"
     # what a daemon thread keeps is never finalised, with NumPy as well

@@ -159,7 +159,7 @@ def test_classes_with_other_slots_are_refused(native: Any) -> None:
 
 # ----------------------------------------------------------------------------------------- notes
 
-_OTHERS = ("allocate", "evaluate", "location", "nodes", "run")
+_OTHERS = ("allocate", "evaluate", "location", "nodes", "noted", "run")
 FIELDS = [name for name in flush.Pending.__slots__ if name not in _OTHERS]
 
 
@@ -189,6 +189,7 @@ class Twins:
         first, second = self.pendings
         for name in FIELDS:
             assert getattr(first, name) == getattr(second, name), name
+        assert first.noted.entries == second.noted.entries
         assert [each() for each in first.nodes] == [each() for each in second.nodes]
         assert self.runs[0] == self.runs[1]
         assert self.vast[0] == self.vast[1]
