@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.moves import Moves
 from lazyfuse.codegen.graph.node import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.table import ops
@@ -41,6 +42,7 @@ class Value:
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
     even: bool = False  # of a view: forwards, without gaps other than a constant step
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
+    piece: int = -1  # of an update: the piece of the map of indices at `origin` that it stores
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ def walk(roots: Sequence[Node]) -> Walked:
             )
         elif type(arg) is HostCall:
             arg = arg.name
+        elif type(arg) is Moves:
+            arg = arg.structure
         key.append((op.number, src, ids, node.dtype.char, arg, node.perm, keep))
     return nodes, tuple(key), held, edges, list(sizes)
 
@@ -226,9 +230,11 @@ def introduce(native: Any) -> None:
         "arrangement": _arrangement,
         "full_op": ops.FULL,
         "host_call": HostCall,
+        "index_op": ops.INDEX,
         "layout": Layout,
         "leaf_op": ops.LEAF,
         "memory": Memory,
+        "moves": Moves,
         "node": Node,
         "scalar_op": ops.SCALAR,
         "update_op": ops.UPDATE,

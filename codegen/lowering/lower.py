@@ -40,6 +40,7 @@ from lazyfuse.codegen.lowering.loop_nest import (
     sink,
     tile,
     whole,
+    with_parts,
 )
 from lazyfuse.codegen.lowering.summation import Summation, leaves, summation
 from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, program_arrays
@@ -176,6 +177,7 @@ def lower(
     order: Ints | None = None,
     value_strides: Ints | None = None,
     decide: type[Job] | None = None,
+    others: Sequence[tuple[Ints, Ints]] = (),
 ) -> Lowered:
     """Decide loops, classes and chunks of `kernel` over `shape`.
 
@@ -185,11 +187,12 @@ def lower(
     fixes NumPy's order of summation. `value_strides`, where given, are their strides in NumPy (a
     view of a computed array is not packed). A reduction directly over an input takes both from
     that input's own strides, as NumPy does. No axis may have size 0. `decide` replaces the
-    decisions for work in chunks (see grid_maps.py).
+    decisions for work in chunks (see grid_maps.py). `others`: further boxes of a map's domain, by
+    their sizes and how many elements from its first one each array begins there.
     """
     job = (decide or Job)(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
-        return job.lower_map()
+        return job.lower_map(others)
     if value_strides is None:
         value_strides = _packed(shape, order)
     return job.lower_reduction(value_strides)
@@ -254,12 +257,17 @@ class Job:
 
     # Maps
 
-    def lower_map(self) -> Lowered:
+    def lower_map(self, others: Sequence[tuple[Ints, Ints]] = ()) -> Lowered:
         stores = self.operands[self.first_output :]
         order = self.sorted_axes(stores, self.operands[: self.first_output])
         loops = self.axis_loops(order, (False,) * len(self.shape))
-        loops, offsets = flip(loops, self.first_output)
-        nest = _arrange_map(whole(merge(loops), offsets))
+        if others:
+            self.elements += sum(_volume(sizes) for sizes, _ in others)
+            nest = with_parts(loops, order, others, self.first_output)
+        else:
+            loops, offsets = flip(loops, self.first_output)
+            nest = whole(merge(loops), offsets)
+        nest = _arrange_map(nest)
         classes, outer = self.classes(nest.loops[-1]), (False,) * (len(nest.loops) - 1)
         form = KernelVariant("map", outer, 1, classes, stream=self.streams(nest, classes))
         count = len(self.operands)

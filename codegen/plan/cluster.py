@@ -8,6 +8,7 @@ raise the stage. So grouping takes linear time, and no cycle can arise.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
@@ -60,6 +61,7 @@ class Group:
     summation: object = None  # its order of sums, if it has any: see `summation_order`
     stored: list[int] = field(default_factory=list)
     fusion_barrier: bool = False  # its only operation is marked
+    moving: bool = False  # whether it reads through maps of indices
 
     @property
     def inside(self) -> frozenset[int]:
@@ -142,6 +144,7 @@ class _Clustering:
         self.refusals: list[tuple[int, int, str]] = []
         self.users: list[list[int]] = []
         self.costly: list[tuple[int, float]] = []
+        self.moving: set[int] = set()  # values whose kernel reads through maps of indices
         self.taken: dict[int, int] = {}  # operations that a group adds for earlier groups, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
         self.written: dict[Any, list[int]] = {}  # by block and version: what updates store
@@ -151,14 +154,14 @@ class _Clustering:
         value = self.values[index]
         if value.op.kind == "source" and value.op is not ops.FULL:
             return 0
-        return self.stage[index] if value.op is ops.VIEW else self.stage[index] + 1
+        return self.stage[index] if value.op in ops.PLACES else self.stage[index] + 1
 
     def place(self, index: int) -> None:
         value = self.values[index]
         if value.op in (ops.LEAF, ops.SCALAR):
             return
-        if value.op is ops.VIEW:
-            self.stage[index] = self.first_stage(value.src[0])
+        if value.op in ops.PLACES:
+            self.stage[index] = max(self.first_stage(source) for source in value.src)
             self.alone.append(index)
             return
         verdict = fusible(value, self.graph)
@@ -179,17 +182,30 @@ class _Clustering:
         for source in value.src:
             joined = self.joins(source, index, value.shape)
             stage = max(stage, self.stage[source] if joined else self.first_stage(source))
+        moving = any(self.is_moving(source) for source in value.src)
         found = None
         while not apart:
             found = next(
-                (g for g in self.open.get((stage, value.shape), ()) if not self.full(g)), None
+                (
+                    g
+                    for g in self.open.get((stage, value.shape), ())
+                    if not self.full(g) and not (moving and g.axes is not None)
+                ),
+                None,
             )
             if found is not None or not self.open.get((stage, value.shape)):
                 break
             stage += 1  # every group here is full: later stages only
         group = found or self.new_group(stage, value.shape, apart)
         group.members.append(index)
+        if moving:
+            self.moving.add(index)
+            group.moving = True
         self.stage[index], self.group[index] = stage, group
+
+    def is_moving(self, source: int) -> bool:
+        """Whether a kernel that computes from a value reads through a map of indices."""
+        return source in self.moving or self.values[source].op is ops.INDEX
 
     def joins(self, source: int, index: int, domain: Shape) -> bool:
         """Whether a source can be computed in the kernel of its consumer."""
@@ -232,6 +248,11 @@ class _Clustering:
         if group is not None and (apart or group.fusion_barrier or not self.limits.fusion):
             why = MARKED if self.limits.fusion else "fusion is switched off"
             self.refusals.append((source, index, why))
+            group = None
+        if group is not None and group.moving:
+            self.refusals.append(
+                (source, index, "reads pieces, which sums would meet in any order")
+            )
             group = None
         summation = summation_order(value, self.graph)
         if group is not None and not _joinable(group, value.arg.axes, summation):
@@ -288,6 +309,8 @@ class _Clustering:
             other = self.group[user]
             if other is None or other.domain != group.domain or other.fusion_barrier:
                 return False
+            if other.axes is not None and index in self.moving:
+                return False
             kernels.add(id(other))
         cost, loads = 0.0, set()
         stack, seen = [index], {index}
@@ -311,6 +334,7 @@ class _Clustering:
                         stack.append(source)
                 elif self.values[source].shape == group.domain:  # smaller values stay in a cache
                     loads.add(source)
+        loads = _lying(loads, self.graph)
         if (once and len(loads) > allowed) or cost > limit:
             root, version, newest = self.memory  # values that are read again must stay
             kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
@@ -353,7 +377,7 @@ class _Clustering:
         if taken + len(other.members) > MAX_LENGTH:
             return False
         self.taken[id(other)] = taken
-        return all(self.is_kept(source, other) for source in loads)
+        return all(self.is_kept(source, other) for source in _lying(loads, self.graph))
 
     def is_kept(self, source: int, until: Group) -> bool:
         """Whether no step overwrites a value before a group has run, except its own updates."""
@@ -367,7 +391,20 @@ class _Clustering:
 def _joinable(group: Group, axes: tuple[int, ...], summation: object) -> bool:
     """Whether a reduction over `axes` can join a group."""
     same_order = summation is None or group.summation in (None, summation)
-    return group.axes in (None, axes) and same_order
+    return group.axes in (None, axes) and same_order and not group.moving
+
+
+def _lying(loads: Iterable[int], graph: Graph) -> set[int]:
+    """The values whose memory is read: maps of indices have none of their own."""
+    found = set[int]()
+    waiting = list(loads)
+    while waiting:
+        index = waiting.pop()
+        if graph.values[index].op is ops.INDEX:
+            waiting += graph.values[index].src
+        else:
+            found.add(index)
+    return found
 
 
 def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
@@ -376,7 +413,7 @@ def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
     parts: list[tuple[set[int], list[int]]] = []  # what each part touches, its outputs
     for output in sorted(outputs):
         computed, loaded = body(group, [output], graph, materialised)
-        touched = {*computed, output} | {-1 - source for source in loaded}
+        touched = {*computed, output} | {-1 - source for source in _lying(loaded, graph)}
         joined = [output]
         rest = []
         for other, members in parts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
+from lazyfuse.codegen.graph.moves import layout_of
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.lowering.kernel import PIECES
@@ -262,6 +263,114 @@ def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> 
     return builder.add(found)
 
 
+def store_moves(graph: Graph) -> Graph:
+    """Copy what a map of indices shows wherever it is an output or read by more than kernels."""
+    readers = graph.consumers()
+    builder = _Builder()
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        at = builder.add(new)
+        if value.op is ops.INDEX and (value.output or not _maps_read(readers[old], graph)):
+            builder.values.pop()
+            computed = [_is_computed(source, readers, graph) for source in value.src]
+            fills = any(computed) and all(value.arg.wholes)
+            at = (_filled if fills else _gathered)(new, builder)
+        builder.moved.append(at)
+    return graph.replaced(builder.values)
+
+
+def _gathered(value: Value, builder: _Builder) -> int:
+    """A copy of what a map shows."""
+    return builder.copied(value, builder.add(replace(value, output=False)))
+
+
+def _filled(value: Value, builder: _Builder) -> int:
+    """Memory whose parts the kernels that compute the sources of a map store."""
+    at = builder.add(replace(value, op=ops.EMPTY, src=(), arg=None, output=False))
+    for number, piece in enumerate(value.arg.pieces):
+        source = value.src[piece.source]
+        if builder.values[source].op.kind != "map":
+            source = builder.copied(replace(builder.values[source], output=False), source)
+        arg = layout_of(piece, value.shape, value.perm)
+        update = replace(value, op=ops.UPDATE, src=(at, source), arg=arg, piece=number)
+        at = builder.add(replace(update, output=False))
+    builder.values[at] = replace(builder.values[at], output=value.output)
+    return at
+
+
+def _is_computed(source: int, readers: list[list[int]], graph: Graph) -> bool:
+    """Whether a kernel may store a value where its one reader wants it."""
+    value = graph.values[source]
+    return value.op.kind == "map" and not value.output and len(readers[source]) == 1
+
+
+def _maps_read(users: list[int], graph: Graph) -> bool:
+    return all(graph.values[user].op.kind in ("map", "index") for user in users)
+
+
+# A value that several maps of indices show, or a larger map shows more than once, is computed
+# again by each reader if all of that costs no more than this many additions per element.
+MOVED_COST = 4.0
+MOVED_LENGTH = 200  # operations that are read through one map at most
+
+
+def sink_moves(graph: Graph) -> Graph:
+    """Read the operands of an elementwise operation through the map that its result is read by."""
+    readers = graph.consumers()
+    cost = _cost_below(graph)
+    builder = _Builder()
+    cheap: set[int] = set()  # new indices of values that may be computed where they are read
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        at = _sunk_move(new, builder, cheap, {}) if new.op is ops.INDEX else builder.add(new)
+        builder.moved.append(at)
+        if value.op.kind == "map" and value.op.pure and not value.op.fusion_barrier:
+            moving = [user for user in readers[old] if graph.values[user].op is ops.INDEX]
+            alone = len(readers[old]) == 1 and not value.output
+            once = alone and all(graph.values[user].shape == value.shape for user in moving)
+            exact = value.op.is_exact(value.arg.ins[0])
+            if once or (exact and cost[old] * max(len(moving), 1) <= MOVED_COST):
+                cheap.add(at)
+    return graph.replaced(builder.values)
+
+
+def _cost_below(graph: Graph) -> list[float]:
+    """Additions per element that computing each value from what is stored would take."""
+    found: list[float] = []
+    for value in graph.values:
+        own = value.op.cost if value.op.kind == "map" else 0.0
+        found.append(own and own + sum(found[source] for source in value.src))
+    return found
+
+
+def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int, int]) -> int:
+    """The operation below a map of indices, on operands that are read through the map; the map
+    itself where what is below is stored. `done`: by source, what it is through this map.
+    """
+    at = value.src[0]
+    if at in done:
+        return done[at]
+    below = builder.values[at]
+    carried = [s for s in below.src if builder.values[s].shape != ()] if at in cheap else []
+    if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH:
+        done[at] = builder.add(value)
+        return done[at]
+    src = []
+    for source in below.src:
+        operand = builder.values[source]
+        if operand.shape == ():
+            src.append(source)
+            continue
+        if operand.op is ops.FULL and _is_plain_full(operand, builder) and len(carried) > 1:
+            src.append(operand.src[0])
+            continue
+        shown = replace(value, src=(source,) * len(value.src), dtype=operand.dtype)
+        src.append(_sunk_move(shown, builder, cheap, done))
+    found = replace(below, src=tuple(src), shape=value.shape, perm=value.perm, axes=None)
+    done[at] = builder.add(replace(found, output=False))
+    return done[at]
+
+
 def forward_updates(graph: Graph) -> Graph:
     """Skip values that an update overwrites: a whole temporary, or the same part written before."""
     uses = [len(users) for users in graph.consumers()]
@@ -346,6 +455,8 @@ PASSES: tuple[Pass, ...] = (
     dedupe,
     sink_views,
     simplify,
+    store_moves,
+    sink_moves,
     forward_updates,
     store_together,
     drop_dead,

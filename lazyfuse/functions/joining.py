@@ -13,35 +13,31 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays import methods
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import is_there, middling_copy
 from lazyfuse.arrays.ndarray import (
     alone,
-    caller,
-    cast_node,
     concrete_value,
-    from_node,
     gather,
     geometry,
     materialise,
     ndarray,
-    node_of,
     wrap,
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, shape_of
 from lazyfuse.arrays.storage import CANONICAL, leaf
-from lazyfuse.codegen.graph.node import Layout, Node, Shape
-from lazyfuse.codegen.graph.shapes import contiguous_strides, normalize_axis, size_of
-from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.graph.node import Shape
+from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
 from lazyfuse.devices.caches import cached
 from lazyfuse.functions import decompositions
+from lazyfuse.functions.moving import joined, recorded, stacked, turned
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling.compound_calls import as_one
 from lazyfuse.runtime.scheduling.eager_rules import small, small_array
 
 # The most arrays that are joined part by part, by the kernels that compute them.
@@ -147,9 +143,8 @@ def _joined(arrays: Any, axis: Any) -> Any:
     size = _size(shape)
     if middling_copy(operands, size) and devices.current() is devices.cpu():
         return _joined_now([gather(x) for x in operands], place, shape, dtype, perm)
-    few = len(operands) <= PIECES and size and not small(size)
-    if few and devices.current() is devices.cpu():
-        return from_node(_by_parts(operands, place, shape, dtype, perm))
+    if len(operands) <= PIECES and size and not small(size):
+        return recorded(operands, joined(shapes, place), shape, dtype, perm)
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
 
 
@@ -162,44 +157,6 @@ def _joined_now(
     joined = block if perm is None else block.transpose(np.argsort(perm))
     np.concatenate(reals, place, joined)
     return alone(leaf(joined, perm))
-
-
-def _by_parts(
-    operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
-) -> Node:
-    """A block into which the kernels that compute the operands store them."""
-    packed = shape if perm is None else tuple([shape[axis] for axis in perm])
-    block = devices.cpu().empty(packed, dtype)
-    strides = contiguous_strides(shape, perm)
-    node = leaf(block if perm is None else block.transpose(np.argsort(perm)), perm)
-    where = caller()
-    start = 0
-    for x in operands:
-        own = shape_of(x)
-        if own[place]:
-            value = node_of(x)
-            layout = Layout(start * strides[place], own, strides)
-            if own[place] == 1 and (below := _without(place, value)) is not None:
-                value = below  # `stack` added the axis: the kernel below it stores here
-                kept = (*own[:place], *own[place + 1 :])
-                layout = Layout(layout.offset, kept, (*strides[:place], *strides[place + 1 :]))
-            value = cast_node(value, dtype)
-            node = Node(ops.UPDATE, (node, value), layout, shape, dtype, perm, where)
-        start += own[place]
-    return node
-
-
-def _without(place: int, value: Node) -> Node | None:
-    """The pending node below a view that only adds an axis of length one at `place`, or None."""
-    if value.op is not ops.VIEW or value.value is not None or value.resident is not None:
-        return None
-    below = value.src[0]
-    shape, steps = value.arg.shape, value.arg.strides
-    same = below.shape == (*shape[:place], *shape[place + 1 :]) and not value.arg.offset
-    if not same or below.value is not None or below.resident is not None:
-        return None
-    packed = contiguous_strides(below.shape, below.perm)
-    return below if (*steps[:place], *steps[place + 1 :]) == packed else None
 
 
 def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
@@ -283,8 +240,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
             if small_array(shown):
                 return wrap(rolled(gather(a), shift, axis))
-            perm = None if axis is None else keep_order(shown)
-            return host("roll", _Roll(shift, axis), (a,), shown.shape, dtype_of(a), perm)
+            if axis is not None or shown.ndim == 1:
+                pieces = turned(shown.shape, shift, axis)
+                return recorded((a,), pieces, shown.shape, dtype_of(a), keep_order(shown))
+            return methods.reshape(roll(methods.ravel(a), shift), shown.shape)
     return fallback.run(np.roll, "roll", (a, shift, axis), {})
 
 
@@ -306,17 +265,6 @@ def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
     if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
         return False
     return all(-rank <= each < rank for each in axes)
-
-
-class _Roll:
-    """`numpy.roll` by fixed shifts."""
-
-    def __init__(self, shift: Any, axis: Any) -> None:
-        self.shift = shift
-        self.axis = axis
-
-    def __call__(self, value: Array) -> Array:
-        return rolled(value, self.shift, self.axis)
 
 
 _roll: Callable[..., Array] = getattr(np.roll, "_implementation", np.roll)
@@ -373,7 +321,6 @@ def stack(*args: Any, **kwargs: Any) -> Any:
     return _followed(*args, **kwargs)
 
 
-@as_one
 def _stacked(arrays: Any, axis: Any) -> Any:
     """The stacked block; None if the decomposition of NumPy's code should do it."""
     if not 0 < len(arrays) <= PIECES or type(axis) is not int or not all(map(_has_shape, arrays)):
@@ -388,18 +335,12 @@ def _stacked(arrays: Any, axis: Any) -> Any:
     size = size_of(own) * len(arrays)
     if not pending or not own or not -rank <= axis < rank or dtype not in CANONICAL:
         return None
-    if not size or small(size) or devices.current() is not devices.cpu():
+    if not size or small(size):
         return None
     axis %= rank
     strides = tuple([geometry(x).strides for x in arrays])
-    shape, perm, layouts = _arranged(own, strides, axis)
-    packed = shape if perm is None else tuple([shape[each] for each in perm])
-    block: Array = devices.cpu().empty(packed, dtype)
-    node = leaf(block if perm is None else block.transpose(np.argsort(perm)), perm)
-    where = caller()
-    for x, layout in zip(arrays, layouts, strict=True):
-        node = Node(ops.UPDATE, (node, node_of(x)), layout, shape, dtype, perm, where)
-    return from_node(node)
+    shape, perm = _arranged(own, strides, axis)
+    return recorded(arrays, stacked(own, len(arrays), axis), shape, dtype, perm)
 
 
 def _has_shape(x: Any) -> bool:
@@ -410,20 +351,15 @@ def _has_shape(x: Any) -> bool:
 
 
 @cached(512)
-def _arranged(
-    own: Shape, strides: tuple[tuple[int, ...], ...], axis: int
-) -> tuple[Shape, Perm, list[Layout]]:
-    """Shape and memory order of a stack of arrays with these strides, and the layout of each."""
+def _arranged(own: Shape, strides: tuple[tuple[int, ...], ...], axis: int) -> tuple[Shape, Perm]:
+    """Shape and memory order of a stack of arrays with these strides."""
     shape = (*own[:axis], len(strides), *own[axis:])
-    joined = (*own[:axis], 1, *own[axis:])
+    one = (*own[:axis], 1, *own[axis:])
     shown = [
-        np.lib.stride_tricks.as_strided(_NOTHING, joined, (*each[:axis], 0, *each[axis:]))
+        np.lib.stride_tricks.as_strided(_NOTHING, one, (*each[:axis], 0, *each[axis:]))
         for each in strides
     ]
-    perm = joined_order(shown)
-    steps = contiguous_strides(shape, perm)
-    kept = (*steps[:axis], *steps[axis + 1 :])
-    return shape, perm, [Layout(at * steps[axis], own, kept) for at in range(len(strides))]
+    return shape, joined_order(shown)
 
 
 _NOTHING = np.empty(1, np.bool_)

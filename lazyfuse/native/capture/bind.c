@@ -144,6 +144,9 @@ static int put_all(Key *key, PyObject *numbers) /* a list or a tuple */
 static int put_layout(Key *key, PyObject *layout, int slides)
 {
     PyObject *shape, *strides;
+    if (layout != NULL && (PyObject *)Py_TYPE(layout) == hooks.moves) {
+        return put(key, (int64_t)(intptr_t)layout); /* the replay keeps it */
+    }
     if (layout == NULL || !IS_LAYOUT(layout) || PyTuple_GET_SIZE(layout) != LAYOUT_FIELDS) {
         PyErr_SetString(PyExc_TypeError, "bind: expected layouts");
         return -1;
@@ -281,7 +284,7 @@ typedef struct {
     Key key;
     Table table;
     PyObject *order;
-    int updates; /* whether the graph writes into existing arrays */
+    int updates; /* whether it writes into existing arrays, or has maps of indices */
 } Graph;
 
 /* The position of the first node with the same memory: of an operand. */
@@ -529,7 +532,8 @@ PyObject *replay_find(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
         fits = count > MOST_NODES ? 0 : is_all(&graph, args[2], args[3], mode);
         for (Py_ssize_t i = 0; i < count; i++) {
             PyObject *node = PyList_GET_ITEM(graph.order, i);
-            graph.updates |= is_pending(node) && NODE(node, op) == hooks.update_op;
+            PyObject *op = NODE(node, op);
+            graph.updates |= is_pending(node) && (op == hooks.update_op || op == hooks.index_op);
         }
         fits = fits <= 0 ? fits
             : put(&graph.key, errors) < 0 || put(&graph.key, mode) < 0 ? -1 : 1;

@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.moves import box
 from lazyfuse.codegen.graph.node import source_line
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import KernelError
@@ -36,6 +37,7 @@ from lazyfuse.runtime.execution import (
 from lazyfuse.runtime.execution import (
     validate as check_step,
 )
+from lazyfuse.runtime.execution.moved import Moved, Others, divided, loaded, reloaded
 from lazyfuse.runtime.execution.routine import native_kernel
 from lazyfuse.runtime.execution.run_values import (
     Abandoned,
@@ -115,6 +117,11 @@ class Run(RunValues):
         node = self.nodes[value.origin]
         if value.op is ops.VIEW:
             self.env[index] = self.view(index)
+            return
+        if value.op is ops.INDEX:
+            return  # its readers look where its sources lie
+        if value.op is ops.EMPTY:
+            self.env[index] = self.fresh(value, self.shape(index))
             return
         if self.off_cpu and (done := library_calls.run(self, index)) is not None:
             self.env[index] = done
@@ -197,17 +204,19 @@ class Run(RunValues):
         """Run a kernel on the present device; the arrays that it wrote."""
         shape = self.shape(step.domain_of)
         self.overwrites = False
-        inputs = [self.operand(index) for index in step.inputs]
+        operands = [self.operand(index) for index in step.inputs]
+        inputs = loaded(operands)
         # not the first time: the reference interpreter may need the operands if a kernel raises
         reuses = step.may_reuse and last and (step.selected or not self.may_ask(step))
         donors = self.donors(step, last, shape) if reuses else None
         outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
+        operands = reloaded(operands, inputs)
         if self.overwrites:
             self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
         spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
-        flags = self.started(step, shape, inputs, outputs)
+        flags = self.started(step, shape, operands, outputs)
         if not isinstance(flags, int):
             self.waiting.append(PendingLaunch(flags, step))
             self.made += [index for index, _ in made]
@@ -230,12 +239,12 @@ class Run(RunValues):
         self,
         step: KernelStep,
         shape: tuple[int, ...],
-        inputs: list[Array],
+        inputs: list[Array | Moved],
         outputs: list[Array],
     ) -> int | Later:
         """Launch a kernel; where the CPU's launch fails, run its operations with NumPy."""
         try:
-            return self.launch(step, shape, inputs, outputs)
+            return self.launch_all(step, shape, inputs, outputs)
         except DeviceError as error:
             if self.off_cpu and self.device is self.assigned_device:
                 raise
@@ -273,7 +282,11 @@ class Run(RunValues):
         """Operands that nothing reads again: their buffers may be donated to results."""
         found: dict[np.dtype[Any], list[Array]] = {}
         updated = self.updated_by(step) if step.targets else ()
-        places = [index for index in step.inputs if index in last and index not in updated]
+        places = [
+            index
+            for index in step.inputs
+            if index in last and index not in updated and self.env[index] is not None
+        ]
         counts = references.of_each([self.array(index) for index in places])
         for index, count in zip(places, counts, strict=True):
             value = self.plan.graph.values[index]
@@ -355,17 +368,51 @@ class Run(RunValues):
             outputs.append(array)
         return outputs, pending, made, late
 
+    def launch_all(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        operands: list[Array | Moved],
+        outputs: list[Array],
+    ) -> int | Later:
+        """Start a kernel, box by box where it reads through maps of indices."""
+        inputs = [each for each in operands if not isinstance(each, Moved)]
+        if len(inputs) == len(operands):
+            return self.launch(step, shape, inputs, outputs)
+        boxes = divided(shape, operands, outputs, apart=self.off_cpu)
+        if not boxes:
+            self.wait()
+            whole = [self.gathered(each) if isinstance(each, Moved) else each for each in operands]
+            return self.launch(step, shape, whole, outputs)
+        flags: int | Later = 0
+        count = len(operands)
+        for each in boxes:
+            own = self.launch(
+                step, each.shape, each.arrays[:count], each.arrays[count:], each.others
+            )
+            both = isinstance(flags, int) and isinstance(own, int)
+            flags = flags | own if both else program_tiers.Both(flags, own)  # type: ignore[operator]
+        return flags
+
+    def gathered(self, operand: Moved) -> Array:
+        """An operand in memory of its own, where a kernel would read it in too many boxes."""
+        whole = self.empty(operand.shape, operand.dtype)
+        for start, part in operand.parts:
+            self.move(part, whole[box(start, part.shape)])
+        return whole
+
     def launch(
         self,
         step: KernelStep,
         shape: tuple[int, ...],
         inputs: list[Array],
         outputs: list[Array],
+        others: Others = (),
     ) -> int | Later:
         """Start a kernel on the present device; its exceptions, or the pending launch."""
         order = self.order(step, len(shape))
         lowered, program = program_tiers.select_program(
-            step, shape, inputs, outputs, order, self.device, self.refused
+            step, shape, inputs, outputs, order, self.device, self.refused, others
         )
         counters.kernel_begins(step, self, program.source)
         scalars = tuple([self.number(index) for index in step.scalars])

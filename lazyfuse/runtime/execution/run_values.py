@@ -19,7 +19,8 @@ import numpy as np
 
 from lazyfuse.codegen.graph import interpret, references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.node import Memory, Node, source_line
+from lazyfuse.codegen.graph.moves import layout_of
+from lazyfuse.codegen.graph.node import Layout, Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
@@ -27,6 +28,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.runtime.execution.moved import Moved, copied
 from lazyfuse.runtime.layout.strides import (
     around,
     arrange,
@@ -190,12 +192,31 @@ class RunValues:
 
     def array(self, index: int) -> Array:
         found = self.env[index]
+        if found is None and self.plan.graph.values[index].op is ops.INDEX:
+            found = self.env[index] = self.assembled(index)
         assert found is not None, "a step ran before its source"
         return found
 
-    def operand(self, index: int) -> Array:
+    def operand(self, index: int) -> Array | Moved:
         """A value in memory that the present device can read."""
+        if self.env[index] is None and self.plan.graph.values[index].op is ops.INDEX:
+            return self.shown(index)
         return self.array(index)
+
+    def shown(self, index: int) -> Moved:
+        """What a map of indices shows of its sources."""
+        value = self.plan.graph.values[index]
+        sources = [self.operand(source) for source in value.src]
+        return Moved(self.shape(index), value.dtype).add(sources, self.nodes[value.origin].arg)
+
+    def assembled(self, index: int) -> Array:
+        """The same as an array of its own, in host memory."""
+        value = self.plan.graph.values[index]
+        sources = [self.host(source) for source in value.src]
+        shape = self.shape(index)
+        return interpret.assembled(
+            self.nodes[value.origin].arg, shape, value.dtype, value.perm, sources
+        )
 
     def host(self, index: int) -> Array:
         """A value in memory that NumPy can read."""
@@ -239,9 +260,10 @@ class RunValues:
             index: size_of(self.shape(index)) * values[index].dtype.itemsize
             for step in self.plan.steps
             for index in step.writes
+            if values[index].op is not ops.INDEX
         }
         turns = (
-            ([taken[index] for index in step.writes], [taken[i] for i in last if i in taken])
+            ([taken[i] for i in step.writes if i in taken], [taken[i] for i in last if i in taken])
             for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True)
         )
         return sorted(at_most(turns).items())
@@ -262,7 +284,7 @@ class RunValues:
         if value.axes is not None:
             return arrange(picked(source, value.picks), value.axes, self.shape(index))
         perm = self.plan.graph.values[value.src[0]].perm
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         return window(self.packed(source, perm), layout)
 
     def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
@@ -270,6 +292,15 @@ class RunValues:
         if not is_dense(array, perm):
             self.wait()
         return flat_memory(array, perm)
+
+    def layout(self, index: int) -> Layout:
+        """The layout of a view or an update in the memory of its source."""
+        value = self.plan.graph.values[index]
+        node = self.nodes[value.origin]
+        if value.piece < 0:
+            found: Layout = node.arg
+            return found
+        return layout_of(node.arg.pieces[value.piece], node.shape, node.perm)
 
     def joined(self, index: int, old: Array) -> Array | None:
         """Where update `index` writes if the kernel at hand also makes `old`; None: only after it.
@@ -282,7 +313,7 @@ class RunValues:
         flat = flat_memory(old, self.plan.graph.values[index].perm)
         if not np.may_share_memory(flat, old):
             return None
-        return window(flat, self.nodes[self.plan.graph.values[index].origin].arg)
+        return window(flat, self.layout(index))
 
     def target(self, index: int) -> tuple[Array, Array]:
         """Where update `index` writes, and the whole array that results from it.
@@ -292,7 +323,7 @@ class RunValues:
         value = self.plan.graph.values[index]
         before = value.src[0]
         old = self.array(before)
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         flat = self.packed(old, value.perm)
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
@@ -432,7 +463,14 @@ class RunValues:
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
         """The operands of a kernel, if the reference interpreter can check it after it has run."""
-        return {index: self.operand(index) for index in step.reads}
+        return {index: self.readable_operand(index) for index in step.reads}
+
+    def readable_operand(self, index: int) -> Array:
+        """An operand as one array, for the reference interpreter."""
+        found = self.operand(index)
+        if isinstance(found, Moved):
+            return copied(found, np.empty(found.shape, found.dtype))
+        return found
 
     def members(
         self,

@@ -344,7 +344,7 @@ def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: flo
         node = stack.pop()
         if not _repeats(node):
             return None
-        if node.op is not ops.VIEW:
+        if node.op not in ops.PLACES:
             domain = node.src[0].shape if node.op.kind == "reduce" else node.shape
             cost += node.op.cost * prod(domain)
         for source in node.src:
@@ -356,7 +356,7 @@ def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: flo
             if source.value is not None or identity in written:
                 operands.add(identity)
                 room -= source.dtype.itemsize * prod(source.shape)
-            elif source.op.kind in kinds or source.op in (ops.VIEW, ops.FULL):
+            elif source.op.kind in kinds or source.op in (*ops.PLACES, ops.FULL):
                 pending.add(identity)
                 stack.append(source)
             else:

@@ -1,0 +1,139 @@
+"""Recording moves: results whose elements are elements of their operands.
+
+Owns how maps of indices (codegen/graph/moves.py) are made: rolls, paddings, tiles, joins.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.ndarray import caller, cast_node, from_node
+from lazyfuse.arrays.recording import as_node
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.moves import Piece, mapped
+from lazyfuse.codegen.graph.node import Node, Shape
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.caches import cached
+from lazyfuse.runtime.layout.meta_arrays import Perm
+
+MOST_PIECES = 64
+"""Pieces of one map at most: what has more is no map, but a list of places."""
+
+Segment = tuple[int, int, int, int]
+"""Of one axis: where it begins in the result, its length, the source's index there, the step."""
+
+
+def recorded(
+    sources: Sequence[Any], pieces: Iterable[Piece], shape: Shape, dtype: Any, perm: Perm = None
+) -> Any:
+    """The array whose elements the pieces pick from these operands."""
+    dtype = CANONICAL[dtype]
+    nodes = tuple([cast_node(as_node(each), dtype) for each in sources])
+    arg = mapped(tuple(pieces), tuple([node.shape for node in nodes]))
+    return from_node(Node(ops.INDEX, nodes, arg, shape, dtype, perm, caller()))
+
+
+def along_axes(segments: Sequence[Sequence[Segment]], source: int = 0) -> list[Piece]:
+    """The pieces of a result each of whose axes is made of segments of the source's axis."""
+    found = []
+    for chosen in itertools.product(*segments):
+        starts, lengths, firsts, steps = zip(*chosen, strict=True) if chosen else ((),) * 4
+        found.append(Piece(starts, lengths, source, firsts, tuple(enumerate(steps))))
+    return found
+
+
+@cached(4096)
+def segments_of(positions: tuple[int, ...]) -> tuple[Segment, ...]:
+    """The steady runs of a list of positions; a negative position is of no source."""
+    found: list[Segment] = []
+    at, count = 0, len(positions)
+    while at < count:
+        end, step = at + 1, 0
+        if positions[at] < 0:
+            while end < count and positions[end] < 0:
+                end += 1
+        elif end < count and positions[end] >= 0:
+            step = positions[end] - positions[at]
+            while end < count and 0 <= positions[end] == positions[end - 1] + step:
+                end += 1
+            if end == at + 2 and end < count and abs(step) != 1:
+                end, step = at + 1, 0  # the second begins a longer run
+        found.append((at, end - at, positions[at], step))
+        at = end
+    return tuple(found)
+
+
+@cached(1024)
+def padded(length: int, widths: tuple[int, int], mode: str) -> tuple[Segment, ...]:
+    """The segments of one padded axis, from NumPy's own padding of its positions."""
+    positions = np.arange(length)
+    if mode == "constant":
+        found = np.pad(positions, widths, constant_values=-1)
+    else:
+        found = np.pad(positions, widths, mode)  # type: ignore[call-overload]
+    return segments_of(tuple(found.tolist()))
+
+
+def repeated(length: int, times: int) -> list[Segment]:
+    """The segments of an axis that is shown several times."""
+    return [(turn * length, length, 0, 1) for turn in range(times)]
+
+
+def along_axis(segments: Sequence[Segment], shape: Shape, axis: int) -> list[Piece]:
+    """The pieces of a result that shows the other axes of its source as they are."""
+    return along_axes([segments if at == axis else [(0, n, 0, 1)] for at, n in enumerate(shape)])
+
+
+def filled(pieces: Iterable[Piece], rank: int) -> list[Piece]:
+    """The same pieces, where what is of no source is the number that is source 1."""
+    nothing = ((-1, 0),) * rank
+    return [
+        piece._replace(source=1, first=(), steps=nothing) if min(piece.first) < 0 else piece
+        for piece in pieces
+    ]
+
+
+def joined(shapes: Sequence[Shape], axis: int) -> list[Piece]:
+    """The pieces of arrays that are joined along an axis."""
+    found = []
+    begin = 0
+    for number, shape in enumerate(shapes):
+        start = tuple([begin if at == axis else 0 for at in range(len(shape))])
+        steps = tuple([(at, 1) for at in range(len(shape))])
+        found.append(Piece(start, shape, number, (0,) * len(shape), steps))
+        begin += shape[axis]
+    return found
+
+
+def stacked(shape: Shape, count: int, axis: int) -> list[Piece]:
+    """The pieces of arrays of one shape that are joined along a new axis."""
+    found = []
+    size = (*shape[:axis], 1, *shape[axis:])
+    for number in range(count):
+        start = tuple([number if at == axis else 0 for at in range(len(size))])
+        own = iter(range(len(shape)))
+        steps = tuple([(-1, 0) if at == axis else (next(own), 1) for at in range(len(size))])
+        found.append(Piece(start, size, number, (0,) * len(shape), steps))
+    return found
+
+
+def turned(shape: Shape, shift: Any, axis: Any) -> list[Piece]:
+    """The pieces of `numpy.roll`."""
+    axes = (0,) if axis is None else axis if type(axis) is tuple else (axis,)
+    shifts = shift if type(shift) is tuple else (shift,)
+    if len(shifts) != len(axes):
+        count = max(len(shifts), len(axes))
+        shifts, axes = (each * (count // len(each)) for each in (shifts, axes))
+    total = [0] * len(shape)
+    for way, at in zip(shifts, axes, strict=True):
+        total[at] += way
+    segments = []
+    for length, way in zip(shape, total, strict=True):
+        way %= length
+        whole = [(0, way, length - way, 1), (way, length - way, 0, 1)]
+        segments.append([each for each in whole if each[1]])
+    return along_axes(segments)

@@ -1,0 +1,215 @@
+"""As NumPy's functions that show parts of an array again or elsewhere: `pad`, `tile`, `insert`,
+`delete`, `resize`.
+
+Each is a map of indices, made of segments along its axes (moving.py). What they do not take goes to
+NumPy's own code, whose steps are recorded (decompositions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import methods
+from lazyfuse.arrays.ndarray import concrete_value, geometry, ndarray
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
+from lazyfuse.functions import decompositions
+from lazyfuse.functions.moving import (
+    MOST_PIECES,
+    Segment,
+    along_axes,
+    along_axis,
+    filled,
+    padded,
+    recorded,
+    repeated,
+    segments_of,
+)
+from lazyfuse.interop import fallback
+from lazyfuse.registry import OURS, THEIRS, dress
+from lazyfuse.runtime.scheduling.eager_rules import small
+
+MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+_WHOLE = (int, np.integer)
+
+
+def _numpys(theirs: Any) -> Callable[..., Any]:
+    """NumPy's function on values."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fallback.run(theirs, theirs.__name__, args, kwargs)
+
+    return call
+
+
+def _replaces(
+    theirs: Any, rest: Callable[[Any], Callable[..., Any]] = _numpys
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the function below serves what it can, and returns None for the rest.
+
+    `rest` says who does that: NumPy, or NumPy's code, decomposed.
+    """
+    followed = rest(theirs)
+
+    def register(serve: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            a = args[0] if args else None
+            if type(a) is ndarray and _is_worth_it(a):
+                try:
+                    found = serve(*args, **kwargs)
+                except TypeError:  # NumPy says what is wrong with the arguments
+                    found = None
+                if found is not None:
+                    return found
+            return followed(*args, **kwargs)
+
+        dress(call, theirs)
+        OURS[theirs] = call
+        THEIRS[call] = theirs
+        return call
+
+    return register
+
+
+def _is_worth_it(a: ndarray) -> bool:
+    """Whether an array is recorded, of numbers, and large."""
+    if concrete_value(a) is not None or dtype_of(a) not in CANONICAL:
+        return False
+    shown = geometry(a)
+    return shown.ndim > 0 and shown.size > 0 and not small(shown.size)
+
+
+def _order(shown: Any) -> tuple[int, ...] | None:
+    """The memory order of new arrays of NumPy's: Fortran's for arrays in that order alone."""
+    return tuple(reversed(range(shown.ndim))) if shown.flags.fnc else None
+
+
+def _count(segments: Sequence[Sequence[Segment]]) -> int:
+    return size_of(tuple([len(each) for each in segments]))
+
+
+@_replaces(np.pad, decompositions.decompose)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """As `numpy.pad`."""
+    if not isinstance(mode, str) or mode not in MODES or isinstance(pad_width, dict):
+        return None
+    number = kwargs.pop("constant_values", 0) if mode == "constant" else 0
+    if kwargs or not isinstance(number, (int, float, complex, np.number, np.bool_)):
+        return None
+    shown = geometry(array)
+    try:
+        widths = np.broadcast_to(np.asarray(pad_width), (shown.ndim, 2))
+    except ValueError:
+        return None
+    if widths.dtype.kind not in "iu" or widths.min() < 0:
+        return None
+    pairs = [(int(before), int(after)) for before, after in widths]
+    segments = [padded(n, pair, mode) for n, pair in zip(shown.shape, pairs, strict=True)]
+    if _count(segments) > MOST_PIECES:
+        return None
+    shape = tuple([n + sum(pair) for n, pair in zip(shown.shape, pairs, strict=True)])
+    pieces = along_axes(segments)
+    dtype = dtype_of(array)
+    if mode != "constant":
+        return recorded((array,), pieces, shape, dtype, _order(shown))
+    value = np.empty(1, dtype)
+    value[...] = number  # warns and raises as NumPy's assignment does
+    sources = (array, value.reshape(()))
+    return recorded(sources, filled(pieces, len(shape)), shape, dtype, _order(shown))
+
+
+@_replaces(np.tile, decompositions.decompose)
+def tile(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
+    """As `numpy.tile`."""
+    times = (reps,) if isinstance(reps, _WHOLE) else tuple(reps)
+    if not all(isinstance(each, _WHOLE) for each in times) or min(times, default=0) < 1:
+        return None
+    shown = geometry(A)
+    if len(times) > shown.ndim:
+        A = methods.reshape(A, (1,) * (len(times) - shown.ndim) + shown.shape)  # noqa: N806
+        shown = geometry(A)
+    turns = (1,) * (shown.ndim - len(times)) + tuple([int(each) for each in times])
+    segments = [repeated(n, each) for n, each in zip(shown.shape, turns, strict=True)]
+    if _count(segments) > MOST_PIECES or max(turns) == 1:
+        return None
+    shape = tuple([n * each for n, each in zip(shown.shape, turns, strict=True)])
+    return recorded((A,), along_axes(segments), shape, dtype_of(A))
+
+
+@_replaces(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    """As `numpy.delete`."""
+    shown = geometry(arr)
+    if axis is None:
+        arr = methods.ravel(arr)
+        shown, axis = geometry(arr), 0
+    axis = normalize_axis(axis, shown.ndim)
+    if isinstance(obj, ndarray):
+        return None
+    kept = np.delete(np.arange(shown.shape[axis]), obj)
+    return _picked(arr, shown, kept, axis)
+
+
+def _picked(arr: Any, shown: Any, kept: Any, axis: int) -> Any:
+    """Some positions of an axis; None if they are no few segments."""
+    if not kept.size or np.count_nonzero(np.diff(kept, 2)) > 4 * MOST_PIECES:
+        return None
+    segments = segments_of(tuple(kept.tolist()))
+    if len(segments) > MOST_PIECES:
+        return None
+    shape = tuple([len(kept) if at == axis else n for at, n in enumerate(shown.shape)])
+    pieces = along_axis(segments, shape, axis)
+    return recorded((arr,), pieces, shape, dtype_of(arr), _order(shown))
+
+
+@_replaces(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """As `numpy.ediff1d`."""
+    if to_end is not None or to_begin is not None:
+        return None
+    flat = methods.ravel(ary)
+    return flat[1:] - flat[:-1]
+
+
+@_replaces(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    """As `numpy.insert`."""
+    shown = geometry(arr)
+    if axis is None:
+        arr = methods.ravel(arr)
+        shown, axis = geometry(arr), 0
+    axis = normalize_axis(axis, shown.ndim)
+    if not isinstance(values, (int, float, complex, np.number, np.bool_)):
+        return None
+    if isinstance(obj, ndarray):
+        return None
+    kept = np.insert(np.arange(shown.shape[axis]), obj, -1)
+    segments = segments_of(tuple(kept.tolist()))
+    if len(segments) > MOST_PIECES:
+        return None
+    dtype = dtype_of(arr)
+    value = np.empty(1, dtype)
+    value[...] = values
+    shape = tuple([len(kept) if at == axis else n for at, n in enumerate(shown.shape)])
+    pieces = filled(along_axis(segments, shape, axis), len(shape))
+    return recorded((arr, value.reshape(())), pieces, shape, dtype, _order(shown))
+
+
+@_replaces(np.resize, decompositions.decompose)
+def resize(a: Any, new_shape: Any) -> Any:
+    """As `numpy.resize`."""
+    shape = (new_shape,) if isinstance(new_shape, _WHOLE) else tuple(new_shape)
+    shape = tuple([int(n) for n in shape])
+    if min(shape, default=0) < 1:
+        return None
+    flat = methods.ravel(a)
+    size, wanted = geometry(flat).size, size_of(shape)
+    segments = [(low, min(size, wanted - low), 0, 1) for low in range(0, wanted, size)]
+    if len(segments) > MOST_PIECES:
+        return None
+    found = recorded((flat,), along_axes([segments]), (wanted,), dtype_of(a))
+    return methods.reshape(found, shape)
