@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph import references
-from lazyfuse.codegen.graph.moves import Moves
+from lazyfuse.codegen.graph.moves import Moves, of_view
 from lazyfuse.codegen.graph.node import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.table import ops
@@ -41,6 +41,7 @@ class Value:
     output: bool = False
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
     even: bool = False  # of a view: forwards, without gaps other than a constant step
+    is_piece: bool = False  # of a view: whether a map of indices describes it
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
     piece: int = -1  # of an update: the piece of the map of indices at `origin` that it stores
 
@@ -282,7 +283,9 @@ def _arrangement(node: Node) -> object:
     """The part of a view's or an update's layout that a plan depends on."""
     base = node.src[0]
     if node.op is ops.VIEW:
-        return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:])
+        piece = of_view(node.arg, base.shape, base.perm)
+        axes = None if piece is None else tuple([axis for axis, _ in piece.steps])
+        return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:]), axes
     if crosses_itself(node.arg.shape, node.arg.strides):
         return None
     return _covers(node.arg, base)
@@ -306,9 +309,11 @@ def _graph(recording: Recording) -> Graph:
     for position, node in enumerate(recording.nodes):
         done = node.value is not None or node.resident is not None
         op = (ops.SCALAR if node.op is ops.SCALAR else ops.LEAF) if done else node.op
-        axes = None
+        axes, is_piece = None, False
         if op is ops.VIEW:
-            axes = view_axes(node.arg, node.src[0].shape, node.src[0].perm)
+            base = node.src[0].shape, node.src[0].perm
+            axes = view_axes(node.arg, *base)
+            is_piece = of_view(node.arg, *base) is not None
         values.append(
             Value(
                 op,
@@ -321,6 +326,7 @@ def _graph(recording: Recording) -> Graph:
                 recording.held[position],
                 axes,
                 op is ops.VIEW and is_even(*node.arg[1:]),
+                is_piece,
             )
         )
     return Graph(tuple(values))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyfuse.codegen.graph.node import Layout
+from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.devices.caches import cached
 
@@ -73,6 +73,47 @@ def mapped(pieces: tuple[Piece, ...], sources: tuple[Shape, ...]) -> Moves:
         as_it_is = piece.steps == tuple([(axis, 1) for axis in range(len(shape))])
         wholes.append(as_it_is and piece.shape == shape)
     return moves(kept, tuple(wholes))
+
+
+@cached(4096)
+def of_view(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> Piece | None:
+    """A view of packed memory as a piece; None where an axis of it goes along several axes."""
+    if 0 in layout.shape or 0 in shape:
+        return None
+    strides = contiguous_strides(shape, perm)
+    first = [0] * len(shape)
+    rest = layout.offset
+    for axis in perm or range(len(shape)):
+        if shape[axis] > 1:
+            first[axis], rest = divmod(rest, strides[axis])
+    free = sorted((axis for axis, n in enumerate(shape) if n > 1), key=lambda axis: -strides[axis])
+    steps = []
+    for length, stride in zip(layout.shape, layout.strides, strict=True):
+        if length == 1 or stride == 0:
+            steps.append((-1, 0))
+            continue
+        axis = next((a for a in free if stride % strides[a] == 0), None)
+        if axis is None:
+            return None
+        step = stride // strides[axis]
+        if not 0 <= first[axis] + step * (length - 1) < shape[axis]:
+            return None
+        free.remove(axis)
+        steps.append((axis, step))
+    inside = all(low < n for low, n in zip(first, shape, strict=True))
+    if rest or not inside:
+        return None
+    return Piece((0,) * len(layout.shape), layout.shape, 0, tuple(first), tuple(steps))
+
+
+def of_node(node: Node) -> Moves:
+    """The map of a node that is one, or of a view that a piece describes."""
+    if type(node.arg) is Moves:
+        return node.arg
+    base = node.src[0]
+    piece = of_view(node.arg, base.shape, base.perm)
+    assert piece is not None, "a plan reads a view through a map where there is one"
+    return mapped((piece,), (base.shape,))
 
 
 def layout_of(piece: Piece, shape: Shape, perm: tuple[int, ...] | None) -> Layout:

@@ -205,7 +205,12 @@ class _Clustering:
 
     def is_moving(self, source: int) -> bool:
         """Whether a kernel that computes from a value reads through a map of indices."""
-        return source in self.moving or self.values[source].op is ops.INDEX
+        if source in self.moving:
+            return True
+        value = self.values[source]
+        if value.op is not ops.INDEX:
+            return False
+        return len(getattr(value.arg, "pieces", ())) > 1 or any(map(self.is_moving, value.src))
 
     def joins(self, source: int, index: int, domain: Shape) -> bool:
         """Whether a source can be computed in the kernel of its consumer."""

@@ -322,16 +322,31 @@ def sink_moves(graph: Graph) -> Graph:
     cheap: set[int] = set()  # new indices of values that may be computed where they are read
     for old, value in enumerate(graph.values):
         new = builder.mapped(value)
-        at = _sunk_move(new, builder, cheap, {}) if new.op is ops.INDEX else builder.add(new)
+        if new.op is ops.INDEX or (_is_piece(new, readers[old], graph) and new.src[0] in cheap):
+            at = _sunk_move(replace(new, op=ops.INDEX), builder, cheap, {})
+        else:
+            at = builder.add(new)
         builder.moved.append(at)
         if value.op.kind == "map" and value.op.pure and not value.op.fusion_barrier:
-            moving = [user for user in readers[old] if graph.values[user].op is ops.INDEX]
+            moving = [
+                user
+                for user in readers[old]
+                if graph.values[user].op is ops.INDEX
+                or _is_piece(graph.values[user], readers[user], graph)
+            ]
             alone = len(readers[old]) == 1 and not value.output
             once = alone and all(graph.values[user].shape == value.shape for user in moving)
             exact = value.op.is_exact(value.arg.ins[0])
             if once or (exact and cost[old] * max(len(moving), 1) <= MOVED_COST):
                 cheap.add(at)
     return graph.replaced(builder.values)
+
+
+def _is_piece(value: Value, readers: list[int], graph: Graph) -> bool:
+    """Whether a view may be a map of indices: elementwise operations alone read it."""
+    return (
+        value.op is ops.VIEW and value.is_piece and not value.output and _maps_read(readers, graph)
+    )
 
 
 def _cost_below(graph: Graph) -> list[float]:

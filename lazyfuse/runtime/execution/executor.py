@@ -376,9 +376,8 @@ class Run(RunValues):
         outputs: list[Array],
     ) -> int | Later:
         """Start a kernel, box by box where it reads through maps of indices."""
-        inputs = [each for each in operands if not isinstance(each, Moved)]
-        if len(inputs) == len(operands):
-            return self.launch(step, shape, inputs, outputs)
+        if not any(isinstance(each, Moved) and len(each.parts) > 1 for each in operands):
+            return self.launch(step, shape, loaded(operands), outputs)
         boxes = divided(shape, operands, outputs, apart=self.off_cpu)
         if not boxes:
             self.wait()

@@ -19,7 +19,7 @@ import numpy as np
 
 from lazyfuse.codegen.graph import interpret, references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.moves import layout_of
+from lazyfuse.codegen.graph.moves import layout_of, of_node
 from lazyfuse.codegen.graph.node import Layout, Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
@@ -207,7 +207,7 @@ class RunValues:
         """What a map of indices shows of its sources."""
         value = self.plan.graph.values[index]
         sources = [self.operand(source) for source in value.src]
-        return Moved(self.shape(index), value.dtype).add(sources, self.nodes[value.origin].arg)
+        return Moved(self.shape(index), value.dtype).add(sources, of_node(self.nodes[value.origin]))
 
     def assembled(self, index: int) -> Array:
         """The same as an array of its own, in host memory."""
@@ -215,7 +215,7 @@ class RunValues:
         sources = [self.host(source) for source in value.src]
         shape = self.shape(index)
         return interpret.assembled(
-            self.nodes[value.origin].arg, shape, value.dtype, value.perm, sources
+            of_node(self.nodes[value.origin]), shape, value.dtype, value.perm, sources
         )
 
     def host(self, index: int) -> Array:
