@@ -116,6 +116,14 @@ def of_node(node: Node) -> Moves:
     return mapped((piece,), (base.shape,))
 
 
+def shown_of(piece: Piece, shape: Shape, perm: tuple[int, ...] | None) -> Layout:
+    """What a piece shows of a source, in the source's packed memory."""
+    strides = contiguous_strides(shape, perm)
+    offset = sum([low * stride for low, stride in zip(piece.first, strides, strict=True)])
+    steps = [step * strides[axis] if axis >= 0 else 0 for axis, step in piece.steps]
+    return Layout(offset, piece.shape, tuple(steps))
+
+
 def layout_of(piece: Piece, shape: Shape, perm: tuple[int, ...] | None) -> Layout:
     """Where a piece lies in the packed memory of the result."""
     strides = contiguous_strides(shape, perm)

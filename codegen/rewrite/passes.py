@@ -273,7 +273,7 @@ def store_moves(graph: Graph) -> Graph:
         if value.op is ops.INDEX and (value.output or not _maps_read(readers[old], graph)):
             builder.values.pop()
             computed = [_is_computed(source, readers, graph) for source in value.src]
-            fills = any(computed) and all(value.arg.wholes)
+            fills = any(computed) and all(value.arg.wholes) and len(set(value.src)) > 1
             at = (_filled if fills else _gathered)(new, builder)
         builder.moved.append(at)
     return graph.replaced(builder.values)
@@ -322,31 +322,30 @@ def sink_moves(graph: Graph) -> Graph:
     cheap: set[int] = set()  # new indices of values that may be computed where they are read
     for old, value in enumerate(graph.values):
         new = builder.mapped(value)
-        if new.op is ops.INDEX or (_is_piece(new, readers[old], graph) and new.src[0] in cheap):
-            at = _sunk_move(replace(new, op=ops.INDEX), builder, cheap, {})
+        if new.op is ops.INDEX or (_maps_view(new, readers[old], graph) and new.src[0] in cheap):
+            at = _sunk_move(new, builder, cheap, {})
         else:
             at = builder.add(new)
         builder.moved.append(at)
-        if value.op.kind == "map" and value.op.pure and not value.op.fusion_barrier:
+        made = builder.values[at]
+        if made.op.kind == "map" and made.op.pure and not made.op.fusion_barrier:
             moving = [
                 user
                 for user in readers[old]
                 if graph.values[user].op is ops.INDEX
-                or _is_piece(graph.values[user], readers[user], graph)
+                or _maps_view(graph.values[user], readers[user], graph)
             ]
             alone = len(readers[old]) == 1 and not value.output
             once = alone and all(graph.values[user].shape == value.shape for user in moving)
-            exact = value.op.is_exact(value.arg.ins[0])
+            exact = made.op.is_exact(made.arg.ins[0])
             if once or (exact and cost[old] * max(len(moving), 1) <= MOVED_COST):
                 cheap.add(at)
     return graph.replaced(builder.values)
 
 
-def _is_piece(value: Value, readers: list[int], graph: Graph) -> bool:
-    """Whether a view may be a map of indices: elementwise operations alone read it."""
-    return (
-        value.op is ops.VIEW and value.is_piece and not value.output and _maps_read(readers, graph)
-    )
+def _maps_view(value: Value, readers: list[int], graph: Graph) -> bool:
+    """Whether a view is read by elementwise operations alone, which need no memory behind it."""
+    return value.op is ops.VIEW and not value.output and _maps_read(readers, graph)
 
 
 def _cost_below(graph: Graph) -> list[float]:
@@ -354,7 +353,8 @@ def _cost_below(graph: Graph) -> list[float]:
     found: list[float] = []
     for value in graph.values:
         own = value.op.cost if value.op.kind == "map" else 0.0
-        found.append(own and own + sum(found[source] for source in value.src))
+        inside = value.op.kind == "map" or value.op in ops.PLACES
+        found.append(own + sum(found[source] for source in value.src) if inside else 0.0)
     return found
 
 
@@ -367,17 +367,21 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
         return done[at]
     below = builder.values[at]
     carried = [s for s in below.src if builder.values[s].shape != ()] if at in cheap else []
-    if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH:
+    alike = value.op is ops.VIEW and all(
+        (operand.shape, operand.perm) == (below.shape, below.perm) and operand.op is not ops.INDEX
+        for operand in [builder.values[s] for s in carried]
+    )
+    through = alike or value.op is ops.INDEX or value.is_piece
+    if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH or not through:
         done[at] = builder.add(value)
         return done[at]
+    if not alike:  # the operands lie in other ways: only the indices say what is shown
+        value = replace(value, op=ops.INDEX, axes=None, even=False)
     src = []
     for source in below.src:
         operand = builder.values[source]
         if operand.shape == ():
             src.append(source)
-            continue
-        if operand.op is ops.FULL and _is_plain_full(operand, builder) and len(carried) > 1:
-            src.append(operand.src[0])
             continue
         shown = replace(value, src=(source,) * len(value.src), dtype=operand.dtype)
         src.append(_sunk_move(shown, builder, cheap, done))

@@ -249,7 +249,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 def _is_known(number: Any) -> bool:
     """Whether a shift or an axis is an integer or a tuple of integers."""
-    if type(number) is tuple:
+    if type(number) in (tuple, list):
         return all(type(each) is int for each in number)
     return type(number) is int
 
@@ -260,8 +260,8 @@ def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
         return type(shift) is int
     if not _is_known(axis):
         return False
-    axes = axis if type(axis) is tuple else (axis,)
-    shifts = shift if type(shift) is tuple else (shift,)
+    axes = axis if type(axis) in (tuple, list) else (axis,)
+    shifts = shift if type(shift) in (tuple, list) else (shift,)
     if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
         return False
     return all(-rank <= each < rank for each in axes)

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.ndarray import caller, cast_node, from_node
+from lazyfuse.arrays.operators import operand_node
 from lazyfuse.arrays.recording import as_node
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.codegen.graph.moves import Piece, mapped
+from lazyfuse.codegen.graph.moves import Moves, Piece, layout_of, mapped, shown_of
 from lazyfuse.codegen.graph.node import Node, Shape
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.layout.meta_arrays import Perm
+from lazyfuse.runtime.scheduling import evaluate
 
 MOST_PIECES = 64
 """Pieces of one map at most: what has more is no map, but a list of places."""
@@ -32,9 +34,37 @@ def recorded(
 ) -> Any:
     """The array whose elements the pieces pick from these operands."""
     dtype = CANONICAL[dtype]
-    nodes = tuple([cast_node(as_node(each), dtype) for each in sources])
+    given = [cast_node(as_node(each), dtype) for each in sources]
+    nodes = tuple(dict.fromkeys(given))  # an array that is joined with itself is one source
+    if len(nodes) < len(given):
+        pieces = [piece._replace(source=nodes.index(given[piece.source])) for piece in pieces]
     arg = mapped(tuple(pieces), tuple([node.shape for node in nodes]))
+    if evaluate.chunked is not None:
+        return from_node(_written(nodes, arg, shape, dtype, perm))
     return from_node(Node(ops.INDEX, nodes, arg, shape, dtype, perm, caller()))
+
+
+def _written(
+    nodes: Sequence[Node], arg: Moves, shape: Shape, dtype: np.dtype[Any], perm: Perm
+) -> Node:
+    """The same as writes of views, which have a meaning in chunks."""
+    where = caller()
+    zero = operand_node(0, dtype)
+    made = Node(ops.FULL, (zero,), None, shape, dtype, perm, where)
+    for piece in arg.pieces:
+        source = nodes[piece.source]
+        view = Node(
+            ops.VIEW,
+            (source,),
+            shown_of(piece, source.shape, source.perm),
+            piece.shape,
+            dtype,
+            None,
+            where,
+        )
+        layout = layout_of(piece, shape, perm)
+        made = Node(ops.UPDATE, (made, view), layout, shape, dtype, perm, where)
+    return made
 
 
 def along_axes(segments: Sequence[Sequence[Segment]], source: int = 0) -> list[Piece]:
@@ -123,8 +153,8 @@ def stacked(shape: Shape, count: int, axis: int) -> list[Piece]:
 
 def turned(shape: Shape, shift: Any, axis: Any) -> list[Piece]:
     """The pieces of `numpy.roll`."""
-    axes = (0,) if axis is None else axis if type(axis) is tuple else (axis,)
-    shifts = shift if type(shift) is tuple else (shift,)
+    axes = (0,) if axis is None else tuple(axis) if type(axis) in (tuple, list) else (axis,)
+    shifts = tuple(shift) if type(shift) in (tuple, list) else (shift,)
     if len(shifts) != len(axes):
         count = max(len(shifts), len(axes))
         shifts, axes = (each * (count // len(each)) for each in (shifts, axes))

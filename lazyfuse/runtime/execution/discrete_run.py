@@ -79,7 +79,7 @@ class DiscreteRun(Run):
         """Whether the CPU works at the moment, instead of the device."""
         return self.device is not self.assigned_device
 
-    def operand(self, index: int) -> Array:
+    def loaded(self, index: int) -> Array:
         return self.host(index) if self.here else self.placed(index)
 
     def placed(self, index: int) -> Array:

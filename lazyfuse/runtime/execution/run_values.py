@@ -201,6 +201,10 @@ class RunValues:
         """A value in memory that the present device can read."""
         if self.env[index] is None and self.plan.graph.values[index].op is ops.INDEX:
             return self.shown(index)
+        return self.loaded(index)
+
+    def loaded(self, index: int) -> Array:
+        """The array of a value, in memory that the present device can read."""
         return self.array(index)
 
     def shown(self, index: int) -> Moved:
