@@ -192,7 +192,7 @@ def lower(
     """
     job = (decide or Job)(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
-        return job.lower_map(others)
+        return job.lower_map(others) if others else job.lower_map()
     if value_strides is None:
         value_strides = _packed(shape, order)
     return job.lower_reduction(value_strides)

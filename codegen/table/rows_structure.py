@@ -303,6 +303,6 @@ EMPTY = Op("empty", "source", nin=0, doc="Memory that updates fill.")
 INDEX = Op("index", "index", nin=-1, doc="Elements of the sources, by a map of indices.")
 UPDATE = Op("update", "update", nin=2, doc="The source's memory with a window overwritten.")
 HOST = Op("host", "host", nin=-1, doc="A function of evaluated arrays.")
-STRUCTURE: tuple[Op, ...] = (LEAF, SCALAR, FULL, EMPTY, VIEW, INDEX, UPDATE, HOST)
+STRUCTURE: tuple[Op, ...] = (LEAF, SCALAR, FULL, VIEW, EMPTY, INDEX, UPDATE, HOST)
 
 ROWS: tuple[Op, ...] = SELECTION + PARTS + CONTRACTIONS + STRUCTURE

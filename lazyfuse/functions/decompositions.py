@@ -27,7 +27,7 @@ from lazyfuse.runtime.scheduling.compound_calls import as_one
 FOLLOWED = (
     "allclose angle append array_equal array_equiv atleast_1d atleast_2d atleast_3d "
     "average column_stack corrcoef cov cross diff dstack fix histogram2d histogramdd "
-    "gradient hstack isclose isneginf isposinf kron meshgrid nan_to_num "
+    "hstack isclose isneginf isposinf kron meshgrid nan_to_num "
     "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer polyval select "
     "sinc stack tensordot trapezoid tril triu unwrap vander vstack"
 ).split()

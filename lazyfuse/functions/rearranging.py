@@ -1,5 +1,5 @@
-"""As NumPy's functions that show parts of an array again or elsewhere: `pad`, `tile`, `insert`,
-`delete`, `resize`.
+"""As NumPy's functions that show elements of an array again or elsewhere: `pad`, `tile`, `insert`,
+`delete`, `resize`, `diag`, `gradient`.
 
 Each is a map of indices, made of segments along its axes (moving.py). What they do not take goes to
 NumPy's own code, whose steps are recorded (decompositions.py).
@@ -16,8 +16,9 @@ from lazyfuse.arrays import methods
 from lazyfuse.arrays.ndarray import concrete_value, geometry, ndarray
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
-from lazyfuse.functions import decompositions
+from lazyfuse.codegen.graph.shapes import normalize_axes, normalize_axis, size_of
+from lazyfuse.functions import decompositions, elementwise
+from lazyfuse.functions.creation import asarray
 from lazyfuse.functions.moving import (
     MOST_PIECES,
     Segment,
@@ -31,6 +32,7 @@ from lazyfuse.functions.moving import (
 )
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress
+from lazyfuse.runtime.layout.meta_arrays import keep_order
 from lazyfuse.runtime.scheduling.eager_rules import small
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -164,6 +166,51 @@ def _picked(arr: Any, shown: Any, kept: Any, axis: int) -> Any:
     shape = tuple([len(kept) if at == axis else n for at, n in enumerate(shown.shape)])
     pieces = along_axis(segments, shape, axis)
     return recorded((arr,), pieces, shape, dtype_of(arr), _order(shown))
+
+
+@_replaces(np.diag, decompositions.decompose)
+def diag(v: Any, k: Any = 0) -> Any:
+    """As `numpy.diag`."""
+    shown = geometry(v)
+    if shown.ndim != 1 or not isinstance(k, _WHOLE):
+        return None
+    k, size = int(k), shown.size + abs(int(k))
+    before = max(-k, 0)
+    segments = padded(shown.size, (before, size - before - shown.size), "constant")
+    zero = np.zeros((), dtype_of(v))
+    column = recorded((v, zero), filled(along_axes([segments]), 1), (size,), dtype_of(v))
+    place = np.arange(size)
+    return elementwise.where(asarray(place[:, None] + k) == place, column[:, None], zero)
+
+
+@_replaces(np.gradient, decompositions.decompose)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
+    """As `numpy.gradient`: by one formula, whose neighbours are the elements themselves at ends."""
+    shown, dtype = geometry(f), dtype_of(f)
+    if dtype.kind not in "fc" or edge_order != 1 or min(shown.shape) < 2:
+        return None
+    axes = normalize_axes(axis, shown.ndim) if axis is None or isinstance(axis, int) else ()
+    steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    if len(steps) != len(axes) or not axes or not {*map(type, steps)} <= {int, float}:
+        return None
+    found = []
+    for at, step in zip(axes, steps, strict=True):
+        n = shown.shape[at]
+        ends = [(0, 1, 0, 0), (1, n - 2, 1, 0), (n - 1, 1, 0, 0)]
+        sides = []
+        for first in ([(0, n - 1, 1, 1), (n - 1, 1, n - 1, 0)], [(0, 1, 0, 0), (1, n - 1, 0, 1)]):
+            pieces = along_axis(first, shown.shape, at)
+            sides.append(recorded((f,), pieces, shown.shape, dtype, keep_order(shown)))
+        widths = np.array([step, 2.0 * step], np.float64).astype(dtype)
+        shape = tuple([n if each == at else 1 for each in range(shown.ndim)])
+        pieces = along_axis(ends, shape, at)
+        pieces = [
+            each._replace(source=each.first[at], first=(), steps=((-1, 0),) * shown.ndim)
+            for each in pieces
+        ]
+        over = recorded((widths[0], widths[1]), pieces, shape, dtype)
+        found.append((sides[0] - sides[1]) / over)
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 @_replaces(np.ediff1d)
