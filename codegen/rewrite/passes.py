@@ -90,6 +90,7 @@ def simplify(graph: Graph) -> Graph:
             same_as = rule(value, builder.values)
             if same_as is not None:
                 stays = followed[len(builder.moved)] and _is_view(same_as, builder)
+                stays = stays or builder.values[same_as].op is ops.INDEX  # its readers want memory
                 if value.op.kind == "map" and (stays or (value.output and value.op is COPY)):
                     return builder.copied(value, same_as)
                 return builder.become(value, same_as)
@@ -181,54 +182,6 @@ def _same_window(reader: Value, at: int, update: Value) -> bool:
     return reader.op is ops.UPDATE and reader.src[1] != at
 
 
-def sink_views(graph: Graph) -> Graph:
-    """Move a permuting view from the result of an elementwise op to its operands."""
-    readers = graph.consumers()
-    uses = [len(users) for users in readers]
-    single: set[int] = set()  # new indices of values that only the current view reads
-    # these readers use the flat memory, whose order sinking would change
-    flat = {value.src[0] for value in graph.values if value.op in (ops.VIEW, ops.UPDATE)}
-
-    def visit(value: Value, builder: _Builder) -> int:
-        if value.op is ops.VIEW and _permutes(value, builder) and value.src[0] in single:
-            below = builder.values[value.src[0]]
-            if below.op.kind == "map" and not below.output:
-                return builder.add(_sunk(value, below, builder))
-        return builder.add(value)
-
-    builder = _Builder()
-    for old, value in enumerate(graph.values):
-        mapped = builder.mapped(value)
-        # a kernel may read the result through the view; without such a kernel, sinking only
-        # separates the operation from others of its domain
-        fuses = any(_kernels_read(graph.values[user]) for user in readers[old])
-        new = builder.add(mapped) if old in flat or not fuses else visit(mapped, builder)
-        builder.moved.append(new)
-        if uses[old] == 1:
-            single.add(new)
-    return graph.replaced(builder.values)
-
-
-def _kernels_read(value: Value) -> bool:
-    return value.op.kind in ("map", "reduce") or value.op is ops.VIEW
-
-
-def _permutes(view: Value, builder: _Builder) -> bool:
-    """Whether the view repeats no element: sinking it must not repeat work."""
-    if view.axes is None:
-        return False
-    return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
-
-
-def _sunk(view: Value, below: Value, builder: _Builder) -> Value:
-    src = tuple(_seen_through(view, below, source, builder) for source in below.src)
-    origin = view.origin if view.output else below.origin
-    perm = _seen_order(view, below)
-    return replace(
-        below, src=src, shape=view.shape, perm=perm, output=view.output, origin=origin, axes=None
-    )
-
-
 def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
     """The memory order of `below` in the axes of the view, which sums follow."""
     place = {axis: at for at, axis in enumerate(view.axes or ()) if axis >= 0}
@@ -237,11 +190,9 @@ def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
     return None if order == sorted(order) else tuple(order)
 
 
-def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> int:
+def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> Value:
     """The operand `source` of `below`, with its axes arranged as `view` arranges its result."""
     operand = builder.values[source]
-    if operand.shape == ():
-        return source
     shift = len(below.shape) - len(operand.shape)
     axes: list[int] = []
     for axis in view.axes or ():
@@ -250,17 +201,8 @@ def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> 
     shape = tuple(operand.shape[a] if a >= 0 else 1 for a in axes)
     strides = memory_strides(operand.shape, operand.perm)
     layout = Layout(0, shape, tuple(strides[a] if a >= 0 else 0 for a in axes))
-    found = Value(
-        ops.VIEW,
-        (source,),
-        layout,
-        shape,
-        operand.dtype,
-        None,
-        operand.origin,
-        axes=tuple(axes),
-    )
-    return builder.add(found)
+    found = Value(ops.VIEW, (source,), layout, shape, operand.dtype, None, operand.origin)
+    return replace(found, axes=tuple(axes))
 
 
 def store_moves(graph: Graph) -> Graph:
@@ -322,30 +264,46 @@ def sink_moves(graph: Graph) -> Graph:
     cheap: set[int] = set()  # new indices of values that may be computed where they are read
     for old, value in enumerate(graph.values):
         new = builder.mapped(value)
-        if new.op is ops.INDEX or (_maps_view(new, readers[old], graph) and new.src[0] in cheap):
+        moves = _moves(value, readers[old], graph) and (new.op is ops.INDEX or new.src[0] in cheap)
+        if moves:
             at = _sunk_move(new, builder, cheap, {})
         else:
             at = builder.add(new)
         builder.moved.append(at)
         made = builder.values[at]
         if made.op.kind == "map" and made.op.pure and not made.op.fusion_barrier:
+            users = [graph.values[user] for user in readers[old]]
             moving = [
-                user
-                for user in readers[old]
-                if graph.values[user].op is ops.INDEX
-                or _maps_view(graph.values[user], readers[user], graph)
+                each
+                for each, place in zip(users, readers[old], strict=True)
+                if _moves(each, readers[place], graph)
             ]
             alone = len(readers[old]) == 1 and not value.output
-            once = alone and all(graph.values[user].shape == value.shape for user in moving)
+            once = alone and all(each.shape == value.shape or _permutes(each) for each in moving)
             exact = made.op.is_exact(made.arg.ins[0])
             if once or (exact and cost[old] * max(len(moving), 1) <= MOVED_COST):
                 cheap.add(at)
     return graph.replaced(builder.values)
 
 
-def _maps_view(value: Value, readers: list[int], graph: Graph) -> bool:
-    """Whether a view is read by elementwise operations alone, which need no memory behind it."""
-    return value.op is ops.VIEW and not value.output and _maps_read(readers, graph)
+def _moves(value: Value, readers: list[int], graph: Graph) -> bool:
+    """Whether a value is a map of indices, or a view whose readers need no memory behind it.
+
+    Sums may read one that permutes the axes of what they would sum.
+    """
+    if value.op is ops.INDEX:
+        return True
+    if value.op is not ops.VIEW or value.output:
+        return False
+    kinds = {graph.values[user].op.kind for user in readers}
+    return kinds <= {"map", "index"} or (_permutes(value) and kinds <= {"map", "index", "reduce"})
+
+
+def _permutes(view: Value) -> bool:
+    """Whether a view repeats no element."""
+    if view.axes is None:
+        return False
+    return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
 
 
 def _cost_below(graph: Graph) -> list[float]:
@@ -371,11 +329,14 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
         (operand.shape, operand.perm) == (below.shape, below.perm) and operand.op is not ops.INDEX
         for operand in [builder.values[s] for s in carried]
     )
-    through = alike or value.op is ops.INDEX or value.is_piece
+    inner = any(builder.values[s].op is ops.INDEX for s in carried)
+    through = alike or value.op is ops.INDEX or value.is_piece or (value.axes and not inner)
     if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH or not through:
         done[at] = builder.add(value)
         return done[at]
-    if not alike:  # the operands lie in other ways: only the indices say what is shown
+    if (
+        not alike and value.axes is None
+    ):  # the operands lie in other ways: only the indices say what is shown
         value = replace(value, op=ops.INDEX, axes=None, even=False)
     src = []
     for source in below.src:
@@ -383,9 +344,13 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
         if operand.shape == ():
             src.append(source)
             continue
-        shown = replace(value, src=(source,) * len(value.src), dtype=operand.dtype)
+        if value.axes is not None:
+            shown = _seen_through(value, below, source, builder)
+        else:
+            shown = replace(value, src=(source,) * len(value.src), dtype=operand.dtype)
         src.append(_sunk_move(shown, builder, cheap, done))
-    found = replace(below, src=tuple(src), shape=value.shape, perm=value.perm, axes=None)
+    perm = value.perm if value.axes is None else _seen_order(value, below)
+    found = replace(below, src=tuple(src), shape=value.shape, perm=perm, axes=None)
     done[at] = builder.add(replace(found, output=False))
     return done[at]
 
@@ -472,10 +437,9 @@ PASSES: tuple[Pass, ...] = (
     read_back,
     simplify,
     dedupe,
-    sink_views,
-    simplify,
     store_moves,
     sink_moves,
+    simplify,
     forward_updates,
     store_together,
     drop_dead,
