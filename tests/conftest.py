@@ -21,8 +21,10 @@ import os
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +67,9 @@ if not _builds_opencl():
 
 from lazyfuse import config  # noqa: E402  # reads the environment when it is imported
 from lazyfuse.runtime.placement import devices  # noqa: E402  # reads the environment when it is imported
-from tests import global_state, opencl_builds  # noqa: E402
+from tests import global_state, opencl_builds, reached  # noqa: E402
+
+_REACHED = "reached"  # the name of a test's property with what its programs reached
 
 
 @pytest.fixture(params=(1, 4))
@@ -106,10 +110,32 @@ def leaves_global_state_alone() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call() -> Iterator[None]:
-    """Tests are programs: the filters that pytest set for them are the usual ones."""
-    with global_state.usual_filters():
-        return (yield)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Tests are programs: the filters that pytest set for them are the usual ones. What a
+    campaign's programs reached is a property of the test, which xdist hands on.
+    """
+    try:
+        with global_state.usual_filters():
+            return (yield)
+    finally:
+        found = reached.taken()
+        if found:
+            item.user_properties.append((_REACHED, found))
+            print(f"\n{item.nodeid}: {reached.line(Counter(found))}")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the programs of each file reached."""
+    files: dict[str, Counter[str]] = {}
+    for status in ("passed", "failed"):
+        for report in terminalreporter.getreports(status):
+            for name, found in report.user_properties if report.when == "call" else ():
+                if name == _REACHED:
+                    files.setdefault(report.location[0], Counter()).update(found)
+    if files:
+        terminalreporter.section("what random programs reached")
+    for file, found in sorted(files.items()):
+        terminalreporter.line(f"{file}: {reached.line(found)}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

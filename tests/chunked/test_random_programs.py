@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lazyfuse import config
-from tests import campaign
+from tests import campaign, reached
 from tests.campaign import rounds
 from tests.chunked import programs
 from tests.programs.compare import complain, failure
@@ -27,9 +27,10 @@ def check(seeds: range, below: int) -> None:
         # large or small beside a chunk: what is made on the way is cut, too
         with config.options(eager_below=below, chunk_bytes=SIZES[seed % len(SIZES)]):
             program = programs.Grammar(seed).program()
-            what = failure(program, programs.run)
-            if what:
-                complain(program, what, programs.run)
+            with reached.program(seed):
+                what = failure(program, programs.run)
+                if what:
+                    complain(program, what, programs.run)
 
 
 @rounds(240)

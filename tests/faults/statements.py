@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 
 import lazyfuse
+from tests import reached
 
 N = 40_000
 NAMES = "abc"
@@ -77,17 +78,18 @@ def disturbed(seed: int, fails: Callable[[str, dict[str, Any]], bool]) -> int:
     """
     ours, theirs = arrays(lazyfuse), arrays(numpy)
     met = 0
-    for line in program(seed):
-        before = values(theirs)
-        exec(line, theirs)
-        if not fails(line, ours):
-            continue
-        met += 1
-        found = values(ours)
-        if not equal(found, values(theirs)):
-            assert equal(found, before), (seed, line)
-            theirs.update({name: before[at] for at, name in enumerate(NAMES)})
-    assert equal(values(ours), values(theirs)), seed
+    with reached.program():
+        for line in program(seed):
+            before = values(theirs)
+            exec(line, theirs)
+            if not fails(line, ours):
+                continue
+            met += 1
+            found = values(ours)
+            if not equal(found, values(theirs)):
+                assert equal(found, before), (seed, line)
+                theirs.update({name: before[at] for at, name in enumerate(NAMES)})
+        assert equal(values(ours), values(theirs)), seed
     return met
 
 

@@ -23,7 +23,7 @@ from lazyfuse.devices.cpu import compiler
 from lazyfuse.devices.pools import disk_cache
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.placement import devices
-from tests import campaign
+from tests import campaign, reached
 from tests.helpers.discrete_device import in_use
 from tests.programs import wrong_phrases
 from tests.programs.compare import Pair, Program, Statement, complain, failure
@@ -36,7 +36,8 @@ def check(seeds: Iterable[int], sizes: Sizes) -> None:
     """Programs with errors; after those of some statements everything is compared."""
     for seed in seeds:
         program = Grammar(seed, sizes, wrong=True).program()
-        what = failure(replace(program, wary=seed % 4))
+        with reached.program(seed):
+            what = failure(replace(program, wary=seed % 4))
         if what:
             complain(replace(program, wary=seed % 4), f"seed {seed}: {what}")
 
@@ -91,7 +92,9 @@ def test_errors_among_failures_of_a_device(seeds: range, shares: bool) -> None:
             for point in POINTS:
                 kinds = [DeviceError("planned") if draw.random() < 0.1 else None for _ in range(99)]
                 device.faults[point] = kinds
-            if what := failure(program):
+            with reached.program():
+                what = failure(program)
+            if what:
                 pytest.fail(f"seed {seed}: {what}\n{program}", pytrace=False)
 
 

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 import lazyfuse
-from tests import campaign
+from tests import campaign, reached
 from tests.faults import statements
 
 
@@ -101,8 +101,9 @@ def check(seed: int, visit: Visitor) -> None:
     for line in lines:
         exec(line, theirs)
     visit.names = ours
-    for line in lines:
-        exec(line, ours)
+    with reached.program():
+        for line in lines:
+            exec(line, ours)
     gc.collect()  # Python 3.14 collects rarely by itself
     visit.names = {}
     assert visit.errors == [], seed

@@ -11,7 +11,7 @@ import pytest
 
 from lazyfuse import config
 from lazyfuse.runtime.execution import program_tiers
-from tests import campaign
+from tests import campaign, reached
 from tests.campaign import rounds
 from tests.programs.compare import complain, failure
 from tests.programs.grammar import LARGE, MIDDLE, SMALL, Grammar, Sizes
@@ -23,9 +23,10 @@ def check(seeds: Iterable[int], sizes: Sizes, inexact: bool) -> None:
     """Random programs."""
     for seed in seeds:
         program = Grammar(seed, sizes, inexact).program()
-        what = failure(program)
-        if what:
-            complain(program, f"seed {seed}: {what}")
+        with reached.program(seed):
+            what = failure(program)
+            if what:
+                complain(program, f"seed {seed}: {what}")
 
 
 @rounds(300)

@@ -19,7 +19,7 @@ from lazyfuse.devices.base import DeviceError
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import executor, program_tiers
 from lazyfuse.runtime.scheduling import evaluate
-from tests import campaign
+from tests import campaign, reached
 from tests.campaign import rounds
 from tests.codegen.random_graphs import random_graph
 
@@ -40,7 +40,7 @@ def check(seed: int, keep: bool) -> None:
     if not keep:
         leaves.clear()
     del nodes
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), reached.program(seed):
         warnings.simplefilter("ignore")
         evaluate.evaluate(roots, decisions.CALLED)
     for node, want in zip(held, wanted, strict=True):

@@ -16,7 +16,7 @@ from lazyfuse import config
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.scheduling import evaluate, flush
-from tests import campaign
+from tests import campaign, reached
 from tests.campaign import rounds
 from tests.programs.deep import difference, reduced
 from tests.programs.loop_programs import LARGE, MIDDLE, SMALL, Turns
@@ -58,12 +58,12 @@ def explore(seeds: range, sizes: Sequence[int] = SMALL, **options: Any) -> None:
     with config.options(**options):
         for seed in seeds:
             program = Turns(seed, sizes).program()
-            what = difference(program)
-            if what:
-                small = reduced(program)
-                pytest.fail(
-                    f"seed {seed}: {difference(small) or what}\n{options}\n{small}", pytrace=False
-                )
+            with reached.program(seed):
+                what = difference(program)
+                if what:
+                    small = reduced(program)
+                    found = f"seed {seed}: {difference(small) or what}"
+                    pytest.fail(f"{found}\n{options}\n{small}", pytrace=False)
 
 
 @pytest.fixture

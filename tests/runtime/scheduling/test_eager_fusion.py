@@ -18,6 +18,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse.arrays.base import NATIVE
+from tests import reached
 from tests.campaign import rounds
 
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="expressions are C's")
@@ -172,7 +173,8 @@ def check(seeds: range, inside: bool, governed: bool = False) -> None:
                 text = text.replace(inexact, " + " if inexact == " ** " else EXACT[inexact])
         size = random.Random(seed).choice([20, 600, 1000, 3000])
         expected = run(np, text, seed, size, inside, strict)
-        found = run(lf, text, seed, size, inside, strict, governed)
+        with reached.program(seed):
+            found = run(lf, text, seed, size, inside, strict, governed)
         for what, one, other in zip(
             ("out", "left", "errors", "said"), expected, found, strict=True
         ):
