@@ -137,66 +137,56 @@ def box(start: Shape, shape: Shape) -> tuple[slice, ...]:
 
 
 def seen(parts: Iterable[Part], shape: Shape, piece: Piece) -> list[Part]:
-    """What a piece shows of a source of this shape that lies in `parts`."""
+    """What a piece shows of a source of this shape that lies in `parts`: boxes of the result.
+
+    The source may have fewer axes than the piece names, or axes of length one: it is broadcast.
+    """
     missing = len(piece.first) - len(shape)
-    first = list(piece.first[missing:])
-    steps = [(axis - missing, step) for axis, step in piece.steps]
-    for axis, length in enumerate(shape):
-        if length == 1:  # repeated
-            first[axis] = 0
-    found: list[Part] = []
-    for start, array in parts:
-        part = _overlap(start, array, first, steps, shape, piece.shape)
-        if part is not None:
-            low, view = part
-            found.append((tuple([a + b for a, b in zip(piece.start, low, strict=True)]), view))
-    return found
+    first = [0 if n == 1 else piece.first[missing + axis] for axis, n in enumerate(shape)]
+    along: dict[int, int] = {}  # axis of the source -> axis of the result
+    for at, (axis, _) in enumerate(piece.steps):
+        if axis >= missing and shape[axis - missing] != 1:
+            along[axis - missing] = at
+    found = [_box_of(part, first, along, piece) for part in parts]
+    return [each for each in found if each is not None]
 
 
-def _overlap(
-    start: Shape,
-    array: Array,
-    first: Sequence[int],
-    steps: Sequence[tuple[int, int]],
-    whole_shape: Shape,
-    shape: Shape,
-) -> Part | None:
-    """The box of the piece that lies in one part of the source: where it begins, its elements."""
-    low, key, axes, repeated = [0] * len(shape), [], [], list(shape)
-    of_axis = {
-        axis: at for at, (axis, _) in enumerate(steps) if axis >= 0 and whole_shape[axis] != 1
-    }
+def _box_of(part: Part, first: Sequence[int], along: dict[int, int], piece: Piece) -> Part | None:
+    """The box of a piece that lies in one part of the source; None if there is none."""
+    start, array = part
+    low, size = list(piece.start), list(piece.shape)
+    key: list[int | slice] = []
     for axis, begin in enumerate(first):
         begin -= start[axis]
-        length = array.shape[axis]
-        at = of_axis.get(axis)
+        at = along.get(axis)
+        step, count = (0, 1) if at is None else (piece.steps[at][1], piece.shape[at])
+        inside = _within(begin, step, count, array.shape[axis])
+        if not inside:
+            return None
         if at is None:
-            if not 0 <= begin < length:
-                return None
             key.append(begin)
             continue
-        step, count = steps[at][1], shape[at]
-        if step == 0:
-            lows, highs = (0, count) if 0 <= begin < length else (0, 0)
-        elif step > 0:
-            lows, highs = max(0, -(begin // step)), min(count, -(-(length - begin) // step))
-        else:
-            lows, highs = max(0, -((length - 1 - begin) // -step)), min(count, begin // -step + 1)
-        if highs <= lows:
-            return None
-        low[at], repeated[at] = lows, highs - lows
-        begin += lows * step
-        end: int | None = begin + step * (highs - lows)
-        if step == 0:
-            key.append(slice(begin, begin + 1))
-        else:
-            key.append(slice(begin, end if end is not None and end >= 0 else None, step))
-        axes.append(at)
-    view = array[(*key, ...)]
-    order = sorted(range(len(axes)), key=axes.__getitem__)
-    view = view.transpose(order)
-    there = set(axes)
-    view = view[tuple([slice(None) if at in there else None for at in range(len(shape))])]
-    if view.shape != tuple(repeated):
-        view = np.broadcast_to(view, tuple(repeated))
-    return tuple(low), view
+        low[at] += inside.start
+        size[at] = len(inside)
+        begin += inside.start * step
+        end = begin + len(inside) * step
+        key.append(
+            slice(begin, end if end >= 0 else None, step) if step else slice(begin, begin + 1)
+        )
+    view = array[(*key, ...)]  # a view even if no axis is left
+    axes = [along[axis] for axis in sorted(along)]
+    view = view.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+    new = tuple([slice(None) if at in axes else None for at in range(len(size))])
+    shape = tuple(size)
+    view = view[new]
+    return tuple(low), view if view.shape == shape else np.broadcast_to(view, shape)
+
+
+def _within(begin: int, step: int, count: int, length: int) -> range:
+    """Which of `count` steps from `begin` lead to an index below `length`, and not below zero."""
+    if step == 0:
+        return range(count) if 0 <= begin < length else range(0)
+    if step < 0:  # the same from the other end
+        begin, step = length - 1 - begin, -step
+    low, high = -(begin // step), (length - 1 - begin) // step
+    return range(max(0, low), min(count, high + 1))
