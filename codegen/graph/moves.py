@@ -15,13 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyfuse.codegen.graph.node import Layout, Node
-from lazyfuse.codegen.graph.shapes import contiguous_strides
+from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.devices.caches import cached
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shape = tuple[int, ...]
+Perm = tuple[int, ...] | None
 Part = tuple[Shape, Array]
 """Where a box begins, and its elements."""
+
+
+class AxisMap(NamedTuple):
+    """The index on one axis of the base: `start` plus each window index times its step."""
+
+    start: int
+    steps: tuple[tuple[int, int], ...]  # (axis of the window, step), no step is 0
 
 
 class Piece(NamedTuple):
@@ -76,34 +84,79 @@ def mapped(pieces: tuple[Piece, ...], sources: tuple[Shape, ...]) -> Moves:
 
 
 @cached(4096)
-def of_view(layout: Layout, shape: Shape, perm: tuple[int, ...] | None) -> Piece | None:
-    """A view of packed memory as a piece; None where an axis of it goes along several axes."""
-    if 0 in layout.shape or 0 in shape:
+def of_view(layout: Layout, shape: Shape, perm: Perm) -> Piece | None:
+    """A view of packed memory as a piece; None where axes of one and the other are not pairs."""
+    maps = axis_maps(layout, shape, perm)
+    steps = [(-1, 0)] * len(layout.shape)
+    for axis, (_, along) in enumerate(maps or ()):
+        for at, step in along:
+            if len(along) > 1 or steps[at][0] >= 0:
+                return None
+            steps[at] = axis, step
+    if maps is None or 0 in shape:
+        return None
+    first = tuple([start for start, _ in maps])
+    return Piece((0,) * len(layout.shape), layout.shape, 0, first, tuple(steps))
+
+
+@cached(4096)
+def axis_maps(layout: Layout, shape: Shape, perm: Perm) -> tuple[AxisMap, ...] | None:
+    """A view as index maps, one for each axis of its base; None if it is not such a view.
+
+    A window that stays inside the base on every axis has one index there for each of its elements,
+    and the flat memory has it once: so maps that give the right flat indices are the right ones.
+    """
+    if not size_of(layout.shape):
         return None
     strides = contiguous_strides(shape, perm)
-    first = [0] * len(shape)
-    rest = layout.offset
-    for axis in perm or range(len(shape)):
-        if shape[axis] > 1:
-            first[axis], rest = divmod(rest, strides[axis])
-    free = sorted((axis for axis, n in enumerate(shape) if n > 1), key=lambda axis: -strides[axis])
-    steps = []
-    for length, stride in zip(layout.shape, layout.strides, strict=True):
-        if length == 1 or stride == 0:
-            steps.append((-1, 0))
+    axes = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    starts = [0] * len(shape)
+    left = layout.offset
+    for axis in axes:
+        if strides[axis]:
+            starts[axis], left = divmod(left, strides[axis])
+    maps: list[list[tuple[int, int]]] = [[] for _ in shape]
+    low, high = list(starts), list(starts)
+    for window_axis, (length, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
+        if length == 1 or not stride:
             continue
-        axis = next((a for a in free if stride % strides[a] == 0), None)
-        if axis is None:
+        found = _steps(stride, length, axes, strides, shape, starts)
+        if found is None:
             return None
-        step = stride // strides[axis]
-        if not 0 <= first[axis] + step * (length - 1) < shape[axis]:
-            return None
-        free.remove(axis)
-        steps.append((axis, step))
-    inside = all(low < n for low, n in zip(first, shape, strict=True))
-    if rest or not inside:
+        for axis, step in found:
+            maps[axis].append((window_axis, step))
+            reach = step * (length - 1)
+            low[axis] += min(reach, 0)
+            high[axis] += max(reach, 0)
+    if any(a < 0 or b >= n for a, b, n in zip(low, high, shape, strict=True)):
         return None
-    return Piece((0,) * len(layout.shape), layout.shape, 0, tuple(first), tuple(steps))
+    return tuple([AxisMap(s, tuple(steps)) for s, steps in zip(starts, maps, strict=True)])
+
+
+def _steps(
+    stride: int,
+    length: int,
+    axes: Sequence[int],
+    strides: Sequence[int],
+    shape: Shape,
+    starts: Sequence[int],
+) -> list[tuple[int, int]] | None:
+    """A step in memory as steps along axes that `length` of them stay inside."""
+    if not stride:
+        return []
+    if not axes:
+        return None
+    axis, rest = axes[0], axes[1:]
+    own = strides[axis]
+    below = stride // own if own else 0
+    for step in dict.fromkeys((below, below + 1, 0)):
+        end = starts[axis] + step * (length - 1)
+        if not 0 <= end < shape[axis]:
+            continue
+        found = _steps(stride - step * own, length, rest, strides, shape, starts)
+        if found is not None:
+            return [(axis, step), *found] if step else found
+    return None
 
 
 def of_node(node: Node) -> Moves:
@@ -116,7 +169,7 @@ def of_node(node: Node) -> Moves:
     return mapped((piece,), (base.shape,))
 
 
-def shown_of(piece: Piece, shape: Shape, perm: tuple[int, ...] | None) -> Layout:
+def shown_of(piece: Piece, shape: Shape, perm: Perm) -> Layout:
     """What a piece shows of a source, in the source's packed memory."""
     strides = contiguous_strides(shape, perm)
     offset = sum([low * stride for low, stride in zip(piece.first, strides, strict=True)])
@@ -124,7 +177,7 @@ def shown_of(piece: Piece, shape: Shape, perm: tuple[int, ...] | None) -> Layout
     return Layout(offset, piece.shape, tuple(steps))
 
 
-def layout_of(piece: Piece, shape: Shape, perm: tuple[int, ...] | None) -> Layout:
+def layout_of(piece: Piece, shape: Shape, perm: Perm) -> Layout:
     """Where a piece lies in the packed memory of the result."""
     strides = contiguous_strides(shape, perm)
     offset = sum([low * stride for low, stride in zip(piece.start, strides, strict=True)])
