@@ -192,7 +192,8 @@ def lower(
     """
     job = (decide or Job)(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
-        return job.lower_map(others) if others else job.lower_map()
+        job.others = others
+        return job.lower_map()
     if value_strides is None:
         value_strides = _packed(shape, order)
     return job.lower_reduction(value_strides)
@@ -251,19 +252,20 @@ class Job:
         self.first_output = len(kernel.inputs)
         self.first_target = len(kernel.inputs) + len(kernel.stores)
         self.caller_arrays = len(operands)
+        self.others: Sequence[tuple[Ints, Ints]] = ()  # further boxes of a map's domain
         scale = max(1, round(cost(kernel) / CHEAP))
         self.chunk = max(SMALLEST_CHUNK, CHUNK // scale)
         self.map_chunk = min(self.chunk, max(SMALLEST_SHARE, -(-self.elements // SHARES)))
 
     # Maps
 
-    def lower_map(self, others: Sequence[tuple[Ints, Ints]] = ()) -> Lowered:
+    def lower_map(self) -> Lowered:
         stores = self.operands[self.first_output :]
         order = self.sorted_axes(stores, self.operands[: self.first_output])
         loops = self.axis_loops(order, (False,) * len(self.shape))
-        if others:
-            self.elements += sum(_volume(sizes) for sizes, _ in others)
-            nest = with_parts(loops, order, others, self.first_output)
+        if self.others:
+            self.elements += sum(_volume(sizes) for sizes, _ in self.others)
+            nest = with_parts(loops, order, self.others, self.first_output)
         else:
             loops, offsets = flip(loops, self.first_output)
             nest = whole(merge(loops), offsets)
