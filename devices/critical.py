@@ -5,24 +5,25 @@ raises), and finalisers when the collector finds a cycle. A kernel may write its
 memory of an operand without other readers. Until the result is stored as the value of its node, the
 node still looks pending, and its operand is lost. If a handler raises in between, or reads the
 node, the node is computed from wrong values; and a lock taken just then is never released. So in a
-`Section` handlers wait, in the order of their signals, and the collector does not run.
+`Section` handlers wait, in the order of their signals, and so does the collector.
 
-Python runs signal handlers in the main thread only, so sections put them off there only.
+Python runs signal handlers in the main thread only, so sections put them off there only. The
+collector's switch is the program's. So it is left alone: a collection that is due in a section
+finds nothing, since a callback of the collector holds all that it looks at, and another one follows
+when this thread has left its sections. Other threads collect meanwhile.
 """
 
 from __future__ import annotations
 
 import _signal  # ten times faster than signal, which makes an enum of every handler
 import dis
+import gc
 import os
 import sys
 import threading
 from collections.abc import Callable
-from gc import disable, enable, isenabled
 from types import ModuleType
 from typing import Any
-
-from . import fork_safety
 
 # Signals for which programs have handlers; signals of faults in the program cannot wait.
 _NAMES = (
@@ -59,55 +60,35 @@ class Section:
     between a call and the line after it would leave the lock taken.
     """
 
-    __slots__ = ("__weakref__", "_collects", "_inside", "lock")
+    __slots__ = ("__weakref__", "lock")
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
-        self._inside: dict[int, int] = {}  # how often each thread has entered
-        self._collects = False
 
     def acquire(self) -> None:
         """Enter the section."""
-        me = _identity()
-        if me == _main:
+        if _identity() == _main:
             _put_off()
         self.lock.acquire()
-        if not self._inside:
-            self._collects = isenabled()
-            if self._collects:
-                disable()
-        self._inside[me] = self._inside.get(me, 0) + 1
+        _enter()
 
     def release(self) -> None:
-        """Leave the section. Waiting handlers run now, if the thread is in no other section."""
-        me = _identity()
-        self._inside[me] -= 1
-        if not self._inside[me]:
-            del self._inside[me]
-            if not self._inside and self._collects:
-                enable()
+        """Leave the section. What has waited runs now, if the thread is in no other section."""
+        _leave()
         self.lock.release()
-        if me == _main:
+        if _identity() == _main:
             _bring_back()
+        _collect_late()
 
     __enter__ = acquire
 
     def __exit__(self, *exception: object) -> None:
         self.release()
 
-    def after_fork(self) -> None:
-        """In the child, keep the entries of the forking thread, which is the only one left."""
-        if self._inside:
-            me = _identity()
-            self._inside = {me: self._inside[me]} if me in self._inside else {}
-            if not self._inside and self._collects:
-                enable()
-
 
 def section(lock: Any) -> Section:
     """A section with that lock; in C where the native extension is in use."""
     made: Section = (Section if _native is None else _native.Section)(lock)
-    fork_safety.register(made)
     return made
 
 
@@ -116,14 +97,88 @@ _native: Any = None
 
 def use(native: ModuleType) -> None:
     """Let the native extension put handlers off, also for sections made before."""
-    global _native, _put_off, _bring_back
-    due = _breathe if sys.version_info[:2] == (3, 12) else None
-    native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts, due)
+    global _native, _put_off, _bring_back, _enter, _leave, _collect_late
+    collector = gc.callbacks, gc.get_objects, gc.collect, _BEYOND
+    native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts, *collector)
     _native, _put_off, _bring_back = native, native.put_off, native.bring_back
+    _enter, _leave, _collect_late = native.enter, native.leave, native.collect_late
 
 
-def _breathe() -> None:
-    """Do nothing: at this call, Python 3.12 runs the collection that was due before `disable`."""
+class _Thread(threading.local):
+    """What the collector has to know of a thread."""
+
+    depth = 0  # how many sections it is in
+    due = -1  # the generation of the collection that is due after them
+
+
+_thread = _Thread()
+_held: list[Any] = []  # what the collector looks at
+_others: list[Any] = []  # the collector's other callbacks, while they wait
+# Generations that a collection looks at beyond its own: Python 3.14 takes parts of all.
+_BEYOND = 2 if sys.version_info >= (3, 14) else 0
+
+
+def begin_quietly(function: Any) -> Any:
+    """Make a function before whose first line no handler runs.
+
+    Callbacks of ctypes and finalisers cannot propagate exceptions, and ctypes takes them for
+    success. The interpreter checks signals where `RESUME` begins a call, but not where it continues
+    a call that has waited. So a function that begins with `try` catches every exception.
+    """
+    code = function.__code__
+    begin = code.co_code
+    at = next((i for i in range(0, len(begin), 2) if begin[i] == _RESUME), None)
+    if at is not None:
+        goes_on = bytes((begin[at], _HAS_WAITED))
+        function.__code__ = code.replace(co_code=begin[:at] + goes_on + begin[at + 2 :])
+    return function
+
+
+_RESUME = dis.opmap.get("RESUME")
+_HAS_WAITED = 2  # for `yield from`
+
+
+@begin_quietly
+def _postpone(phase: str, info: dict[str, int]) -> None:
+    """As the collector's first callback: in a section, hold all that it looks at until it ends."""
+    try:
+        if phase != "start":
+            _held.clear()
+        elif _thread.depth:
+            _thread.due = max(_thread.due, info["generation"])
+            _others.extend(gc.callbacks[1:])
+            del gc.callbacks[1:]
+            last = min(info["generation"] + _BEYOND, 2)
+            _held.extend(map(gc.get_objects, range(last + 1)))
+    except BaseException as error:  # an interrupt, which the collector would drop
+        waiting.append((raise_later, 0, error))
+
+
+def enter() -> None:
+    """Begin a section of this thread."""
+    if gc.callbacks[:1] != [_postpone]:
+        gc.callbacks[:] = [_postpone, *[each for each in gc.callbacks if each is not _postpone]]
+    _thread.depth += 1
+
+
+def leave() -> None:
+    """End a section of this thread."""
+    _thread.depth -= 1
+
+
+def collect_late() -> None:
+    """Do the collection that was due in a section, after the last one."""
+    if _thread.due >= 0 and not _thread.depth:
+        # what the youngest generation held is in the next one
+        due, _thread.due = max(_thread.due, 1), -1
+        gc.callbacks[1:1], _others[:] = _others, []
+        if gc.isenabled():
+            gc.collect(due)
+
+
+_enter: Callable[[], None] = enter
+_leave: Callable[[], None] = leave
+_collect_late: Callable[[], None] = collect_late
 
 
 _depth = 0  # how many sections the main thread is in
@@ -196,26 +251,6 @@ def raise_later(number: int, error: BaseException) -> None:
     finaliser of ours, where Python would only print it.
     """
     raise error
-
-
-def begin_quietly(function: Any) -> Any:
-    """Make a function before whose first line no handler runs.
-
-    Callbacks of ctypes and finalisers cannot propagate exceptions, and ctypes takes them for
-    success. The interpreter checks signals where `RESUME` begins a call, but not where it continues
-    a call that has waited. So a function that begins with `try` catches every exception.
-    """
-    code = function.__code__
-    begin = code.co_code
-    at = next((i for i in range(0, len(begin), 2) if begin[i] == _RESUME), None)
-    if at is not None:
-        goes_on = bytes((begin[at], _HAS_WAITED))
-        function.__code__ = code.replace(co_code=begin[:at] + goes_on + begin[at + 2 :])
-    return function
-
-
-_RESUME = dis.opmap.get("RESUME")
-_HAS_WAITED = 2  # for `yield from`
 
 
 def give_way() -> None:

@@ -128,14 +128,3 @@ def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
         return made
 
     return register
-
-
-def extends(*theirs: Any) -> Callable[[F], F]:
-    """As `implements`, for a function with its own signature, which takes more than NumPy's."""
-
-    def register(ours: F) -> F:
-        made = implements(*theirs)(ours)
-        del ours.__wrapped__  # type: ignore[attr-defined]  # where `inspect` would look
-        return made
-
-    return register

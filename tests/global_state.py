@@ -21,7 +21,7 @@ import numpy as np
 from lazyfuse import config
 from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import compound_calls, evaluate
+from lazyfuse.runtime.scheduling import compound_calls, evaluate, flush
 
 _error_state: Any = sys.modules["lazyfuse.runtime.numerics.errstate"]
 _OPTIONS = [row.name for row in config.rows()]
@@ -95,7 +95,7 @@ def settle_pending() -> None:
 
     Their work would count when it is decided whether a loop is evaluated while it records.
     """
-    pending = evaluate._recorded
+    pending = evaluate.here.recorded
     pending.steady.clear()
     if frontier := pending.frontier():
         evaluate.evaluate(frontier, decisions.CALLED)
@@ -109,10 +109,10 @@ def usual_filters() -> Iterator[None]:
     pytest gives every test filters of its own, and lazyfuse would mark each recorded operation with
     them, which programs outside pytest have no need of: the shorter ways would never be tested.
     """
-    pending = evaluate._recorded
-    before = pending.filters
-    pending.filters = warnings.filters
+    pending = evaluate.here.recorded
+    before = pending.filters, flush.usual_filters
+    pending.filters = flush.usual_filters = warnings.filters
     try:
         yield
     finally:
-        pending.filters = before
+        pending.filters, flush.usual_filters = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import importlib.util
 import sys
 import tomllib
@@ -14,6 +13,7 @@ import pytest
 
 from lazyfuse import versions
 from lazyfuse.tools import build_info, report
+from tests.helpers import scripts
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -21,18 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 @pytest.fixture(scope="module")
 def script() -> Iterator[ModuleType]:
-    loader = importlib.machinery.SourceFileLoader("versions_script", str(ROOT / "scripts/versions"))
-    spec = importlib.util.spec_from_loader("versions_script", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["versions_script"] = module  # dataclasses look themselves up there
-    usual, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
+    with scripts.script("versions") as module:
         yield module
-    finally:
-        sys.dont_write_bytecode = usual
-        del sys.modules["versions_script"]
 
 
 def some_pythons(script: ModuleType, *minors: int) -> list[object]:

@@ -7,7 +7,7 @@ and `Value`, which the passes rewrite. Imports nothing of users or devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Value:
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
     even: bool = False  # of a view: forwards, without gaps other than a constant step
     is_piece: bool = False  # of a view: whether a map of indices describes it
+    twins: tuple[int, ...] = ()  # the recorded nodes of equal values that it stands for
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
     piece: int = -1  # of an update: the piece of the map of indices at `origin` that it stores
 
@@ -62,6 +63,22 @@ class Graph:
             for source in value.src:
                 users[source].append(index)
         return users
+
+    def reads_moves(self, loads: Iterable[int]) -> bool:
+        """Whether some of these values are maps of indices."""
+        return any(self.values[index].op is ops.INDEX for index in loads)
+
+    def lying(self, loads: Iterable[int]) -> set[int]:
+        """The values whose memory is read with these: maps of indices have none of their own."""
+        found = set[int]()
+        waiting = list(loads)
+        while waiting:
+            index = waiting.pop()
+            if self.values[index].op is ops.INDEX:
+                waiting += self.values[index].src
+            else:
+                found.add(index)
+        return found
 
 
 @dataclass

@@ -243,7 +243,7 @@ class _Search:
 
     def kernel(self, step: KernelStep) -> bool:
         """Add a kernel, if its operands agree with the tiles."""
-        if any(self.graph.values[index].op is ops.INDEX for index in step.inputs):
+        if self.graph.reads_moves(step.inputs):
             return False
         domain = self.graph.values[step.domain_of].shape
         rank = len(domain)

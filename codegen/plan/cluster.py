@@ -8,7 +8,6 @@ raise the stage. So grouping takes linear time, and no cycle can arise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
@@ -339,7 +338,7 @@ class _Clustering:
                         stack.append(source)
                 elif self.values[source].shape == group.domain:  # smaller values stay in a cache
                     loads.add(source)
-        loads = _lying(loads, self.graph)
+        loads = self.graph.lying(loads)
         if (once and len(loads) > allowed) or cost > limit:
             root, version, newest = self.memory  # values that are read again must stay
             kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
@@ -382,7 +381,7 @@ class _Clustering:
         if taken + len(other.members) > MAX_LENGTH:
             return False
         self.taken[id(other)] = taken
-        return all(self.is_kept(source, other) for source in _lying(loads, self.graph))
+        return all(self.is_kept(source, other) for source in self.graph.lying(loads))
 
     def is_kept(self, source: int, until: Group) -> bool:
         """Whether no step overwrites a value before a group has run, except its own updates."""
@@ -399,26 +398,13 @@ def _joinable(group: Group, axes: tuple[int, ...], summation: object) -> bool:
     return group.axes in (None, axes) and same_order and not group.moving
 
 
-def _lying(loads: Iterable[int], graph: Graph) -> set[int]:
-    """The values whose memory is read: maps of indices have none of their own."""
-    found = set[int]()
-    waiting = list(loads)
-    while waiting:
-        index = waiting.pop()
-        if graph.values[index].op is ops.INDEX:
-            waiting += graph.values[index].src
-        else:
-            found.add(index)
-    return found
-
-
 def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
     """Cut a group into kernels that share work or data, within the limit of arguments."""
     outputs = [m for m in group.members if m in materialised] + group.reductions
     parts: list[tuple[set[int], list[int]]] = []  # what each part touches, its outputs
     for output in sorted(outputs):
         computed, loaded = body(group, [output], graph, materialised)
-        touched = {*computed, output} | {-1 - source for source in _lying(loaded, graph)}
+        touched = {*computed, output} | {-1 - source for source in graph.lying(loaded)}
         joined = [output]
         rest = []
         for other, members in parts:

@@ -43,9 +43,6 @@ class KernelStep:
     may_reuse: bool = False  # whether an input dies here and may donate its buffer to a result
     selected: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
-    rechecks: int = 0  # how often the reference interpreter confirmed exceptions
-    seen: int = 0  # the exceptions that it confirmed
-    raising_ops: dict[int, int] = field(default_factory=dict)  # by value: what it last raised
     slots: list[int] = field(default_factory=list)  # of its operations, if asked: flag_slots.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
     domain_elements: int = 0  # elements of the largest domain of its chain, which decides its tier
@@ -100,6 +97,7 @@ class Plan:
         tuple[int, float], ...
     ] = ()  # values that recomputing may serve better: additions
     elisions: dict[Any, Any] = field(default_factory=dict)  # the memory of elision.py, by sizes
+    keeping: int = 1  # runs from now on that write over no operand of a kernel that may raise
     blocks: Any = None  # buffers that a run reserves at `sizes`: BufferPool.classes
     large_variant: Plan | None = (
         None  # its variant for arrays that no cache holds, from first use on

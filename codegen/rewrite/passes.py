@@ -47,7 +47,7 @@ class _Builder:
     def copied(self, value: Value, same_as: int) -> int:
         """A copy of an earlier value that replaces `value`."""
         loop = promotion.cast_loop(value.dtype, value.dtype)
-        return self.add(replace(value, op=COPY, src=(same_as,), arg=loop, axes=None))
+        return self.add(replace(value, op=COPY, src=(same_as,), arg=loop, axes=None, twins=()))
 
 
 def _map(graph: Graph, visit: Callable[[Value, _Builder], int]) -> Graph:
@@ -128,6 +128,9 @@ def dedupe(graph: Graph) -> Graph:
             return builder.add(value)
         key = (value.op.number, value.src, value.arg, value.dtype, value.perm, value.shape)
         if key in seen:
+            first = builder.values[seen[key]]
+            twins = (*first.twins, value.origin, *value.twins)
+            builder.values[seen[key]] = replace(first, twins=twins)
             return builder.become(value, seen[key])
         seen[key] = builder.add(value)
         return seen[key]

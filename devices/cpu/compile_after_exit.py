@@ -2,9 +2,10 @@
 
 Owns that process: one at a time for a folder of programs, at the lowest priority. It ends after
 `SECONDS` of one core even if work remains. Without it, a script that is shorter than its compiler
-would start each run uncompiled. The process reads its work from its lock file and writes only
-programs, into that folder, if the folder still exists. No process waits for it. Needs `fcntl` (not
-Windows).
+would start each run uncompiled. The process inherits its lock and its work as open files: the lock
+stays empty, and the work, a pickle, has no name by which another user could write to it. It writes
+only programs, into that folder, if the folder still exists. No process waits for it. Needs `fcntl`
+(not Windows).
 """
 
 from __future__ import annotations
@@ -38,22 +39,21 @@ def leave(sources: Sequence[Source], disk: DiskCache) -> Any:
     wanted = [source for source in sources if source.language == "numba"]
     if not wanted or not disk.can_store():
         return None
+    opened: list[int] = []
     try:
         fcntl = module("fcntl")  # not on Windows
-        lock = os.open(os.path.join(disk.directory, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process inherits it
-        os.ftruncate(lock, 0)
-        with open(lock, "wb", closefd=False) as file:
+        opened.append(disk.lock_file(LOCK))
+        fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process inherits it
+        opened.append(disk.nameless_file())
+        with open(opened[1], "wb", closefd=False) as file:
             pickle.dump((os.path.abspath(disk.directory), disk.limit, wanted), file)
-        os.lseek(lock, 0, os.SEEK_SET)
-        return compile_worker.start("cpu.compile_after_exit", lock)
-    except (OSError, ValueError, pickle.PickleError):
+        os.lseek(opened[1], 0, os.SEEK_SET)
+        return compile_worker.start("cpu.compile_after_exit", opened)
+    except (ImportError, OSError, ValueError, pickle.PickleError):
         return None
     finally:
-        os.close(lock)
+        for each in opened:
+            os.close(each)
 
 
 def main() -> None:

@@ -232,11 +232,11 @@ class NumbaBuilder:
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
         """Compile the text."""
         code: bytes = module(f"{__package__}.compiler").compile_source(source)
-        return self.load(source, code), code
+        return self.load(source, code, fresh=True), code
 
-    def load(self, source: Source, code: bytes) -> Pooled:
+    def load(self, source: Source, code: bytes, fresh: bool = False) -> Pooled:
         """Link object code."""
-        return NumbaProgram(source, object_code.load(code, object_code.ENTRY), self.work)
+        return NumbaProgram(source, object_code.load(code, object_code.ENTRY, fresh), self.work)
 
 
 class NumpyBuilder:
@@ -260,6 +260,6 @@ class NumpyBuilder:
             raise DeviceError(f"[compile] {source.name}: {error!r}") from error
         return NumpyProgram(source, function, self.work), None
 
-    def load(self, source: Source, code: bytes) -> Pooled:
+    def load(self, source: Source, code: bytes, fresh: bool = False) -> Pooled:
         """Never called: the disk has no such programs."""
         raise DeviceError("[load] numpy text is not kept on disk")

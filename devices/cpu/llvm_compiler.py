@@ -8,6 +8,8 @@ has to compile a text: for what it uses, or for how numba is set up (`NUMBA_OPT`
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..base import DeviceError, Source
@@ -26,19 +28,23 @@ _lock = threading.Lock()  # several at once would need several times the memory
 
 def compile_source(source: Source) -> bytes:
     """The object code of a source; raises `DeviceError`, `Unsupported` if numba may compile it."""
-    with _lock:
-        machine, module = _optimised(source)
+    with _lock, _optimised(source) as (machine, module):
         return bytes(machine.emit_object(module))
 
 
 def assembly(source: Source) -> str:
     """The machine code of a source as text."""
-    with _lock:
-        machine, module = _optimised(source)
+    with _lock, _optimised(source) as (machine, module):
         return str(machine.emit_assembly(module))
 
 
-def _optimised(source: Source) -> tuple[Any, Any]:
+@contextmanager
+def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
+    """Describe this machine, and make LLVM's module of a source.
+
+    The module ends here. An interrupt's traceback would leave it to the collector, which may end
+    its context first, and then the module's memory is freed twice.
+    """
     cpu, features = _target()
     llvm = object_code.linker()
     object_code.room(object_code.TO_COMPILE)
@@ -57,14 +63,15 @@ def _optimised(source: Source) -> tuple[Any, Any]:
         module = llvm.parse_assembly(str(translated), llvm.create_context())
     except RuntimeError as error:
         raise DeviceError(f"[compile] {source.name}: {error}") from error
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(_LEVEL)
-    options.loop_vectorization, options.slp_vectorization = True, False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    if has_vector_math:
-        inline_vector_math(machine, module)
-    return machine, module
+    with module:
+        module.triple, module.data_layout = machine.triple, str(machine.target_data)
+        options = llvm.create_pipeline_tuning_options(_LEVEL)
+        options.loop_vectorization, options.slp_vectorization = True, False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        if has_vector_math:
+            inline_vector_math(machine, module)
+        yield machine, module
 
 
 def _target() -> tuple[str, str]:

@@ -185,7 +185,7 @@ class OpenCLBuilder:
             made.rehearse()
         return made, self._binary(program)
 
-    def load(self, source: Source, code: bytes) -> Pooled:
+    def load(self, source: Source, code: bytes, fresh: bool = False) -> Pooled:
         """The program from a binary that `build` returned, in this or another process."""
         self._check(source)
         cl = late_imports.module("pyopencl")

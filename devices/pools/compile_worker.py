@@ -18,11 +18,11 @@ import struct
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .. import fork_safety
+from .. import critical, fork_safety
 from ..base import Source
 from ..late_imports import module as heavy
 from ..thread_pool import available
@@ -34,6 +34,7 @@ DELAY = 0.05 if available() > 2 else 0.1
 IDLE = 30.0  # seconds without a request after which the process ends, to free numba's memory
 MOST_CRASHES = 2  # after the first, the source that was being compiled is sent once more
 _LENGTH = struct.Struct("<Q")
+_alone = critical.section(fork_safety.fork_lock)
 _MAIN = "cpu.compile_worker_main"
 
 # The process's first code: importing lazyfuse/__init__.py would import the whole frontend.
@@ -156,7 +157,7 @@ class Worker:
                     done, current = current, self._next(0.0)
                     if current is not None:
                         self._ask(current)
-                    with fork_safety.fork_lock:  # it imports and links
+                    with _alone:  # it imports and links, and holds the programs' lock
                         self._arrived(done, *reply)
         except BaseException as error:  # any error: other threads must not wait for ever
             self.trouble = self.trouble or f"the compiler's process {error}"
@@ -235,13 +236,13 @@ def _end_of_program(worker: weakref.ref[Worker]) -> None:
         found.close()
 
 
-def start(main: str = _MAIN, wishes: int | None = None) -> Any:
+def start(main: str = _MAIN, inherited: Sequence[int] = ()) -> Any:
     """The process, as `subprocess.Popen` with binary pipes.
 
-    With `wishes`, an open file, it reads requests from there, sends no answers, and outlives the
-    program. It has another process group, so it gets no signals of the terminal. It stays in the
-    same session, because a scheduler that divides cores by sessions would give a new session as
-    much as the whole present one.
+    With `inherited` files it keeps them open, reads requests from the last one, sends no answers,
+    and outlives the program. It has another process group, so it gets no signals of the terminal.
+    It stays in the same session, because a scheduler that divides cores by sessions would give a
+    new session as much as the whole present one.
     """
     subprocess = heavy("subprocess")
     flags = subprocess._args_from_interpreter_flags()
@@ -256,14 +257,15 @@ def start(main: str = _MAIN, wishes: int | None = None) -> Any:
     process = subprocess.Popen(
         [sys.executable, *flags, "-P", "-W", "ignore", "-c", _BOOT, *arguments],
         cwd=os.path.abspath(os.sep),
-        stdin=subprocess.PIPE if wishes is None else wishes,
-        stdout=subprocess.PIPE if wishes is None else subprocess.DEVNULL,
+        stdin=inherited[-1] if inherited else subprocess.PIPE,
+        stdout=subprocess.DEVNULL if inherited else subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         bufsize=0,
-        process_group=None if wishes is None else 0,
+        process_group=0 if inherited else None,
+        pass_fds=inherited,
         **options,
     )
-    if wishes is not None:
+    if inherited:
         process.returncode = 0  # it is never waited for, of which Popen would warn
     return process
 

@@ -21,8 +21,9 @@ _MAGIC = b"lazyfuse-2\n"
 _HEAD = len(_MAGIC) + 32  # the magic and a digest, see `_head`
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 # Safe opening: a pipe with an entry's name makes no reader wait, and a link is not followed.
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = _OPEN | os.O_RDWR | os.O_CREAT
 _SUFFIX = ".bin"
 _TEMPORARY = ".tmp"
 _STALE = 3600.0  # seconds after which a temporary file belongs to a dead process
@@ -125,6 +126,28 @@ class DiskCache:
         with suppress(OSError, ValueError):
             os.unlink(self._path(name))
 
+    def lock_file(self, name: str) -> int:
+        """The open file of that name, which is for locking: of this user alone, and empty.
+
+        What another user could write to, or a link, is replaced. `OSError` where that fails.
+        """
+        path = os.path.join(self.directory, name)
+        with suppress(OSError):  # a link is not opened
+            handle = os.open(path, _CREATE, 0o600)
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode) and _is_ours(status):
+                return handle
+            os.close(handle)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        return os.open(path, _CREATE | os.O_EXCL, 0o600)
+
+    def nameless_file(self) -> int:
+        """A new open file without a name: this process alone can hand it on."""
+        handle, path = self._temporary()
+        os.unlink(path)
+        return handle
+
     def names(self, prefix: str = "") -> list[str]:
         """The names of entries that begin with `prefix`."""
         return [entry[2] for entry in self._entries() if entry[2].startswith(prefix)]
@@ -181,7 +204,7 @@ class DiskCache:
             return None, "absent"
         path = self._path(name)
         try:
-            handle = os.open(path, _OPEN)
+            handle = os.open(path, _OPEN | os.O_RDONLY)
             try:
                 content = self._content(path, handle)
             finally:
@@ -197,23 +220,24 @@ class DiskCache:
         return data, ""
 
     def _content(self, path: str, handle: int) -> bytes:
-        """The bytes of an entry; none if it is no file. `OSError` if others may have written it."""
+        """The bytes of an entry; none if it is no file, or too long.
+
+        `OSError` if others may have written it.
+        """
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES + _HEAD:
             return b""
         if not _is_ours(status):  # the directory may have been writable for other users before
             raise PermissionError(f"{path} belongs to, or is writable by, another user")
         if time.time() - status.st_mtime > _TOUCH:
-            _touch(path)
+            _touch(handle if os.utime in os.supports_fd else path)
         with open(handle, "rb", closefd=False) as file:
             # read by the file's size: where memory is short, a buffer for the longest entry fails
-            return file.read(min(status.st_size, _MOST_BYTES + _HEAD) + 1)
+            return file.read(status.st_size + 1)
 
     def _write(self, path: str, content: bytes) -> None:
         """Write a temporary file, then rename it: readers see all or nothing."""
-        number = next(self._numbers)
-        temporary = os.path.join(self.directory, f"{os.getpid()}-{id(self)}-{number}{_TEMPORARY}")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle, temporary = self._temporary()
         try:
             with open(handle, "wb") as file:
                 file.write(content)
@@ -222,6 +246,12 @@ class DiskCache:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+
+    def _temporary(self) -> tuple[int, str]:
+        """A new open file and its path."""
+        name = f"{os.getpid()}-{id(self)}-{next(self._numbers)}{_TEMPORARY}"
+        path = os.path.join(self.directory, name)
+        return os.open(path, _CREATE | os.O_EXCL, 0o600), path
 
     def _note_failure(self, error: Exception) -> None:
         self.counters.failures += 1
@@ -281,6 +311,6 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), _ROOT) and not status.st_mode & _WRITABLE
 
 
-def _touch(path: str) -> None:
+def _touch(file: int | str) -> None:
     with suppress(OSError):
-        os.utime(path)
+        os.utime(file)

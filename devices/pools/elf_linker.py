@@ -3,9 +3,10 @@
 In LLVM's large code model, which a JIT has on x86-64, every address in the code is a 64-bit word.
 So linking is: lay out the sections that the program reads, write these words, and let the pages be
 executed. llvmlite takes some 40 ms to import and to start, which a process whose programs are all
-on disk would spend for nothing else. What is not known here raises `Unsupported`, and llvmlite
-links the file. The structures are those of the System V ABI (gABI chapter 4; its AMD64 supplement,
-table 4.9).
+on disk would spend for nothing else. What is not known here raises `Unsupported`: llvmlite links
+the file if it was compiled just now (see object_code.py). Time and memory are bounded by a file's
+size, whatever it holds. The structures are those of the System V ABI (gABI chapter 4; its AMD64
+supplement, table 4.9).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ AVAILABLE = sys.platform == "linux" and os.uname().machine == "x86_64"
 
 ELF = b"\x7fELF\x02\x01"
 """How a 64-bit, little-endian ELF file begins."""
-_X86_64 = b"\x3e\x00"
+_X86_64 = b"\x01\x00\x3e\x00"  # a relocatable file of x86-64
 _HEADER, _SECTION = struct.Struct("<40xQ10xHHH"), struct.Struct("<IIQQQQIIQQ")
 _SYMBOL, _RELOCATION = struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8  # kinds of sections
@@ -35,6 +36,13 @@ _SHARED_INDICES = 0xFF00  # section numbers from here on have other meanings
 _ABS64 = 1  # R_X86_64_64: the symbol's address and the addend
 _UNWIND = ".eh_frame"  # for exceptions, which no program of ours raises or lets through
 _READ_EXECUTE = 5
+_SHARED = (
+    16  # times as many letters as a table has may its names have together: they may share ends
+)
+
+
+DAMAGED = struct.error, IndexError, ValueError, OverflowError
+"""What reading a damaged file raises."""
 
 
 class Unsupported(Exception):
@@ -75,11 +83,11 @@ def link(code: bytes, address_of: Callable[[str], int]) -> Image:
     DeviceError
         The file is damaged, a symbol has no address, or there is no memory.
     """
-    if code[:6] != ELF or code[18:20] != _X86_64:
+    if code[:6] != ELF or code[16:20] != _X86_64:
         raise Unsupported("no ELF file of x86-64")
     try:
         return _linked(_sections(code), address_of)
-    except (struct.error, IndexError, ValueError) as error:
+    except DAMAGED as error:
         raise DeviceError(f"[load] object code: damaged ({error})") from error
 
 
@@ -93,13 +101,16 @@ def undefined_symbols(code: bytes) -> list[str]:
 def _sections(code: bytes) -> list[_Section]:
     table, size, count, names = _HEADER.unpack_from(code)
     rows = [_SECTION.unpack_from(code, table + size * i) for i in range(count)]
-    _, _, _, _, texts, _, _, _, _, _ = rows[names]
+    texts = texts_at(code, [rows[names][4] + row[0] for row in rows])
     sections = []
-    for name, kind, flags, _, offset, length, linked, info, alignment, _ in rows:
-        data = b"" if kind == _NOBITS else code[offset : offset + length]
-        if kind != _NOBITS and len(data) != length:
-            raise IndexError("a section ends behind the file")
-        text = text_at(code, texts + name)
+    room = len(code)
+    for text, row in zip(texts, rows, strict=True):
+        _, kind, flags, _, offset, length, linked, info, alignment, _ = row
+        length = 0 if kind == _NOBITS else length
+        room -= length
+        if offset + length > len(code) or room < 0:
+            raise IndexError("a section ends behind the file, or lies in another")
+        data = code[offset : offset + length]
         sections.append(_Section(text, kind, flags, data, linked, info, alignment))
     return sections
 
@@ -107,14 +118,27 @@ def _sections(code: bytes) -> list[_Section]:
 def _symbol_rows(sections: list[_Section]) -> Iterator[tuple[str, int, int, int]]:
     """Name, kind, number of the section, and value of every symbol."""
     (table,) = (section for section in sections if section.kind == _SYMTAB)
-    texts = sections[table.link].data
-    for name, info, _, index, value, _ in _SYMBOL.iter_unpack(table.data):
-        yield text_at(texts, name), info, index, value
+    rows = list(_SYMBOL.iter_unpack(table.data))
+    texts = texts_at(sections[table.link].data, [row[0] for row in rows])
+    for text, (_, info, _, index, value, _) in zip(texts, rows, strict=True):
+        yield text, info, index, value
 
 
-def text_at(data: bytes, start: int) -> str:
+def _text_at(data: bytes, start: int) -> str:
     """The text that begins there and ends before a zero byte."""
     return data[start : data.index(b"\0", start)].decode()
+
+
+def texts_at(data: bytes, starts: list[int]) -> list[str]:
+    """The texts that begin at these places, which together are not much longer than the data."""
+    found = []
+    room = _SHARED * len(data)
+    for start in starts:
+        found.append(_text_at(data, start))
+        room -= len(found[-1])
+        if room < 0:
+            raise ValueError("names lie in each other")
+    return found
 
 
 def _linked(sections: list[_Section], address_of: Callable[[str], int]) -> Image:
@@ -161,6 +185,8 @@ def _symbols(
     unknown: list[str] = []
     for text, info, index, value in _symbol_rows(sections):
         if index in offsets:
+            if value > len(sections[index].data):
+                raise IndexError("a symbol lies behind its section")
             values.append(base + offsets[index] + value)
             if info >> 4 and text:  # not local
                 functions[text] = base + offsets[index] + value

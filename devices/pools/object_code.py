@@ -1,8 +1,9 @@
 """Object files: which symbols they need, and loading them, by elf_linker.py or llvmlite.
 
 Owns the table of symbols that lazyfuse supplies to the linker. LLVM ends the process at an unknown
-symbol, so `load` reads the object's symbol table first and raises an error. LLVM also ends the
-process without memory, so callers check `room` first.
+symbol, so `load` reads the object's symbol table first and raises an error. It does so at many
+damaged files, too: where elf_linker.py works, LLVM gets only what was compiled just now. LLVM also
+ends the process without memory, so callers check `room` first.
 """
 
 from __future__ import annotations
@@ -97,12 +98,18 @@ def _address_of(symbol: str) -> int:
     return 0
 
 
-def load(code: bytes, entry: str) -> Loaded:
-    """Link an object file into this process; raises `DeviceError` if that is impossible."""
+def load(code: bytes, entry: str, fresh: bool = False) -> Loaded:
+    """Link an object file into this process; raises `DeviceError` if that is impossible.
+
+    `fresh`: it comes from the compiler, not from the disk.
+    """
     if elf_linker.AVAILABLE:
-        with suppress(elf_linker.Unsupported):
+        try:
             functions = elf_linker.link(code, _address_of)
             return Loaded(functions.find, entry, len(code))
+        except elf_linker.Unsupported as error:
+            if not fresh:
+                raise DeviceError(f"[load] object code: {error}") from error
     return _load_by_llvm(code, entry)
 
 
@@ -157,7 +164,7 @@ def undefined_symbols(code: bytes) -> list[str]:
             return _mach_o(code)
         if code[:2] in (b"\x64\x86", b"\x64\xaa"):
             return _coff(code)
-    except (struct.error, IndexError, ValueError) as error:
+    except elf_linker.DAMAGED as error:
         raise DeviceError(f"[load] object code: damaged symbol table ({error})") from error
     raise DeviceError("[load] object code: not a known file format")
 
@@ -165,30 +172,35 @@ def undefined_symbols(code: bytes) -> list[str]:
 def _mach_o(code: bytes) -> list[str]:
     """Undefined external entries of LC_SYMTAB, without their leading underscore."""
     (count,) = struct.unpack_from("<I", code, 16)
-    position, names = 32, list[str]()
+    position, starts = 32, list[int]()
     for _ in range(count):
         command, size = struct.unpack_from("<II", code, position)
-        if command == 2:  # LC_SYMTAB
+        if command == 2:  # LC_SYMTAB, of which there is one
             offset, length, strings, _ = struct.unpack_from("<IIII", code, position + 8)
             for i in range(length):
                 name, kind, _, _, value = struct.unpack_from("<IBBHQ", code, offset + 16 * i)
                 if kind & 0x0E == 0 and kind & 1 and value == 0:  # N_UNDF, N_EXT, not common
-                    names.append(elf_linker.text_at(code, strings + name).removeprefix("_"))
+                    starts.append(strings + name)
+            break
+        if size < 8:  # a command has a head
+            raise IndexError("the commands do not end")
         position += size
-    return names
+    return [name.removeprefix("_") for name in elf_linker.texts_at(code, starts)]
 
 
 def _coff(code: bytes) -> list[str]:
     """External entries of section 0."""
     offset, count = struct.unpack_from("<II", code, 8)
-    strings, names, i = offset + 18 * count, list[str](), 0
+    strings, names, starts, i = offset + 18 * count, list[str](), list[int](), 0
     while i < count:
         position = offset + 18 * i
         zero, start, value, section, _, storage, extra = struct.unpack_from(
             "<IIIhHBB", code, position
         )
         if storage == 2 and section == 0 and value == 0:
-            short = code[position : position + 8].rstrip(b"\0").decode() if zero else ""
-            names.append(short or elf_linker.text_at(code, strings + start))
+            if zero:
+                names.append(code[position : position + 8].rstrip(b"\0").decode())
+            else:
+                starts.append(strings + start)
         i += 1 + extra
-    return names
+    return [*names, *elf_linker.texts_at(code, starts)]

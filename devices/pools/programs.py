@@ -30,8 +30,11 @@ class Builder(Protocol):
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
         """Compile a source. Return the program, and its code if that may be kept on disk."""
 
-    def load(self, source: Source, code: bytes) -> Pooled:
-        """The program from code that `build` returned, in this or another process."""
+    def load(self, source: Source, code: bytes, fresh: bool = False) -> Pooled:
+        """The program from code that `build` returned, in this or another process.
+
+        `fresh`: it comes from the compiler, not from the disk.
+        """
 
 
 _pools: Group[ProgramPool] = Group(
@@ -184,7 +187,7 @@ class ProgramPool:
             if code is None:
                 self._refuse(key, why)
                 return
-            program = self._builders[source.language].load(source, code)
+            program = self._builders[source.language].load(source, code, fresh=True)
             with self._lock:
                 self.seconds += seconds
                 self.built += 1
@@ -278,7 +281,7 @@ class ProgramPool:
                 self.disk.remove(name)
         made = emit(source.text)
         self.disk.put(name, made)
-        return load(made, entry)
+        return load(made, entry, fresh=True)
 
     def _make(self, source: Source) -> Pooled:
         builder = self._builders.get(source.language)

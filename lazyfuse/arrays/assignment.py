@@ -44,7 +44,8 @@ assign_foreign = _no_foreign  # set by fallback.py, for objects whose `__array__
 def converted(value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
     """A list, a string or any other object as an array of `dtype`, which it is written to."""
     try:
-        own = np.shape(value)  # NumPy takes no more dimensions of a list than the part has
+        # NumPy takes no more dimensions of a list than the part has
+        own = value.shape if issubclass(type(value), np.ndarray) else np.shape(value)
     except ValueError:
         own = shape
     found = np.empty(own if len(own) <= len(shape) and fits(own, shape) else shape, dtype)

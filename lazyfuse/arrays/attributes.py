@@ -391,6 +391,11 @@ def _removed(name: str, self: ndarray) -> Any:
     return getattr(geometry(self), name)  # raises
 
 
+def refuse(name: str, self: Any, value: Any) -> None:
+    """Raise NumPy's error for an attribute that is only read."""
+    raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
+
+
 def _set_data(self: ndarray, value: Any) -> None:
     raise AttributeError(
         "[data] assignment: memory of an array cannot be exchanged; use a[...] = b"
@@ -421,7 +426,7 @@ PROPERTIES: dict[str, property] = {
 
 def _documented(name: str, found: property) -> property:
     doc = getattr(getattr(np.ndarray, name), "__doc__", None)
-    return property(found.fget, found.fset, found.fdel, doc)
+    return property(found.fget, found.fset or functools.partial(refuse, name), found.fdel, doc)
 
 
 for _name, _property in PROPERTIES.items():

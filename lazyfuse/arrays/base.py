@@ -53,6 +53,7 @@ class Hooks:
     scalar: Any  # the type of lazy scalars
     make_scalar: Any
     deliver: Any  # what the user gets for a lazy scalar
+    deliver_several: Any  # for the results of one call
     wrap: Any
     wrap_shared: Any
     get_item: Any

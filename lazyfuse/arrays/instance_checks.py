@@ -7,22 +7,23 @@ that ours do not have. Such code gets numpy arrays from `__array__`.
 
 A class that a user derives from our `ndarray` is made a subclass of NumPy's: NumPy alone knows
 `__array_finalize__`, `__array_wrap__`, views and pickles of subclasses, and such arrays run at
-once anyway. Owns the metaclass `Kind` and `Bridge`, the base that those classes get. Imports
-nothing of lazyfuse that imports arrays.
+once anyway. namespace/subclasses.py makes these classes, and says what `ndarray.copy` is. Owns the
+metaclass `Kind`. Imports nothing of lazyfuse that imports arrays.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
-import types
 import weakref
+from collections.abc import Callable
+from types import GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.base import HOOKS
+from lazyfuse.arrays.base import COMPILED, HOOKS, NATIVE
 from lazyfuse.bootstrap import PACKAGES
-from lazyfuse.registry import THEIRS
 
 
 def _asked_by_us() -> bool:
@@ -36,6 +37,14 @@ def kind_for_others(self: Any) -> type:
     return np.ndarray if asking.startswith("numpy.") else type(self)
 
 
+_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
+SERVED = frozenset(
+    name for name, found in vars(np.ndarray).items() if isinstance(found, _DESCRIPTORS)
+) - {"__array_ufunc__", "__array_function__"}
+"""What the class `ndarray` has for every array. NumPy asks the class for the two left out whenever
+it meets an array of ours: those find out by themselves what they were called with."""
+
+
 class Kind(type):
     """The metaclass of `ndarray`."""
 
@@ -46,10 +55,15 @@ class Kind(type):
         ours = [base for base in bases if type(base) is mcls]
         if not ours or str(namespace.get("__module__", "")).partition(".")[0] == "lazyfuse":
             return super().__new__(mcls, name, bases, namespace)
-        bridge = UfuncBridge if "__array_ufunc__" in namespace else Bridge
-        real = tuple([bridge if type(base) is mcls else base for base in bases])
-        namespace.pop("__slots__", None) if namespace.get("__slots__") == () else None
-        return types.new_class(name, real, kwargs, lambda scope: scope.update(namespace))
+        return Kind.derived(name, bases, namespace, kwargs)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """NumPy's, where it has one: from NumPy 2.4 on."""
+        return inspect.signature(np.ndarray)
+
+    derived: Callable[..., Any]
+    """Makes the class that a user derives from ours."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         kind: type = type(instance)
@@ -67,6 +81,21 @@ class Kind(type):
         return issubclass(subclass, np.ndarray)
 
 
+def serve(cls: Kind, derived: Callable[..., Any], unbound: Callable[[str], Any]) -> None:
+    """Complete the metaclass of `cls`: how classes are derived, and what the class has."""
+    Kind.derived = staticmethod(derived)
+    if COMPILED:
+        NATIVE.serve(SERVED, unbound)
+        return
+
+    def look_up(self: Kind, name: str) -> Any:
+        if self is cls and name in SERVED:
+            return unbound(name)
+        return type.__getattribute__(self, name)
+
+    Kind.__getattribute__ = look_up  # type: ignore[assignment, method-assign]
+
+
 _owners: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 
 
@@ -77,7 +106,7 @@ def own(real: Any, ours: Any) -> Any:
     return real
 
 
-def _owner(real: Any) -> Any:
+def owner(real: Any) -> Any:
     """The array of ours that `own` noted for `real`; a new one if it no longer exists."""
     entry = _owners.get(id(real))
     ours = entry[1]() if entry is not None and entry[0]() is real else None
@@ -85,45 +114,3 @@ def _owner(real: Any) -> Any:
         ours = HOOKS.wrap_shared(real)
         own(real, ours)
     return ours
-
-
-def _real(x: Any) -> Any:
-    return np.asarray(x) if hasattr(x, "_eager") else x
-
-
-class Bridge(np.ndarray):
-    """The base of classes that users derive from `ndarray`: NumPy's array, which accepts ours."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.ndarray(shape, dtype, buffer, ...)`; the buffer may be an array of ours."""
-        named = {name: _real(x) for name, x in kwargs.items()}
-        return super().__new__(cls, *[_real(x) for x in args], **named)
-
-    def view(self, *args: Any, **kwargs: Any) -> Any:
-        """As `numpy.ndarray.view`; our `ndarray` as the type means a plain array."""
-        real = [THEIRS.get(x, x) if isinstance(x, type) else x for x in args]
-        named = {k: THEIRS.get(x, x) if isinstance(x, type) else x for k, x in kwargs.items()}
-        result = super().view(*real, **named)
-        return HOOKS.wrap_shared(result) if type(result) is np.ndarray else result
-
-    @property
-    def base(self) -> Any:
-        """As `numpy.ndarray.base`."""
-        found: Any = super().base
-        return _owner(found) if type(found) is np.ndarray else found
-
-    def nonzero(self) -> Any:
-        """As `numpy.ndarray.nonzero`."""
-        return tuple([HOOKS.wrap_shared(indices) for indices in super().nonzero()])
-
-
-class UfuncBridge(Bridge):
-    """`Bridge` for classes with an `__array_ufunc__` of their own, which calls this one."""
-
-    def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
-        """As `numpy.ndarray.__array_ufunc__`, for our ufuncs and operands as well."""
-        named = {name: _real(x) for name, x in kwargs.items()}
-        if type(named.get("out")) is tuple:
-            named["out"] = tuple([_real(x) for x in named["out"]])
-        ufunc = getattr(ufunc, "_call", ufunc)
-        return super().__array_ufunc__(ufunc, method, *[_real(x) for x in inputs], **named)

@@ -25,7 +25,7 @@ from lazyfuse.arrays.attributes import (
     reform,
 )
 from lazyfuse.arrays.base import reshaped
-from lazyfuse.arrays.conversion import base_view, derive, real_operand
+from lazyfuse.arrays.conversion import EXPORT, base_view, derive, real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -41,7 +41,6 @@ from lazyfuse.arrays.ndarray import (
     node_of,
     root_of,
     wrap,
-    wrap_shared,
     writable,
 )
 from lazyfuse.arrays.nodes import lies_in_numpys_memory
@@ -325,10 +324,10 @@ def fill(self: ndarray, /, value: Any) -> None:
     if small is not None:
         small.fill(value)
     else:
-        none = np.empty(0, dtype_of(self))
-        none.flags.writeable = geometry(self).flags.writeable
-        none.fill(value)  # raises
-        self[...] = value
+        one = np.empty((), dtype_of(self))
+        one.flags.writeable = geometry(self).flags.writeable
+        one.fill(value)  # raises or warns; a list is one value: of booleans its truth
+        self[...] = one[()]
 
 
 def setflags(self: ndarray, /, write: Any = None, align: Any = None, uic: Any = None) -> None:
@@ -534,13 +533,10 @@ def _named(name: str, function: Method) -> Method:
 
 def _make(cls: type, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.ndarray(shape, dtype, buffer, offset, strides, order)`."""
-    buffer = kwargs.get("buffer", args[2] if len(args) > 2 else None)
-    if buffer is not None and type(buffer) in OURS:
-        args = (*args[:2], export(buffer), *args[3:]) if len(args) > 2 else args
-        if "buffer" in kwargs:
-            kwargs["buffer"] = export(buffer)
-    value = np.ndarray(*args, **kwargs)
-    return wrap(value) if buffer is None else wrap_shared(value)
+    args, kwargs = conversion.to_numpy(args, EXPORT), conversion.to_numpy(kwargs, EXPORT)
+    kind = np.ndarray if cls is ndarray else cls  # a class that was derived from either
+    value: Any = np.ndarray.__new__(kind, *args, **kwargs)
+    return conversion.wrap_maybe_shared(value) if kind is np.ndarray else value
 
 
 def _install() -> None:
@@ -556,7 +552,7 @@ def _install() -> None:
     }
     install({name: _named(name, each) for name, each in converters.items()})
     install({"to_numpy": to_numpy})
-    ndarray.__new__ = _make  # type: ignore[method-assign]
+    ndarray.__new__ = _named("__new__", _make)  # type: ignore[method-assign]
     ndarray.__init__ = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
     ndarray.__class_getitem__ = classmethod(types.GenericAlias)  # type: ignore[attr-defined]
 

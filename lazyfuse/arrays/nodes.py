@@ -7,6 +7,7 @@ NumPy, or nodes. Knows nodes and numpy arrays, not the array type.
 from __future__ import annotations
 
 import sys
+from math import isinf
 from types import FrameType
 from typing import Any, Final
 
@@ -235,10 +236,15 @@ CONSTANTS: Final[dict[Any, Node]] = memo("arrays.nodes.constants", 1024)
 
 
 def constant(value: Any, dtype: Any) -> Node:
-    """A node for a Python number, shared by equal ones (not by zeros, whose signs may differ)."""
+    """A node for a Python number, shared by equal ones (not by zeros, whose signs may differ).
+
+    One that overflows is converted each time: NumPy warns each time.
+    """
     if not value or type(value) is complex:
         return scalar_node(value, dtype)
     node = CONSTANTS.get((value, dtype))
     if node is None:
-        node = CONSTANTS[value, dtype] = scalar_node(value, dtype)
+        node = scalar_node(value, dtype)
+        if not isinf(abs(node.value)) or isinf(abs(value)):
+            CONSTANTS[value, dtype] = node
     return node

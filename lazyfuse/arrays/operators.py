@@ -7,6 +7,7 @@ operations that NumPy's warnings call otherwise than the rows that record them.
 
 from __future__ import annotations
 
+import opcode
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,7 +48,7 @@ from lazyfuse.arrays.ndarray import (
     write_node,
 )
 from lazyfuse.arrays.nodes import PLAIN as PLAIN
-from lazyfuse.arrays.nodes import STRONG, constant
+from lazyfuse.arrays.nodes import STRONG, constant, user_frame
 from lazyfuse.arrays.nodes import WEAK as WEAK
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import broadcast
@@ -59,8 +60,6 @@ from lazyfuse.errors import refuses_ours
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, one_element, result_order
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.versions import SQUARES_BOOLEANS
-
-_SEQUENCES = (str, bytes, bytearray, list, tuple)
 
 
 class Spec:
@@ -138,14 +137,15 @@ def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
 
 def _with_unsupported(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` for operands that are neither arrays nor numbers."""
-    if type(self) is not ndarray and isinstance(other, _SEQUENCES):
-        return run_now(spec, self, other, swapped)  # a number repeats a sequence, for example
+    if type(self) is not ndarray:  # `other` gets NumPy's number
+        return run_now(spec, self, other, swapped)
     if type(other) in (list, tuple):
         return binary(spec, self, np.array(to_numpy(other)), swapped)
     function = override(other, spec.op.ufunc)
-    if function is not None:
+    defers = _defers(other, "" if spec.compares else spec.names[1], swapped)
+    if function is not None and not (defers and _is_by_operator()):
         return function(other, self) if swapped else function(self, other)
-    if _defers(other, "" if spec.compares else spec.names[1], swapped):
+    if defers:
         return NotImplemented
     name = spec.names[1] if swapped else spec.names[0]
     try:
@@ -170,6 +170,13 @@ def _defers(other: Any, reflected: str, swapped: bool) -> bool:
     if swapped or not isinstance(other, np.ndarray):
         return False
     return not reflected or getattr(kind, reflected) is not getattr(np.ndarray, reflected)
+
+
+def _is_by_operator() -> bool:
+    """Whether an operator calls, not the method by its name, which NumPy leaves to the ufunc."""
+    frame = user_frame()
+    name = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+    return name.startswith(("BINARY", "COMPARE"))
 
 
 def override(other: Any, ufunc: Any) -> Any:
@@ -317,22 +324,24 @@ def are_scalars(*operands: Any) -> bool:
     return not any(type(x) is ndarray or type(x) is np.ndarray for x in operands)
 
 
-def overflows_alone(op: Op, x: Any) -> bool:
-    """Whether an operator on a lazy scalar may overflow, which NumPy reports for its integers."""
-    if type(x) is ndarray or not op.scalar_overflow:
-        return False
-    return bool(x.dtype.kind in "iu")
+def _is_number(op: Op, x: ndarray) -> bool:
+    """Whether NumPy's scalar does an operator of one operand."""
+    return type(x) is not ndarray and is_of_scalars(op, dtype_of(x))
+
+
+def is_of_scalars(op: Op, dtype: DType) -> bool:
+    """Whether NumPy's scalars do an operator otherwise than kernels for its arrays: they report
+    overflow of integers, and round on their own what is not exact.
+    """
+    return op.scalar_overflow if dtype.kind in "iu" else not op.is_exact(dtype)
 
 
 def _scalar_operation(
     function: Callable[[Any, Any], Any], op: Op, nodes: tuple[Node, Node], loop: promotion.Loop
 ) -> Node:
-    """The operation `op` (Python's `function`) on two scalars.
-
-    NumPy reports overflow of integer scalars but not of arrays, so its scalars do the work.
-    """
+    """The operation `op` (Python's `function`) on two scalars."""
     name = f"scalar {op.name.removesuffix('_nonnegative')}"
-    if loop.out.kind in "iu" and op.scalar_overflow:
+    if is_of_scalars(op, loop.ins[0] if loop.out.kind == "b" else loop.out):
         call = HostCall(name, partial(_on_scalars, function))
         return Node(ops.HOST, nodes, call, (), loop.out, None, caller())
     place = errstate.SourceLocation.like(caller(), name=name)
@@ -420,7 +429,7 @@ def unary(spec: Spec, self: ndarray) -> Any:
         return found
     if (value := concrete_value(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if value is not None or operation(spec.op, self) or overflows_alone(spec.op, self):
+    if value is not None or operation(spec.op, self) or _is_number(spec.op, self):
         return wrap(spec.function(real_operand(self)))
     return read_in_stretch(record_unary, spec.op, self)
 
@@ -496,13 +505,14 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         rest = binary(SPECS["remainder"], self, other, swapped)
         name = "scalar divmod" if are_scalars(self, other) else "divmod"
         name_steps(name, [getattr(each, "_node", None) for each in (quotient, rest)])
-        return quotient, rest
+        return HOOKS.deliver_several((quotient, rest))
     if type(other) in (list, tuple):
         return divide_with_rest(self, np.array(to_numpy(other)), swapped)
     function = None if known else override(other, np.divmod)
-    if function is not None:
+    defers = not known and _defers(other, "__rdivmod__", swapped)
+    if function is not None and not (defers and _is_by_operator()):
         return function(other, self) if swapped else function(self, other)
-    if not known and _defers(other, "__rdivmod__", swapped):
+    if defers:
         return NotImplemented
     name = "__rdivmod__" if swapped else "__divmod__"
     pair = getattr(np.ndarray, name)(np.asarray(real_operand(self)), real_operand(other))
@@ -521,8 +531,8 @@ _ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
 def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra set what it calls (see `set_matmul`)."""
     known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
-    asks = not known and override(other, np.matmul) is None
-    if asks and _defers(other, "__rmatmul__", swapped):
+    defers = not known and _defers(other, "__rmatmul__", swapped)
+    if defers and (override(other, np.matmul) is None or _is_by_operator()):
         return NotImplemented
     if _knows_better(other):
         name = "__rmatmul__" if swapped else "__matmul__"

@@ -36,7 +36,7 @@ from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.devices.caches import cached
-from lazyfuse.runtime.layout.meta_arrays import Array, Perm
+from lazyfuse.runtime.layout.meta_arrays import Array, DType, Perm
 from lazyfuse.runtime.numerics import errstate
 
 _loops: dict[Any, promotion.Loop | None] = base.LOOPS
@@ -127,7 +127,15 @@ def _find_loop(
     except TypeError:  # the caller runs NumPy, which raises it again with NumPy's text
         return None
     known = loop.out in CANONICAL and all(dtype in CANONICAL for dtype in loop.ins)
+    if casting == "unsafe" and any(map(drops_imaginary, keys, loop.ins)):
+        return None
     return loop if known else None
+
+
+def drops_imaginary(key: Any, dtype: DType) -> bool:
+    """Whether NumPy drops the imaginary part of an operand, and warns."""
+    is_complex = key is complex or (key not in WEAK and key.kind == "c")
+    return is_complex and dtype.kind not in "cb"
 
 
 def map_node(

@@ -8,7 +8,9 @@ Importing this module completes the array type.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
@@ -29,7 +31,7 @@ from lazyfuse.arrays import (
 from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
-from lazyfuse.arrays.nodes import INSIDE, user_frame
+from lazyfuse.arrays.nodes import INSIDE, PLAIN, user_frame
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import EvaluationError
@@ -67,34 +69,40 @@ def value_of(x: ndarray) -> Any:
     return gather(x)[()]
 
 
-_inside = 0  # calls of ours under way that go on with the number
+class _Inside(threading.local):
+    """Of each thread: the calls of ours under way that go on with the number."""
+
+    calls = 0
+
+
+_inside = _Inside()
 
 
 @contextmanager
 def numbers_stay() -> Iterator[None]:
-    """Numbers that are recorded meanwhile stay lazy: a function of ours goes on with them, and
-    delivers its result. Those that another thread records now stay lazy, too.
+    """Numbers that this thread records meanwhile stay lazy: a function of ours goes on with them,
+    and delivers its result.
     """
-    global _inside
-    _inside += 1
+    _inside.calls += 1
     try:
         yield
     finally:
-        _inside -= 1
+        _inside.calls -= 1
 
 
-def deliver(x: scalar) -> Any:
+def deliver(x: Any, is_alone: bool = True) -> Any:
     """What the user gets for a recorded number: the lazy scalar where only operations of ours take
-    it from his function, NumPy's number elsewhere.
+    it from his function, NumPy's number elsewhere. `is_alone`: it is what a call gives, not a part
+    of that.
     """
-    if _inside or config.options.lazy_numbers:
+    if _inside.calls or config.options.lazy_numbers:
         return x
     frame = user_frame()
     code, names = frame.f_code, frame.f_globals
     if names.get("__package__") in INSIDE:
         return x
-    is_script = code.co_name == "<module>" and code.co_filename == names.get("__file__")
-    needed = escapes.uses(code, frame.f_lasti, is_script)
+    is_script = code.co_name == "<module>" and _is_program(frame)
+    needed = escapes.uses(code, frame.f_lasti, is_script) if is_alone else None
     if needed is not None and all(_is_met(each, frame) for each in needed):
         return x
     try:
@@ -105,11 +113,27 @@ def deliver(x: scalar) -> Any:
         return x  # of a parameter: it has no value, the expression is to be frozen
 
 
+def _is_program(frame: FrameType) -> bool:
+    """Whether a frame is that of a program's file, whose names no other module reads."""
+    names = frame.f_globals
+    if names.get("__name__") != "__main__" or frame.f_code.co_filename != names.get("__file__"):
+        return False
+    outer = frame.f_back
+    while outer is not None and outer.f_globals.get("__package__") in INSIDE:
+        outer = outer.f_back  # `lazyfuse program.py`
+    while outer is not None and outer.f_code.co_name in ("_run_code", "_run_module_as_main"):
+        outer = outer.f_back  # `python -m`
+    return outer is None and not sys.flags.interactive
+
+
 def _is_met(use: escapes.Use, frame: FrameType) -> bool:
     """Whether a name is what takes a lazy scalar."""
-    is_function, (place, _, name, attribute) = use
+    kind, (place, _, name, attribute) = use
+    found: Any
     if place < 0:
-        found = frame.f_globals.get(name, frame.f_builtins.get(name))
+        found = frame.f_locals.get(name, _MISSING) if place == escapes.NAME else _MISSING
+        if found is _MISSING:
+            found = frame.f_globals.get(name, frame.f_builtins.get(name))
     elif base.NATIVE is None:
         return False  # `f_locals` would keep what it shows
     else:
@@ -117,22 +141,44 @@ def _is_met(use: escapes.Use, frame: FrameType) -> bool:
             found = base.NATIVE.frame_local(frame, place, name)
         except NameError:
             return False
-    if attribute is not None:
+    for each in () if attribute is None else attribute.split("."):
         if type(found) in array.OURS:
-            return is_function  # a method
-        if not isinstance(found, ModuleType):
-            return False
-        found = vars(found).get(attribute)
-    if not is_function:
-        return type(found) in array.OURS or type(found) is np.ndarray
-    return any(found is each for each in _TAKES_NUMBERS) or any(
-        str(getattr(each, "__module__", "")).partition(".")[0] == "lazyfuse"
-        for each in (found, type(found))
-    )
+            return kind != escapes.ELEMENTS  # its methods, and parts of it
+        found = _attribute(found, each)
+    if kind == escapes.FUNCTION:
+        return any(found is each for each in _TAKES_NUMBERS) or any(
+            str(getattr(each, "__module__", "")).partition(".")[0] == "lazyfuse"
+            for each in (found, type(found))
+        )
+    found_kind = type(found)
+    if found_kind in array.OURS:
+        return True
+    if kind == escapes.OPERAND:
+        return found_kind is np.ndarray or found_kind in _LEFT
+    return found_kind is np.ndarray and found.dtype.kind in "biufc"  # others keep what they get
 
 
-_TAKES_NUMBERS = (print, float, int, complex, bool, str, repr, format, round, abs, isinstance)
+def _attribute(owner: Any, name: str) -> Any:
+    """What an object has by a name, where that is asked of nothing else."""
+    kind: Any = type(owner)
+    if isinstance(owner, ModuleType):
+        return vars(owner).get(name)
+    if kind.__getattribute__ is not object.__getattribute__:
+        return None
+    if any(name in vars(each) for each in kind.__mro__):
+        return None
+    return getattr(owner, "__dict__", {}).get(name)
+
+
+_MISSING = object()
+_LEFT = PLAIN - {complex}
+_TAKES_NUMBERS = (print, float, int, bool, str, repr, format, round, abs)
 """Python's own functions that ask our number for its value."""
+
+
+def deliver_several(results: Iterable[Any]) -> tuple[Any, ...]:
+    """What the user gets for the results of one call: of its numbers NumPy's."""
+    return tuple([deliver(x, False) if type(x) is scalar else x for x in results])
 
 
 def make_scalar(node: Node) -> scalar:
@@ -187,7 +233,7 @@ def _delegated(name: str) -> Callable[..., Any]:
 
 def _not_in_place(name: str, swapped: str) -> Callable[..., Any]:
     def method(self: scalar, other: Any) -> Any:
-        return getattr(ndarray, swapped)(self, other)
+        return getattr(super(scalar, self), swapped)(other)
 
     return methods._named(name, method)
 
@@ -244,6 +290,7 @@ _OWN: dict[str, Any] = {
     "__rmatmul__": _rmatmul,
     "__imatmul__": _matmul,
     "__copy__": _itself,
+    "__numpy_dtype__": property(lambda self: self.dtype),
     "__deepcopy__": _itself,
     "__reduce__": _reduce,
     "__reduce_ex__": _reduce,
@@ -285,6 +332,7 @@ base.HOOKS.fill(
     scalar=scalar,
     make_scalar=make_scalar,
     deliver=deliver,
+    deliver_several=deliver_several,
     wrap=array.wrap,
     wrap_shared=array.wrap_shared,
     get_item=indexing.get_item,

@@ -123,6 +123,8 @@ def array(
 
 def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
     if type(x) is scalar:
+        if dtype is not None and np.dtype(dtype) not in CANONICAL:
+            return wrap(np.array(to_numpy(x), dtype, copy=copy, order=order, ndmin=ndmin))
         x = alone(node_of(x))
     result = x
     if copy or dtype is not None or order not in (None, "K"):
@@ -221,6 +223,8 @@ def _at_least_1d(x: Any) -> Any:
 @implements(np.copy)
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
     """As `numpy.copy`."""
+    if overrides.of_functions(type(a)):
+        return overrides.call_function(np.copy, (a, order, subok), {})
     return array(a, order=order, subok=subok, copy=True)
 
 
@@ -353,6 +357,11 @@ def _filled_with(model: Any, value: Any) -> Any:
     return wrap(model)
 
 
+def _asked(theirs: Any, *args: Any, device: Any) -> Any:
+    """What a class that overrides NumPy's function makes of a call."""
+    return overrides.call_function(theirs, args, fallback.given(device=device))
+
+
 def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any) -> Any:
     """An empty array as NumPy's `*_like` functions would make it, without evaluation."""
     if type(a) is ndarray:
@@ -372,6 +381,8 @@ def empty_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.empty_like`."""
+    if overrides.of_functions(type(prototype)):
+        return _asked(np.empty_like, prototype, dtype, order, subok, shape, device=device)
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(empty_like, device, prototype, dtype, order, subok, shape)
     return _unwritten(_model(prototype, dtype, order, subok, shape, device))
@@ -388,6 +399,8 @@ def zeros_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.zeros_like`."""
+    if overrides.of_functions(type(a)):
+        return _asked(np.zeros_like, a, dtype, order, subok, shape, device=device)
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(zeros_like, device, a, dtype, order, subok, shape)
     model = _model(a, dtype, order, subok, shape, device)
@@ -405,6 +418,8 @@ def ones_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.ones_like`."""
+    if overrides.of_functions(type(a)):
+        return _asked(np.ones_like, a, dtype, order, subok, shape, device=device)
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(ones_like, device, a, dtype, order, subok, shape)
     return _filled(_model(a, dtype, order, subok, shape, device), 1)
@@ -422,6 +437,8 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.full_like`."""
+    if overrides.of_functions(type(a)):
+        return _asked(np.full_like, a, fill_value, dtype, order, subok, shape, device=device)
     if device is not None and device_api.is_elsewhere(device):
         return device_api.placed(full_like, device, a, fill_value, dtype, order, subok, shape)
     return _filled_with(_model(a, dtype, order, subok, shape, device), fill_value)

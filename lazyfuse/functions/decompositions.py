@@ -17,10 +17,10 @@ import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.arrays.nodes import FOLLOWED as PACKAGE
-from lazyfuse.arrays.scalars import scalar
+from lazyfuse.arrays.scalars import deliver_several, scalar
 from lazyfuse.devices.caches import register
 from lazyfuse.functions.ufunc import ufunc_of
-from lazyfuse.interop import fallback
+from lazyfuse.interop import fallback, overrides
 from lazyfuse.registry import OURS, dress, pair
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
@@ -58,11 +58,13 @@ def is_big(value: Any) -> bool:
 
 
 def any_big(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether any argument would be recorded."""
-    for value in args:
+    """Whether any argument would be recorded, and none overrides the function."""
+    values = (*args, *kwargs.values()) if kwargs else args
+    big = False
+    for value in values:
         if is_big(value):
-            return True
-    return bool(kwargs) and any(is_big(value) for value in kwargs.values())
+            big = True
+    return big and not overrides.of_functions.find(overrides.flat(values))
 
 
 class _Module:
@@ -135,7 +137,8 @@ def decompose(theirs: Any) -> Callable[..., Any]:
             return fallback.run(theirs, name, args, kwargs)
         if rebound is None:
             rebound = as_one(rebind(implementation))
-        return rebound(*args, **kwargs)
+        found = rebound(*args, **kwargs)
+        return deliver_several(found) if type(found) is tuple else found
 
     dress(call, theirs)
     pair(theirs, call)

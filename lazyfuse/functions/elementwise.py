@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.arrays.recording import (
+    drops_imaginary,
     is_operand,
     map_node,
     may_record,
@@ -114,19 +114,6 @@ def clip(
     named = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
     named = {name: value for name, value in named.items() if value is not _NoValue}
     return fallback.run(np.clip, "clip", (a,), {**named, **fallback.given(out=out), **kwargs})
-
-
-def _clip_signature() -> inspect.Signature:
-    """The bounds under their array API names; NumPy's old names are keywords."""
-    usual, last = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    shown = [inspect.Parameter("a", usual)]
-    shown += [inspect.Parameter(name, usual, default=_NoValue) for name in ("min", "max")]
-    shown.append(inspect.Parameter("out", usual, default=None))
-    shown += [inspect.Parameter(name, last, default=_NoValue) for name in ("a_min", "a_max")]
-    return inspect.Signature([*shown, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
-
-
-clip.__signature__ = _clip_signature()  # type: ignore[attr-defined]
 
 
 def _clip(a: ndarray, low: Any, high: Any) -> Any:
@@ -273,12 +260,10 @@ def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | No
 
 
 def _casts(key: Any, dtype: Any, casting: Any) -> bool:
-    if key not in CANONICAL and key not in WEAK:
+    if (key not in CANONICAL and key not in WEAK) or drops_imaginary(key, dtype):
         return False
     if key in WEAK:  # by kind; the conversion of the number checks its range
         order = {int: "iufc", float: "fc", complex: "c"}[key]
-        if key is complex and dtype.kind != "c":
-            return False  # NumPy drops the imaginary part and warns
         # other casting rules depend on the dtype that NumPy gives the number
         return casting == "unsafe" or (casting in ("safe", "same_kind") and dtype.kind in order)
     return bool(np.can_cast(key, dtype, casting))

@@ -106,21 +106,21 @@ def compress_method(self: ndarray, condition: Any, axis: Any = None, out: Any = 
 
 
 @implements(np.putmask)
-def putmask(a: Any, /, mask: Any, values: Any) -> None:
+def putmask(a: Any, /, mask: Any, values: Any) -> Any:
     """As `numpy.putmask`."""
     if _may_select(a, mask, values):
         copyto(a, values, "no" if type(values) is ndarray else "same_kind", mask)
-        return
-    fallback.run_writing(np.putmask, "putmask", (a, mask, values), {}, (0,))
+        return None
+    return fallback.run_writing(np.putmask, "putmask", (a, mask, values), {}, (0,))
 
 
 @implements(np.place)
-def place(arr: Any, mask: Any, vals: Any) -> None:
+def place(arr: Any, mask: Any, vals: Any) -> Any:
     """As `numpy.place`."""
     if type(vals) is not ndarray and _may_select(arr, mask, vals):
         copyto(arr, vals, "same_kind", mask)
-        return
-    fallback.run_writing(np.place, "place", (arr, mask, vals), {}, (0,))
+        return None
+    return fallback.run_writing(np.place, "place", (arr, mask, vals), {}, (0,))
 
 
 def _may_select(a: Any, mask: Any, values: Any) -> bool:

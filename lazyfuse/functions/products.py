@@ -238,7 +238,8 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     if any(x.dtype.kind not in "iufc" or x.dtype.char in "egG" for x in shown):
         return None
     try:
-        sample, sizes = _sample(subscripts, tuple([(x.shape, x.dtype, _order(x)) for x in shown]))
+        given = tuple([(x.shape, x.dtype, _order(x)) for x in shown])
+        sample, sizes, is_number = _sample(subscripts, given, optimize)
     except (ValueError, TypeError, IndexError):
         return None  # NumPy raises its error
     shape, dtype, perm = sample
@@ -249,8 +250,10 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
     if small_result(arrays, size_of(shape)):
         found = fallback.call(function, [gather(x) for x in arrays], {})
-        return wrap(interpret.packed_copy(np.asarray(found), shape, dtype, perm, ()))
-    return host("einsum", function, arrays, shape, dtype, perm)
+        found = interpret.packed_copy(np.asarray(found), shape, dtype, perm, ())
+        return found[()] if is_number else wrap(found)
+    found = host("einsum", function, arrays, shape, dtype, perm)
+    return found if shape or is_number else wrap(np.asarray(to_numpy(found)))
 
 
 def _size(operands: Sequence[Any]) -> int:
@@ -311,11 +314,15 @@ def _order(x: Any) -> Any:
 
 
 @cached(256)
-def _sample(subscripts: str, operands: tuple[Any, ...]) -> tuple[Any, dict[int, int]]:
+def _sample(
+    subscripts: str, operands: tuple[Any, ...], optimize: bool
+) -> tuple[Any, dict[int, int], bool]:
     """Shape (in sample sizes), dtype and memory order of the result; and the real size of each.
 
-    NumPy computes a small sample, of arrays in the same memory orders.
+    NumPy computes a small sample, of arrays in the same memory orders: pair by pair, as for the
+    real sizes, if the user asked for that. Last: whether NumPy gives a number, not an array.
     """
+    path = optimize and _path(subscripts, tuple([shape for shape, _, _ in operands]))
     small: dict[int, int] = {0: 0, 1: 1}
     arrays = []
     for shape, dtype, perm in operands:
@@ -323,12 +330,13 @@ def _sample(subscripts: str, operands: tuple[Any, ...]) -> tuple[Any, dict[int, 
         dense = sizes if perm is None else [sizes[axis] for axis in perm]
         array = np.zeros(dense, dtype)
         arrays.append(array if perm is None else array.transpose(np.argsort(perm)))
-    result = np.asarray(np.einsum(subscripts, *arrays))
+    found = np.einsum(subscripts, *arrays, optimize=path)
+    result = np.asarray(found)
     packed, perm = packed_order(result)
     if not packed:
         raise ValueError(subscripts)
     meaning = {number: size for size, number in small.items()}
-    return (result.shape, result.dtype, perm), meaning
+    return (result.shape, result.dtype, perm), meaning, isinstance(found, np.generic)
 
 
 def _work(subscripts: str, arrays: Sequence[Any]) -> int:

@@ -19,7 +19,7 @@ from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.devices.caches import DTYPES, cached
-from lazyfuse.interop import fallback
+from lazyfuse.interop import fallback, overrides
 from lazyfuse.kernels import search_index
 from lazyfuse.registry import implements, serves
 from lazyfuse.runtime.execution import routine
@@ -156,7 +156,9 @@ def digitize(x: Any, bins: Any, right: Any = False) -> Any:
 
 
 def _digitized(x: ndarray, bins: Any, right: Any) -> Any:
-    """The steps of NumPy's function; None if NumPy must raise."""
+    """The steps of NumPy's function; None if NumPy must raise, or ask whoever overrides."""
+    if overrides.of_functions(type(bins)):
+        return None
     table = np.asarray(to_numpy(bins))
     simple = table.ndim == 1 and table.size and table.dtype in CANONICAL
     if not simple or _monotonicity is None or right not in (True, False):

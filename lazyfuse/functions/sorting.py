@@ -20,7 +20,7 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.interop import fallback
 from lazyfuse.kernels import sort as ordering
-from lazyfuse.registry import extends, implements
+from lazyfuse.registry import implements
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.layout.meta_arrays import Array
 
@@ -78,7 +78,7 @@ def argsort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
     return (max(a.shape[axis] - 1, 0) if a.ndim else 0) - found
 
 
-@extends(np.sort)
+@implements(np.sort)
 def sort(
     a: Any,
     axis: Any = -1,
@@ -94,7 +94,7 @@ def sort(
     return _ordered("sort", sort_down if descending else np.sort, a, axis, kind, order, stable)
 
 
-@extends(np.argsort)
+@implements(np.argsort)
 def argsort(
     a: Any,
     axis: Any = -1,

@@ -19,7 +19,7 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.interop import device_api, fallback
-from lazyfuse.registry import extends, implements
+from lazyfuse.registry import implements
 
 _NORMS = (None, "backward", "ortho")
 
@@ -92,13 +92,13 @@ def _frequencies(theirs: Callable[..., Any], n: Any, d: Any, device: Any, dtype:
     return found.astype(dtype)
 
 
-@extends(np.fft.fftfreq)
+@implements(np.fft.fftfreq)
 def fftfreq(n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
     """As `numpy.fft.fftfreq`, in any real floating-point dtype."""
     return _frequencies(np.fft.fftfreq, n, d, device, dtype)
 
 
-@extends(np.fft.rfftfreq)
+@implements(np.fft.rfftfreq)
 def rfftfreq(n: Any, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
     """As `numpy.fft.rfftfreq`, in any real floating-point dtype."""
     return _frequencies(np.fft.rfftfreq, n, d, device, dtype)

@@ -6,6 +6,7 @@ arguments run in NumPy at once; their meaning, and every error, is NumPy's.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,6 +53,7 @@ from lazyfuse.arrays.recording import (
     may_write,
     shape_of,
 )
+from lazyfuse.arrays.scalars import deliver_several
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
@@ -83,6 +85,11 @@ class _Kind(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls, instance) or isinstance(instance, np.ufunc)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """NumPy's, where it has one: from NumPy 2.4 on."""
+        return inspect.signature(np.ufunc)
 
 
 class _Documentation:
@@ -231,7 +238,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         if outs:
             return _into(nodes, outs, casting)
         results = [from_node(node) for node in nodes]
-        return results[0] if self.nout == 1 else tuple(results)
+        return results[0] if self.nout == 1 else deliver_several(results)
 
     def _completed(self, x: Any) -> Any:
         """A recorded function of complex numbers that complex_cases.py completes."""

@@ -99,6 +99,8 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     parts = [each for value in values for each in (value if type(value) is list else [value])]
     if name is None or not any(run.is_large(each) for each in map(_node, parts) if each):
         return None
+    if name in ("dot", "vdot", "tensordot") and not _is_aligned(function, args, named):
+        return None
     import dask.array
 
     call: Any = dask.array
@@ -118,6 +120,26 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
 _PRODUCTS = {"einsum", "tensordot", "dot", "vdot"}
 _NUMPYS = {"out", "order", "casting", "where", "overwrite_input"}
 """Arguments that dask.array drops or has another meaning for."""
+
+
+def _is_aligned(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    """Whether NumPy multiplies arrays of these shapes: dask pairs a length of 1 with any other.
+
+    NumPy multiplies small arrays, in which each size has one of its own.
+    """
+    small = {0: 0, 1: 1}
+
+    def sample(x: Any) -> Any:
+        shape = getattr(x, "shape", None)
+        if type(shape) is not tuple:
+            return x
+        return np.zeros([small.setdefault(size, len(small)) for size in shape])
+
+    try:
+        function(*map(sample, args), **{key: sample(value) for key, value in named.items()})
+    except (ValueError, TypeError, IndexError):
+        return False
+    return True
 
 
 def _is_plain(subscripts: Any = None) -> bool:

@@ -26,7 +26,7 @@ from lazyfuse.io import chunks as chunk_sizes
 from lazyfuse.runtime.chunked import run
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.placement import devices, pending_launches, residency
-from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling import evaluate, flush
 
 HOST = "cpu"
 
@@ -122,7 +122,7 @@ class Residence:
 
 def resident() -> list[Residence]:
     """The arrays in the devices' own memories, largest first; a notebook shows a table."""
-    recorded = evaluate.uses()
+    recorded = flush.uses()
     found = [_residence(each, recorded) for each in residency.residents()]
     return listing.Listing(sorted(found, key=lambda each: -each.nbytes))
 

@@ -245,6 +245,7 @@ def _finished(
     reals, ours = kept
     kind = type(result)
     stays = kind is not np.ndarray and issubclass(kind, _HOLDERS)
+    stays = stays and not any(result is each for each in (*args, *kwargs.values()))
     if stays and _is_any_recorded(ours) and _holds(result, kept):
         return function(*to_numpy(args, EXPORT), **to_numpy(kwargs, EXPORT))
     return from_numpy(result, reals, ours)

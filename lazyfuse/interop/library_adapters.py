@@ -153,7 +153,7 @@ def _adapt_compiled_class(kind: type) -> None:
     for name, found in list(vars(kind).items()):
         static = type(found) in (staticmethod, BuiltinFunctionType)
         function = found.__func__ if type(found) is staticmethod else found
-        if not static and not isinstance(found, _METHODS):
+        if not static and type(found).__name__ not in _METHODS:
             continue
         hidden = name.startswith("_") and name not in _ENTERED - {"__new__"}
         if hidden or hasattr(function, "_entrance"):
@@ -164,7 +164,7 @@ def _adapt_compiled_class(kind: type) -> None:
             return
 
 
-_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+_METHODS = (MethodDescriptorType.__name__, WrapperDescriptorType.__name__, _CYTHON)
 
 
 def _classes(module: ModuleType, names: Iterable[str]) -> list[type]:
@@ -247,6 +247,12 @@ def _adapt_jax(jax: Any) -> None:
         )
 
 
+def _adapt_einops(backends: Any) -> None:
+    """Enter our arrays in einops' table of types: their methods, and NumPy's functions, serve."""
+    for kind in OURS:
+        backends._type2backend[kind] = backends.NumpyBackend()
+
+
 def _adapt_pytensor(tensor: Any) -> None:
     """Register our arrays beside NumPy's."""
     register = tensor._as_tensor_variable.register
@@ -268,10 +274,30 @@ def _adapt_all(module: ModuleType) -> None:
         adapt_class(kind, module.__name__.partition(".")[0])
 
 
+def _adapt_sparse(sparse: ModuleType) -> None:
+    """Wrap the functions, and what takes another operand of matrices and arrays, not the rest of
+    their many methods. Other names load modules.
+    """
+    names = [name for name in sparse.__all__ if name in vars(sparse)]
+    adapt_functions(sparse, names)
+    for kind in _classes(sparse, names):
+        adapt_class(kind, "scipy", public=False)
+        for name in ("dot", "maximum", "minimum", "multiply", "tensordot"):
+            _enter(getattr(kind, name, None), 1)
+
+
+def _adapt_hulls(spatial: ModuleType) -> None:
+    """Wrap the compiled classes that keep points, join others to them, and read their memory."""
+    names = ("ConvexHull", "Delaunay", "HalfspaceIntersection", "Voronoi")
+    for kind in _classes(spatial, names):
+        _adapt_compiled_class(kind)
+
+
 ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "astropy.table": _classes_of("Table", "Column", "Row"),
     "astropy.units": _classes_of("UnitBase", "FunctionUnitBase", "StructuredUnit", "Quantity"),
     "autograd.numpy": _adapt_autograd,
+    "einops._backends": _adapt_einops,
     "gymnasium.spaces": _adapt_all,
     "h5py": _classes_of("File", "Group", "Dataset", "AttributeManager"),
     "jax": _adapt_jax,
@@ -285,7 +311,9 @@ ENTRANCES: dict[str, Callable[[ModuleType], None]] = {
     "pytensor.tensor": _adapt_pytensor,
     "scipy.integrate": _adapt_all,
     "scipy.optimize": _adapt_all,
+    "scipy.sparse": _adapt_sparse,
     "scipy.sparse.linalg": _adapt_all,
+    "scipy.spatial": _adapt_hulls,
     "scipy.spatial.distance": _functions_of("cdist", "pdist"),  # they write to `out`
     "skimage.transform._warps": _functions_of("warp"),  # the package loads it on first use
     "sklearn.model_selection": _classes_of("ParameterGrid", "ParameterSampler"),

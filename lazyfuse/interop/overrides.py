@@ -217,10 +217,11 @@ def ask_again(
     return NotImplemented
 
 
-def _flat(values: Iterable[Any]) -> Iterable[Any]:
+def flat(values: Iterable[Any]) -> Iterable[Any]:
+    """The values, and those in lists and tuples among them."""
     for value in values:
         if type(value) in (list, tuple):
-            yield from _flat(value)
+            yield from flat(value)
         else:
             yield value
 
@@ -228,7 +229,7 @@ def _flat(values: Iterable[Any]) -> Iterable[Any]:
 def _ask_functions(
     ours: Any, theirs: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Any
 ) -> Any:
-    values = list(_flat([first, *args, *kwargs.values()]))
+    values = list(flat([first, *args, *kwargs.values()]))
     asked = of_functions.find(values)
     kinds = [type(x) for x in asked]
     if any(type(x) is ndarray for x in values):

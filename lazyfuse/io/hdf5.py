@@ -162,5 +162,5 @@ def place_of(dataset: Any) -> tuple[str, str]:
     filename = file.filename
     if isinstance(filename, bytes):
         filename = os.fsdecode(filename)
-    found = os.path.abspath(filename) if os.path.exists(filename) else ""
+    found = os.path.realpath(filename) if os.path.exists(filename) else ""
     return found, dataset.name

@@ -53,8 +53,9 @@ class Hdf5Target(Target):
     def finish(self) -> None:
         if self.place != self.path:
             handles.close(self.place)
-            os.replace(self.place, self.path)
+            targets.rename(self.place, self.path)
             return
+        targets.sync(self.place)
         with _written(self.place) as file:
             complete = file[self.under]
             if self.name in file:
@@ -121,16 +122,17 @@ def by_name(
     if grain is True or (grain is None and _NEED_CHUNKS & options.keys()):
         grain = targets.stored(written, shape, dtype, _STORED)
         options["chunks"] = grain
-    there = os.path.exists(path)
+    named = targets.named(path)
+    there = os.path.exists(named)
     return Hdf5Target(
         shape=shape,
         dtype=dtype,
         sizes=targets.cut(written, shape, dtype, grain),
         grain=tuple(grain) if grain else (1,) * len(shape),
         description=description,
-        path=os.path.abspath(path),
+        path=named,
         name=name,
-        place=os.path.abspath(path) if there else targets.partial(path),
+        place=named if there else targets.partial(named),
         under=f"{name}.{uuid.uuid4().hex[:12]}.partial" if there else name,
         options=options,
     )

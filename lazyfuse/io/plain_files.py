@@ -13,6 +13,7 @@ import math
 import mmap
 import os
 import struct
+import sys
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,6 +26,9 @@ from lazyfuse.io.chunks import Box
 from lazyfuse.io.sources import Array, Source
 
 MAGIC = b"\x93NUMPY"
+
+_LONGEST = 10_000
+"""Letters of a header, as `numpy.load` has it: longer ones may end the process that parses them."""
 
 _SAMPLES = 16
 _SAMPLE = 512
@@ -81,13 +85,26 @@ def _header(file: BinaryIO, path: str) -> tuple[tuple[int, ...], bool, np.dtype[
     """Shape, order, dtype and where the values begin; of all versions of the format."""
     try:
         version = np.lib.format.read_magic(file)
-        size = "<H" if version == (1, 0) else "<I"
+        size = {(1, 0): "<H", (2, 0): "<I", (3, 0): "<I"}[version]
         (length,) = struct.unpack(size, file.read(struct.calcsize(size)))
+        if length > _LONGEST:
+            raise ValueError(f"its header has {length} letters")
         text = file.read(length).decode("utf8" if version >= (3, 0) else "latin1")
         header = ast.literal_eval(text)
-        dtype = np.lib.format.descr_to_dtype(header["descr"])
-        return tuple(header["shape"]), bool(header["fortran_order"]), dtype, file.tell()
-    except (ValueError, KeyError, SyntaxError, struct.error) as error:
+        dtype = np.lib.format.descr_to_dtype(header.pop("descr"))
+        shape, fortran = header.pop("shape"), header.pop("fortran_order")
+        plain = type(shape) is tuple and all(type(each) is int for each in shape)
+        if header or not plain or type(fortran) is not bool or min(shape, default=0) < 0:
+            raise ValueError("its header has other entries")
+        if dtype.subdtype is not None:
+            raise ValueError("its elements are arrays")
+        if math.prod(max(each, 1) for each in (*shape, dtype.itemsize)) > sys.maxsize:
+            raise ValueError("it has more elements than there are addresses")
+        return shape, fortran, dtype, file.tell()
+    except (
+        AttributeError, ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError,
+        OverflowError, IndexError, struct.error,
+    ) as error:  # fmt: skip
         what = f"{path} is no .npy file that can be read ({error})"
         raise ConfigurationError(message("from_chunks", what)) from error
 

@@ -54,7 +54,7 @@ class PlainTarget(Target):
         if self.path:
             handles.drop(self.place)
             handles.drop(self.path)
-            os.replace(self.place, self.path)
+            targets.rename(self.place, self.path)
 
     def abandon(self) -> None:
         if self.path:
@@ -80,14 +80,15 @@ def npy(
     """A new `.npy` file, to the byte as `numpy.save` writes it."""
     sources.refuse_objects(dtype, f"file {path}")
     header = _header(shape, dtype)
+    named = targets.named(path)
     return PlainTarget(
         shape=shape,
         dtype=dtype,
         sizes=targets.cut(written, shape, dtype),
         grain=(1,) * len(shape),
         description=f"file {path}",
-        path=os.path.abspath(path),
-        place=targets.partial(path),
+        path=named,
+        place=targets.partial(named),
         offset=len(header),
         strides=raw_files.packed(shape, dtype.itemsize),
         header=header,

@@ -69,7 +69,7 @@ def _by_path(path: Any, chunks: Any, limit: int | str) -> Source:
     if start.startswith(plain_files.MAGIC):
         return plain_files.npy(file, chunks, limit)
     if start == hdf5.MAGIC or file.endswith(hdf5.ENDINGS):
-        return hdf5.by_name(os.path.abspath(file), name, chunks, limit)
+        return hdf5.by_name(os.path.realpath(file), name, chunks, limit)
     if start.startswith(b"PK") and file.endswith(".zip"):
         return zarr_arrays.stored(package("zarr").storage.ZipStore(file, mode="r"), chunks, limit)
     raise _unknown(file, "the format of this file is not known")

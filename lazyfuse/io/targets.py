@@ -5,15 +5,18 @@ from the threads and processes that `serial` and `local` allow; `finish` once, w
 or `abandon` where that failed. Writing a block again is right: a task may run twice.
 
 A new file or folder is written under another name beside its place (`.NAME.ID.partial`) and gets
-its own name in `finish`. A run that fails leaves what was there before, or nothing; one that is
-killed leaves the partial file, too, which may be deleted. What the user has opened (`out=` a
+its own name in `finish`, once its data are on the disk. Where the name is a link, what it leads to
+is replaced. A run that fails leaves what was there before, or nothing; one that is killed leaves
+the partial file, too, which may be deleted. What the user has opened (`out=` a
 memmap, a dataset, a zarr array) is written in place, as NumPy does.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import sys
 import uuid
 from typing import Any, ClassVar
 
@@ -25,6 +28,9 @@ from lazyfuse.io import chunks as geometry
 from lazyfuse.io import sources
 from lazyfuse.io.chunks import Box, Chunks, Sizes
 from lazyfuse.io.sources import Array
+
+MANY = 1000
+"""Files of one array from which the whole system's data are written to disk, in one call."""
 
 STORED = 1 << 24
 """Bytes that a new array keeps together in storage, about."""
@@ -94,7 +100,10 @@ class Target:
         """Make the result complete and give it its name."""
 
     def abandon(self) -> None:
-        """Remove what was written, where it is not the user's own."""
+        """Remove what was written, where it is not the user's own; tasks that write later fail."""
+
+    def settle(self) -> None:
+        """Wait until no task of this process writes any more, after `abandon`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,10 +151,62 @@ def cut(
     return geometry.sizes_of(None, shape, dtype, limit, storage=grain)
 
 
+def named(path: str) -> str:
+    """The path that a new file gets: where the name is a link, what it leads to, as in NumPy."""
+    found = os.path.realpath(path)
+    if os.path.islink(found):  # links that lead to each other
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return found
+
+
 def partial(path: str) -> str:
     """A name beside that of a new file, for as long as it is not complete."""
-    folder, name = os.path.split(os.path.abspath(path))
+    folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.{uuid.uuid4().hex[:12]}.partial")
+
+
+def rename(place: str, path: str, former: str = "") -> None:
+    """Give a complete file or folder its name, once its data are on the disk.
+
+    `former`: the name that a folder of that name gets.
+    """
+    sync(place)
+    if former:
+        os.rename(path, former)
+    try:
+        os.replace(place, path)
+    except OSError:
+        if former:
+            os.rename(former, path)
+        raise
+    _sync(os.path.dirname(path))
+
+
+def sync(path: str) -> None:
+    """Wait until a file, or all that is in a folder, is on the disk."""
+    if not os.path.isdir(path):
+        _sync(path)
+        return
+    found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    if len(found) > MANY and sys.platform == "linux":  # elsewhere it does not wait
+        os.sync()
+        return
+    for each in (*found, *[folder for folder, _, _ in os.walk(path)]):
+        _sync(each)
+
+
+def _sync(path: str) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if os.path.isdir(path) and os.name == "nt":  # folders are not opened there
+        return
+    file = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without it
+            raise
+    finally:
+        os.close(file)
 
 
 def stored(

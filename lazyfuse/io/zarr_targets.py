@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from typing import Any
@@ -60,22 +61,27 @@ class ZarrFolderTarget(Target):
             return
         handles.drop(self.place)
         handles.drop(self.path)
-        if not os.path.exists(self.path):
-            os.rename(self.place, self.path)
-            return
-        former = f"{self.place}.former"
-        os.rename(self.path, former)
-        try:
-            os.rename(self.place, self.path)
-        except OSError:
-            os.rename(former, self.path)
-            raise
-        shutil.rmtree(former, ignore_errors=True)
+        former = f"{self.place}.former" if os.path.exists(self.path) else ""
+        targets.rename(self.place, self.path, former)
+        if former:
+            shutil.rmtree(former, ignore_errors=True)
 
     def abandon(self) -> None:
+        if not self.path:
+            return
+        # tasks of other threads and workers go on: they open it no more, or have it open, and then
+        # a block makes the folder anew
+        away = targets.partial(self.path)
+        with contextlib.suppress(OSError):
+            os.rename(self.place, away)
+        self.settle()
+        for each in (away, self.place):
+            shutil.rmtree(each, ignore_errors=True)
+
+    def settle(self) -> None:
+        """As of every target."""
         if self.path:
-            handles.drop(self.place)
-            shutil.rmtree(self.place, ignore_errors=True)
+            handles.close(self.place)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,6 +107,7 @@ def folder(
 ) -> ZarrFolderTarget:
     """A new zarr array; `options` as for `zarr.create_array`."""
     sources.refuse_objects(dtype, f"zarr array {path}")
+    named = targets.named(path)
     together = options.get("shards") or options.get("chunks")
     if together is None or together == "auto":
         options.pop("chunks", None)
@@ -114,8 +121,8 @@ def folder(
         sizes=targets.cut(written, shape, dtype, grain),
         grain=grain,
         description=f"zarr array {path}",
-        path=os.path.abspath(path),
-        place=targets.partial(path),
+        path=named,
+        place=targets.partial(named),
         options=options,
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from lazyfuse import late_modules
 from lazyfuse.arrays import (
+    instance_checks,
     ndarray,
     scalars,
 )
@@ -57,6 +58,7 @@ from lazyfuse.namespace import (
     index_tricks,
     numpy_modules,
     protocols,
+    subclasses,
 )
 from lazyfuse.runtime.events import decisions, numpy_calls, tracing
 from lazyfuse.runtime.execution import matmul, routine
@@ -75,6 +77,11 @@ for _each in (
     sorting, ufunc, views, compute_methods, index_tricks, protocols, eager_table,
 ):  # fmt: skip
     late_modules.run(_each)
+instance_checks.serve(
+    ndarray.ndarray,
+    lambda *asked: subclasses.derived(*asked),
+    lambda name: subclasses.unbound(name),
+)
 late_modules.follow(chains, matmul, scan)
 late_modules.follow(routine, matmul, scan, sort)
 
@@ -233,7 +240,8 @@ def _version() -> str:
     return importlib.import_module("importlib.metadata").version("lazyfuse")  # type: ignore[no-any-return]
 
 
-def _find(name: str) -> Any:
+def _own(name: str) -> Any:
+    """What lazyfuse has of a name of its own; None if it is NumPy's."""
     if name in ("tracing", "devices"):
         return tracing if name == "tracing" else sys.modules["lazyfuse.devices"]
     if name == "fallbacks":
@@ -248,18 +256,20 @@ def _find(name: str) -> Any:
         return importlib.import_module(f"lazyfuse.{name}")
     if name.startswith("__") and name != "__array_namespace_info__":
         raise AttributeError(f"module 'lazyfuse' has no attribute {name!r}")
-    try:
-        return numpy_modules.find("numpy", name)
-    except AttributeError as error:
-        text = str(error).replace("module 'numpy'", "module 'lazyfuse'")
-        raise AttributeError(text) from None
+    return None
 
 
 def look_up(name: str) -> Any:
     """Find `lazyfuse.<name>`, and keep it in the package."""
-    found = _find(name)
-    setattr(sys.modules["lazyfuse"], name, found)
-    return found
+    keep = vars(sys.modules["lazyfuse"]).__setitem__
+    if (found := _own(name)) is not None:
+        keep(name, found)
+        return found
+    try:
+        return numpy_modules.look_up("numpy", name, keep)
+    except AttributeError as error:
+        text = str(error).replace("module 'numpy'", "module 'lazyfuse'")
+        raise AttributeError(text) from None
 
 
 def names(package: dict[str, Any]) -> list[str]:

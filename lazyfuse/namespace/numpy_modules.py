@@ -1,6 +1,6 @@
 """NumPy's modules as ours: every public name, translated on first use.
 
-Owns `find` (lazyfuse's object for a name of a NumPy module) and the module objects of all
+Owns `look_up` (lazyfuse's object for a name of a NumPy module) and the module objects of all
 submodules. A submodule is imported when one of its names is first used.
 """
 
@@ -76,9 +76,29 @@ def their_path(path: str) -> str:
     return _PATHS.get(path, f"numpy.{path}" if path else "numpy")
 
 
-def find(module: str, name: str) -> Any:
-    """Lazyfuse's object for `name` of NumPy's `module`; AttributeError if NumPy lacks it."""
-    theirs = getattr(importlib.import_module(module), name)
+def look_up(module: str, name: str, keep: Callable[[str, Any], None]) -> Any:
+    """Lazyfuse's object for `name` of NumPy's `module`; AttributeError if NumPy lacks it.
+
+    Gives it to `keep` unless NumPy has warned, as it does each time of names that will go.
+    """
+    shown: dict[Any, Any] = {}
+    scope = {**_SCOPE, "__warningregistry__": shown}
+    theirs = types.FunctionType(_read.__code__, scope)(importlib.import_module(module), name)
+    found = _ours(theirs, module, name)
+    if not shown:
+        keep(name, found)
+    return found
+
+
+def _read(module: types.ModuleType, name: str) -> Any:
+    """A name of a module; warnings of it are noted in the globals' registry."""
+    return getattr(module, name)
+
+
+_SCOPE = {"__name__": __name__, "__package__": __package__, "getattr": getattr}
+
+
+def _ours(theirs: Any, module: str, name: str) -> Any:
     replacement = index_tricks.REPLACEMENTS.get((module, name))
     if replacement is not None:
         return replacement()
@@ -114,6 +134,13 @@ def _put(theirs: Any, ours: Any, call: Any) -> Any:
         makers.pop(name, None)
     THEIRS[made] = theirs
     return made
+
+
+def called(function: Any) -> Any:
+    """Ours for a function that NumPy's dispatch names; a program may have named ours."""
+    if function in THEIRS:
+        return function
+    return translate(function, getattr(function, "__module__", "numpy") or "numpy")
 
 
 def translate(theirs: Any, module: str = "numpy") -> Any:
@@ -155,12 +182,10 @@ class Namespace(types.ModuleType):
         if name.startswith("__") and name not in _DUNDERS:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         try:
-            found = find(self._theirs, name)
+            return look_up(self._theirs, name, self.__dict__.__setitem__)
         except AttributeError:
             text = f"module {self.__name__!r} has no attribute {name!r}"
             raise AttributeError(text) from None
-        self.__dict__[name] = found
-        return found
 
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *dir(importlib.import_module(self._theirs))})
@@ -169,20 +194,18 @@ class Namespace(types.ModuleType):
 def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for the module file `ours`: other names come from `theirs`."""
 
-    def look_up(name: str) -> Any:
+    def look(name: str) -> Any:
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {ours!r} has no attribute {name!r}")
         try:
-            found = find(theirs, name)
+            return look_up(theirs, name, vars(sys.modules[ours]).__setitem__)
         except AttributeError:
             raise AttributeError(f"module {ours!r} has no attribute {name!r}") from None
-        setattr(sys.modules[ours], name, found)
-        return found
 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[ours]), *dir(importlib.import_module(theirs))})
 
-    return look_up, names
+    return look, names
 
 
 def install() -> None:

@@ -5,6 +5,7 @@ Importing this module completes the array type.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import types
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import exported_memory, methods
-from lazyfuse.arrays.attributes import become
+from lazyfuse.arrays.attributes import become, refuse
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.conversion import EXPORT, from_numpy, to_numpy, wrap_maybe_shared
 from lazyfuse.arrays.eager_ufunc import UfuncCore
@@ -21,13 +22,15 @@ from lazyfuse.arrays.ndarray import export, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import chunked_api, device_api, overrides
-from lazyfuse.namespace import numpy_modules
+from lazyfuse.namespace import numpy_modules, subclasses
 from lazyfuse.registry import OURS
 from lazyfuse.runtime.numerics import errstate
 
 
 def array_ufunc(self: ndarray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Run our ufunc for NumPy's, which was called with an array of ours (NEP 13)."""
+    if issubclass(type(self), np.ndarray):
+        return subclasses.call_ufunc(self, ufunc, method, *inputs, **kwargs)
     out = kwargs.get("out", ())
     asked = (*inputs, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
     if found := overrides.of_ufuncs.find(asked):
@@ -50,15 +53,22 @@ def _run_theirs(call: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 def array_function(self: ndarray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Run our function for NumPy's, which was called with an array of ours (NEP 18)."""
+    if issubclass(type(self), np.ndarray):
+        return subclasses.call_function(self, func, types, args, kwargs)
     if type(args) is not tuple:
         raise TypeError("args must be a tuple")
     if type(kwargs) is not dict:
         raise TypeError("kwargs must be a dict")
-    if any(overrides.of_functions(kind) and not issubclass(kind, np.ndarray) for kind in types):
-        return NotImplemented
+    asked = [kind for kind in types if overrides.of_functions(kind)]
+    if asked:  # they left it to us: NumPy asks its own subclasses no more
+        known = all(issubclass(kind, np.ndarray) for kind in asked)
+        real = np.empty(0)
+        return (
+            subclasses.call_function(real, func, types, args, kwargs) if known else NotImplemented
+        )
     ours = OURS.get(func)
     if ours is None:
-        ours = numpy_modules.translate(func, getattr(func, "__module__", "numpy") or "numpy")
+        ours = numpy_modules.called(func)
     return ours(*args, **kwargs)
 
 
@@ -229,8 +239,14 @@ def to_dask(self: ndarray, /) -> Any:
     return chunked_api.to_dask(self)
 
 
-def _set_device(self: ndarray, value: Any) -> None:
-    raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
+def _refuse_as_dtype(self: ndarray) -> Any:
+    """What NumPy (from 2.4 on) asks first of an object given for a dtype: arrays are none."""
+    raise TypeError("Cannot construct a dtype from an array")
+
+
+def _dir(self: ndarray) -> list[str]:
+    """What `inspect.getmembers` may read: all but what raises."""
+    return [name for name in object.__dir__(self) if name != "__numpy_dtype__"]
 
 
 _view = ndarray.view  # type: ignore[attr-defined]
@@ -254,6 +270,7 @@ METHODS: dict[str, Any] = {
     "__dlpack__": dlpack,
     "__dlpack_device__": dlpack_device,
     "__buffer__": buffer,
+    "__dir__": _dir,
     "__arrow_array__": arrow_array,
     "__jax_array__": jax_array,
     "__reduce__": reduce,
@@ -272,8 +289,11 @@ methods.install(METHODS)
 if COMPILED:  # C does what is an operator; ours the rest
     NATIVE.bind("array_ufunc", array_ufunc)
     ndarray.__array_ufunc__ = NATIVE.override(ndarray)  # type: ignore[attr-defined]
-ndarray.device = property(device_api.place_of, _set_device)  # type: ignore[attr-defined]
+ndarray.device = property(  # type: ignore[attr-defined]
+    device_api.place_of, functools.partial(refuse, "device")
+)
 ndarray.__array_interface__ = property(_array_interface)  # type: ignore[attr-defined]
+ndarray.__numpy_dtype__ = property(_refuse_as_dtype)  # type: ignore[attr-defined]
 ndarray.__array_struct__ = property(_array_struct)  # type: ignore[attr-defined]
 for _name, _method in vars(ndarray).items():
     if isinstance(_method, types.FunctionType) and hasattr(np.ndarray, _name):

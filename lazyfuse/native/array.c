@@ -452,6 +452,32 @@ PyObject *array_adopt(PyObject *Py_UNUSED(module), PyObject *given)
     Py_RETURN_NONE;
 }
 
+static PyObject *served_names = NULL, *served = NULL;
+
+/* An attribute of the class itself, as `ndarray.copy`: under NumPy's names that of any array. */
+static PyObject *class_attribute(PyObject *type, PyObject *name)
+{
+    int found = type == (PyObject *)array_type ? PySet_Contains(served_names, name) : 0;
+    if (found != 0) {
+        return found < 0 ? NULL : PyObject_CallOneArg(served, name);
+    }
+    return PyType_Type.tp_getattro(type, name);
+}
+
+PyObject *array_serve(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *names, *function;
+    if (!PyArg_ParseTuple(args, "OO", &names, &function)) {
+        return NULL;
+    }
+    Py_XSETREF(served_names, Py_NewRef(names));
+    Py_XSETREF(served, Py_NewRef(function));
+    Py_TYPE(array_type)->tp_getattro = class_attribute;
+    PyType_Modified(Py_TYPE(array_type));
+    PyType_Modified(array_type);
+    Py_RETURN_NONE;
+}
+
 PyObject *array_new(PyObject *Py_UNUSED(module), PyObject *type)
 {
     if (type == (PyObject *)array_type) {

@@ -26,10 +26,11 @@ PyObject *expressions_compile_above(PyObject *Py_UNUSED(module), PyObject *count
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-static void kernel_clear(Kernel *kernel)
+/* Puts a structure into an entry. What goes with the old one may run code that needs entries, too. */
+static void kernel_set(Kernel *kernel, int64_t *key, int length)
 {
     Kernel old = *kernel;
-    memset(kernel, 0, sizeof *kernel);
+    *kernel = (Kernel){.key = key, .length = length};
     PyMem_Free(old.key);
     Py_XDECREF(old.keep);
 }
@@ -67,7 +68,7 @@ static int is_of_key(const Kernel *kernel, const int64_t *key, int length)
            memcmp(kernel->key, key, (size_t)length * sizeof *key) == 0;
 }
 
-/* The kernel of a key, perhaps a new one; NULL after an error. */
+/* The kernel of a key, perhaps a new one, which may already be another's; NULL after an error. */
 static Kernel *kernel_of(const int64_t *key, int length)
 {
     uint64_t hash = 1469598103934665603u;
@@ -85,14 +86,14 @@ static Kernel *kernel_of(const int64_t *key, int length)
     }
     if (free == NULL) {
         free = &kernels[(hash + (hash >> 40) % CLOSE) % KERNELS];
-        kernel_clear(free);
     }
-    if ((free->key = PyMem_Malloc((size_t)length * sizeof *key)) == NULL) {
+    int64_t *own = PyMem_Malloc((size_t)length * sizeof *key);
+    if (own == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    memcpy(free->key, key, (size_t)length * sizeof *key);
-    free->length = length;
+    memcpy(own, key, (size_t)length * sizeof *key);
+    kernel_set(free, own, length);
     return free;
 }
 
@@ -139,31 +140,34 @@ static PyObject *described(const Program *program, const Walk *walk)
 }
 
 /* Asks Python for the program: first for a function that asks for it, then that function, which
-   gives False while it is compiled, then (address, what holds it); None: there will be none. -1 with
-   an exception. */
-static int kernel_ask(Kernel *kernel, const Program *program, const Walk *walk)
+   gives False while it is compiled, then (address, what holds it); None: there will be none. While
+   Python runs, the entry may come to be another structure's: then nothing is stored. -1 with an
+   exception. */
+static int kernel_ask(Kernel *kernel, const int64_t *key, int length, const Program *program,
+                      const Walk *walk)
 {
     kernel->due = kernel->work + (compile_above < BETWEEN ? compile_above : BETWEEN);
-    if (kernel->keep == NULL) {
+    PyObject *ask = Py_XNewRef(kernel->keep), *answer = NULL;
+    if (ask == NULL) {
         PyObject *structure = hooks.expression_program == NULL ? NULL : described(program, walk);
-        PyObject *ask = structure == NULL ? NULL
+        ask = structure == NULL ? NULL
             : PyObject_CallOneArg(hooks.expression_program, structure);
         Py_XDECREF(structure);
-        if (ask == NULL) {
-            return PyErr_Occurred() ? -1 : 0;
-        }
-        Py_XSETREF(kernel->keep, ask);
     }
-    PyObject *keep = Py_NewRef(kernel->keep);
-    PyObject *answer = keep == Py_None ? Py_NewRef(keep) : PyObject_CallNoArgs(keep);
-    if (answer != NULL && kernel->keep == keep) { /* not another one by now */
+    if (ask != NULL) {
+        answer = ask == Py_None ? Py_NewRef(ask) : PyObject_CallNoArgs(ask);
+    }
+    if (answer != NULL && kernel->entry == NULL && is_of_key(kernel, key, length)) {
+        PyObject *old = kernel->keep, *keep = ask;
+        kernel->never = answer == Py_None;
         if (PyTuple_CheckExact(answer)) {
             kernel->entry = (Chunk)PyLong_AsVoidPtr(PyTuple_GET_ITEM(answer, 0));
-            Py_SETREF(kernel->keep, Py_NewRef(PyTuple_GET_ITEM(answer, 1)));
+            keep = PyTuple_GET_ITEM(answer, 1);
         }
-        kernel->never = answer == Py_None;
+        kernel->keep = Py_NewRef(keep);
+        Py_XDECREF(old);
     }
-    Py_DECREF(keep);
+    Py_XDECREF(ask);
     Py_XDECREF(answer);
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -218,7 +222,7 @@ int run_as_kernel(const Program *program, const Walk *walk, npy_intp size, char 
     /* what is large and governed has been recorded: its text has been compiled, as a rule */
     double above = size >= eager_below() ? compile_above / 16 : compile_above;
     if (kernel->entry == NULL && !kernel->never && kernel->work >= above &&
-        kernel->work >= kernel->due && kernel_ask(kernel, program, walk) < 0) {
+        kernel->work >= kernel->due && kernel_ask(kernel, key, length, program, walk) < 0) {
         return -1;
     }
     if (kernel->entry == NULL || !is_of_key(kernel, key, length)) { /* Python may have run */
@@ -238,6 +242,6 @@ int run_as_kernel(const Program *program, const Walk *walk, npy_intp size, char 
 void kernels_clear(void)
 {
     for (int at = 0; at < KERNELS; at++) {
-        kernel_clear(&kernels[at]);
+        kernel_set(&kernels[at], NULL, 0);
     }
 }

@@ -164,6 +164,7 @@ static PyMethodDef functions[] = {
     {"may_grow", ONE(array_may_grow), "Whether an operation on a numpy array may give much."},
     {"new", ONE(array_new), "An array without slots set."},
     {"override", ONE(array_override), "The method by which NumPy's ufuncs call arrays of a class."},
+    {"serve", VARARGS(array_serve), "Ask a function for these attributes of the array type."},
     {"operator", VARARGS(array_operator), "Complete the operator of that name."},
     /* functions and ufuncs */
     {"adopt_ufunc", ONE(ufunc_adopt), "Let objects of a class on UfuncCore be called directly."},
@@ -212,6 +213,9 @@ static PyMethodDef functions[] = {
     {"bring_back", NONE(section_bring_back),
      "Bring handlers back, after so many calls as of put_off."},
     {"new_main", ONE(section_new_main), "The thread that runs handlers from now on."},
+    {"enter", NONE(section_enter), "Begin a section of this thread: its collections wait."},
+    {"leave", NONE(section_leave), "End a section of this thread."},
+    {"collect_late", NONE(section_collect_late), "Do the collection that has waited."},
     {"put_off", NONE(section_put_off), "Let handlers of signals wait."},
     {"section_setup", VARARGS(section_setup), "What sections call: critical.use."},
     {NULL, NULL, 0, NULL},

@@ -154,6 +154,7 @@ int operators_find_loops(void);
 PyObject *array_adopt(PyObject *module, PyObject *type);
 PyObject *array_operator(PyObject *module, PyObject *args);
 PyObject *array_override(PyObject *module, PyObject *type);
+PyObject *array_serve(PyObject *module, PyObject *args);
 PyObject *array_buffer(PyObject *module, PyObject *function);
 PyObject *array_new(PyObject *module, PyObject *type);
 PyObject *array_alone(PyObject *module, PyObject *node);
@@ -429,9 +430,10 @@ PyObject *span_skip(PyObject *module, PyObject *seconds);
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored")                                                                          \
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
-    _(name, "name") _(number, "number") _(order, "order") _(out, "out") _(package, "__package__")  \
-    _(qualname, "__qualname__") _(read, "read") _(scalar_overflow, "scalar_overflow")              \
-    _(shape, "shape") _(structure, "structure") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
+    _(exact, "exact") _(name, "name") _(note, "note") _(number, "number") _(order, "order")        \
+    _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
+    _(scalar_overflow, "scalar_overflow") _(structure, "structure")                                \
+    _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
 #define NAME(name, text) extern PyObject *name_##name;
 NAMES(NAME)
@@ -685,5 +687,8 @@ PyObject *section_setup(PyObject *module, PyObject *args);
 PyObject *section_new_main(PyObject *module, PyObject *ident);
 PyObject *section_put_off(PyObject *module, PyObject *nothing);
 PyObject *section_bring_back(PyObject *module, PyObject *nothing);
+PyObject *section_enter(PyObject *module, PyObject *nothing);
+PyObject *section_leave(PyObject *module, PyObject *nothing);
+PyObject *section_collect_late(PyObject *module, PyObject *nothing);
 
 #endif

@@ -536,7 +536,7 @@ PyObject *array_override(PyObject *Py_UNUSED(module), PyObject *type)
         PyErr_SetString(PyExc_TypeError, "override: expected a class on Core");
         return NULL;
     }
-    return PyDescr_NewMethod((PyTypeObject *)type, &override);
+    return PyDescr_NewMethod(&PyBaseObject_Type, &override); /* of NumPy's arrays as well */
 }
 
 PyNumberMethods array_number = {

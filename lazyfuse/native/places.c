@@ -215,22 +215,28 @@ typedef struct {
 typedef struct {
     PyObject *code; /* NULL: none */
     int offset, visits;
-    int count; /* of sources, -1: the operation is done at once */
+    int count; /* of sources, -1: not known yet, or the operation is done at once */
     int called; /* the source that is the function of this very operation, -1: it is an operator */
     Source *sources;
 } Site;
 
 static Site sites[SITES];
 
-static void site_clear(Site *site)
+static void sources_free(Source *sources, int count)
+{
+    for (int at = 0; at < count; at++) {
+        Py_XDECREF(sources[at].name);
+        Py_XDECREF(sources[at].attribute);
+    }
+    PyMem_Free(sources);
+}
+
+/* Puts a place into an entry. What goes with the old one may run code that looks for places, too. */
+static void site_set(Site *site, Site place)
 {
     Site old = *site;
-    memset(site, 0, sizeof *site);
-    for (int at = 0; at < old.count; at++) {
-        Py_XDECREF(old.sources[at].name);
-        Py_XDECREF(old.sources[at].attribute);
-    }
-    PyMem_Free(old.sources);
+    *site = place;
+    sources_free(old.sources, old.count);
     Py_XDECREF(old.code);
 }
 
@@ -244,44 +250,41 @@ PyObject *expressions_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
     return PyLong_FromLong(count);
 }
 
-/* Asks Python what is loaded at a place: None, or
-   (called, ((local, arguments, name, attribute or None), ...)). Whether the place is still that. */
-static int site_learn(Site *site, PyObject *code, int offset)
+/* The sources of ((local, arguments, name, attribute or None), ...); NULL where there are none. */
+static Source *sources_of(PyObject *given)
 {
-    PyObject *answer = hooks.expression_site == NULL ? NULL
-        : PyObject_CallFunction(hooks.expression_site, "Oi", code, offset);
-    PyObject *given = NULL;
-    int called = -1;
-    if (site->code != code || site->offset != offset) { /* Python has operated on arrays */
-        Py_XDECREF(answer);
-        return 0;
-    }
-    site->count = -1;
-    if (answer == NULL || !PyTuple_CheckExact(answer) ||
-        !PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given)) {
-        Py_XDECREF(answer);
-        return 1;
-    }
-    int count = (int)PyTuple_GET_SIZE(given), at = 0;
+    int count = (int)PyTuple_GET_SIZE(given);
     Source *sources = PyMem_Calloc(count + 1, sizeof(Source));
-    for (; sources != NULL && at < count; at++) {
+    for (int at = 0; sources != NULL && at < count; at++) {
         Source *source = &sources[at];
         PyObject *name, *attribute;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, at), "iiUO", &source->local,
                               &source->arguments, &name, &attribute)) {
-            break;
+            sources_free(sources, at);
+            return NULL;
         }
         source->name = Py_NewRef(name);
         source->attribute = attribute == Py_None ? NULL : Py_NewRef(attribute);
     }
-    site->called = called;
-    site->sources = sources;
-    site->count = at; /* of those that are there */
-    if (sources == NULL || at < count) {
-        site_clear(site);
+    return sources;
+}
+
+/* Asks Python what is loaded at a place: None, or (called, sources). Whether the place is still that.
+   Other threads come by meanwhile: they find no count, so nothing of theirs waits. */
+static int site_learn(Site *site, PyObject *code, int offset)
+{
+    PyObject *answer = hooks.expression_site == NULL ? NULL
+        : PyObject_CallFunction(hooks.expression_site, "Oi", code, offset);
+    PyObject *given;
+    int called, is_there = site->code == code && site->offset == offset;
+    if (is_there && site->count < 0 && answer != NULL && PyTuple_CheckExact(answer) &&
+        PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
+        (site->sources = sources_of(given)) != NULL) {
+        site->called = called;
+        site->count = (int)PyTuple_GET_SIZE(given);
     }
-    Py_DECREF(answer);
-    return site->code == code;
+    Py_XDECREF(answer);
+    return is_there;
 }
 
 /* The place of an instruction; NULL where another one has just begun to be known. */
@@ -300,11 +303,9 @@ static Site *site_of(PyObject *code, int offset)
     }
     if (free == NULL) {
         free = &sites[(first + (size_t)offset % SITES_NEAR) % SITES];
-        site_clear(free);
     }
-    free->code = Py_NewRef(code);
-    free->offset = offset;
-    return free;
+    site_set(free, (Site){.code = Py_NewRef(code), .offset = offset, .count = -1});
+    return free->code == code && free->offset == offset ? free : NULL;
 }
 
 /* ------------------------------------------------------------------- what the instructions load */
@@ -386,6 +387,9 @@ int may_wait(PyObject *function, int at_once)
     int offset = PyFrame_GetLasti(frame);
     Site *site = site_of(code, offset);
     Py_DECREF(code); /* the frame holds it */
+    if (site == NULL) {
+        return 0;
+    }
     if (site->visits < LEARNT) {
         site->visits = at_once ? LEARNT : site->visits + 1;
         int known = site->visits < LEARNT || site_learn(site, code, offset);
@@ -414,6 +418,6 @@ int may_wait(PyObject *function, int at_once)
 void sites_clear(void)
 {
     for (int at = 0; at < SITES; at++) {
-        site_clear(&sites[at]);
+        site_set(&sites[at], (Site){NULL});
     }
 }

@@ -346,11 +346,14 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
     return build_node(op, loop, given, count, shape);
 }
 
-/* Whether NumPy's integer scalars report overflow in this op: a column of its row. */
-static int overflows(PyObject *op)
+/* As operators.is_of_scalars: by columns of the op's row. */
+static int is_of_scalars(PyObject *op, int kind)
 {
-    PyObject *found = PyObject_GetAttr(op, name_scalar_overflow);
-    int result = found != Py_False;
+    int is_integer = kind == 'i' || kind == 'u';
+    PyObject *found = PyObject_GetAttr(op, is_integer ? name_scalar_overflow : name_exact);
+    int result = is_integer ? found != Py_False
+                            : found == NULL || PyUnicode_FindChar(found, (Py_UCS4)kind, 0,
+                                                                  PyUnicode_GET_LENGTH(found), 1) < 0;
     Py_XDECREF(found);
     PyErr_Clear();
     return result;
@@ -363,7 +366,7 @@ static PyObject *name_scalar(PyObject *node, const char *name)
     PyObject *where = NODE(node, location), *place, *text;
     int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
     if (hooks.source_location == NULL || !PyTuple_CheckExact(where) || /* it has its context */
-        ((kind == 'i' || kind == 'u') && overflows(NODE(node, op)))) {
+        is_of_scalars(NODE(node, op), kind)) {
         Py_DECREF(node);
         return NULL;
     }
@@ -459,13 +462,6 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     return from_node(record_operation(op, loops, &given, 1, &shape));
 }
 
-/* As operators.overflows_alone: a lazy integer may overflow in an operator of one operand, and
-   NumPy warns. */
-static int overflows_alone(const Given *given)
-{
-    int kind = ((PyArray_Descr *)given->dtype)->kind;
-    return kind == 'i' || kind == 'u';
-}
 
 PyObject *recorded_operator(PyObject *op, Core *self)
 {
@@ -478,7 +474,9 @@ PyObject *recorded_operator(PyObject *op, Core *self)
         return NULL; /* as a power: versions of NumPy differ about booleans */
     }
     PyObject *loop = loop_of(op, PyTuple_Pack(1, given.dtype));
-    if (loop == NULL || (given.g.nd == 0 && (!are_scalars(&given, 1) || overflows_alone(&given)))) {
+    int kind = ((PyArray_Descr *)given.dtype)->kind;
+    if (loop == NULL ||
+        (given.g.nd == 0 && (!are_scalars(&given, 1) || is_of_scalars(op, kind)))) {
         return NULL;
     }
     return from_node(build_node(op, loop, &given, 1, &given.g));

@@ -22,7 +22,10 @@ typedef struct {
 
 static struct {
     PyObject *waiting, *catch_up, *find, *put; /* critical.waiting and its functions; of _signal */
-    PyObject *breathe; /* a Python function, where collections that are due run though disabled */
+    PyObject *callbacks, *objects, *collect; /* gc.callbacks, gc.get_objects and gc.collect */
+    PyObject *postpone; /* what stands first among the callbacks */
+    PyObject *held[3], *others; /* what the collector looks at; callbacks that wait */
+    long generations; /* that a collection looks at beyond its own */
     PyObject *numbers[SIGNALS];
     Py_ssize_t count; /* of them; 0: before section_setup */
     unsigned long main; /* the thread that runs handlers */
@@ -198,6 +201,107 @@ static int bring_back(void)
     return raise_aside(&error);
 }
 
+/* ---------------------------------------------------------------------------- the collector waits */
+
+/* The sections that a thread is in, and the collection that is due after them: its generation + 1. */
+static _Thread_local struct {
+    Py_ssize_t depth;
+    long due;
+} mine;
+
+/* As critical._postpone: all that the collector looks at is held until it has ended. */
+static PyObject *postpone(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (!mine.depth || count != 2) {
+        Py_RETURN_NONE;
+    }
+    if (!PyUnicode_Check(args[0]) || PyUnicode_CompareWithASCIIString(args[0], "start") != 0) {
+        for (int k = 0; k < 3; k++) {
+            Py_CLEAR(state.held[k]);
+        }
+        Py_RETURN_NONE;
+    }
+    PyObject *number = PyDict_GetItemString(args[1], "generation");
+    long generation = number == NULL ? 2 : PyLong_AsLong(number);
+    mine.due = generation + 1 > mine.due ? generation + 1 : mine.due;
+    if (PyList_GET_SIZE(state.callbacks) > 1 && state.others == NULL) {
+        state.others = PyList_GetSlice(state.callbacks, 1, PY_SSIZE_T_MAX);
+        if (state.others == NULL || PyList_SetSlice(state.callbacks, 1, PY_SSIZE_T_MAX, NULL) < 0) {
+            return NULL;
+        }
+    }
+    for (long k = 0; k < 3 && k <= generation + state.generations; k++) {
+        state.held[k] = PyObject_CallFunction(state.objects, "l", k);
+        if (state.held[k] == NULL) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef postpone_method = {
+    "postpone", (PyCFunction)(void (*)(void))postpone, METH_FASTCALL,
+    "In a section, no collection finds anything.",
+};
+
+/* Begin a section of this thread: -1 with an exception. */
+static int enter(void)
+{
+    PyObject *callbacks = state.callbacks;
+    if (PyList_GET_SIZE(callbacks) == 0 || PyList_GET_ITEM(callbacks, 0) != state.postpone) {
+        for (Py_ssize_t at = PyList_GET_SIZE(callbacks) - 1; at > 0; at--) {
+            if (PyList_GET_ITEM(callbacks, at) == state.postpone &&
+                PyList_SetSlice(callbacks, at, at + 1, NULL) < 0) {
+                return -1;
+            }
+        }
+        if (PyList_Insert(callbacks, 0, state.postpone) < 0) {
+            return -1;
+        }
+    }
+    mine.depth++;
+    return 0;
+}
+
+/* The collection that was due in a section; an exception that is set stays. */
+static void collect_late(void)
+{
+    Aside error = {NULL, NULL, NULL};
+    long generation = mine.due - 1;
+    PyObject *others = state.others;
+    mine.due = 0;
+    state.others = NULL;
+    set_aside(&error);
+    if (others != NULL) {
+        PyList_SetSlice(state.callbacks, 1, 1, others);
+        Py_DECREF(others);
+    }
+    if (PyGC_IsEnabled()) { /* what the youngest generation held is in the next one */
+        Py_XDECREF(PyObject_CallFunction(state.collect, "l", generation > 0 ? generation : 1));
+    }
+    set_aside(&error);
+    raise_aside(&error);
+}
+
+PyObject *section_enter(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    return enter() < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *section_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    mine.depth--;
+    Py_RETURN_NONE;
+}
+
+PyObject *section_collect_late(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    if (mine.due && !mine.depth) {
+        collect_late();
+    }
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 PyObject *section_put_off(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return put_off() < 0 ? NULL : Py_NewRef(Py_None);
@@ -208,13 +312,16 @@ PyObject *section_bring_back(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
     return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* section_setup(main, waiting, catch_up, numbers, find, put, breathe): see critical.use. */
+/* section_setup(main, waiting, catch_up, numbers, find, put, callbacks, objects, collect,
+   generations): see critical.use. */
 PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *waiting, *catch_up, *numbers, *find, *put, *breathe;
+    PyObject *waiting, *catch_up, *numbers, *find, *put, *callbacks, *objects, *collect;
     unsigned long thread;
-    if (!PyArg_ParseTuple(args, "kO!OO!OOO", &thread, &PyList_Type, &waiting, &catch_up,
-                          &PyTuple_Type, &numbers, &find, &put, &breathe)) {
+    long generations;
+    if (!PyArg_ParseTuple(args, "kO!OO!OOO!OOl", &thread, &PyList_Type, &waiting, &catch_up,
+                          &PyTuple_Type, &numbers, &find, &put, &PyList_Type, &callbacks, &objects,
+                          &collect, &generations)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(numbers) > SIGNALS) {
@@ -225,7 +332,14 @@ PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
     Py_XSETREF(state.catch_up, Py_NewRef(catch_up));
     Py_XSETREF(state.find, Py_NewRef(find));
     Py_XSETREF(state.put, Py_NewRef(put));
-    Py_XSETREF(state.breathe, breathe == Py_None ? NULL : Py_NewRef(breathe));
+    Py_XSETREF(state.callbacks, Py_NewRef(callbacks));
+    Py_XSETREF(state.objects, Py_NewRef(objects));
+    Py_XSETREF(state.collect, Py_NewRef(collect));
+    Py_XSETREF(state.postpone, PyCFunction_New(&postpone_method, NULL));
+    if (state.postpone == NULL) {
+        return NULL;
+    }
+    state.generations = generations;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
         Py_XSETREF(state.numbers[i], Py_NewRef(PyTuple_GET_ITEM(numbers, i)));
     }
@@ -252,18 +366,10 @@ PyObject *section_new_main(PyObject *Py_UNUSED(module), PyObject *ident)
 
 /* ------------------------------------------------------------------------------------- sections */
 
-typedef struct {
-    unsigned long thread;
-    Py_ssize_t times;
-} Inside;
-
 /* A lock; no user code runs while a thread holds it. */
 typedef struct {
     PyObject_HEAD
     PyObject *lock, *take, *give, *weak;
-    Inside *inside; /* how often each thread has entered: a thread may release the lock inside */
-    Py_ssize_t count, room;
-    int collects;
 } Section;
 
 static PyObject *section_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(names))
@@ -295,22 +401,10 @@ static void section_dealloc(Section *self)
     if (self->weak != NULL) {
         PyObject_ClearWeakRefs((PyObject *)self);
     }
-    PyMem_Free(self->inside);
     Py_XDECREF(self->lock);
     Py_XDECREF(self->take);
     Py_XDECREF(self->give);
     Py_TYPE(self)->tp_free(self);
-}
-
-/* The lock's entry of a thread; NULL: it has not entered. */
-static Inside *inside_of(Section *self, unsigned long thread)
-{
-    for (Py_ssize_t i = 0; i < self->count; i++) {
-        if (self->inside[i].thread == thread) {
-            return &self->inside[i];
-        }
-    }
-    return NULL;
 }
 
 /* Call a method of the lock; an exception that is set stays, or is the context of the method's. */
@@ -326,41 +420,16 @@ static int of_lock(PyObject *method)
 
 static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
 {
-    unsigned long me = PyThread_get_thread_ident();
-    int handles = me == state.main;
+    int handles = PyThread_get_thread_ident() == state.main;
     if (handles && put_off() < 0) {
         return NULL;
     }
     if (of_lock(self->take) < 0) {
         goto failed;
     }
-    Inside *mine = inside_of(self, me);
-    int first = 0;
-    if (mine == NULL) {
-        if (self->count == self->room) {
-            Inside *more = PyMem_Realloc(self->inside, (self->room + 8) * sizeof(Inside));
-            if (more == NULL) {
-                PyErr_NoMemory();
-                of_lock(self->give);
-                goto failed;
-            }
-            self->inside = more;
-            self->room += 8;
-        }
-        if (!self->count) {
-            self->collects = first = PyGC_Disable();
-        }
-        mine = &self->inside[self->count++];
-        mine->thread = me;
-        mine->times = 0;
-    }
-    mine->times++;
-    if (first && state.breathe != NULL) {
-        PyObject *done = PyObject_CallNoArgs(state.breathe);
-        if (done == NULL) {
-            PyErr_Clear(); /* no memory for its frame: then nothing has run, either */
-        }
-        Py_XDECREF(done);
+    if (enter() < 0) {
+        of_lock(self->give);
+        goto failed;
     }
     Py_RETURN_NONE;
 failed:
@@ -372,21 +441,17 @@ failed:
 
 static PyObject *section_release(Section *self, PyObject *Py_UNUSED(nothing))
 {
-    unsigned long me = PyThread_get_thread_ident();
-    Inside *mine = inside_of(self, me);
-    if (mine == NULL) {
+    if (mine.depth == 0) {
         PyErr_SetString(PyExc_RuntimeError, "this thread has not entered the section");
         return NULL;
     }
-    if (!--mine->times) {
-        *mine = self->inside[--self->count];
-        if (!self->count && self->collects) {
-            PyGC_Enable();
-        }
-    }
+    mine.depth--;
     of_lock(self->give);
-    if (me == state.main) {
+    if (PyThread_get_thread_ident() == state.main) {
         bring_back();
+    }
+    if (mine.due && !mine.depth) {
+        collect_late();
     }
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
@@ -397,29 +462,12 @@ static PyObject *section_exit(Section *self, PyObject *const *Py_UNUSED(exceptio
     return section_release(self, NULL);
 }
 
-static PyObject *section_after_fork(Section *self, PyObject *Py_UNUSED(nothing))
-{
-    if (self->count) {
-        Inside *mine = inside_of(self, PyThread_get_thread_ident());
-        if (mine != NULL) {
-            self->inside[0] = *mine;
-        }
-        self->count = mine != NULL;
-        if (mine == NULL && self->collects) {
-            PyGC_Enable();
-        }
-    }
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef section_methods[] = {
     {"acquire", (PyCFunction)section_acquire, METH_NOARGS, "Enter."},
     {"release", (PyCFunction)section_release, METH_NOARGS,
      "Leave; handlers whose signals have come run now, if no other section is entered."},
     {"__enter__", (PyCFunction)section_acquire, METH_NOARGS, "Enter."},
     {"__exit__", (PyCFunction)(void (*)(void))section_exit, METH_FASTCALL, "Leave."},
-    {"after_fork", (PyCFunction)section_after_fork, METH_NOARGS,
-     "In the child the thread that forked is alone, and as deep inside as it was."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -577,13 +577,17 @@ static const char *const field_names[FIELDS] = {
 /* A callable that notes nodes; it calls `flush.Pending.note` where Python decides. */
 typedef struct {
     PyObject_HEAD
-    PyObject *pending, *slow, *warnings, *compound, *flush; /* the last three: names of modules */
+    PyObject *type, *find; /* `flush.Pending`, and what finds a thread's */
+    PyObject *pending; /* the last that it found */
+    PyObject *warnings, *compound, *flush; /* names of modules */
+    uint64_t thread; /* whose `pending` it is */
     Py_ssize_t fields[FIELDS];
     long most, fewer; /* repeats of a line without a decision; `fewer`: where iterations reduce */
     long together; /* pending nodes from which loop iterations stop being joined */
+    long long vast; /* elements from which Python looks whether there is memory */
 } Notes;
 
-#define FIELD(self, which) (AT((self)->pending, (self)->fields[which]))
+#define FIELD(which) (AT(pending, self->fields[which]))
 
 static int is_true_name(PyObject *names, PyObject *name)
 {
@@ -592,7 +596,7 @@ static int is_true_name(PyObject *names, PyObject *name)
 }
 
 /* The line of a node as a number, as `flush.line_of`; -1: Python decides. */
-static long long line_of(Notes *self, PyObject *node)
+static long long line_of(Notes *self, PyObject *pending, PyObject *node)
 {
     PyObject *where = NODE(node, location);
     if (where == NULL || !PyTuple_Check(where) || PyTuple_GET_SIZE(where) != 2
@@ -600,12 +604,12 @@ static long long line_of(Notes *self, PyObject *node)
         return -1;
     }
     PyObject *filters = PyDict_GetItemWithError(self->warnings, name_filters);
-    if (filters == NULL || filters != FIELD(self, FILTERS) || !PyList_CheckExact(filters)) {
+    if (filters == NULL || filters != FIELD(FILTERS) || !PyList_CheckExact(filters)) {
         return -1;
     }
     Py_ssize_t count = PyList_GET_SIZE(filters);
-    if (PyLong_AsSsize_t(FIELD(self, FILTERS_SIZE)) != count
-        || (count && PyList_GET_ITEM(filters, 0) != FIELD(self, FILTERS_FIRST))) {
+    if (PyLong_AsSsize_t(FIELD(FILTERS_SIZE)) != count
+        || (count && PyList_GET_ITEM(filters, 0) != FIELD(FILTERS_FIRST))) {
         return -1; /* changed, or warnings are errors */
     }
     long offset = PyLong_AsLong(PyTuple_GET_ITEM(where, 1));
@@ -640,13 +644,13 @@ static int set_number(PyObject **place, long long number)
 }
 
 /* Whether a line with this number of repeats may end the loop iteration. */
-static int is_due(Notes *self, long rounds)
+static int is_due(Notes *self, PyObject *pending, long rounds)
 {
-    long room = PyLong_AsLong(FIELD(self, ROOM)); /* above `together`: iterations are not counted */
-    return FIELD(self, PLAIN) != Py_True || self->most <= 0
+    long room = PyLong_AsLong(FIELD(ROOM)); /* above `together`: iterations are not counted */
+    return FIELD(PLAIN) != Py_True || self->most <= 0
         || (rounds % self->most == 1 && room <= self->together)
-        || PyList_GET_SIZE(FIELD(self, NODES)) >= room
-        || !PyLong_CheckExact(FIELD(self, WAITING)) || PyLong_AsLong(FIELD(self, WAITING)) != 0;
+        || PyList_GET_SIZE(FIELD(NODES)) >= room
+        || !PyLong_CheckExact(FIELD(WAITING)) || PyLong_AsLong(FIELD(WAITING)) != 0;
 }
 
 /* Whether the pending elements pay for a launch: fewer never end an iteration. */
@@ -657,10 +661,10 @@ static int is_worth_it(Notes *self, long long elements)
 }
 
 /* Counts one more repeat of a line; 0: done, 1: Python decides, -1: an error. */
-static int count_round(Notes *self, PyObject *line, long long elements)
+static int count_round(Notes *self, PyObject *pending, PyObject *line, long long elements)
 {
-    PyObject *rounds = FIELD(self, ROUNDS), *before, *after;
-    if (!PyDict_CheckExact(rounds) || !PyAnySet_CheckExact(FIELD(self, LINES))) {
+    PyObject *rounds = FIELD(ROUNDS), *before, *after;
+    if (!PyDict_CheckExact(rounds) || !PyAnySet_CheckExact(FIELD(LINES))) {
         return 1;
     }
     before = PyDict_GetItemWithError(rounds, line);
@@ -668,19 +672,92 @@ static int count_round(Notes *self, PyObject *line, long long elements)
     if (count < 0) {
         return 1;
     }
-    if (count >= (FIELD(self, REDUCING) == Py_False ? self->most : self->fewer)
-        && (!PyAnySet_CheckExact(FIELD(self, STEADY)) || PySet_GET_SIZE(FIELD(self, STEADY))
-            || (is_worth_it(self, elements) && PySet_Contains(FIELD(self, LINES), line)
-                && is_due(self, count + 1)))) {
+    if (count >= (FIELD(REDUCING) == Py_False ? self->most : self->fewer)
+        && (!PyAnySet_CheckExact(FIELD(STEADY)) || PySet_GET_SIZE(FIELD(STEADY))
+            || (is_worth_it(self, elements) && PySet_Contains(FIELD(LINES), line)
+                && is_due(self, pending, count + 1)))) {
         return 1;
     }
     after = PyLong_FromLong(count + 1);
     if (after == NULL) {
         return -1;
     }
-    int failed = PyDict_SetItem(rounds, line, after) < 0 || PySet_Add(FIELD(self, LINES), line) < 0;
+    int failed = PyDict_SetItem(rounds, line, after) < 0 || PySet_Add(FIELD(LINES), line) < 0;
     Py_DECREF(after);
     return failed ? -1 : 0;
+}
+
+static PyObject *slowly(PyObject *pending, PyObject *node)
+{
+    return PyObject_CallMethodOneArg(pending, name_note, node);
+}
+
+static PyObject *note_down(Notes *self, PyObject *pending, PyObject *node)
+{
+    PyObject *op = NODE(node, op);
+    PyObject *arg = NODE(node, arg), *shape = NODE(node, shape);
+    if (op == hooks.update_op) { /* what it writes: the shape of a layout */
+        shape = IS_LAYOUT(arg) ? PyTuple_GET_ITEM(arg, LAYOUT_SHAPE) : Py_None;
+    }
+    long long number = line_of(self, pending, node), size = size_of(shape);
+    long long elements = PyLong_AsLongLong(FIELD(ELEMENTS));
+    if (number < 0 || size < 0 || size >= self->vast || !PyList_CheckExact(FIELD(NODES))
+        || is_true_name(self->compound, name_depth)) {
+        PyErr_Clear();
+        return slowly(pending, node);
+    }
+    PyObject *line = PyLong_FromLongLong(number);
+    int state = line == NULL ? -1 : count_round(self, pending, line, elements);
+    if (state) {
+        Py_XDECREF(line);
+        return state < 0 ? NULL : slowly(pending, node);
+    }
+    Py_XSETREF(FIELD(LAST), line);
+    PyObject *seen = PyWeakref_NewRef(node, NULL);
+    if (seen == NULL) {
+        return NULL;
+    }
+    state = PyList_Append(FIELD(NODES), seen);
+    Py_DECREF(seen);
+    PyObject *kind = PyObject_GetAttr(op, name_kind);
+    if (state < 0 || kind == NULL) {
+        return NULL;
+    }
+    if (kind != name_map && PyUnicode_Compare(kind, name_map) != 0) {
+        Py_XSETREF(FIELD(PLAIN), Py_NewRef(Py_False));
+        if (PyUnicode_CompareWithASCIIString(kind, "reduce") == 0) {
+            Py_XSETREF(FIELD(REDUCING), Py_NewRef(Py_True));
+        }
+    }
+    Py_DECREF(kind);
+    elements += size;
+    if (set_number(&FIELD(ELEMENTS), elements) < 0) {
+        return NULL;
+    }
+    if (PyList_GET_SIZE(FIELD(NODES)) >= PyLong_AsSsize_t(FIELD(NODES_DUE))
+        || elements >= PyLong_AsLongLong(FIELD(ELEMENTS_DUE))) {
+        return PyObject_CallMethodOneArg(pending, name_check_limits, node);
+    }
+    Py_RETURN_NONE;
+}
+
+/* What a thread has recorded (new): each thread notes its own nodes. */
+static PyObject *pending_here(Notes *self)
+{
+    uint64_t thread = PyThreadState_GetID(PyThreadState_Get());
+    if (thread == self->thread) {
+        return Py_NewRef(self->pending);
+    }
+    PyObject *found = PyObject_CallNoArgs(self->find), *last = self->pending;
+    if (found == NULL || (PyObject *)Py_TYPE(found) != self->type) {
+        Py_XDECREF(found);
+        PyErr_SetString(PyExc_TypeError, "note: a thread has no notes");
+        return NULL;
+    }
+    self->thread = thread;
+    self->pending = Py_NewRef(found);
+    Py_XDECREF(last);
+    return found;
 }
 
 static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t count,
@@ -688,60 +765,21 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
 {
     Notes *self = (Notes *)callable;
     if (PyVectorcall_NARGS(count) != 1 || names != NULL || !IS_NODE(args[0])) {
-        return PyObject_Vectorcall(self->slow, args, count, names);
-    }
-    PyObject *node = args[0], *op = NODE(node, op);
-    PyObject *arg = NODE(node, arg), *shape = NODE(node, shape);
-    if (op == hooks.update_op) { /* what it writes: the shape of a layout */
-        shape = IS_LAYOUT(arg) ? PyTuple_GET_ITEM(arg, LAYOUT_SHAPE) : Py_None;
-    }
-    long long number = line_of(self, node), size = size_of(shape);
-    long long elements = PyLong_AsLongLong(FIELD(self, ELEMENTS));
-    if (number < 0 || size < 0 || !PyList_CheckExact(FIELD(self, NODES))
-        || is_true_name(self->compound, name_depth)) {
-        PyErr_Clear();
-        return PyObject_CallOneArg(self->slow, node);
-    }
-    PyObject *line = PyLong_FromLongLong(number);
-    int state = line == NULL ? -1 : count_round(self, line, elements);
-    if (state) {
-        Py_XDECREF(line);
-        return state < 0 ? NULL : PyObject_CallOneArg(self->slow, node);
-    }
-    Py_XSETREF(FIELD(self, LAST), line);
-    PyObject *seen = PyWeakref_NewRef(node, NULL);
-    if (seen == NULL) {
+        PyErr_SetString(PyExc_TypeError, "note: expected a node");
         return NULL;
     }
-    state = PyList_Append(FIELD(self, NODES), seen);
-    Py_DECREF(seen);
-    PyObject *kind = PyObject_GetAttr(op, name_kind);
-    if (state < 0 || kind == NULL) {
-        return NULL;
-    }
-    if (kind != name_map && PyUnicode_Compare(kind, name_map) != 0) {
-        Py_XSETREF(FIELD(self, PLAIN), Py_NewRef(Py_False));
-        if (PyUnicode_CompareWithASCIIString(kind, "reduce") == 0) {
-            Py_XSETREF(FIELD(self, REDUCING), Py_NewRef(Py_True));
-        }
-    }
-    Py_DECREF(kind);
-    elements += size;
-    if (set_number(&FIELD(self, ELEMENTS), elements) < 0) {
-        return NULL;
-    }
-    if (PyList_GET_SIZE(FIELD(self, NODES)) >= PyLong_AsSsize_t(FIELD(self, NODES_DUE))
-        || elements >= PyLong_AsLongLong(FIELD(self, ELEMENTS_DUE))) {
-        return PyObject_CallMethodOneArg(self->pending, name_check_limits, node);
-    }
-    Py_RETURN_NONE;
+    PyObject *pending = pending_here(self);
+    PyObject *result = pending == NULL ? NULL : note_down(self, pending, args[0]);
+    Py_XDECREF(pending);
+    return result;
 }
 
 static void notes_dealloc(PyObject *object)
 {
     Notes *self = (Notes *)object;
+    Py_XDECREF(self->find);
+    Py_XDECREF(self->type);
     Py_XDECREF(self->pending);
-    Py_XDECREF(self->slow);
     Py_XDECREF(self->warnings);
     Py_XDECREF(self->compound);
     Py_XDECREF(self->flush);
@@ -762,16 +800,17 @@ PyTypeObject NotesType = {
     .tp_vectorcall_offset = offsetof(CallableNotes, call),
     .tp_call = PyVectorcall_Call,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = "Calls `slow(node)`, or does the same where nothing has to be looked at.",
+    .tp_doc = "As `flush.Pending.note`, which it calls where there is something to decide.",
 };
 
 PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *pending, *slow, *warnings, *compound, *flush;
+    PyObject *type, *find, *warnings, *compound, *flush;
     long most, fewer, together;
-    if (!PyArg_ParseTuple(args, "OOO!O!O!lll", &pending, &slow, &PyDict_Type, &warnings,
+    long long vast;
+    if (!PyArg_ParseTuple(args, "OOO!O!O!lllL", &type, &find, &PyDict_Type, &warnings,
                           &PyDict_Type, &compound, &PyDict_Type, &flush, &most, &fewer,
-                          &together)) {
+                          &together, &vast)) {
         return NULL;
     }
     if (hooks.node == NULL) {
@@ -780,7 +819,7 @@ PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
     }
     Py_ssize_t fields[FIELDS];
     for (int i = 0; i < FIELDS; i++) {
-        if ((fields[i] = slot_offset((PyObject *)Py_TYPE(pending), field_names[i])) < 0) {
+        if ((fields[i] = slot_offset(type, field_names[i])) < 0) {
             return NULL;
         }
     }
@@ -793,8 +832,10 @@ PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
     made->fewer = fewer;
     made->together = together;
     made->flush = Py_NewRef(flush);
-    made->pending = Py_NewRef(pending);
-    made->slow = Py_NewRef(slow);
+    made->vast = vast;
+    made->thread = UINT64_MAX; /* of no thread */
+    made->type = Py_NewRef(type);
+    made->find = Py_NewRef(find);
     made->warnings = Py_NewRef(warnings);
     made->compound = Py_NewRef(compound);
     ((CallableNotes *)made)->call = notes_call;

@@ -326,7 +326,8 @@ def joined(g: Any) -> Said:
 
 
 def product(g: Any) -> Said:
-    name = g.pick(lambda x: x.ndim and x.dtype.kind in "fiuc" and x.size < 300)
+    """A product; contiguous where dask.array, which may compute it, has another memory order."""
+    name = g.pick(lambda x: x.ndim and x.dtype.kind in "fiuc" and 0 < x.size < 300)
     if not name:
         return NOTHING
     other = _like(g, name)
@@ -334,22 +335,77 @@ def product(g: Any) -> Said:
     forms = [f"np.tensordot({name}, {other}, axes={rank})", f"np.vdot({name}, {other})"]
     if rank == 1:
         forms += [f"{name} @ {other}", f"np.dot({name}, {other})", f"np.outer({name}, {other})"]
-        forms += [f"np.einsum('i,i->', {name}, {other})", f"np.einsum('i,j->ij', {name}, {other})"]
+        forms += [
+            f"np.einsum('i,i->', {name}, {other})",
+            f"np.ascontiguousarray(np.einsum('i,j->ij', {name}, {other}))",
+        ]
         forms += [f"np.convolve({name}, {other}[:3])", f"np.inner({name}, {other})"]
     if rank == 2:
         forms += [f"{name} @ {other}.T", f"np.dot({name}.T, {other})", f"{name} @ {name}[0]"]
         forms += [
-            f"np.einsum('ij,kj->ik', {name}, {other})",
-            f"np.einsum('ij,ij->j', {name}, {other})",
+            f"np.ascontiguousarray(np.einsum('ij,kj->ik', {name}, {other}))",
+            f"np.ascontiguousarray(np.einsum('ij,ij->j', {name}, {other}))",
         ]
-        forms += [f"{name}[:, 0] @ {other}", f"np.einsum('ij->i', {name})", f"np.trace({name})"]
-        forms += [f"np.einsum('ii->i', {name}[:2, :2])"]
+        forms += [
+            f"{name}[:, 0] @ {other}",
+            f"np.ascontiguousarray(np.einsum('ij->i', {name}))",
+            f"np.trace({name})",
+        ]
+        forms += [f"np.ascontiguousarray(np.einsum('ii->i', {name}[:2, :2]))"]
         forms += [f"R0 @ {name}.T", f"{name}.T @ R0", f"np.kron({name}[:2], {other}[:2])"]
     if rank == 3:
         forms += [f"{name} @ {other}.swapaxes(1, 2)", f"{name} @ {name}[0, 0]"]
         forms += [
-            f"np.einsum('bij,bkj->bik', {name}, {other})",
+            f"np.ascontiguousarray(np.einsum('bij,bkj->bik', {name}, {other}))",
             f"{name}[0] @ {other}.swapaxes(1, 2)",
+        ]
+    return _set(g, g.rng.choice(forms))
+
+
+def contraction(g: Any) -> Said:
+    """A product of any kind, of operands that fit: an array's own parts, others, the host's."""
+    name = g.pick(lambda x: x.ndim and x.size < 300)
+    if not name:
+        return NOTHING
+    rank = g.names[name].ndim
+    first, second = f"{name}", _like(g, name)
+    if g.rng.random() < 0.3:
+        first = g.rng.choice([f"({name} + 1)", f"({name} * {second})", f"{name}[::-1]", f"-{name}"])
+    if g.rng.random() < 0.3:
+        shapes = [at for at, each in enumerate(g.shapes) if each == g.names[name].shape]
+        second = f"R{g.rng.choice(shapes)}" if shapes else f"{name}[..., ::-1]"
+    turned = f"np.swapaxes({second}, -1, -2)"
+    if rank == 1:
+        forms = [f"{first} @ {second}", f"np.multiply.outer({first}, {second})"]
+        forms += [f"np.vecdot({first}, {second})", f"np.correlate({first}, {second}[:3])"]
+        forms += [f"np.tensordot({first}, {second}, axes=0)", f"{first}[:, None] @ {second}[None]"]
+        forms += [f"{first} @ np.ones(({g.names[name].size}, 3))"]
+        return _set(g, g.rng.choice(forms))
+    forms = [
+        f"{first} @ {turned}",
+        f"np.matmul({turned}, {first})",
+        f"{first} @ {second}[..., 0, :]",
+    ]
+    forms += [f"np.matvec({first}, {second}[..., 0, :])", f"np.vecdot({first}, {second})"]
+    forms += [f"np.vecmat({second}[..., :, 0], {first})", f"np.linalg.matmul({first}, {turned})"]
+    forms += [f"np.dot({first}, {second}.T)", f"np.inner({first}, {second})"]
+    axes = g.rng.choice([1, 2, [[0], [0]], [[rank - 1], [rank - 1]], [[0, 1], [0, 1]]])
+    forms += [f"np.tensordot({first}, {second}, axes={axes})"]
+    forms += [f"np.ascontiguousarray(np.einsum('...ij,...kj->...ik', {first}, {second}))"]
+    forms += [f"({first} @ {turned}).sum(axis=-1)", f"({first} @ {turned}) * 2 + 1"]
+    forms += [
+        f"{first} @ {turned} @ {first}",
+        f"(lambda p: p - p.mean(axis=0))({first} @ {turned})",
+    ]
+    if rank == 2:
+        forms += [f"np.linalg.multi_dot([{first}, {turned}, {second}])"]
+        forms += [f"np.matmul({first}, {turned}, out=np.zeros({(g.names[name].shape[0],) * 2}))"]
+        forms += [f"{second}[:, 0] @ {first}", f"np.outer({first}[0], {second}[:, 0])"]
+    if rank == 3:
+        forms += [
+            f"{first}[0] @ {turned}",
+            f"{first} @ {turned}[:1]",
+            f"{first}[:, None] @ {turned}",
         ]
     return _set(g, g.rng.choice(forms))
 
@@ -479,7 +535,7 @@ def moved(g: Any) -> Said:
 
 def again(g: Any) -> Said:
     at = g.rng.randrange(len(g.shapes))
-    return _set(g, f"cut(R{at}, {g.chunks(g.shapes[at])})")
+    return _set(g, g.made(at))
 
 
 def loop(g: Any) -> Said:
@@ -500,3 +556,9 @@ ALL: list[Phrase] = [
     taken, joined, joined, product, spectrum, write, write, shifted, shifted, through_view,
     through_view, written_by_host, out_host, forgotten, sink, moved, moved, again, loop,
 ]  # fmt: skip
+
+PRODUCTS: list[Phrase] = [
+    *[contraction, product] * 6, unary, binary, operators, chain, window, transpose, reduction,
+    conversion, reshape, joined, write, shifted, through_view, written_by_host, moved, again, sink,
+]  # fmt: skip
+"""Phrases of which most multiply matrices."""

@@ -1,23 +1,24 @@
 """Random programs over arrays in chunks, run with NumPy and with lazyfuse side by side.
 
 A program is text over real arrays `R0`, `R1` ... and a few tools, which differ in the two worlds:
-`cut` puts a real array into chunks, `keep` persists, `through` goes to a dask array and back,
-`computed` lets Dask compute. Sums add chunk by chunk, so that values are compared up to rounding;
-dtypes, shapes, exceptions and everything that is no sum are NumPy's.
+`cut` puts a real array into chunks, `opened` does so over a source of some kind, `keep` persists,
+`through` goes to a dask array and back, `computed` lets Dask compute. Sums add chunk by chunk, so
+that values are compared up to rounding; dtypes, shapes, exceptions and everything that is no sum
+are NumPy's.
 """
 
 from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 
 import lazyfuse
-from tests.chunked import phrases
+from tests.chunked import phrases, sources
 from tests.programs.compare import Difference, Statement, alike, attempt, same, world
 
 NAMES = "abcdefgh"
@@ -35,13 +36,14 @@ def host_tools() -> World:
     """The tools in NumPy's world."""
     return {
         "cut": lambda x, chunks: x.copy(),
+        "opened": lambda x, kind, chunks: x.copy(),
         "keep": lambda x: x,
         "through": lambda x: numpy.array(x, order="C"),
         "computed": lambda x: numpy.array(x, order="C"),
     }
 
 
-def chunked_tools() -> World:
+def chunked_tools(folder: sources.Folder) -> World:
     """The tools in ours."""
     import dask.array
 
@@ -50,6 +52,7 @@ def chunked_tools() -> World:
 
     return {
         "cut": cut,
+        "opened": folder.opened,
         "keep": lazyfuse.persist,
         "through": lambda x: lazyfuse.from_chunks(lazyfuse.asarray(x).to_dask()),
         "computed": lambda x: lazyfuse.array(lazyfuse.asarray(x).to_dask().compute(), order="C"),
@@ -83,7 +86,8 @@ class Pair:
             for kind, each in TOLERANCE.items()
         )
         self.plain = world(numpy, host_tools() | program.inputs())
-        self.lazy = world(lazyfuse, chunked_tools() | program.inputs())
+        self.folder = sources.Folder()
+        self.lazy = world(lazyfuse, chunked_tools(self.folder) | program.inputs())
 
     def step(self, statement: Statement) -> None:
         """Run one statement in both worlds and compare what can be seen."""
@@ -140,15 +144,21 @@ def run(program: Program) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pair = Pair(program)
-        for statement in program.statements:
-            pair.step(statement)
-        pair.finish(random.Random(program.seed))
+        try:
+            for statement in program.statements:
+                pair.step(statement)
+            pair.finish(random.Random(program.seed))
+        finally:
+            pair.folder.clear()
 
 
 class Grammar:
     """One random program in the making; `names` are NumPy's."""
 
-    def __init__(self, seed: int, longest: int = 9) -> None:
+    def __init__(
+        self, seed: int, longest: int = 9, said: Sequence[phrases.Phrase] = phrases.ALL
+    ) -> None:
+        self.said = said
         self.rng = random.Random(seed)
         self.seed = seed
         self.longest = longest
@@ -168,13 +178,12 @@ class Grammar:
         """Write the program."""
         self.names = world(numpy, host_tools() | self.inputs())
         found = Program(self.seed, self.inputs, self.dtypes)
-        for at, shape in enumerate(self.shapes):
-            name = NAMES[at]
-            self.write(found, f"{name} = cut(R{at}, {self.chunks(shape)})", name)
+        for at, name in enumerate(NAMES[: len(self.shapes)]):
+            self.write(found, f"{name} = {self.made(at)}", name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for _ in range(self.rng.randint(1, self.longest)):
-                text, target = self.rng.choice(phrases.ALL)(self)
+                text, target = self.rng.choice(self.said)(self)
                 if text:
                     self.write(found, text, target)
         return found
@@ -188,6 +197,13 @@ class Grammar:
             if isinstance(value, numpy.ndarray) and value.size > MOST_ELEMENTS:
                 del self.names[name]
                 program.statements.append(Statement(f"del {name}"))
+
+    def made(self, at: int) -> str:
+        """A real array in chunks: tasks of Dask's, or over a source of any kind."""
+        chunks = self.chunks(self.shapes[at])
+        if self.rng.random() < 0.5:
+            return f"cut(R{at}, {chunks})"
+        return f"opened(R{at}, {self.rng.choice(list(sources.KINDS))!r}, {chunks})"
 
     def chunks(self, shape: tuple[int, ...]) -> Chunks:
         """Some chunks, of one size or of any."""

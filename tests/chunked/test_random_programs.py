@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lazyfuse import config
 from tests import campaign, reached
 from tests.campaign import rounds
 from tests.chunked import programs
+from tests.chunked.phrases import ALL, PRODUCTS, Phrase
 from tests.programs.compare import complain, failure
 from tests.programs.deep import Kind
 from tests.programs.test_deep import explore
@@ -21,12 +23,13 @@ pytestmark = campaign.TIMEOUT
 SIZES = (1 << 27, 64, 200)
 
 
-def check(seeds: range, below: int) -> None:
+def check(seeds: range, below: int, said: Sequence[Phrase] = ALL, device: str = "") -> None:
     """Run programs; fail with the first difference, as a script that is as short as possible."""
     for seed in seeds:
         # large or small beside a chunk: what is made on the way is cut, too
-        with config.options(eager_below=below, chunk_bytes=SIZES[seed % len(SIZES)]):
-            program = programs.Grammar(seed).program()
+        size = SIZES[seed % len(SIZES)]
+        with config.options(eager_below=below, chunk_bytes=size, device=device):
+            program = programs.Grammar(seed, said=said).program()
             with reached.program(seed):
                 what = failure(program, programs.run)
                 if what:
@@ -44,6 +47,14 @@ def test_on_threads(below: int, seeds: range) -> None:
 @pytest.mark.usefixtures("synchronous")
 def test_in_this_thread(seeds: range) -> None:
     check(seeds, 0)
+
+
+@rounds(240, 3 * 10**5)
+@pytest.mark.parametrize("device", ["", "dask"])
+@pytest.mark.usefixtures("synchronous")
+def test_products(device: str, seeds: range) -> None:
+    """Products of arrays over sources of all kinds, and what is done with them."""
+    check(seeds, 0, PRODUCTS, device)
 
 
 @rounds(9, 2 * 10**5)

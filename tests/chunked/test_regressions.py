@@ -34,6 +34,11 @@ WENT_WRONG = {
         "a = cut(R3.reshape(6, 4), ((2, 4), (2, 2))); b = a + (np.asarray(R3) + 1).reshape(6, 4)"
     ),
     "tiles": "a = np.tile(cut(R0, ((1, 2), (2, 2), (3,))), (2, 3, 2))",
+    "products of arrays that tasks read": (
+        "a = opened(R1, 'npy', ((4, 6), (9,))); b = a @ R1.T; c = np.dot(a.T, a); d = R1[0, :3] @ "
+        "opened(R1, 'hdf5', ((10,), (4, 5)))[:3]; e = np.tensordot(a, a, 2); f = b @ b * 2"
+    ),
+    "a summed axis of one element": "a = cut(R0, ((1, 2), (2, 2), (3,))); b = np.dot(a, a[:, :1])",
     "numbers of products": "a = cut(R2, ((2, 3),)); b = (a * 0 + 1) @ (a * 0 + 1)",
     "a product of what is on the host": (
         "a = cut(R1, ((4, 6), (9,))); b = a.tolist(); c = a @ a.T; d = (c - c.mean(axis=0)) * 2"

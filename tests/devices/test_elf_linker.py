@@ -6,12 +6,13 @@ import ctypes
 import math
 import random
 import struct
-from contextlib import suppress
+import tracemalloc
 
 import pytest
 
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.pools import elf_linker, object_code
+from tests.campaign import rounds
 
 pytestmark = pytest.mark.skipif(not elf_linker.AVAILABLE, reason="llvmlite links here")
 
@@ -30,6 +31,14 @@ define double @entry(i64 %i, double %x) {
 define double @other(double %x) noinline {
   %y = fadd double %x, 0.25
   ret double %y
+}
+"""
+TABLES = """
+@table = private constant [64 x i64] zeroinitializer
+define i64 @entry(i64 %i) {
+  %place = getelementptr i64, ptr @table, i64 %i
+  %a = load i64, ptr %place
+  ret i64 %a
 }
 """
 WRITTEN = """
@@ -59,7 +68,9 @@ def test_variables_are_llvmlites() -> None:
     code = object_code.emit(WRITTEN)
     with pytest.raises(elf_linker.Unsupported):
         linked(code)
-    loaded = object_code.load(code, "entry")
+    with pytest.raises(DeviceError, match="written to"):  # LLVM gets nothing from the disk
+        object_code.load(code, "entry")
+    loaded = object_code.load(code, "entry", fresh=True)
     entry = ctypes.CFUNCTYPE(ctypes.c_int64)(loaded.address)
     assert [entry(), entry()] == [3, 7]
 
@@ -81,16 +92,94 @@ def test_a_relocation_behind_its_section_is_refused() -> None:
         linked(bytes(code))
 
 
-def test_damaged_files_raise_and_never_crash() -> None:
-    """Programs on disk have a digest; this is what stands behind it. Nothing of them is run."""
-    whole = object_code.emit(CALLS)
-    rng = random.Random(5)
-    for _ in range(3000):
-        code = bytearray(whole)
-        for _ in range(rng.randrange(1, 4)):
+def fields(code: bytes) -> list[tuple[int, int]]:
+    """Place and width of each number that the linker reads: of the header and of all tables."""
+    table, size, count, _ = elf_linker._HEADER.unpack_from(code)
+    found = [(40, 8), (58, 2), (60, 2), (62, 2), (16, 2), (18, 2)]
+    for row in range(table, table + size * count, size):
+        found += [(row, 4), (row + 4, 4), *[(row + at, 8) for at in (8, 24, 32, 48)]]
+        found += [(row + 40, 4), (row + 44, 4)]
+        _, kind, _, _, begin, length, *_ = elf_linker._SECTION.unpack_from(code, row)
+        for at in range(begin, begin + length, 24):
+            if kind == elf_linker._SYMTAB:
+                found += [(at, 4), (at + 4, 1), (at + 6, 2), (at + 8, 8), (at + 16, 8)]
+            elif kind == elf_linker._RELA:
+                found += [(at, 8), (at + 8, 4), (at + 12, 4), (at + 16, 8)]
+    return found
+
+
+NUMBERS = [
+    0,
+    1,
+    2,
+    4,
+    8,
+    0xFF,
+    0xFFFF,
+    *[(1 << n) + d for n in (12, 31, 32, 40, 63, 64) for d in (-1, 0)],
+]
+
+
+def mutated(whole: bytes, rng: random.Random) -> bytes:
+    """A file with some numbers, bytes or runs of bytes changed, or its end missing."""
+    code = bytearray(whole)
+    how = rng.choice(["number", "number", "number", "byte", "run", "end"])
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        if how == "number":
+            at, width = rng.choice(fields(whole))
+            number = rng.choice([*NUMBERS, rng.getrandbits(64), len(whole), len(whole) - 1])
+            code[at : at + width] = (number & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+        elif how == "byte":
             code[rng.randrange(len(code))] = rng.randrange(256)
-        with suppress(elf_linker.Unsupported, DeviceError):
-            linked(bytes(code[: rng.choice((len(code), rng.randrange(len(code))))]))
+        elif how == "run":
+            at, count = rng.randrange(len(code)), rng.randrange(1, 64)
+            code[at : at + count] = rng.randbytes(count)
+        else:
+            return bytes(code[: rng.randrange(len(code))])
+    return bytes(code[: len(whole)])
+
+
+@rounds(1000)
+def test_damaged_files_are_refused_and_never_llvms(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs on disk have a digest; this is what stands behind it. Nothing of them is run."""
+    sound = [object_code.emit(text) for text in (CALLS, WRITTEN, TABLES)]
+    refused = 0
+
+    def forbidden() -> None:
+        raise AssertionError("LLVM gets a file from the disk")
+
+    monkeypatch.setattr(object_code, "linker", forbidden)
+    for seed in seeds:
+        rng = random.Random(seed)
+        code = mutated(rng.choice(sound), rng)
+        try:
+            object_code.load(code, "entry")
+        except DeviceError:
+            refused += 1
+    assert refused > len(seeds) // 3
+
+
+@pytest.mark.parametrize("sections", [1, 0xFFFF])
+def test_time_and_memory_are_bounded_by_the_size_of_a_file(sections: int) -> None:
+    """Each section is the whole file, each symbol has the longest name."""
+    name = b"x" * (1 << 16) + b"\0"
+    symbols = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0) * (1 << 15)
+    body = name + symbols
+    table = 64 + len(body)
+    rows = [(0, elf_linker._SYMTAB, 0, 0, 64 + len(name), len(symbols), 1, 0, 1, 24)]
+    rows += [(0, 1, 2, 0, 64, len(name) if sections == 1 else table - 64, 0, 0, 1, 0)] * sections
+    head = struct.pack("<16sHHIQQQIHHHHHH", elf_linker.ELF, 1, 62, 1, 0, 0, table, 0, 64, 0, 0,
+                       64, len(rows[:0xFFFF]), 1)  # fmt: skip
+    code = head + body + b"".join([elf_linker._SECTION.pack(*row) for row in rows])
+    tracemalloc.start()
+    try:
+        with pytest.raises(DeviceError, match="damaged"):
+            linked(code)
+        assert tracemalloc.get_traced_memory()[1] < 32 * len(code)
+    finally:
+        tracemalloc.stop()
 
 
 def test_memory_is_given_back() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import random
+import struct
+from contextlib import suppress
 
 import pytest
 
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.pools import object_code
+from tests.campaign import rounds
 
 TEXT = """
 declare i32 @a_rather_long_name(i32)
@@ -44,9 +48,33 @@ def test_undefined_symbols_of_every_file_format(triple: str) -> None:
     assert sorted(object_code.undefined_symbols(emit_for(triple))) == expected
 
 
+@rounds(600)
+def test_damaged_tables_of_symbols_are_refused(seeds: range) -> None:
+    """Whatever the format, and whatever is changed in it: symbols or an error, in short time."""
+    sound = [emit_for(triple) for triple in TRIPLES]
+    for seed in seeds:
+        rng = random.Random(seed)
+        code = bytearray(rng.choice(sound))
+        for _ in range(rng.choice([1, 2, 4])):
+            at, width = rng.randrange(len(code)), rng.choice([1, 2, 4, 8])
+            number = rng.choice([0, 1, 2, 0xFF, 1 << 31, (1 << 32) - 1, (1 << 64) - 1, len(code)])
+            code[at : at + width] = (number & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+        with suppress(DeviceError):
+            object_code.undefined_symbols(bytes(code))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_commands_that_do_not_end_are_refused(kind: int) -> None:
+    command = struct.pack("<IIIIII", kind, 0, 0, 1 << 30, 0, 0)
+    with pytest.raises(DeviceError, match="damaged"):
+        object_code.undefined_symbols(
+            b"\xcf\xfa\xed\xfe" + b"\0" * 12 + b"\xff" * 4 + b"\0" * 12 + command
+        )
+
+
 def test_unknown_symbols_are_refused_before_llvm_ends_the_process() -> None:
     with pytest.raises(DeviceError, match="unknown symbols a_rather_long_name, f, place"):
-        object_code.load(object_code.emit(TEXT), "entry")
+        object_code.load(object_code.emit(TEXT), "entry", fresh=True)
 
 
 def test_a_missing_entry_is_refused() -> None:

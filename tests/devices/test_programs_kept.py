@@ -40,7 +40,7 @@ class Builder:
         self.built.append(source.text)
         return Echo(source), source.text.encode()
 
-    def load(self, source: Source, code: bytes) -> Pooled:
+    def load(self, source: Source, code: bytes, fresh: bool = False) -> Pooled:
         if code != source.text.encode():
             raise DeviceError("[load] no")
         self.loaded.append(source.text)

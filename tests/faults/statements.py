@@ -76,20 +76,25 @@ def disturbed(seed: int, fails: Callable[[str, dict[str, Any]], bool]) -> int:
 
     Each of them was done or not, and none twice.
     """
+    with reached.program():
+        return beside_others(seed, fails)
+
+
+def beside_others(seed: int, fails: Callable[[str, dict[str, Any]], bool]) -> int:
+    """The same for a part of a program, which the caller counts."""
     ours, theirs = arrays(lazyfuse), arrays(numpy)
     met = 0
-    with reached.program():
-        for line in program(seed):
-            before = values(theirs)
-            exec(line, theirs)
-            if not fails(line, ours):
-                continue
-            met += 1
-            found = values(ours)
-            if not equal(found, values(theirs)):
-                assert equal(found, before), (seed, line)
-                theirs.update({name: before[at] for at, name in enumerate(NAMES)})
-        assert equal(values(ours), values(theirs)), seed
+    for line in program(seed):
+        before = values(theirs)
+        exec(line, theirs)
+        if not fails(line, ours):
+            continue
+        met += 1
+        found = values(ours)
+        if not equal(found, values(theirs)):
+            assert equal(found, before), (seed, line)
+            theirs.update({name: before[at] for at, name in enumerate(NAMES)})
+    assert equal(values(ours), values(theirs)), seed
     return met
 
 

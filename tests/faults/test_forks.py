@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -82,11 +83,24 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sections_end(section: critical.Section, handler: object) -> bool:
     """Whether a section that is left leaves nothing behind, and the next one is a whole one."""
-    clean = gc.isenabled() and signal.getsignal(signal.SIGUSR1) is handler
+    clean = signal.getsignal(signal.SIGUSR1) is handler and collects()
     with section:
-        inside = not gc.isenabled() and signal.getsignal(signal.SIGUSR1) is not handler
-    again = gc.isenabled() and signal.getsignal(signal.SIGUSR1) is handler
+        inside = signal.getsignal(signal.SIGUSR1) is not handler and not collects()
+    again = signal.getsignal(signal.SIGUSR1) is handler and collects()
     return clean and inside and again
+
+
+def collects() -> bool:
+    """Whether the collector finds a cycle."""
+    cycle = Cycle()
+    cycle.me, seen = cycle, weakref.ref(cycle)
+    del cycle
+    gc.collect()
+    return seen() is None
+
+
+class Cycle:
+    me: Any
 
 
 def handler(number: int, frame: Any) -> None: ...

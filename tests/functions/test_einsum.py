@@ -29,6 +29,29 @@ CASES = [
 ]
 
 
+FORMS = ["...ij,jk", "ij,ij", "i...,i...->...", "ij->", "i,i", "ij,jk,kl->li", "bij,bj->bi"]
+
+
+@pairwise("case, optimize, order", range(len(CASES) + len(FORMS)), [False, True], ["C", "F"])
+def test_class_and_layout_are_numpys(case: int, optimize: bool, order: str) -> None:
+    """A number or an array without axes, and how a contraction by pairs lies in memory."""
+    if case < len(CASES):
+        subscripts, *shapes = CASES[case]
+    else:
+        subscripts = FORMS[case - len(CASES)]
+        letters = [term.replace("...", "") for term in subscripts.split("->")[0].split(",")]
+        shapes = [(110,) * len(each) for each in letters]
+    arrays = operands(shapes, "i8", order)
+    expected = np.einsum(subscripts, *arrays, optimize=optimize)
+    for _ in range(2):
+        found = lazyfuse.einsum(
+            subscripts, *[lazyfuse.array(each) for each in arrays], optimize=optimize
+        )
+        assert (type(found) is lazyfuse.ndarray) == (type(expected) is np.ndarray)
+        assert np.asarray(found).strides == expected.strides
+        assert np.array_equal(found, expected)
+
+
 def operands(shapes: Any, dtype: str, order: str) -> list[Any]:
     generator = np.random.default_rng(5)
     arrays = [(generator.normal(size=shape) * 9).astype(dtype) for shape in shapes]

@@ -237,13 +237,13 @@ def test_loops_are_flushed_between_statements(monkeypatch: pytest.MonkeyPatch) -
     intermediate result would be stored for nothing.
     """
     wanted: list[int] = []
-    compute = evaluate._recorded.evaluate
+    compute = evaluate.here.recorded.run
 
     def counted(nodes: Any, reason: str) -> None:
         wanted.append(len(nodes))
         compute(nodes, reason)
 
-    monkeypatch.setattr(evaluate._recorded, "evaluate", counted)
+    monkeypatch.setattr(evaluate.here.recorded, "run", counted)
     start = np.random.default_rng(5).uniform(1, 100, (400, 400))
     np.testing.assert_array_equal(_relaxed(lazyfuse, start, 40), _relaxed(np, start, 40))
     assert len(wanted) >= 3

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import types
+import warnings
 from typing import Any
 
 import numpy as np
@@ -146,3 +147,24 @@ def test_additions() -> None:
     assert x._node is None or x._node.value is not None
     assert isinstance(lazyfuse.tracing, types.ModuleType)
     assert lazyfuse.cache_info()["plans"]["evaluations"] > 0
+
+
+def test_a_name_that_numpy_warns_of_warns_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, old = types.ModuleType("numpy.char"), np.char
+
+    def find(name: str) -> Any:
+        if name == "array":  # as NumPy 2.5 does
+            warnings.warn("will go", DeprecationWarning, stacklevel=2)
+        return getattr(old, name)
+
+    vars(theirs)["__getattr__"] = find
+    monkeypatch.setitem(sys.modules, "numpy.char", theirs)
+    ours = numpy_modules.Namespace("lazyfuse.char")
+    ours._theirs = "numpy.char"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            _ = ours.array
+            _ = ours.upper
+    assert [each.filename for each in told] == [__file__] * 3
+    assert "upper" in vars(ours)

@@ -45,7 +45,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def capturing_run(run: Run) -> Run:
     """A run to execute: a capturing one, if its geometry is likely to repeat."""
     kept = cache_of(run.plan)
-    if kept is None or not may_capture() or not kept.is_worth_observing():
+    if kept is None or not may_capture() or run.plan.keeping > 1 or not kept.is_worth_observing():
         return run
     run.env.clear()  # the operands: it would count as a reader of them
     return CapturingRun(run.plan, run.recording, run.device)
@@ -259,22 +259,22 @@ class CapturingRun(Run):
                 tuple(arrays),
                 tuple(arrays[: len(inputs)]),
                 tuple(arrays[len(inputs) : len(inputs) + len(outputs)]),
-                bool(step.targets)
-                or any(out is each for out in outputs for each in inputs)
-                or self.in_boxes(step),
                 program.source.language,
                 len(step.members) + len(step.reductions),
+                tuple([(at, self.located(at)) for at in self.plan.graph.lying(step.inputs)])
+                if self.plan.graph.reads_moves(step.inputs)
+                else (),
             )
         )
         return flags
 
+    def keep_operands(self) -> None:
+        """Write nothing down: later runs write in place."""
+        self.fit = False
+
     def assembled(self, index: int) -> Array:
         self.fit = False  # a copy that is no event
         return super().assembled(index)
-
-    def in_boxes(self, step: KernelStep) -> bool:
-        """Whether a kernel reads through maps of indices: a launch has only a part of them."""
-        return any(self.plan.graph.values[index].op is ops.INDEX for index in step.inputs)
 
     def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
         self.fit = False  # a kernel that failed has no launch to replay

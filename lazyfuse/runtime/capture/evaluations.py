@@ -67,9 +67,13 @@ def find(
 
 
 def play(found: Found) -> Raised | None:
-    """Run what was found; the exceptions that arose. None if memory is short."""
+    """Run what was found; the exceptions that arose. None if memory is short, or if the plan's
+    runs have to keep their operands.
+    """
     kept, nodes, env, (roots, addresses) = found
     _, _, _, plan, cache, replay, sizes, _, _ = kept
+    if plan.keeping:
+        return None
     cache.unmet = 0
     return native_replay.play(replay, cache, plan, nodes, sizes, env, roots, addresses)
 

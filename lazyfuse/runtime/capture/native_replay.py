@@ -75,6 +75,8 @@ def run(
     plan: Plan, kept: ReplayCache, recording: Recording, device: Device
 ) -> tuple[Raised, Replay] | None:
     """Replay a run of this plan at the same geometry; None if `Run` has to run it."""
+    if plan.keeping:
+        return None
     native = conditions.native
     bound = replays.bind(kept, recording, bool(plan.in_place))
     if bound is None:

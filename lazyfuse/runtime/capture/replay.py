@@ -86,9 +86,9 @@ class LaunchEvent:
     arrays: tuple[BlockPart, ...]
     inputs: tuple[BlockPart, ...]
     outputs: tuple[BlockPart, ...]
-    spoiled: bool
     language: str
     operations: int
+    sources: tuple[tuple[int, BlockPart], ...] = ()  # of operands that are read in boxes
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def key_of(run: Run) -> Any:
 def run_again(run: Run) -> bool:
     """Replay a run of this plan at the same geometry; False if `Run` has to run it."""
     kept = cache_of(run.plan)
-    if kept is None or not kept.found or not may_capture():
+    if kept is None or not kept.found or run.plan.keeping or not may_capture():
         return False
     found = kept.look_up(key_of(run))
     if found is None or found.device is not run.device:
@@ -426,12 +426,10 @@ def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
     if bits and fp_flags.is_wanted(bits):
         step = event.step
         outputs = [part.at(addresses) for part in event.outputs]
-        sources = None
-        if not event.spoiled:
-            for index, part in zip(step.inputs, event.inputs, strict=True):
-                env[index] = part.at(addresses)
-            for index, each in zip(step.scalars, event.scalars, strict=True):
-                if type(each) is BlockPart:
-                    env[index] = each.at(addresses)
-            sources = run.sources_of(step)
-        run.note_exceptions(step, bits, sources, outputs)
+        pairs = event.sources or zip(step.inputs, event.inputs, strict=True)
+        for index, part in pairs:
+            env[index] = part.at(addresses)
+        for index, each in zip(step.scalars, event.scalars, strict=True):
+            if type(each) is BlockPart:
+                env[index] = each.at(addresses)
+        run.note_exceptions(step, bits, run.sources_of(step), () if event.sources else outputs)

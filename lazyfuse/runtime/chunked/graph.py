@@ -289,11 +289,7 @@ class _Reader:
         self.boxes = each.boxes
         self.node = each.node
         self.value = value
-        self.number = -1
-        # an input without a part of its own travels with the recipe, the others as tasks
-        if value is not None and value.source is not None:
-            self.number = len(recipe.sources)
-            recipe.sources.append(value.source)
+        self.number = -1 if value is None else source_number(value, recipe)
         same = value is not None and value.grid.chunks == grid.chunks
         self.same = same and each.boxes.same(boxes)
 
@@ -305,15 +301,23 @@ class _Reader:
         if value is None:
             assert self.node.value is not None
             return ("given", given.value(self.node.value[slices_of(self.boxes, task)]))
-        if value.source is not None:
-            return ("read", self.number, slices_of(self.boxes, task))
-        return piece_spec(value, *box_of(self.boxes, task), given)
+        return block_spec(value, self.number, *box_of(self.boxes, task), given)
 
 
-def piece_spec(
-    value: Chunked, low: tuple[int, ...], high: tuple[int, ...], given: _Given
+def source_number(value: Chunked, recipe: Recipe) -> int:
+    """The number of a value's source among those that travel with a recipe; -1: it has tasks."""
+    if value.source is None:
+        return -1
+    recipe.sources.append(value.source)
+    return len(recipe.sources) - 1
+
+
+def block_spec(
+    value: Chunked, number: int, low: tuple[int, ...], high: tuple[int, ...], given: _Given
 ) -> tasks.Spec:
-    """How a block is put together of chunks."""
+    """How a block is read from the source of that number, or put together of chunks."""
+    if value.source is not None:
+        return ("read", number, tuple(map(slice, low, high)))
     found = pieces(value, low, high)
     shape = tuple([b - a for a, b in zip(low, high, strict=True)])
     if len(found) == 1:
@@ -336,40 +340,46 @@ def _product(
     end: End, value_of: Callable[[Node], Chunked | None], recorded: dict[str, Recorded]
 ) -> Chunked:
     """A product, block by block, and in parts of the summed axis."""
-    from dask._task_spec import Task, TaskRef
+    from dask._task_spec import DataNode, Task, TaskRef
 
     node = end.node
     if node.op.name != "matmul":
         raise Unchunkable(f"{node.op.name} has no blocked form")
     operands = [value_of(each) or chunked_host(each) for each in node.src]
-    first, second = operands
-    inner = _inner(first, second)
+    inner = _inner(*operands)
     name = new_name("matmul")
     recorded[name] = [node]
+    recipe = Recipe("matmul", [], [], [], token=name)
+    numbers = [source_number(each, recipe) for each in operands]
     value = Chunked(end.grid, node.dtype, name)
-    layer: dict[Key, Any] = {}
+    program = (f"recipe-{name}",)
+    layer: dict[Key, Any] = {program: DataNode(program, recipe)}
     value.layers[name] = layer
     for each in operands:
         value.adopt(each)
     boxes = end.grid.boxes()
     spans = list(itertools.pairwise(inner))
     groups = [spans[at : at + TOGETHER] for at in range(0, len(spans), TOGETHER)]
-    work = functools.partial(tasks.product, name, node.arg, node.op.ufunc)
+    work = functools.partial(tasks.product, node.arg, node.op.ufunc)
     for task, index in enumerate(end.grid.indices()):
         parts: list[Key] = []
         for number, group in enumerate(groups):
             given = _Given()
             pairs = tuple(
                 [
-                    (
-                        piece_spec(first, *_operand_box(node, 0, boxes, task, span), given),
-                        piece_spec(second, *_operand_box(node, 1, boxes, task, span), given),
+                    tuple(
+                        [
+                            block_spec(
+                                each, numbers[at], *_operand_box(node, at, boxes, task, span), given
+                            )
+                            for at, each in enumerate(operands)
+                        ]
                     )
                     for span in group
                 ]
             )
             key: Key = (name, *index) if len(groups) == 1 else (f"{name}-part", *index, number)
-            layer[key] = Task(key, work, pairs, *given.values)
+            layer[key] = Task(key, work, TaskRef(program), pairs, *given.values)
             parts.append(key)
         if len(groups) > 1:
             key = (name, *index)
@@ -426,4 +436,4 @@ def in_memory(value: Chunked, array: np.ndarray[Any, Any]) -> Chunked:
     return value
 
 
-__all__ = ["Partial", "build", "chunked_host", "in_memory", "new_name", "piece_spec"]
+__all__ = ["Partial", "build", "chunked_host", "in_memory", "new_name"]

@@ -333,6 +333,8 @@ def host_steps(roots: Sequence[Node]) -> None:
             if each.value is None:
                 _check_size([each], f", and {residency.name_of(node)} needs it whole")
                 evaluate.evaluate([each], decisions.GATHER)
+        if not is_pending(node):  # it has been evaluated together with one of them
+            continue
         values = [each.value for each in node.src if each.value is not None]
         perms = [each.perm for each in node.src]
         with fp_flags.collecting() as flags:

@@ -143,21 +143,20 @@ def combine_parts(
 
 
 def product(
-    token: str, loop: Any, ufunc: Any, pairs: Sequence[tuple[Spec, Spec]], *given: Any
+    loop: Any, ufunc: Any, recipe: Recipe, pairs: Sequence[tuple[Spec, ...]], *given: Any
 ) -> Array:
     """The sum of products of blocks."""
-    none = Recipe("", [], [], [])
     total: Array | None = None
     with fp_flags.collecting() as flags:
         for first, second in pairs:
-            left, right = block(first, none, given), block(second, none, given)
+            left, right = block(first, recipe, given), block(second, recipe, given)
             assert left is not None
             assert right is not None
             found = ufunc(
                 left.astype(loop.ins[0], copy=False), right.astype(loop.ins[1], copy=False)
             )
             total = np.asarray(found) if total is None else np.add(total, found, out=total)
-    _note(token, 0, flags.bits)
+    _note(recipe.token, 0, flags.bits)
     assert total is not None
     return np.asarray(total)
 

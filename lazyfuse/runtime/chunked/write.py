@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -46,10 +47,14 @@ def save(node: Node, target: Any) -> None:
     try:
         with told(node):
             run.unlocked(_run_all, value, None if targets else target)
+        target.finish()
     except BaseException:
         target.abandon()
+        if targets:  # tasks that go on may write until here
+            with contextlib.suppress(Exception):  # of a cluster that is gone
+                run.unlocked(scheduler.on_workers, target.settle)
+            target.abandon()
         raise
-    target.finish()
     with evaluate.held():
         run.take_notes(recorded)
 

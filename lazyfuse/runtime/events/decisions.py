@@ -190,6 +190,14 @@ SPARE_LOADS = _rule(
     IN_PLACE, "spare loads", "the kernel reads few elements of what it writes: these are copied",
     "runtime.execution.update_hazards",
 )  # fmt: skip
+KEPT_OPERANDS = _rule(
+    IN_PLACE, "operands kept", "exceptions of the kernel may have to be told by its operands",
+    "runtime.execution.executor",
+)  # fmt: skip
+LOST_OPERANDS = _rule(
+    IN_PLACE, "operands lost", "the first exceptions of a kernel that wrote over its operands",
+    "runtime.execution.run_values",
+)  # fmt: skip
 DONATION = _rule(
     IN_PLACE, "donation", "an operand without later readers gives its buffer to a result",
     "runtime.execution.executor",

@@ -27,7 +27,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices import critical, progress
 from lazyfuse.devices.base import DeviceError, DeviceLost, Later
 from lazyfuse.errors import EvaluationError
-from lazyfuse.runtime.events import counters, spans
+from lazyfuse.runtime.events import counters, decisions, spans
 from lazyfuse.runtime.execution import (
     concurrency,
     matmul,
@@ -37,7 +37,7 @@ from lazyfuse.runtime.execution import (
 from lazyfuse.runtime.execution import (
     validate as check_step,
 )
-from lazyfuse.runtime.execution.moved import Moved, Others, divided, loaded, reloaded
+from lazyfuse.runtime.execution.moved import Moved, Others, as_array, divided, loaded, reloaded
 from lazyfuse.runtime.execution.routine import native_kernel
 from lazyfuse.runtime.execution.run_values import (
     Abandoned,
@@ -103,6 +103,7 @@ class Run(RunValues):
             raise
         finally:
             self.commit(self.plan.outputs)
+            self.plan.keeping -= self.plan.keeping > 0
             if reserved is not None:
                 reserved.release()
             if work is not None:
@@ -147,7 +148,7 @@ class Run(RunValues):
             raise
         counters.ran_single(node, span=span)
         if flags.bits:
-            self.raised.append((flags.bits, [(value.op, node)]))
+            self.note_raised(index, flags.bits)
 
     def update(self, index: int) -> None:
         """Write a value into a part of an array."""
@@ -206,16 +207,19 @@ class Run(RunValues):
         self.overwrites = False
         operands = [self.operand(index) for index in step.inputs]
         inputs = loaded(operands)
-        # not the first time: the reference interpreter may need the operands if a kernel raises
-        reuses = step.may_reuse and last and (step.selected or not self.may_ask(step))
+        # the reference interpreter needs the operands if the kernel raises exceptions
+        keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
+        if keeps:
+            counters.totals.decisions[decisions.KEPT_OPERANDS] += 1
+            self.keep_operands()
+        reuses = step.may_reuse and last and not keeps
         donors = self.donors(step, last, shape) if reuses else None
-        outputs, pending, made, late = self.outputs(step, shape, inputs, donors)
+        outputs, pending, made, late = self.outputs(step, shape, inputs, donors, bool(keeps))
         operands = reloaded(operands, inputs)
         if self.overwrites:
             self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
-        spoiled = bool(step.targets) or any(out is each for out in outputs for each in inputs)
         flags = self.started(step, shape, operands, outputs)
         if not isinstance(flags, int):
             self.waiting.append(PendingLaunch(flags, step))
@@ -223,6 +227,11 @@ class Run(RunValues):
             flags = 0
             if pending or late or self.overwrites or not config.options.pipelining:
                 self.wait_for_overwriting(step)
+        if flags:
+            sources = self.sources_of(step)
+            if sources is not None:
+                sources.update(zip(step.inputs, map(as_array, operands), strict=True))
+            self.note_exceptions(step, flags, sources, outputs)
         for part, temporary in pending:
             self.move(temporary, part)
         for index, array in made:
@@ -231,9 +240,10 @@ class Run(RunValues):
             part, whole = self.target(index)
             self.move(temporary, part)
             self.env[index] = whole
-        if flags:
-            self.note_exceptions(step, flags, None if spoiled else self.sources_of(step), outputs)
         return outputs
+
+    def keep_operands(self) -> None:
+        """Called where a kernel writes to memory of its own, although it might write in place."""
 
     def started(
         self,
@@ -325,9 +335,10 @@ class Run(RunValues):
         shape: tuple[int, ...],
         inputs: list[Array],
         donors: dict[np.dtype[Any], list[Array]] | None,
+        apart: bool = False,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
         """The arrays that a kernel writes. For when it has run: copies to make, values that then
-        exist, and updates to make from its results.
+        exist, and updates to make from its results. `apart`: nothing is written in place.
         """
         values = self.plan.graph.values
         outputs: list[Array] = []
@@ -353,7 +364,8 @@ class Run(RunValues):
             part, whole = place
             made.append((targets[position], whole))
             if (
-                any(overlap(part, loaded) for loaded in inputs)
+                apart
+                or any(overlap(part, loaded) for loaded in inputs)
                 or _crowded(part, outputs)
                 or crosses_itself(part)  # the last write counts, in NumPy's order
             ):
@@ -381,8 +393,8 @@ class Run(RunValues):
         boxes = divided(shape, operands, outputs, apart=self.off_cpu)
         if not boxes:
             self.wait()
-            whole = [self.gathered(each) if isinstance(each, Moved) else each for each in operands]
-            return self.launch(step, shape, whole, outputs)
+            inputs = [self.gathered(each) if isinstance(each, Moved) else each for each in operands]
+            return self.launch(step, shape, inputs, outputs)
         flags: int | Later = 0
         count = len(operands)
         for each in boxes:
@@ -395,10 +407,10 @@ class Run(RunValues):
 
     def gathered(self, operand: Moved) -> Array:
         """An operand in memory of its own, where a kernel would read it in too many boxes."""
-        whole = self.empty(operand.shape, operand.dtype)
+        found = self.empty(operand.shape, operand.dtype)
         for start, part in operand.parts:
-            self.move(part, whole[box(start, part.shape)])
-        return whole
+            self.move(part, found[box(start, part.shape)])
+        return found
 
     def launch(
         self,
@@ -421,8 +433,6 @@ class Run(RunValues):
             arrays += [self.empty(shape, dtype) for shape, dtype in lowered.temporaries]
         flags = program.launch(lowered.launch(program.source.language, arrays, scalars))
         self.launched = lowered, program
-        if program.source.language == "numpy" and program.source.exact and isinstance(flags, int):
-            step.seen |= flags  # exceptions that NumPy itself reported need no confirmation
         if lowered.is_partial:
             flags = self.finish(step, lowered, arrays, flags)
         under_way = not isinstance(flags, int)

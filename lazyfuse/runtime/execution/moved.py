@@ -211,8 +211,11 @@ def _volume(shape: Shape) -> int:
     return size
 
 
-def copied(moved: Moved, target: Array) -> Array:
-    """The elements of an operand in memory of their own."""
-    for start, part in moved.parts:
-        target[box(start, part.shape)] = part
-    return target
+def as_array(operand: Array | Moved) -> Array:
+    """An operand of a run in host memory as one array."""
+    if not isinstance(operand, Moved):
+        return operand
+    found = np.empty(operand.shape, operand.dtype)
+    for start, part in operand.parts:
+        found[box(start, part.shape)] = part
+    return found

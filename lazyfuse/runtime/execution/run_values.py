@@ -7,12 +7,14 @@ memory that the host cannot read.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,12 +25,14 @@ from lazyfuse.codegen.graph.moves import layout_of, of_node
 from lazyfuse.codegen.graph.node import Layout, Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
+from lazyfuse.codegen.plan.lifetimes import shares
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.execution.moved import Moved, copied
+from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.execution.moved import Moved, as_array
 from lazyfuse.runtime.layout.strides import (
     around,
     arrange,
@@ -44,12 +48,12 @@ from lazyfuse.runtime.placement import devices, residency
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# How often the reference interpreter checks whether a kernel's exceptions are real.
-RECHECKS = 4
-# Kernels of at least this many additions per element are checked more often, up to a limit, where
-# their results show a new exception: looking at the results is a small part of their cost.
-COSTLY = 10.0
-NEWS_LIMIT = 64
+# Runs that keep the operands of a plan's kernels once exceptions arose whose operands were lost.
+KEEPING = 64
+
+
+# One of these operands raises an exception if any operand does.
+EXTREMES = (0.0, 1.0, -2.0, 1e-300, 3e38, -3e38, 1.7e308, -1.7e308, np.inf, -np.inf)
 
 
 class Abandoned(Exception):
@@ -402,8 +406,77 @@ class RunValues:
         if self.works_out:
             self.raised += fp_flags.by_operation(bits, self.operations(step), self.slots(step))
             return
-        bits = self.confirmed(step, bits, sources, outputs)
-        self.raised += fp_flags.attributed(bits, self.operations(step), self.raising_ops(step))
+        operations = self.operations(step)
+        pairs = zip(operations, step.in_order, strict=True)
+        bits = fp_flags.minded(bits, [(op, n) for (op, _), i in pairs for n in self.recorded(i)])
+        if not bits:
+            return
+        if fp_flags.is_clear(bits, operations):
+            raised = fp_flags.attributed(bits, operations)
+        else:
+            raised = self.asked(step, bits, sources or {}, outputs)
+        for index, own in zip(step.in_order, raised, strict=True):
+            self.note_raised(index, own)
+
+    def asked(
+        self, step: KernelStep, bits: int, sources: dict[int, Array], outputs: Sequence[Array]
+    ) -> list[int]:
+        """What each operation of a kernel has raised, by the reference interpreter.
+
+        Operands that the kernel has written over are lost. What was computed from them has raised
+        what nothing else has: the first operation that can raise it, whatever was lost.
+        """
+        stored = dict(zip((*step.stores, *step.reductions), outputs, strict=False))
+        kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
+        lost = len(kept) < len(step.reads)
+        counters.totals.decisions[decisions.LOST_OPERANDS] += lost
+        if lost or self.plan.keeping:
+            self.plan.keeping = KEEPING  # it may go on raising them
+        found: dict[int, int] = {}
+        known = {**kept, **self.members(step, sources=kept, conditions=found, stored=stored)}
+        left = bits & ~reduce(or_, found.values(), 0)
+        for index in step.in_order if left else ():
+            if index not in found:
+                found[index] = left & self.possible(index, known, stored.get(index))
+                left &= ~found[index]
+        return [found.get(index, 0) for index in step.in_order]
+
+    def possible(self, index: int, known: Mapping[int, Array], result: Array | None) -> int:
+        """What an operation can have raised some of whose operands are lost."""
+        value = self.plan.graph.values[index]
+        sources = [self.plan.graph.values[each] for each in value.src]
+        bits = 0
+        for tried in itertools.product(EXTREMES, repeat=sum(s not in known for s in value.src)):
+            rest = iter(tried)
+            with np.errstate(all="ignore"):
+                made = [
+                    known[each] if each in known else np.full(self.shape(each), next(rest), x.dtype)
+                    for each, x in zip(value.src, sources, strict=True)
+                ]
+            with fp_flags.collecting() as flags:
+                interpret.run_node(
+                    value.op, value.arg, self.shape(index), value.dtype, value.perm, made,
+                    [each.perm for each in sources],
+                )  # fmt: skip
+            bits |= flags.bits
+        operation = [(value.op, self.nodes[value.origin])]
+        return bits if result is None else bits & fp_flags.shown([result], operation)
+
+    def recorded(self, index: int) -> list[Node]:
+        """The recorded nodes of a value: equal ones are computed once."""
+        value = self.plan.graph.values[index]
+        return [self.nodes[at] for at in (value.origin, *value.twins)]
+
+    def note_raised(self, index: int, bits: int) -> None:
+        """Note what a value has raised; once, although several kernels may compute it."""
+        op = self.plan.graph.values[index].op
+        for node in self.recorded(index) if bits else ():
+            own = bits
+            for seen, operations in self.raised:
+                if operations[0][1] is node and operations[0][0] is op:
+                    own &= ~seen
+            if own:
+                self.raised.append((own, [(op, node)]))
 
     @property
     def works_out(self) -> bool:
@@ -414,49 +487,7 @@ class RunValues:
         """Whether the reference interpreter may have to check a kernel's exceptions."""
         if self.works_out:
             return False
-        operations = self.operations(step)
-        misreports = any(fp_flags.misreports(*each) for each in operations)
-        return misreports or fp_flags.is_ambiguous(fp_flags.ALL, operations)
-
-    def confirmed(
-        self,
-        step: KernelStep,
-        flags: int,
-        sources: dict[int, Array] | None,
-        outputs: Sequence[Array] = (),
-    ) -> int:
-        """The floating-point exceptions that NumPy would report, too.
-
-        Vector comparisons of NaN and the branches of selects raise flags that NumPy clears. Also, a
-        kernel's flags are those of all its operations. Where a kernel has such operations, or
-        several that may have raised a flag, the reference interpreter checks it, a few times per
-        kernel. Other devices have no such flags and need none of this.
-        """
-        operations = self.operations(step)
-        believed = not any(fp_flags.misreports(*each) for each in operations)
-        asks = sources is not None and step.rechecks < RECHECKS
-        if believed and not (asks and fp_flags.is_ambiguous(flags, operations)):
-            return flags
-        if sources is None:  # written over: only the results can still be checked
-            return flags & (step.seen | fp_flags.shown(outputs, operations))
-        if step.rechecks >= RECHECKS:
-            known = flags & step.seen
-            if step.cost < COSTLY:
-                return known
-            shown = fp_flags.shown(outputs, operations)
-            if not flags & shown & ~known or step.rechecks >= NEWS_LIMIT:
-                return known & shown if len(operations) == 1 else known
-        step.rechecks += 1
-        found: dict[int, int] = {}
-        self.members(step, sources=sources, conditions=found)
-        step.raising_ops = found
-        for raised in found.values():
-            step.seen |= raised
-        return flags & reduce(or_, found.values(), 0)
-
-    def raising_ops(self, step: KernelStep) -> list[int]:
-        """The exceptions that each operation of a kernel is known to have raised."""
-        return [step.raising_ops.get(index, 0) for index in step.in_order]
+        return not fp_flags.is_clear(fp_flags.ALL, self.operations(step))
 
     def slots(self, step: KernelStep) -> list[int]:
         """The slots in which a device's program reports each operation's exceptions."""
@@ -467,14 +498,7 @@ class RunValues:
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
         """The operands of a kernel, if the reference interpreter can check it after it has run."""
-        return {index: self.readable_operand(index) for index in step.reads}
-
-    def readable_operand(self, index: int) -> Array:
-        """An operand as one array, for the reference interpreter."""
-        found = self.operand(index)
-        if isinstance(found, Moved):
-            return copied(found, np.empty(found.shape, found.dtype))
-        return found
+        return {index: as_array(self.operand(index)) for index in step.reads}
 
     def members(
         self,
@@ -482,16 +506,22 @@ class RunValues:
         seconds: list[float] | None = None,
         sources: dict[int, Array] | None = None,
         conditions: dict[int, int] | None = None,
+        stored: Mapping[int, Array] = MappingProxyType({}),
     ) -> dict[int, Array]:
         """The result of each operation of a kernel, by the reference interpreter.
 
-        Appends the time of each operation to `seconds`; `conditions` gets its exceptions.
+        Appends the time of each operation to `seconds`; `conditions` gets its exceptions. What
+        cannot be computed, since `sources` lack an operand, is taken from `stored`.
         """
         values = self.plan.graph.values
         known = sources if sources is not None else {s: self.host(s) for s in step.reads}
         found: dict[int, Array] = {}
         for index in step.in_order:
             value = values[index]
+            if sources is not None and any(s not in found and s not in known for s in value.src):
+                if index in stored:
+                    found[index] = stored[index]
+                continue
             operands = [found[s] if s in found else known[s] for s in value.src]
             perms = [values[s].perm for s in value.src]
             start = time.perf_counter()

@@ -253,9 +253,8 @@ def _flags_suffice(values: Run, prepared: SizedChain, flags: Sequence[int]) -> b
     for step, bits in zip(prepared.kernels, flags, strict=False):
         if bits and fp_flags.is_wanted(bits):
             operations = values.operations(step)
-            if any(fp_flags.misreports(*each) for each in operations):
-                return False
-            if fp_flags.is_ambiguous(bits, operations):
+            due = fp_flags.minded(bits, operations)
+            if due and not fp_flags.is_clear(due, operations):
                 return False
     return True
 

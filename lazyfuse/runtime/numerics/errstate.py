@@ -9,7 +9,7 @@ must run at its own line.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from lazyfuse.registry import implements, pair
+from lazyfuse.runtime.numerics.warning_filters import NotedFilters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +48,7 @@ class SourceLocation(tuple[CodeType, int]):
     """
 
     ignored = 0
-    filters: Sequence[tuple[Any, ...]] = ()
+    filters: NotedFilters | None = None
     name = ""
     reported = 0
 
@@ -57,25 +58,6 @@ class SourceLocation(tuple[CodeType, int]):
         place = cls(where)
         place.__dict__.update(getattr(where, "__dict__", {}), **facts)
         return place
-
-    def is_silent(self, words: str, module: str, line: int) -> bool:
-        """Whether the filters of this location ignore a RuntimeWarning with these words."""
-        for action, message, category, source, number in self.filters:
-            if (
-                _fits(message, words)
-                and issubclass(RuntimeWarning, category)
-                and _fits(source, module)
-                and number in (0, line)
-            ):
-                return bool(action == "ignore")
-        return False
-
-
-def _fits(pattern: Any, text: str) -> bool:
-    """Whether a part of a filter (None, a text or a pattern) matches `text`."""
-    if pattern is None or type(pattern) is str:
-        return pattern is None or pattern == text
-    return pattern.match(text) is not None
 
 
 class _Facts(NamedTuple):
@@ -97,7 +79,7 @@ def _facts() -> _Facts:
             value not in ("warn", "ignore") or (value == "warn" and name == "under")
             for name, value in settings.items()
         )
-        ignored = [bit for name, bit in BITS.items() if settings[name] == "ignore" != PLAIN[name]]
+        ignored = [bit for name, bit in BITS.items() if settings[name] == "ignore"]
         found = _last = _Facts(state, settings == PLAIN, handled, sum(ignored))
     return found
 
@@ -106,7 +88,7 @@ _last: _Facts | None = None
 
 
 def ignored_bits() -> int:
-    """The flags that this thread ignores now, without underflow, which it ignores by default."""
+    """The flags that this thread ignores now."""
     return _facts().ignored
 
 

@@ -7,7 +7,6 @@ and the user's line that recorded it. Imports nothing of arrays or devices.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +16,9 @@ from lazyfuse.codegen.graph.node import Node, Reduction, source_line
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.numerics import errstate, warning_filters
 from lazyfuse.runtime.numerics.errstate import SourceLocation
+from lazyfuse.runtime.numerics.warning_filters import NotedFilters
 
 # NumPy's flags, which the devices use too, each with its errstate key and NumPy's wording.
 CONDITIONS = (
@@ -29,8 +29,7 @@ CONDITIONS = (
 )
 DIVIDE, OVER, UNDER, INVALID = 1, 2, 4, 8
 ALL = 15
-# Python shows a warning once per location and module: one registry for each file.
-_registries: dict[str, dict[Any, Any]] = {}
+_PLAIN = {bit: errstate.PLAIN[name] for bit, name, _ in CONDITIONS}
 
 
 class Flags:
@@ -80,32 +79,47 @@ def misreports(op: Op, node: Node) -> bool:
     return op.misreports(node.dtype)
 
 
-def is_ambiguous(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
-    """Whether more than one operation of a kernel may have raised its flags."""
-    names = {name for bit, name, _ in CONDITIONS if bits & bit}
-    return sum(not names.isdisjoint(raises(op, node.arg)) for op, node in operations) > 1
+def is_clear(bits: int, operations: Sequence[tuple[Op, Node]]) -> bool:
+    """Whether a kernel's flags are NumPy's, and each can have come from one operation alone."""
+    if any(misreports(op, node) for op, node in operations):
+        return False
+    able = [raises(op, node.arg) for op, node in operations]
+    return all(sum(name in each for each in able) == 1 for bit, name, _ in CONDITIONS if bits & bit)
 
 
-def attributed(
-    bits: int, operations: list[tuple[Op, Any]], known: Sequence[int]
-) -> list[tuple[int, list[tuple[Op, Any]]]]:
-    """A kernel's exceptions, each with the operations `known` to raise it (all, if none is known).
+def minded(bits: int, operations: Sequence[tuple[Op, Node]]) -> int:
+    """The exceptions among `bits` that an operation can raise where they are not ignored."""
+    state: dict[str, Any] = dict(np.geterr())
+    found = 0
+    for bit, name, text in CONDITIONS:
+        if bits & bit and any(
+            name in raises(op, node.arg) and _is_due(bit, state[name], text, op, node)
+            for op, node in operations
+        ):
+            found |= bit
+    return found
 
-    The exceptions of one operation come after those of the operations before it, as in NumPy.
-    """
-    pairs = list(zip(operations, known, strict=True))
-    found = [(bits & seen, [each]) for each, seen in pairs if bits & seen]
-    for _, seen in pairs:
-        bits &= ~seen
-    return [*found, (bits, operations)] if bits else found
+
+def attributed(bits: int, operations: Sequence[tuple[Op, Node]]) -> list[int]:
+    """For each operation the exceptions among `bits` that it is the first to be able to raise."""
+    found = []
+    for op, node in operations:
+        names = raises(op, node.arg)
+        found.append(bits & sum(bit for bit, name, _ in CONDITIONS if name in names))
+        bits &= ~found[-1]
+    return found
 
 
 def by_operation(
     bits: int, operations: list[tuple[Op, Any]], slots: Sequence[int]
 ) -> list[tuple[int, list[tuple[Op, Any]]]]:
     """The exceptions that a program has reported, with the operations that its `slots` name."""
-    known = [flag_slots.of_slot(bits, slot) for slot in slots]
-    return attributed(bits & ALL, operations, known)
+    seen = [flag_slots.of_slot(bits, slot) for slot in slots]
+    found = [(own, [each]) for each, own in zip(operations, seen, strict=True) if own]
+    bits &= ALL
+    for own in seen:
+        bits &= ~own
+    return [*found, (bits, operations)] if bits else found
 
 
 def shown(outputs: Sequence[Any], operations: Sequence[tuple[Op, Node]]) -> int:
@@ -138,22 +152,44 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False
         if not bits & bit:
             continue
         op, node = _raising_op(name, operations)
-        way = state[name]
-        if type(node.location) is tuple and errstate.plain and not now and way != "ignore":
-            way = errstate.PLAIN[name]  # the state at its source location
-        if _is_ignored(bit, way, node.location):
+        place = node.location
+        way = _way(bit, state[name], place, now)
+        if way == "ignore":
             continue
-        file, line, _ = source_line(node.location)
-        words = f"{text} encountered in {_spelled(op, node)}"
-        if isinstance(node.location, SourceLocation):
-            place = node.location
-            if place.reported & bit or place.is_silent(words, _module(file), line):
+        if isinstance(place, SourceLocation):
+            if place.reported & bit:
                 continue
             place.reported |= bit if place.name else 0
-        if _is_handled(way, bit, text, words):
-            continue
-        registry = _registries.setdefault(file, {})
-        warnings.warn_explicit(words, RuntimeWarning, file, line, registry=registry)
+        words = f"{text} encountered in {_spelled(op, node)}"
+        if not _is_handled(way, bit, text, words):
+            file, line, _ = source_line(place)
+            warning_filters.show(_filters(place), words, file, line)
+
+
+def _way(bit: int, state: str, where: Any, now: bool = False) -> str:
+    """What is done about an exception: what NumPy's error state says, or said where it arose."""
+    if type(where) is tuple and not now and not (errstate.plain and state == "ignore"):
+        state = _PLAIN[bit]  # the state at its source location
+    if _is_ignored(bit, state, where):
+        return "ignore"
+    return "warn" if state == "ignore" else state
+
+
+def _is_due(bit: int, state: str, text: str, op: Op, node: Node) -> bool:
+    """Whether anybody would notice an exception of an operation."""
+    way = _way(bit, state, node.location)
+    if way != "warn":
+        return way != "ignore"
+    if getattr(node.location, "reported", 0) & bit:
+        return False
+    words = f"{text} encountered in {_spelled(op, node)}"
+    file, line, _ = source_line(node.location)
+    return warning_filters.is_due(_filters(node.location), words, file, line)
+
+
+def _filters(where: Any) -> NotedFilters:
+    """The filters at a source location."""
+    return getattr(where, "filters", None) or warning_filters.usual
 
 
 def _is_handled(state: str, bit: int, text: str, words: str) -> bool:
@@ -179,11 +215,6 @@ def _spelled(op: Op, node: Node) -> str:
         return name
     # a pass may have replaced a reduction by its steps
     return "reduce" if "reduce" in (op.kind, getattr(node, "op", op).kind) else op.name
-
-
-def _module(file: str) -> str:
-    """The module name that `warnings.warn_explicit` derives from a file."""
-    return file.removesuffix(".py") or "<unknown>"
 
 
 def raises(op: Op, arg: Any) -> tuple[str, ...]:

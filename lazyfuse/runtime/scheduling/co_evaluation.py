@@ -17,8 +17,12 @@ from weakref import ref
 import numpy as np
 
 from lazyfuse import config
+from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.events import decisions
+from lazyfuse.runtime.events.decisions import Rule
+from lazyfuse.runtime.scheduling.flush import Pending
 
 # Results of at most `SMALL` elements are small, operands of at least `LARGE` elements are large.
 # A reduction's result is also small if it has `SMALLER` times fewer elements than its operand.
@@ -31,6 +35,24 @@ READERS = 2
 MOST = 128
 
 _ARITHMETIC = ("map", "reduce")
+
+
+def together(pending: list[Node], rule: Rule, recorded: Pending) -> tuple[Rule, list[Node]] | None:
+    """What a thread has recorded and an evaluation of pending nodes brings along, and why."""
+    if recorded.overdue and (more := recorded.overdue_outputs(pending)):
+        return decisions.OVERDUE, more
+    if len(recorded.nodes) > 1:
+        if more := small_outputs(pending, recorded.nodes, recorded.frontier):
+            return decisions.SMALL_OUTPUTS, more
+        if rule is decisions.EXPORT and _are_read(pending):
+            more = reading_outputs(pending, recorded.nodes, recorded.frontier)
+            return (decisions.READING_OUTPUTS, more) if more else None
+    return None
+
+
+def _are_read(nodes: list[Node]) -> bool:
+    """Whether a node has an owner besides a storage, two lists and two callers."""
+    return any(count > 3 for count in references.of_each(nodes))
 
 
 def small_outputs(

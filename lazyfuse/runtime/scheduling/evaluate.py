@@ -20,7 +20,7 @@ import numpy as np
 from lazyfuse import bootstrap, config, late_modules
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording, linearize, use
-from lazyfuse.codegen.graph.node import Node, source_line
+from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.plan import cluster
 from lazyfuse.codegen.plan import plan as plans
 from lazyfuse.codegen.table.op import Op
@@ -41,12 +41,7 @@ from lazyfuse.runtime.capture import (
 from lazyfuse.runtime.events import counters as report
 from lazyfuse.runtime.events import decisions, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
-from lazyfuse.runtime.execution import (
-    concurrency,
-    discrete_run,
-    executor,
-    run_values,
-)
+from lazyfuse.runtime.execution import concurrency, discrete_run, executor, run_values
 from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
@@ -62,7 +57,7 @@ from lazyfuse.runtime.scheduling import (
     plan_tables,
     recompute,
 )
-from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, Pending
+from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, VAST, Pending
 
 if TYPE_CHECKING:
     from lazyfuse.codegen.plan.plan import Plan
@@ -70,6 +65,7 @@ if TYPE_CHECKING:
 
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_Apart = concurrency.ConcurrentEvaluation | None
 
 lock = concurrency.lock
 # C counts references, too
@@ -109,25 +105,43 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
         pending = [node for node in nodes if node.value is None]
         if pending:
             missed: evaluations.Missed | None = None
-            if apart is None and not _recorded.overdue and _may_repeat():
-                outcome = _repeated(pending, _recorded.nodes, rule)
+            recorded = here.recorded
+            if apart is None and not recorded.overdue and _may_repeat():
+                outcome = _repeated(pending, recorded.nodes, rule)
                 if outcome is True:
                     return
                 missed = outcome or None
-            more: Sequence[Node] = ()
-            if len(_recorded.nodes) > 1 or _recorded.overdue:
+            more: list[Node] = []
+            if len(recorded.nodes) > 1 or recorded.overdue:
                 found = together(pending, rule)
                 if found and not (concurrency.under_way and concurrency.meets(found[1])):
                     report.totals.decisions[found[0]] += 1
                     more = found[1]
-            if more:
-                _evaluate_concurrently([*pending, *more], rule, pending, apart)
-            else:
+            if not more or not _done_together(pending, more, rule, apart):
                 _evaluate_concurrently(pending, rule, pending, apart, missed)
             for node in pending:
                 if node.value is None:
                     _gather(pending, rule)
                     break
+
+
+def _done_together(pending: list[Node], more: list[Node], rule: Rule, apart: _Apart) -> bool:
+    """Evaluate pending nodes with what they bring along; whether nothing of them is left to do.
+
+    What is brought along raises nothing here: it stays pending, for the sink that asks for it.
+    """
+    try:
+        _evaluate_concurrently([*pending, *more], rule, pending, apart)
+        return True
+    except Exception:
+        if _is_done(more):  # the error is one of `pending`, or of a warning
+            raise
+    here.recorded.forget(topological(more))
+    return _is_done(pending)
+
+
+def _is_done(nodes: Sequence[Node]) -> bool:
+    return all(node.value is not None or node.resident is not None for node in nodes)
 
 
 def _may_repeat() -> bool:
@@ -177,7 +191,7 @@ def _repeated(
     counters["plan hits"] += 1
     report.totals.flushes[rule] += 1
     report.totals.decisions[decisions.REPLAYED] += 1
-    _recorded.reset()
+    here.recorded.reset()
     if watch is not None:
         watch.note(perf_counter() - began, conditions.native.played())
     for flags, operations in raised:
@@ -187,26 +201,14 @@ def _repeated(
 
 def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
     """The co-evaluated outputs of an evaluation of pending nodes, and their rule."""
-    found = _together(pending, rule)
+    found = co_evaluation.together(pending, rule, here.recorded)
     if found is None or in_chunks is None:
         return found
-    here = [node for node in found[1] if not in_chunks(node)]
-    return (found[0], here) if here else None
+    own = [node for node in found[1] if not in_chunks(node)]
+    return (found[0], own) if own else None
 
 
-def _together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
-    if _recorded.overdue and (more := _recorded.overdue_outputs(pending)):
-        return decisions.OVERDUE, more
-    if len(_recorded.nodes) > 1:
-        if more := co_evaluation.small_outputs(pending, _recorded.nodes, _recorded.frontier):
-            return decisions.SMALL_OUTPUTS, more
-        if rule is decisions.EXPORT and _are_read(pending):
-            more = co_evaluation.reading_outputs(pending, _recorded.nodes, _recorded.frontier)
-            return (decisions.READING_OUTPUTS, more) if more else None
-    return None
-
-
-def _concurrent_evaluation() -> concurrency.ConcurrentEvaluation | None:
+def _concurrent_evaluation() -> _Apart:
     """The permission to run concurrently with other threads' evaluations; None: run alone."""
     if concurrency.is_owned():  # other threads would see the unfinished work of an outer frame
         return None
@@ -223,7 +225,7 @@ def _evaluate_concurrently(
     nodes: Sequence[Node],
     rule: Rule,
     wanted: Sequence[Node],
-    apart: concurrency.ConcurrentEvaluation | None,
+    apart: _Apart,
     missed: evaluations.Missed | None = None,
 ) -> None:
     """Evaluate so that other threads notice it; concurrently with them where that is allowed.
@@ -253,11 +255,6 @@ def ahead(nodes: list[Node], rule: Rule) -> None:
     """Evaluate before the lock is taken for longer, so that other threads can evaluate, too."""
     if nodes[0].value is None and not concurrency.is_owned():
         evaluate(nodes, rule)
-
-
-def _are_read(nodes: list[Node]) -> bool:
-    """Whether a node has an owner besides a storage, two lists and this function."""
-    return any(count > 3 for count in references.of_each(nodes))
 
 
 def compute(nodes: Sequence[Node], rule: Rule) -> None:
@@ -292,16 +289,40 @@ def wait_and_warn(devices: Sequence[Device]) -> None:
         fp_flags.warn_for(flags, operations)
 
 
-_recorded = Pending(compute)
+def _flush(nodes: Sequence[Node], rule: Rule) -> None:
+    """Evaluate what nobody has asked for. What fails stays pending, for the sink that asks."""
+    try:
+        compute(nodes, rule)
+        nodes = ()
+    except Exception:
+        if _is_done(nodes):  # the error is that of a warning
+            raise
+    if len(nodes) == 1:
+        here.recorded.forget(topological(nodes))
+    for node in nodes if len(nodes) > 1 else ():
+        _flush([node], rule)
+
+
+def _allocate(node: Node) -> None:
+    """Raise NumPy's error if there is no memory, or address space, for the result of a node."""
+    if node.op.kind not in ("view", "update") and not (in_chunks is not None and in_chunks(node)):
+        np.empty(node.shape, node.dtype)  # touches none of it
+
+
+here = flush.Thread(compute, _flush, _allocate)
 
 
 def activity() -> tuple[int, int, int]:
     """Numbers of which one changes with each operation that is recorded or evaluated."""
     totals = report.totals
-    return len(_recorded.nodes), totals.kernels, totals.singles
+    return len(here.recorded.nodes), totals.kernels, totals.singles
 
 
-note_recorded: Callable[[Node], None] = _recorded.note
+def _note(node: Node) -> None:
+    here.recorded.note(node)
+
+
+note_recorded: Callable[[Node], None] = _note
 
 
 def use_native(native: Any) -> None:
@@ -313,60 +334,45 @@ def use_native(native: Any) -> None:
     when_run(bound_launch, lambda: bound_launch.use(native))
     when_run(buffers, lambda: buffers.use(native))
     when_run(copies, lambda: copies.use(native))
-    note_recorded = _recorded.note
+    note_recorded = _note
     if native is not None:
         names = vars(warnings), vars(compound_calls), vars(flush)
-        rounds = ROUNDS, REDUCING, TOGETHER
-        note_recorded = native.notes(_recorded, _recorded.note, *names, *rounds)
+        limits = ROUNDS, REDUCING, TOGETHER, VAST
+        note_recorded = native.notes(Pending, lambda: here.recorded, *names, *limits)
 
 
 if _native is not None:
     use_native(_native)
-tracing.on_change(_recorded.listen)
+tracing.on_change(flush.listen)
 
 
 def settled(left: list[Node]) -> None:
     """After an evaluation elsewhere: what it left pending is no unfinished work."""
-    _recorded.forget(left)
-    _recorded.reset()
+    here.recorded.forget(left)
+    here.recorded.reset()
 
 
 def recorded() -> list[ref[Node]]:
-    """The operations that were recorded and have not run."""
-    return list(_recorded.nodes)
+    """The operations that this thread has recorded and that have not run."""
+    return list(here.recorded.nodes)
 
 
-def finish(before: Sequence[ref[Node]], rule: Rule) -> None:
-    """Evaluate the operations recorded since `recorded()` gave `before`."""
+def finish(before: Sequence[ref[Node]], rule: Rule, everyone: bool = False) -> None:
+    """Evaluate what this thread (or everyone) recorded since `recorded()` gave `before`."""
     known = {id(each) for each in before}
-    if chunked is not None and chunked(_recorded.frontier(before=known), rule, False):
-        return
-    owned = concurrency.is_owned()
-    with held():
-        if concurrency.under_way and not owned:
-            concurrency.wait_for(_recorded.frontier(before=known))
-        _evaluate_concurrently(_recorded.frontier(before=known), rule, (), None)
+    for each in [each for each, _ in flush.threads] if everyone else [here.recorded]:
+        if frontier := each.frontier(before=known):
+            _flush(frontier, rule)
 
 
-errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE))
-
-
-def uses() -> dict[int, int]:
-    """How many recorded operations that have not run read each node (by id)."""
-    found: dict[int, int] = {}
-    for each in list(_recorded.nodes):
-        node = each()
-        if node is not None and node.value is None and node.resident is None:
-            for source in node.src:
-                found[id(source)] = found.get(id(source), 0) + 1
-    return found
+errstate.on_handling(functools.partial(finish, (), decisions.ERRSTATE, True))
 
 
 def _evaluate(
     nodes: Sequence[Node],
     rule: Rule,
     wanted: Sequence[Node],
-    apart: concurrency.ConcurrentEvaluation | None,
+    apart: _Apart,
     missed: evaluations.Missed | None,
 ) -> conditions.Raised:
     """Give every node a value; the exceptions that arose, with the operations that raised them."""
@@ -379,7 +385,7 @@ def _evaluate(
     else:
         _device(pending[0], rule)
     # the likelier case first: a single operation is NumPy's, several operations have run before
-    early = not usual or len(_recorded.nodes) == 1
+    early = not usual or len(here.recorded.nodes) == 1
     found = None
     often = missed is not None and evaluations.comes_round(missed)  # then a replay is faster
     if early and not often:
@@ -442,12 +448,12 @@ def known(recording: Recording) -> Plan | None:
 def _note_elided(elided: elision.Elision, raised: conditions.Raised) -> None:
     """After an evaluation: what it elided stays pending, and is no unfinished work."""
     if elided is not elision.NOTHING and elided is not elision.NEVER:
-        _recorded.forget(elided.pending)
+        here.recorded.forget(elided.pending)
         elision.conclude(elided, bool(raised))
         if raised and elided.rematerialised:  # rematerialised later, they would report them again
             again = linearize(elided.rematerialised)
             run_plan(plan_for(again), again, decisions.CONDITIONS)
-    _recorded.reset()
+    here.recorded.reset()
 
 
 def _replayed(
@@ -544,7 +550,7 @@ def _in_numpy(run: Callable[[], conditions.Raised]) -> conditions.Raised:
     try:
         return run()
     finally:
-        _recorded.reset()
+        here.recorded.reset()
 
 
 def plan_for(recording: Recording) -> Plan:

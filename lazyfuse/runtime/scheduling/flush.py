@@ -6,6 +6,7 @@ function that evaluates.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -17,7 +18,9 @@ from lazyfuse.codegen.graph.node import Node, Where, source_line, topological
 from lazyfuse.codegen.table.ops import UPDATE
 from lazyfuse.runtime.events import decisions, tracing
 from lazyfuse.runtime.events.decisions import Rule
+from lazyfuse.runtime.numerics import warning_filters
 from lazyfuse.runtime.numerics.errstate import SourceLocation
+from lazyfuse.runtime.numerics.warning_filters import NotedFilters
 from lazyfuse.runtime.scheduling import compound_calls, parameters
 
 # A launch costs some ten microseconds: as much as this many element operations.
@@ -38,10 +41,14 @@ ROOM = 248
 STEADY_LINES = 64
 # Recorded operations before the limits are checked.
 CHECK_AFTER = 64
+# Elements of an array for which there may be no memory: NumPy is asked when one is recorded.
+VAST = 1 << 27
 # Bytes that no budget reaches: without a budget, lists of nodes are searched when they doubled.
 NEVER = 1 << 62
 
 
+usual_filters: Any = warnings.filters
+"""The default list of warning filters: contexts have lists of their own."""
 native: Any = None
 """The native extension whose `frontier` is used (native/walk.c); None: the Python code here."""
 
@@ -53,9 +60,10 @@ def use(module: Any) -> None:
 
 
 class Pending:
-    """The operations recorded since the last flush."""
+    """The operations that a thread has recorded since the last flush."""
 
     __slots__ = (
+        "allocate",
         "due",
         "due_for",
         "elements",
@@ -67,11 +75,11 @@ class Pending:
         "last",
         "left",
         "lines",
-        "location",
         "looping",
         "nodes",
         "nodes_due",
         "nodes_planned",
+        "noted",
         "overdue",
         "plain",
         "reducing",
@@ -79,18 +87,26 @@ class Pending:
         "roomy_line",
         "rounds",
         "rounds_left",
+        "run",
         "steady",
         "waiting",
     )
 
-    def __init__(self, evaluate: Callable[[Sequence[Node], Rule], None]) -> None:
+    def __init__(
+        self,
+        evaluate: Callable[[Sequence[Node], Rule], None],
+        flush: Callable[[Sequence[Node], Rule], None],
+        allocate: Callable[[Node], None],
+    ) -> None:
         self.evaluate = evaluate
-        self.filters = warnings.filters  # the default list: contexts have lists of their own
+        self.run = flush  # the same, but what fails stays pending
+        self.allocate = allocate  # raises where there is no memory for a result
+        self.nodes: list[ref[Node]] = []
+        self.filters = usual_filters
         self.filters_first: Any = None  # its first filter: another one shows that the list changed
         self.filters_size = -1  # its length; -1: check the filters at each node
         self.look_at(self.filters)
-        self.location = SourceLocation()  # the last one that was marked
-        self.nodes: list[ref[Node]] = []
+        self.noted = warning_filters.usual  # the filters that were noted last
         self.lines: set[int] = set()  # lines that recorded since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each line recorded since the last sink
         self.left: list[ref[Node]] = []  # what the last sink left pending, as others had
@@ -122,6 +138,7 @@ class Pending:
                 raises = self.look_at(filters)
                 if filters is not self.filters:
                     self.mark(node)
+                    self.filters_size = -1  # look at the usual ones again afterwards
             line = line_of(where)
             if not compound_calls.depth or line != self.last:  # one call may record several nodes
                 self.rounds[line] = rounds = self.rounds.get(line, 0) + 1
@@ -146,6 +163,8 @@ class Pending:
         size = 1
         for length in node.arg.shape if node.op is UPDATE else node.shape:
             size *= length
+        if size >= VAST:
+            self.allocate(node)
         self.elements += size
         if len(self.nodes) >= self.nodes_due or self.elements >= self.elements_due:
             self.check_limits(node)
@@ -156,6 +175,11 @@ class Pending:
         """Whether warning filters turn FP exceptions into errors, which their line has to raise."""
         raises = config.options.errors_at_once and _makes_errors(filters)
         if filters is self.filters:
+            if (before := warning_filters.look_again()) is not None:
+                for each in [each for pending, _ in list(threads) for each in list(pending.nodes)]:
+                    node = each()
+                    if node is not None and node.location is not None:
+                        _mark(node, before)
             self.filters_size = -1 if raises else len(filters)
             self.filters_first = filters[0] if filters else None
         return raises
@@ -189,15 +213,10 @@ class Pending:
         return decisions.ROOM
 
     def mark(self, node: Node) -> None:
-        """Keep warning filters other than the default ones in the node's source location."""
-        where = node.location
-        assert where is not None
-        if isinstance(where, SourceLocation):
-            where.filters = warnings.filters
-            return
-        if self.location != where or self.location.filters is not warnings.filters:
-            self.location = SourceLocation.like(where, filters=warnings.filters)
-        node.location = self.location
+        """Keep warning filters other than the usual ones in the node's source location."""
+        if not self.noted.are_current():
+            self.noted = NotedFilters()
+        _mark(node, self.noted)
 
     def check_limits(self, newest: Node) -> None:
         """Flush if the graph, or the memory that it keeps alive, has outgrown the budget."""
@@ -236,7 +255,7 @@ class Pending:
         """Evaluate every array that is still wanted and was recorded before `newest`."""
         frontier = self.frontier(newest)
         if frontier:
-            self.evaluate(frontier, rule)
+            self.run(frontier, rule)
         else:
             self.reset()
 
@@ -348,6 +367,45 @@ class Pending:
         return [node for node in alive if id(node) not in used and not parameters.waits(node)]
 
 
+class _Token:
+    """Lives as long as its thread."""
+
+
+class Thread(threading.local):
+    """What a thread has recorded: no other thread brings it along, flushes it or counts it."""
+
+    recorded: Pending
+
+    def __init__(self, *functions: Any) -> None:
+        self.recorded = Pending(*functions)
+        if not threads:
+            Thread.recorded = self.recorded  # for finalisers while another thread's is made
+        self.token = _Token()
+        threads[:] = [each for each in threads if each[1]() or any(map(_is_left, each[0].nodes))]
+        threads.append((self.recorded, ref(self.token)))
+
+
+threads: list[tuple[Pending, ref[_Token]]] = []
+"""What threads have recorded; where a thread has ended, as long as some of it is pending."""
+
+
+def listen() -> None:
+    """Tell what threads have recorded that listeners have come or gone."""
+    for each, _ in threads:
+        each.listen()
+
+
+def uses() -> dict[int, int]:
+    """How many operations that threads have recorded and not run read each node (by id)."""
+    found: dict[int, int] = {}
+    for each in [each for pending, _ in list(threads) for each in list(pending.nodes)]:
+        node = each()
+        if node is not None and _is_pending(node):
+            for source in node.src:
+                found[id(source)] = found.get(id(source), 0) + 1
+    return found
+
+
 def line_of(where: Where) -> int:
     """A source line as a number: hashing a code object would hash its text."""
     return (id(where[0]) << 16) + where[1]  # objects lie 16 bytes apart
@@ -382,8 +440,24 @@ def _is_read(source: Node) -> bool:
     return source.value is not None or source.op.kind == "source"
 
 
+def _mark(node: Node, filters: NotedFilters) -> None:
+    """Note the warning filters of a node, and of those that the same call has recorded below it."""
+    where = node.location
+    if not isinstance(where, SourceLocation):
+        node.location = SourceLocation.like(where, filters=filters)
+    elif where.filters is None:
+        where.filters = filters
+    for source in node.src:
+        if source.location == where and getattr(source.location, "filters", None) is None:
+            _mark(source, filters)
+
+
 def _is_pending(node: Node | None) -> bool:
     return node is not None and node.value is None and node.resident is None
+
+
+def _is_left(node: ref[Node]) -> bool:
+    return _is_pending(node())
 
 
 def held_bytes(roots: Sequence[Node]) -> int:

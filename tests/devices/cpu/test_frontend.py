@@ -421,6 +421,23 @@ def test_a_deep_text_is_no_failure_of_ours() -> None:
         llvm_compiler.compile_source(source)
 
 
+def test_a_module_that_an_interrupt_leaves_ends_before_its_context(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The collector ends them in any order: after the context, the module is freed twice."""
+
+    def interrupted(machine: Any, module: Any) -> None:
+        left.append(module)
+        raise KeyboardInterrupt
+
+    left: list[Any] = []
+    monkeypatch.setattr(llvm_compiler, "inline_vector_math", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        llvm_compiler.compile_source(map_source("a1[i] = vm_sin(a0[i])", ("f8", "f8")))
+    assert left[0].closed
+    left.append(left)
+
+
 def test_division_of_integers_by_zero_is_zero() -> None:
     body = "a2[i] = a0[i] // a1[i]\na3[i] = a0[i] % a1[i]"
     for code in ("i8", "u8"):

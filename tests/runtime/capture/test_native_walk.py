@@ -159,7 +159,8 @@ def test_classes_with_other_slots_are_refused(native: Any) -> None:
 
 # ----------------------------------------------------------------------------------------- notes
 
-FIELDS = [name for name in flush.Pending.__slots__ if name not in ("evaluate", "nodes", "location")]
+_OTHERS = ("allocate", "evaluate", "location", "nodes", "run")
+FIELDS = [name for name in flush.Pending.__slots__ if name not in _OTHERS]
 
 
 class Twins:
@@ -167,11 +168,12 @@ class Twins:
 
     def __init__(self, native: Any) -> None:
         self.runs: list[list[tuple[int, str]]] = [[], []]
-        self.pendings = [flush.Pending(self.evaluate(at)) for at in range(2)]
+        self.vast: list[list[Node]] = [[], []]
+        functions = [(self.evaluate(at), self.evaluate(at), self.vast[at].append) for at in (0, 1)]
+        self.pendings = [flush.Pending(*each) for each in functions]
         names = vars(flush.warnings), vars(compound_calls), vars(flush)
-        second = self.pendings[1]
-        limits = flush.ROUNDS, flush.REDUCING, flush.TOGETHER
-        noted = native.notes(second, second.note, *names, *limits)
+        limits = flush.ROUNDS, flush.REDUCING, flush.TOGETHER, flush.VAST
+        noted = native.notes(flush.Pending, lambda: self.pendings[1], *names, *limits)
         self.calls: list[Callable[[Node], None]] = [self.pendings[0].note, noted]
 
     def evaluate(self, at: int) -> Callable[[Sequence[Node], str], None]:
@@ -189,6 +191,7 @@ class Twins:
             assert getattr(first, name) == getattr(second, name), name
         assert [each() for each in first.nodes] == [each() for each in second.nodes]
         assert self.runs[0] == self.runs[1]
+        assert self.vast[0] == self.vast[1]
 
 
 def _line() -> Any:
@@ -233,14 +236,17 @@ def test_notes_agree_where_somebody_has_to_look(native: Any) -> None:
         compound_calls.depth -= 1
 
 
-def test_an_error_of_the_slow_way_comes_through(native: Any) -> None:
+def test_an_error_of_the_slow_way_comes_through(
+    native: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     twins = Twins(native)
 
-    def refuse(node: Node) -> None:
+    def refuse(pending: flush.Pending, node: Node) -> None:
         raise KeyError("refused")
 
+    monkeypatch.setattr(flush.Pending, "note", refuse)
     names = vars(flush.warnings), vars(compound_calls), {"WORTH_A_LAUNCH": 0}
-    noted = native.notes(twins.pendings[1], refuse, *names, 0, 0, 0)
+    noted = native.notes(flush.Pending, lambda: twins.pendings[1], *names, 0, 0, 0, flush.VAST)
     noted(_node((5,), (where := _line())))
     with pytest.raises(KeyError, match="refused"):
         noted(_node((5,), where))
@@ -275,7 +281,7 @@ def test_frontiers_agree(native: Any, seed: int, monkeypatch: pytest.MonkeyPatch
     leaf = Node(ops.LEAF, (), None, (5,), np.dtype(float), None, None)
     leaf.value = np.zeros(5)
     nodes = [leaf]
-    pending = flush.Pending(lambda nodes, reason: None)
+    pending = flush.Pending(*[lambda *_: None] * 3)
     for _ in range(generator.integers(1, 90)):
         src = tuple([nodes[at] for at in generator.integers(0, len(nodes), 2)])
         node = Node(ops.TABLE["add"], src, None, (5,), np.dtype(float), None, None)

@@ -146,8 +146,8 @@ def test_operands_that_die_are_left_to_the_long_way(warm: tuple[Any, Any, Any]) 
 
 def test_intermediate_results_of_a_sink_are_no_work_left_undone() -> None:
     gc.collect()
-    evaluate._recorded.steady.clear()  # lines of other tests' loops, which a process keeps
-    evaluate._recorded.rounds.clear()
+    evaluate.here.recorded.steady.clear()  # lines of other tests' loops, which a process keeps
+    evaluate.here.recorded.rounds.clear()
     a = lf.array(np.full(N, 0.5))
     for _ in range(3):
         value = a
@@ -155,8 +155,8 @@ def test_intermediate_results_of_a_sink_are_no_work_left_undone() -> None:
             value = value * a + 1.0
         value.to_numpy()
         del value
-        assert not evaluate._recorded.rounds
-        assert not evaluate._recorded.steady
+        assert not evaluate.here.recorded.rounds
+        assert not evaluate.here.recorded.steady
         assert not evaluate.recorded()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
+from lazyfuse import config
 from tests.helpers.compare import both
 from tests.helpers.states import recording_all
 
@@ -131,3 +132,90 @@ def test_what_was_recorded_before_an_error_state_is_told_within_it() -> None:
         with pytest.warns(RuntimeWarning, match="divide by zero"):
             assert y.tolist() == [np.inf, 1.0]
     assert z.tolist() == [np.inf, 2.0]
+
+
+N = 50_000
+
+
+def _both(program: Callable[[Any], Any]) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """What lazyfuse and NumPy tell, kernels and all."""
+    with config.options(plan_after=0):
+        return sorted(told(program, lf)), sorted(told(program, np))
+
+
+def test_an_ignored_exception_is_not_told_of_a_neighbour_in_the_kernel() -> None:
+    def program(xp: Any) -> Any:
+        x = xp.arange(4.0 * N)
+        z = x[:N]
+        for _ in range(30):
+            z *= 0.5
+            with xp.errstate(all="ignore"):
+                u = z / 0
+        return x.sum() + u[1]
+
+    found, expected = _both(program)
+    assert found == expected == []
+
+
+def test_a_neighbour_that_ignores_takes_nothing_away() -> None:
+    def program(xp: Any) -> Any:
+        x = xp.arange(1.0 * N)
+        kept = []
+        for _ in range(12):
+            with xp.errstate(divide="ignore"):
+                u = 1 / x
+            kept.append(u + 2 / x)
+            kept.append(1 / x)  # as above: computed once
+        return sum(each[1] for each in kept)
+
+    found, expected = _both(program)
+    assert found == expected
+    assert len(found) == 24
+
+
+def test_fused_functions_name_who_raised_cold_and_warm() -> None:
+    def program(xp: Any) -> Any:
+        numbers = xp.arange(N) * 1.0
+        x = xp.nan_to_num(xp.divide(numbers, xp.arange(N) % 3)) % 7
+        return xp.stack([x, xp.ones(N)], axis=1).max(axis=1)
+
+    for _ in range(4):
+        found, expected = _both(program)
+        assert found == expected
+        assert len(found) == 2
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_a_number_that_overflows_is_told_each_time(dtype: str) -> None:
+    def program(xp: Any) -> Any:
+        x = xp.ones(N, dtype)
+        return [(x + 1e300)[0], (x * 1e300)[0], (1e300 / x)[0]]
+
+    for _ in range(3):
+        found, expected = _both(lambda xp: np.array(program(xp)))
+        assert found == expected
+        assert len(found) == 3
+
+
+def test_filters_hold_for_what_was_recorded_under_them() -> None:
+    def program(xp: Any) -> Any:
+        x = xp.arange(1.0 * N)
+        first = 1 / x
+        warnings.simplefilter("ignore")
+        second = 2 / x
+        warnings.filterwarnings("always", "invalid")
+        third = x / x
+        return first + second + third
+
+    found, expected = _both(program)
+    assert found == expected
+    assert len(found) == 2
+
+
+def test_once_per_line_counts_for_the_module() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for size in (10, N, 10, N):  # at once, recorded
+            with config.options(plan_after=0):
+                float((1 / lf.zeros(size))[0])
+    assert len(found) == 1

@@ -69,7 +69,7 @@ def test_turns_that_write_run_one_by_one() -> None:
 def test_a_node_that_another_thread_drops_is_no_round() -> None:
     x = np.array(numpy.linspace(0.0, 1.0, N)) + 1.0
     left = [weakref.ref(x._node)]
-    pending = flush.Pending(lambda nodes, rule: None)
+    pending = flush.Pending(*[lambda *_: None] * 3)
     pending.keep_rounds(left)
     assert list(pending.rounds.values()) == [1]
     del x

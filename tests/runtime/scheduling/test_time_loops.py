@@ -235,7 +235,7 @@ def test_intermediate_values_of_updates_are_not_kept() -> None:
     u = lazyfuse.array(np.ones((400, 400)))
     for _ in range(12):
         u[1:, :] -= 0.1 * (u[1:, :] * 3.0)
-    frontier = evaluate._recorded.frontier()
+    frontier = evaluate.here.recorded.frontier()
     assert len(frontier) <= 1
 
 
