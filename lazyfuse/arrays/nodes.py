@@ -245,6 +245,7 @@ def constant(value: Any, dtype: Any) -> Node:
     node = CONSTANTS.get((value, dtype))
     if node is None:
         node = scalar_node(value, dtype)
-        if not isinf(abs(node.value)) or isinf(abs(value)):
+        made: Any = node.value
+        if not isinf(abs(made)) or isinf(abs(value)):
             CONSTANTS[value, dtype] = node
     return node

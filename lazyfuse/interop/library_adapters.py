@@ -282,8 +282,9 @@ def _adapt_sparse(sparse: ModuleType) -> None:
     adapt_functions(sparse, names)
     for kind in _classes(sparse, names):
         adapt_class(kind, "scipy", public=False)
-        for name in ("dot", "maximum", "minimum", "multiply", "tensordot"):
-            _enter(getattr(kind, name, None), 1)
+        for found in [each for base in kind.__mro__ for each in vars(base).values()]:
+            if type(found) is FunctionType and "other" in found.__code__.co_varnames[1:2]:
+                _enter(found, 1)
 
 
 def _adapt_hulls(spatial: ModuleType) -> None:

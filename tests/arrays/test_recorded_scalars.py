@@ -120,7 +120,9 @@ def test_operators_of_one_operand(dtype: str) -> None:
                         with pytest.raises(TypeError):
                             function(operand)
                         continue
-                    if scalar and operand.dtype.kind in "iu":  # may overflow: NumPy's at once
+                    if scalar and operators.is_of_scalars(SPECS[name].op, operand.dtype):
+                        with np.errstate(over="ignore"):
+                            assert function(operand) == expected  # NumPy's at once
                         continue
                     found = function(operand)
                     theirs = operators.unary(SPECS[name], operand)

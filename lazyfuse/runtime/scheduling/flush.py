@@ -443,6 +443,7 @@ def _is_read(source: Node) -> bool:
 def _mark(node: Node, filters: NotedFilters) -> None:
     """Note the warning filters of a node, and of those that the same call has recorded below it."""
     where = node.location
+    assert where is not None
     if not isinstance(where, SourceLocation):
         node.location = SourceLocation.like(where, filters=filters)
     elif where.filters is None:
