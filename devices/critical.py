@@ -141,15 +141,15 @@ _HAS_WAITED = 2  # for `yield from`
 @begin_quietly
 def _postpone(phase: str, info: dict[str, int]) -> None:
     """As the collector's first callback: in a section, hold all that it looks at until it ends."""
-    try:
-        if phase != "start":
-            _held.clear()
-        elif _thread.depth:
+    try:  # outside of sections without a call, after which Python would run handlers
+        if phase == "start" and _thread.depth:
             _thread.due = max(_thread.due, info["generation"])
             _others.extend(gc.callbacks[1:])
             del gc.callbacks[1:]
             last = min(info["generation"] + _BEYOND, 2)
             _held.extend(map(gc.get_objects, range(last + 1)))
+        elif _held:
+            _held.clear()
     except BaseException as error:  # an interrupt, which the collector would drop
         waiting.append((raise_later, 0, error))
 

@@ -750,8 +750,10 @@ static PyObject *pending_here(Notes *self)
     }
     PyObject *found = PyObject_CallNoArgs(self->find), *last = self->pending;
     if (found == NULL || (PyObject *)Py_TYPE(found) != self->type) {
+        if (found != NULL) { /* else an interrupt has come */
+            PyErr_SetString(PyExc_TypeError, "note: expected what a thread has recorded");
+        }
         Py_XDECREF(found);
-        PyErr_SetString(PyExc_TypeError, "note: a thread has no notes");
         return NULL;
     }
     self->thread = thread;

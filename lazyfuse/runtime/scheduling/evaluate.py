@@ -290,7 +290,7 @@ def wait_and_warn(devices: Sequence[Device]) -> None:
 
 
 def _flush(nodes: Sequence[Node], rule: Rule) -> None:
-    """Evaluate what nobody has asked for. What fails stays pending, for the sink that asks."""
+    """Evaluate what no sink has asked for. What fails stays pending, for the sink that asks."""
     try:
         compute(nodes, rule)
         nodes = ()
