@@ -72,6 +72,8 @@ def _method(name: str, function: Any) -> Any:
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
         if "dtype" in kwargs and name in ("any", "all"):  # the method takes more than the function
             return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
+        if kwargs and issubclass(type(kwargs.get("out")), np.ndarray):  # a method asks no class
+            return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
         try:
             return function(self, *args, **kwargs)
         except TypeError as error:

@@ -17,7 +17,7 @@ from lazyfuse.arrays.conversion import (
     wrap_maybe_shared,
 )
 from lazyfuse.arrays.ndarray import direct, ndarray
-from tests.helpers.compare import MODES, mode
+from tests.helpers.compare import MODES, both, mode
 
 
 @pytest.fixture(params=MODES, ids=["default", "recorded"], autouse=True)
@@ -92,3 +92,31 @@ def test_new_arrays_are_made_as_the_caller_says() -> None:
     assert wrapped[0] == 8
     through[4] = 9
     assert memory[4] == 9
+
+
+def test_a_list_that_fills_booleans_is_its_truth() -> None:
+    """`fill` takes one value: NumPy asks a list for its truth, and refuses it for numbers."""
+
+    def filled(xp: Any, dtype: str, value: Any) -> Any:
+        x = xp.zeros((200, 200), dtype)
+        x.fill(value(xp))
+        return x
+
+    for dtype in ("?", "f8", "i4"):
+        for value in (lambda xp: [], lambda xp: xp.array_split(xp.arange(400.0), 200),
+                      lambda xp: 3, lambda xp: "1", lambda xp: float("nan")):  # fmt: skip
+            both(lambda xp, dtype=dtype, value=value: filled(xp, dtype, value))
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy 2.3 takes it")
+@pytest.mark.parametrize("size", [3, 40_000])
+def test_an_array_is_no_dtype(size: int) -> None:
+    for call in (
+        lambda xp, x: xp.dtype(x),
+        lambda xp, x: xp.zeros(3, x),
+        lambda xp, x: xp.finfo(x).eps,
+        lambda xp, x: x.astype(x).dtype,
+        lambda xp, x: xp.dtype(x.sum()),
+    ):
+        both(call, np.arange(size * 1.0))
+    assert "__numpy_dtype__" not in dir(lazyfuse.arange(size))

@@ -168,3 +168,12 @@ def test_a_name_that_numpy_warns_of_warns_each_time(monkeypatch: pytest.MonkeyPa
             _ = ours.upper
     assert [each.filename for each in told] == [__file__] * 3
     assert "upper" in vars(ours)
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "clip", "ndarray", "ufunc", "fft.fftfreq"])
+def test_signatures_are_those_of_the_installed_numpy(name: str) -> None:
+    ours: Any = lazyfuse
+    theirs: Any = np
+    for part in name.split("."):
+        ours, theirs = getattr(ours, part), getattr(theirs, part)
+    assert signature(ours) == signature(theirs)

@@ -189,3 +189,37 @@ def test_methods_found_in_the_class_bind_and_pickle() -> None:
     assert type(x.plain_copy()) is Kept
     assert lazyfuse.ndarray.sum.__get__(x)() == 3
     assert pickle.loads(pickle.dumps(lazyfuse.ndarray.sum)) is lazyfuse.ndarray.sum
+
+
+def units(xp: Any) -> Any:
+    class Units(xp.ndarray):  # type: ignore[misc]
+        """As astropy's Quantity: it shifts by itself, and has a say in ufuncs."""
+
+        def __rlshift__(self, other: Any) -> Any:
+            return "shifted"
+
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+            return ufunc.__name__, ufunc is xp.less, [type(x).__name__ for x in inputs]
+
+    return Units
+
+
+@pytest.mark.parametrize("size", [4, 40_000])
+def test_operators_ask_a_subclass_on_the_right_first(size: int) -> None:
+    def answers(xp: Any) -> Any:
+        x = xp.arange(size)
+        other = xp.arange(size).view(units(xp))
+        named = x.__lshift__(other), x.__lt__(other)
+        return x << other, x < other, x == other, x + other, other << x, named
+
+    assert answers(lazyfuse) == answers(np)
+
+
+def test_an_output_of_a_subclass_is_written_once() -> None:
+    def written(xp: Any) -> Any:
+        x = xp.arange(6.0)
+        out = x.view(tagged(xp))
+        return np.asarray(xp.cumsum(x, out=out)).tolist(), np.asarray(x).tolist()
+
+    with mode(0):
+        assert written(lazyfuse) == written(np)

@@ -382,3 +382,12 @@ def test_unknown_libraries_are_refused() -> None:
         lazyfuse.adapt("js")  # type: ignore[attr-defined]
     lazyfuse.adapt("pandas")  # type: ignore[attr-defined]
     assert json.dumps([1]) == "[1]"
+
+
+def test_einops_knows_our_arrays() -> None:
+    einops = pytest.importorskip("einops", reason="einops is not installed")
+    x = lazyfuse.arange(40_000.0).reshape(200, 200)
+    turned = einops.rearrange(x, "a b -> b a")
+    assert type(turned) is lazyfuse.ndarray
+    assert np.array_equal(turned, np.asarray(x).T)
+    assert einops.reduce(x, "a b -> a", "sum").shape == (200,)
