@@ -384,44 +384,6 @@ def _overwrites(update: Value, written: Shape) -> bool:
     return update.arg == Layout(0, update.shape, strides) and written == update.shape
 
 
-def store_together(graph: Graph) -> Graph:
-    """Copy a view that is joined with values computed from it: their kernel has loaded it."""
-    read: dict[int, set[int]] = {}  # per joined block: the values that its computed parts load
-    base = list(range(len(graph.values)))
-    for index, value in enumerate(graph.values):
-        if value.op is ops.UPDATE:
-            base[index] = base[value.src[0]]
-            loads = _loads(value.src[1], value.arg.shape, graph)
-            read.setdefault(base[index], set()).update(loads)
-    builder = _Builder()
-    for index, value in enumerate(graph.values):
-        new = builder.mapped(value)
-        if value.op is ops.UPDATE and value.src[1] in read[base[index]]:
-            part = graph.values[value.src[1]]
-            there = part.op is ops.VIEW or part.op is ops.LEAF
-            if there and part.shape == value.arg.shape and part.dtype == value.dtype:
-                copy = builder.copied(replace(part, output=False), new.src[1])
-                new = replace(new, src=(new.src[0], copy))
-        builder.moved.append(builder.add(new))
-    return graph.replaced(builder.values)
-
-
-def _loads(index: int, shape: Shape, graph: Graph) -> set[int]:
-    """The values that a kernel of `shape` loads to compute a value; empty if it only loads it."""
-    stack = [index] if graph.values[index].op.kind == "map" else []
-    found: set[int] = set()
-    seen = set(stack)
-    while stack:
-        for source in graph.values[stack.pop()].src:
-            value = graph.values[source]
-            if value.op.kind != "map" or value.shape != shape:
-                found.add(source)
-            elif source not in seen:
-                seen.add(source)
-                stack.append(source)
-    return found
-
-
 def drop_dead(graph: Graph) -> Graph:
     """Keep only values that an output needs."""
     alive = [value.output for value in graph.values]
@@ -444,6 +406,5 @@ PASSES: tuple[Pass, ...] = (
     sink_moves,
     simplify,
     forward_updates,
-    store_together,
     drop_dead,
 )

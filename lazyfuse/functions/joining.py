@@ -1,9 +1,8 @@
 """As NumPy's joining, repeating and rolling: `concatenate`, `stack`, `repeat`, `roll`.
 
-A join of a few large arrays writes each into its part of a new block. A join of many is one host
-call, whose shape and dtype are known in advance. Pending arrays of one shape are stacked by parts
-too: the kernel that computes a part stores it there. Views are the methods of the array; most other
-functions of this topic are decomposed (decompositions.py).
+A join of a few arrays is a map of indices (moving.py), as is a roll. A join of many, and a repeat,
+is one host call, whose shape and dtype are known in advance. Views are the methods of the array;
+most other functions of this topic are decomposed (decompositions.py) or in rearranging.py.
 """
 
 from __future__ import annotations
@@ -131,8 +130,8 @@ def _joined(arrays: Any, axis: Any) -> Any:
         return None
     dtype = CANONICAL[np.result_type(*[dtype_of(x) for x in operands])]
     if place < 0:
-        total = sum(_size(shape) for shape in shapes)
-        return host("concatenate", _Concatenate(None), operands, (total,), dtype)
+        operands, place = [methods.ravel(x) for x in operands], 0
+        arrays, shapes = operands, [shape_of(x) for x in operands]
     first = shapes[0]
     length = sum(shape[place] for shape in shapes)
     shape = (*first[:place], length, *first[place + 1 :])
@@ -140,7 +139,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
     perm = joined_order(
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
-    size = _size(shape)
+    size = size_of(shape)
     if middling_copy(operands, size) and devices.current() is devices.cpu():
         return _joined_now([gather(x) for x in operands], place, shape, dtype, perm)
     if len(operands) <= PIECES and size and not small(size):
@@ -174,17 +173,10 @@ def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
     return place if len(rests) == 1 else None
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
-
-
 class _Concatenate:
     """`numpy.concatenate` of any number of arrays along one axis."""
 
-    def __init__(self, axis: int | None) -> None:
+    def __init__(self, axis: int) -> None:
         self.axis = axis
 
     def __call__(self, *arrays: Any) -> Any:
@@ -212,7 +204,7 @@ def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
         return None
     if axis is None:
         function = _Repeat(repeats, None)
-        return host("repeat", function, (a,), (_size(shape) * repeats,), dtype)
+        return host("repeat", function, (a,), (size_of(shape) * repeats,), dtype)
     try:
         place = normalize_axis(axis, len(shape))
     except (TypeError, ValueError):
@@ -285,7 +277,7 @@ def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
         place = axis + len(shape) if axis < 0 else axis
         if not 0 <= place < len(shape):
             return _roll(a, shift, axis)  # raises
-        inner, length = _size(shape[place + 1 :]), shape[place]
+        inner, length = size_of(shape[place + 1 :]), shape[place]
     if not a.size or not a.flags.c_contiguous or a.dtype.hasobject:
         return _roll(a, shift, axis)
     result = np.empty_like(a)
