@@ -99,13 +99,52 @@ def segments_of(positions: tuple[int, ...]) -> tuple[Segment, ...]:
 
 @cached(1024)
 def padded(length: int, widths: tuple[int, int], mode: str) -> tuple[Segment, ...]:
-    """The segments of one padded axis, from NumPy's own padding of its positions."""
-    positions = np.arange(length)
+    """The segments of one padded axis."""
+    before, after = widths
+    low = segments_of(tuple([_reached(at, length, mode) for at in range(-before, 0)]))
+    ends = [_reached(at, length, mode) for at in range(length, length + after)]
+    high = [(at + before + length, *rest) for at, *rest in segments_of(tuple(ends))]
+    return (*low, (before, length, 0, 1), *high)  # type: ignore[arg-type]
+
+
+def _reached(at: int, length: int, mode: str) -> int:
+    """The position that `numpy.pad` shows at a place outside the axis; -1: none."""
     if mode == "constant":
-        found = np.pad(positions, widths, constant_values=-1)
-    else:
-        found = np.pad(positions, widths, mode)  # type: ignore[call-overload]
-    return segments_of(tuple(found.tolist()))
+        return -1
+    if mode == "wrap":
+        return at % length
+    if mode == "edge" or length == 1:
+        return min(max(at, 0), length - 1)
+    if mode == "symmetric":
+        at %= 2 * length
+        return min(at, 2 * length - 1 - at)
+    period = 2 * (length - 1)
+    at %= period
+    return min(at, period - at)
+
+
+def without(length: int, places: Sequence[int]) -> list[Segment]:
+    """The segments of an axis some places of which, in rising order, are left out."""
+    found = []
+    begin = 0
+    for count, place in enumerate((*places, length)):
+        if place > begin:
+            found.append((begin - count, place - begin, begin, 1))
+        begin = place + 1
+    return found
+
+
+def between(length: int, places: Sequence[int]) -> list[Segment]:
+    """The segments of an axis that gets new elements at these places of the result, rising."""
+    found: list[Segment] = []
+    begin = 0
+    for count, place in enumerate((*places, length + len(places))):
+        if place > begin:
+            found.append((begin, place - begin, begin - count, 1))
+        if count < len(places):
+            found.append((place, 1, -1, 0))
+        begin = place + 1
+    return found
 
 
 def repeated(length: int, times: int) -> list[Segment]:

@@ -28,7 +28,6 @@ from lazyfuse.functions.moving import (
     padded,
     recorded,
     repeated,
-    segments_of,
 )
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress
@@ -36,7 +35,9 @@ from lazyfuse.runtime.layout.meta_arrays import keep_order
 from lazyfuse.runtime.scheduling.eager_rules import small
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+WIDE = 1024  # a wider border is NumPy's: its places are found one by one
 _WHOLE = (int, np.integer)
+_NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
 def _numpys(theirs: Any) -> Callable[..., Any]:
@@ -100,7 +101,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if not isinstance(mode, str) or mode not in MODES or isinstance(pad_width, dict):
         return None
     number = kwargs.pop("constant_values", 0) if mode == "constant" else 0
-    if kwargs or not isinstance(number, (int, float, complex, np.number, np.bool_)):
+    if kwargs or not isinstance(number, _NUMBERS):
         return None
     shown = geometry(array)
     try:
@@ -108,6 +109,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     except ValueError:
         return None
     if widths.dtype.kind not in "iu" or widths.min() < 0:
+        return None
+    if widths.max() > WIDE:
         return None
     pairs = [(int(before), int(after)) for before, after in widths]
     segments = [padded(n, pair, mode) for n, pair in zip(shown.shape, pairs, strict=True)]
@@ -142,30 +145,43 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
     return recorded((A,), along_axes(segments), shape, dtype_of(A))
 
 
+def _places(obj: Any, length: int) -> list[int] | None:
+    """The few places that an argument names, not negative; None where NumPy is to look at it."""
+    if isinstance(obj, slice):
+        found = list(range(*obj.indices(length))[: MOST_PIECES + 1])
+    elif isinstance(obj, _WHOLE) and not isinstance(obj, bool):
+        found = [int(obj)]
+    elif type(obj) is list and all(type(each) is int for each in obj):
+        found = obj
+    else:
+        return None
+    few = 0 < len(found) < MOST_PIECES and all(-length <= each < length for each in found)
+    return [each % length for each in found] if few else None
+
+
+def _one_axis(arr: Any, axis: Any) -> tuple[Any, int]:
+    """The array and its axis that `insert` and `delete` work on."""
+    if axis is None:
+        return methods.ravel(arr), 0
+    return arr, normalize_axis(axis, geometry(arr).ndim)
+
+
 @_replaces(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """As `numpy.delete`."""
+    arr, axis = _one_axis(arr, axis)
     shown = geometry(arr)
-    if axis is None:
-        arr = methods.ravel(arr)
-        shown, axis = geometry(arr), 0
-    axis = normalize_axis(axis, shown.ndim)
-    if isinstance(obj, ndarray):
+    places = _places(obj, shown.shape[axis])
+    if places is None:
         return None
-    kept = np.delete(np.arange(shown.shape[axis]), obj)
-    return _picked(arr, shown, kept, axis)
-
-
-def _picked(arr: Any, shown: Any, kept: Any, axis: int) -> Any:
-    """Some positions of an axis; None if they are no few segments."""
-    if not kept.size or np.count_nonzero(np.diff(kept, 2)) > 4 * MOST_PIECES:
-        return None
-    segments = segments_of(tuple(kept.tolist()))
-    if len(segments) > MOST_PIECES:
-        return None
-    shape = tuple([len(kept) if at == axis else n for at, n in enumerate(shown.shape)])
+    segments = without(shown.shape[axis], sorted(set(places)))
+    shape = _lengthened(shown.shape, axis, -len(set(places)))
     pieces = along_axis(segments, shape, axis)
-    return recorded((arr,), pieces, shape, dtype_of(arr), _order(shown))
+    return recorded((arr,), pieces, shape, dtype_of(arr), _order(shown)) if pieces else None
+
+
+def _lengthened(shape: Any, axis: int, by: int) -> tuple[int, ...]:
+    return tuple([n + by if at == axis else n for at, n in enumerate(shape)])
 
 
 @_replaces(np.diag, decompositions.decompose)
@@ -225,24 +241,19 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 @_replaces(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """As `numpy.insert`."""
-    shown = geometry(arr)
-    if axis is None:
-        arr = methods.ravel(arr)
-        shown, axis = geometry(arr), 0
-    axis = normalize_axis(axis, shown.ndim)
-    if not isinstance(values, (int, float, complex, np.number, np.bool_)):
+    if not isinstance(values, _NUMBERS):
         return None
-    if isinstance(obj, ndarray):
+    arr, axis = _one_axis(arr, axis)
+    shown, dtype = geometry(arr), dtype_of(arr)
+    length = shown.shape[axis]
+    places = [length] if type(obj) is int and obj == length else _places(obj, length)
+    if places is None:
         return None
-    kept = np.insert(np.arange(shown.shape[axis]), obj, -1)
-    segments = segments_of(tuple(kept.tolist()))
-    if len(segments) > MOST_PIECES:
-        return None
-    dtype = dtype_of(arr)
+    places = [place + at for at, place in enumerate(sorted(places))]
     value = np.empty(1, dtype)
     value[...] = values
-    shape = tuple([len(kept) if at == axis else n for at, n in enumerate(shown.shape)])
-    pieces = filled(along_axis(segments, shape, axis), len(shape))
+    shape = _lengthened(shown.shape, axis, len(places))
+    pieces = filled(along_axis(between(length, places), shape, axis), len(shape))
     return recorded((arr, value.reshape(())), pieces, shape, dtype, _order(shown))
 
 
