@@ -24,10 +24,12 @@ from lazyfuse.functions.moving import (
     Segment,
     along_axes,
     along_axis,
+    between,
     filled,
     padded,
     recorded,
     repeated,
+    without,
 )
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress
