@@ -7,8 +7,10 @@ node still looks pending, and its operand is lost. If a handler raises in betwee
 node, the node is computed from wrong values; and a lock taken just then is never released. So in a
 `Section` handlers wait, in the order of their signals, and so does the collector.
 
-Python runs signal handlers in the main thread only, so sections put them off there only. The
-collector's switch is the program's. So it is left alone: a collection that is due in a section
+Python runs signal handlers in the main thread only, so sections put them off there only. What the
+system does at a signal stays as it is (`interpreter.py`): it may call a handler in C.
+
+The collector's switch is the program's. So it is left alone: a collection that is due in a section
 finds nothing, since a callback of the collector holds all that it looks at, and another one follows
 when this thread has left its sections. Other threads collect meanwhile.
 """
@@ -25,13 +27,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from . import fork_safety, interpreter
+
 # Signals for which programs have handlers; signals of faults in the program cannot wait.
 _NAMES = (
     "SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGVTALRM",
     "SIGPROF", "SIGBREAK",
 )  # fmt: skip
 _NUMBERS = tuple([getattr(_signal, name) for name in _NAMES if hasattr(_signal, name)])
-_main = threading.main_thread().ident
+_main = threading.main_thread().ident  # None in a sub-interpreter, which runs no handlers
 _identity = threading.get_ident
 
 _finds = _signal.getsignal
@@ -44,10 +48,11 @@ waiting: list[tuple[Any, int, Any]] = []
 class _Note:
     """Replaces a handler, and records its signals."""
 
-    __slots__ = ("handler",)
+    __slots__ = ("action", "handler")
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, number: int, handler: Any) -> None:
         self.handler = handler
+        self.action = interpreter.unusual(number)
 
     def __call__(self, number: int, frame: Any) -> None:
         waiting.append((self.handler, number, frame))
@@ -69,7 +74,10 @@ class Section:
         """Enter the section."""
         if _identity() == _main:
             _put_off()
-        self.lock.acquire()
+        if not sys.is_finalizing():
+            self.lock.acquire()
+        elif not self.lock.acquire(False):
+            _abandoned(self.lock)
         _enter()
 
     def release(self) -> None:
@@ -86,8 +94,18 @@ class Section:
         self.release()
 
 
+def _abandoned(lock: Any) -> None:
+    """Take a lock from a thread that never runs again: the interpreter ends."""
+    lock._at_fork_reinit()
+    fork_safety.repair()
+    lock.acquire()
+
+
 def section(lock: Any) -> Section:
     """A section with that lock; in C where the native extension is in use."""
+    global _main
+    if _native is None and not interpreter.IS_MAIN:
+        _main = None
     made: Section = (Section if _native is None else _native.Section)(lock)
     return made
 
@@ -98,8 +116,9 @@ _native: Any = None
 def use(native: ModuleType) -> None:
     """Let the native extension put handlers off, also for sections made before."""
     global _native, _put_off, _bring_back, _enter, _leave, _collect_late
+    functions = _catch_up, _finds, _puts, _abandoned
     collector = gc.callbacks, gc.get_objects, gc.collect, _BEYOND
-    native.section_setup(_main, waiting, _catch_up, _NUMBERS, _finds, _puts, *collector)
+    native.section_setup(_main, waiting, _NUMBERS, *functions, *collector)
     _native, _put_off, _bring_back = native, native.put_off, native.bring_back
     _enter, _leave, _collect_late = native.enter, native.leave, native.collect_late
 
@@ -195,9 +214,9 @@ def put_off() -> None:
     try:
         for number, handler in zip(_NUMBERS, map(_finds, _NUMBERS), strict=True):
             if callable(handler):  # neither the default, nor ignored, nor a handler in C
-                note = _Note(handler)
+                note = _Note(number, handler)
                 notes.append((number, note))
-                _puts(number, note)
+                _put(number, note, note)
     except BaseException:  # raised by a handler that was still installed
         _restore(notes)
         raise
@@ -217,6 +236,13 @@ def bring_back() -> None:
             _catch_up()
 
 
+def _put(number: int, handler: Any, note: _Note) -> None:
+    """Give a signal a handler of Python's; what the system does at it stays."""
+    _puts(number, handler)
+    if note.action is not None:
+        interpreter.restore(number, note.action)
+
+
 _put_off: Callable[[], None] = put_off
 _bring_back: Callable[[], None] = bring_back
 
@@ -226,7 +252,7 @@ def _restore(notes: list[tuple[int, _Note]]) -> None:
     try:
         for number, note in notes:
             if _finds(number) is note:
-                _puts(number, note.handler)
+                _put(number, note.handler, note)
     except BaseException:  # raised by a handler that is restored already
         _restore(notes)
         raise
@@ -265,7 +291,7 @@ def give_way() -> None:
 def _after_fork() -> None:
     """In a child, make the forking thread the main thread."""
     global _main, _depth, _notes
-    if _identity() != _main:
+    if _main is not None and _identity() != _main:
         _main = _identity()
         _restore(_notes)
         _depth, _notes = 0, []

@@ -31,7 +31,8 @@ def register(thing: Forked) -> None:
     _objects.add(thing)
 
 
-def _repair() -> None:
+def repair() -> None:
+    """Tell every object that this thread is the only one left."""
     for thing in list(_objects):
         thing.after_fork()
 
@@ -72,14 +73,18 @@ class ForkLock:
         if self._taken:
             self.after()
         else:
-            self._lock = threading.RLock()
+            self._at_fork_reinit()
+
+    def _at_fork_reinit(self) -> None:
+        """As of a lock: make it anew, for the only thread that is left."""
+        self._taken, self._lock = False, threading.RLock()
 
 
 fork_lock = ForkLock()
 register(fork_lock)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_repair)
+    os.register_at_fork(after_in_child=repair)
     os.register_at_fork(before=fork_lock.before, after_in_parent=fork_lock.after)
 
 

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from . import fork_safety
+from . import fork_safety, interpreter
 
 callers = 1
 """How many callers work at the same time: each has its part of the threads."""
@@ -146,10 +146,8 @@ class ThreadPool:
             while self._started < self.threads - 1:
                 name = f"lazyfuse-{self._started + 1}"
                 helper = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
-                try:
-                    helper.start()
-                except RuntimeError:  # the system starts no more threads: the existing ones serve
-                    return
+                if not interpreter.start(helper):
+                    return  # the existing ones serve
                 self._started += 1
 
 

@@ -18,7 +18,7 @@ import numpy as _numpy
 from lazyfuse import bootstrap  # noqa: F401  # first: completes the package in a checkout
 
 # isort: split
-from lazyfuse import late_modules  # noqa: F401  # the modules that follow run when they are read
+from lazyfuse import late_modules  # the modules that follow run when they are read
 
 # isort: split
 from lazyfuse.arrays.ndarray import ndarray as ndarray
@@ -40,3 +40,4 @@ def __dir__() -> list[str]:
 
 
 assemble.complete(globals())
+late_modules.whole()

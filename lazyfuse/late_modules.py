@@ -12,16 +12,28 @@ One thread at a time runs such a module, under a lock, and others wait until it 
 of signals and finalisers, which could find half a module, wait too (`devices/critical.py`). A
 module that fails is as before, and runs again at the next read. `lazyfuse/__init__.py` installs
 the finder before anything else is imported.
+
+A module is made once in a process: whoever deletes it from `sys.modules` and imports it gets it
+again. So does a module that runs when the interpreter ends, for a finaliser that computes: by then
+Python has taken the import system apart.
 """
 
 from __future__ import annotations
 
+import atexit
+import builtins
 import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import (
+    BuiltinImporter,
+    FrozenImporter,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +48,10 @@ _under_way: set[str] = set()  # modules that the thread with the lock is running
 _followers: dict[str, tuple[ModuleType, ...]] = {}  # by the module that they follow
 _calls: dict[str, list[Callable[[], object]]] = {}
 _due: list[ModuleType] = []  # followers that are to run next
+_made: dict[str, ModuleType] = {}  # of lazyfuse; when the interpreter ends, all that these import
+_ended = False  # whether Python has taken its import system apart, to end
+_open = open
+_import_system = sys.path, sys.path_hooks, sys.path_importer_cache
 
 _get = ModuleType.__getattribute__
 _set = ModuleType.__setattr__
@@ -133,10 +149,44 @@ class Loader(SourceFileLoader):
             module.__class__ = Late
         elif os.stat(self.path).st_size:
             self.run(module)
+        _made[module.__name__] = module
 
     def run(self, module: ModuleType) -> None:
         """Run the code."""
+        if _ended:
+            builtins.open = _open  # which Python takes away, too
         super().exec_module(module)
+
+
+class _Again(Loader):
+    """Loads a module that has been made: the import system takes it from `sys.modules`."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put it back; and what the program may have deleted with it, unless all of it ends."""
+        sys.modules.update({module.__name__: _made[module.__name__]} if _ended else _made)
+
+
+def whole() -> None:
+    """The package has been imported: from now on it is never made again."""
+    _made.update({name: sys.modules[name] for name in ("lazyfuse", "lazyfuse.bootstrap", __name__)})
+
+
+def found_behind(
+    finder: Any, name: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    """What the finders after `finder` in `sys.meta_path` find, called as Python calls them."""
+    finders = list(sys.meta_path)
+    for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
+        if other is not finder and hasattr(other, "find_spec"):
+            spec = other.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _watch() -> None:
+    """At the end of the program, wait for the end of the import system."""
+    sys.meta_path = [Finder(), *sys.meta_path]  # Python itself holds the list that was there
 
 
 _listed: dict[str, set[str]] = {}  # what folders hold
@@ -149,11 +199,28 @@ class Finder:
     the list, in an archive, or in machine code, is found and imported as usual.
     """
 
+    def __del__(self) -> None:
+        """Give Python its import system back, of which it takes the list of finders away last.
+
+        The modules that it finds among the imported ones are emptied later: ours and those that
+        they need are not there any more.
+        """
+        global _ended
+        _ended = True
+        for name, module in list(sys.modules.items()):
+            if module is not None and name.partition(".")[0] in _LASTING:  # type: ignore[redundant-expr]
+                _made[name] = module
+                del sys.modules[name]
+        sys.path, sys.path_hooks, sys.path_importer_cache = _import_system
+        sys.meta_path = [Finder, BuiltinImporter, FrozenImporter, PathFinder]
+
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """As of every finder."""
+        if target is None and name in _made and "lazyfuse" in _made:
+            return ModuleSpec(name, _Again(name, ""))
         if not name.startswith("lazyfuse."):
             return None
         tail = name.rpartition(".")[2]
@@ -181,7 +248,9 @@ def _names(folder: str) -> set[str]:
     return _listed[folder]
 
 
+_LASTING = sys.stdlib_module_names - {"builtins", "sys"} | {"lazyfuse", "numpy"}
 sys.meta_path.insert(0, Finder)
+atexit.register(_watch)
 # The first lock that forks are to take is the last that they take: its owner waits for no other.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

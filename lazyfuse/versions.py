@@ -36,16 +36,6 @@ def unknown_python(version: tuple[int, ...] = sys.version_info[:2]) -> str:
     return f"not CPython {first} to {last}: other libraries' functions stay as they are"
 
 
-def _are_squared() -> bool:
-    """Whether `std` squares deviations by `square`: its warnings name the ufunc."""
-    try:
-        with np.errstate(over="raise"):
-            np.var(np.array([1e200, -1e200]))
-    except FloatingPointError as error:
-        return "square" in str(error)
-    return True
-
-
 def _assigns_parts() -> bool:
     try:
         np.zeros(1, np.int8).real = 300
@@ -57,8 +47,9 @@ def _assigns_parts() -> bool:
 SQUARES_BOOLEANS = bool((np.ones(1, np.bool_) ** 2).dtype == np.int8)
 """Whether `** 2` is `square` for booleans too, which gives another dtype (NumPy 2.4)."""
 
-DEVIATIONS_ARE_SQUARED = _are_squared()
-"""Whether `var` and `std` call `square`; until NumPy 2.3 they multiply."""
+DEVIATIONS_ARE_SQUARED = "square" in np._core._methods._var.__code__.co_names  # type: ignore[attr-defined]
+"""Whether `var` and `std` call `square`; until NumPy 2.3 they multiply. It shows in the
+name that a warning has; but in a sub-interpreter, NumPy waits for ever where it is to warn."""
 
 ASSIGNS_PARTS = _assigns_parts()
 """Whether setting `real` and `imag` refuses numbers out of bounds, as `[...]` does (NumPy 2.5)."""

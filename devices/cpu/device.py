@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -230,7 +231,9 @@ class NumbaBuilder:
         self.work = work
 
     def build(self, source: Source) -> tuple[Pooled, bytes | None]:
-        """Compile the text."""
+        """Compile the text. When the interpreter ends, NumPy is quicker."""
+        if sys.is_finalizing():
+            raise DeviceError("[compile] the interpreter is ending")
         code: bytes = module(f"{__package__}.compiler").compile_source(source)
         return self.load(source, code, fresh=True), code
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import fork_safety
+from .. import fork_safety, interpreter
 from ..pools.object_code import Loaded
 
 ENTRY = "lazyfuse_share"
@@ -246,9 +246,7 @@ class _Team:
         while self.size < size:
             name = f"lazyfuse-native-{self.size + 1}"
             helper = threading.Thread(target=_work, args=(self,), name=name, daemon=True)
-            try:
-                helper.start()
-            except RuntimeError:
+            if not interpreter.start(helper):
                 return False
             self.size += 1
         return True

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .. import critical, fork_safety
+from .. import critical, fork_safety, interpreter
 from ..base import Source
 from ..late_imports import module as heavy
 from ..thread_pool import available
@@ -99,6 +99,8 @@ class Worker:
         """Why no process can be started; empty if one can."""
         if self.trouble:
             return self.trouble
+        if sys.is_finalizing():
+            return "the interpreter is ending"
         if self._forked or _is_child():
             return "this process is one of several: it compiles by itself"
         name = os.path.basename(sys.executable or "").lower()
@@ -114,10 +116,8 @@ class Worker:
             self._wishes.put(source)
             if self._thread is None:
                 thread = threading.Thread(target=self._serve, name="lazyfuse-compile", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:  # the interpreter is ending, or can start no thread
-                    self.trouble = f"no thread for the compiler's process: {error}"
+                if not interpreter.start(thread):
+                    self.trouble = "no thread for the compiler's process"
                     return False
                 self._thread = thread
                 if self._ends is None:

@@ -8,6 +8,7 @@ module knows no compiler and no loader: the device passes both in.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -374,7 +375,7 @@ class ProgramPool:
             self.evicted += 1
 
     def _on_disk(self, source: Source) -> bool:
-        return self.disk.enabled and source.language != "numpy"
+        return self.disk.enabled and source.language != "numpy" and not sys.is_finalizing()
 
     def _name(self, source: Source) -> str:
         return name_on_disk(source, self._environment())

@@ -255,6 +255,8 @@ def install(kind: type, memory_of: Callable[[Any], Any]) -> bool:
     """Make instances of `kind` (a Python class) export the buffer of `memory_of(instance)`."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 12):
         return False
+    if not evaluate.IS_MAIN:  # there, 3.11 waits for ever where ctypes calls Python
+        return False
     if COMPILED and NATIVE.buffer(memory_of):  # C can pass exceptions on
         return True
 

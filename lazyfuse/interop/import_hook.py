@@ -18,11 +18,10 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType
 from typing import Any, TypeGuard, TypeVar
 
 from lazyfuse.bootstrap import HERE
@@ -371,16 +370,3 @@ def remove() -> None:
 
 
 # ----------------------------------------------------------------------------------- finding
-
-
-def found_behind(
-    finder: Any, name: str, path: Sequence[str] | None, target: ModuleType | None
-) -> ModuleSpec | None:
-    """What the finders after `finder` in `sys.meta_path` find, called as Python calls them."""
-    finders = list(sys.meta_path)
-    for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
-        if other is not finder and hasattr(other, "find_spec"):
-            spec = other.find_spec(name, path, target)
-            if spec is not None:
-                return spec
-    return None

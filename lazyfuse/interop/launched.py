@@ -15,8 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from types import FrameType, ModuleType
 from typing import Any
 
+from lazyfuse import late_modules
 from lazyfuse.interop import import_hook, library_adapters
-from lazyfuse.interop.import_hook import Owner, found_behind, owner_of
+from lazyfuse.interop.import_hook import Owner, owner_of
 
 
 class Workers:
@@ -138,7 +139,7 @@ class _Finder:
         """The module's own specification; None for all other modules."""
         if name not in _CHANGES:
             return None
-        spec = found_behind(self, name, path, target)
+        spec = late_modules.found_behind(self, name, path, target)
         loader: Any = spec.loader if spec is not None else None
         if type(loader) is SourceFileLoader:
             run = loader.exec_module

@@ -25,12 +25,12 @@ from types import (
 )
 from typing import Any
 
-from lazyfuse import versions
+from lazyfuse import late_modules, versions
 from lazyfuse.arrays.base import REAL
 from lazyfuse.arrays.conversion import EXPORT, to_numpy
 from lazyfuse.arrays.ndarray import OURS, ndarray
 from lazyfuse.errors import ConfigurationError, message
-from lazyfuse.interop import arguments, entrance_code, import_hook, numba_arrays
+from lazyfuse.interop import arguments, entrance_code, numba_arrays
 
 _OPERATORS = frozenset(
     f"__{side}{name}__"
@@ -481,7 +481,7 @@ class _Finder:
             return None
         before, self._here.asking = getattr(self._here, "asking", None), name
         try:
-            spec = import_hook.found_behind(self, name, path, target)
+            spec = late_modules.found_behind(self, name, path, target)
         finally:
             self._here.asking = before
         if spec is not None and spec.loader is not None:

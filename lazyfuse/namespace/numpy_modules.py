@@ -198,7 +198,8 @@ def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], l
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {ours!r} has no attribute {name!r}")
         try:
-            return look_up(theirs, name, vars(sys.modules[ours]).__setitem__)
+            keep = vars(importlib.import_module(ours)).__setitem__
+            return look_up(theirs, name, keep)
         except AttributeError:
             raise AttributeError(f"module {ours!r} has no attribute {name!r}") from None
 

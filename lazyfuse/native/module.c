@@ -221,27 +221,23 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_native",
-    .m_doc = "The record path in C: arrays, ufuncs and functions, the walk, launches, replays.",
-    .m_size = -1,
-    .m_methods = functions,
-};
-
 static PyTypeObject *const types[] = {
     &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
     &ReplayProgramType, &RealsType, &LeaseType,
 };
 
-PyMODINIT_FUNC PyInit__native(void)
+/* Fill the module. What this file and the others keep is the process's: it serves one interpreter,
+   and one import there. Others of lazyfuse are Python's. */
+static int fill(PyObject *module)
 {
-    import_array();
-    import_umath();
-    PyObject *module = PyModule_Create(&definition);
-    if (module == NULL) {
-        return NULL;
+    static int taken;
+    if (taken || PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "it serves one import of lazyfuse, in the main interpreter");
+        return -1;
     }
+    import_array1(-1);
+    import_umath1(-1);
     int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 ||
                  walk_ready() < 0 || reals_ready() < 0 || expressions_ready() < 0;
     for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {
@@ -252,8 +248,18 @@ PyMODINIT_FUNC PyInit__native(void)
     failed = method == NULL || PyObject_SetAttrString(module, "pool_empty", method) < 0;
     Py_XDECREF(empty);
     Py_XDECREF(method);
-    if (failed) {
-        Py_CLEAR(module);
-    }
-    return module;
+    taken = !failed;
+    return failed ? -1 : 0;
 }
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "The record path in C: arrays, ufuncs and functions, the walk, launches, replays.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

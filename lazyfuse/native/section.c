@@ -5,6 +5,7 @@
    for ten handlers, and exchanges Ctrl-C's handler for a note and back. */
 
 #include "native.h"
+#include <signal.h>
 
 #define SIGNALS 16
 #define TRIES 100 /* tries to restore a handler, each of which may run handlers that raise */
@@ -15,13 +16,21 @@ typedef struct {
     PyObject *handler;
 } Note;
 
+#ifdef SA_RESTART
+typedef struct sigaction Action; /* what the system does at a signal */
+#else
+typedef int Action;
+#endif
+
 typedef struct {
-    PyObject *number; /* borrowed: put.numbers keep it */
+    PyObject *number; /* borrowed: state.numbers keep it */
     Note *note;
+    int differs; /* whether `action` is something else than what Python tells the system */
+    Action action;
 } Noted;
 
 static struct {
-    PyObject *waiting, *catch_up, *find, *put; /* critical.waiting and its functions; of _signal */
+    PyObject *waiting, *catch_up, *find, *put, *abandoned; /* of critical, and of _signal */
     PyObject *callbacks, *objects, *collect; /* gc.callbacks, gc.get_objects and gc.collect */
     PyObject *postpone; /* what stands first among the callbacks */
     PyObject *held[3], *others; /* what the collector looks at; callbacks that wait */
@@ -32,6 +41,7 @@ static struct {
     Py_ssize_t depth; /* how many sections it is in */
     Noted noted[SIGNALS];
     int puts;
+    Action usual; /* what Python tells the system */
 } state;
 
 /* ---------------------------------------------------------------------------------------- notes */
@@ -113,18 +123,52 @@ static int raise_aside(Aside *error)
     return -1;
 }
 
+/* Python's handler of a signal (borrowed). */
+static PyObject *find(PyObject *number)
+{
+    PyObject *handler = PyCFunction_GET_FUNCTION(state.find)(PyCFunction_GET_SELF(state.find),
+                                                             number);
+    Py_XDECREF(handler); /* Python's table has it */
+    return handler;
+}
+
+/* Note what the system does at a signal, and whether Python has told it so. */
+static void note_action(Noted *noted)
+{
+#ifdef SA_RESTART
+    sigaction((int)PyLong_AsLong(noted->number), NULL, &noted->action);
+    noted->differs = noted->action.sa_handler != state.usual.sa_handler ||
+                     noted->action.sa_flags != state.usual.sa_flags;
+#else
+    noted->differs = 0;
+#endif
+}
+
+/* Give a signal a handler of Python's. What the system did at the signal, it goes on to do: it may
+   call a handler in C, or not as Python would have it called (siginterrupt). */
+static int put(Noted *noted, PyObject *handler)
+{
+    PyObject *args[] = {noted->number, handler};
+    PyObject *done = PyObject_Vectorcall(state.put, args, 2, NULL);
+    if (done == NULL) {
+        return -1;
+    }
+    Py_DECREF(done);
+#ifdef SA_RESTART
+    if (noted->differs) {
+        sigaction((int)PyLong_AsLong(noted->number), &noted->action, &state.usual);
+    }
+#endif
+    return 0;
+}
+
 /* Restore handlers, except where the user has set another handler meanwhile. */
 static void restore(Noted *noted, int count, Aside *error)
 {
     for (int i = 0; i < count; i++) {
-        PyObject *there = PyObject_CallOneArg(state.find, noted[i].number);
-        int ours = there == (PyObject *)noted[i].note;
-        Py_XDECREF(there);
+        int ours = find(noted[i].number) == (PyObject *)noted[i].note;
         for (int tries = 0; ours && tries < TRIES; tries++) {
-            PyObject *args[] = {noted[i].number, noted[i].note->handler};
-            PyObject *done = PyObject_Vectorcall(state.put, args, 2, NULL);
-            Py_XDECREF(done);
-            if (done != NULL) {
+            if (put(&noted[i], noted[i].note->handler) == 0) {
                 break;
             }
             set_aside(error); /* from a restored handler: this one was not set yet */
@@ -146,28 +190,24 @@ static int put_off(void)
     int puts = 0;
     Aside error = {NULL, NULL, NULL};
     for (Py_ssize_t i = 0; i < state.count; i++) {
-        PyObject *handler = PyObject_CallOneArg(state.find, state.numbers[i]);
+        PyObject *handler = find(state.numbers[i]);
         if (handler == NULL) {
             goto failed;
         }
         if (!PyCallable_Check(handler)) { /* the default, ignored, or not Python's */
-            Py_DECREF(handler);
             continue;
         }
         Note *note = PyObject_New(Note, &NoteType);
         if (note == NULL) {
-            Py_DECREF(handler);
             goto failed;
         }
-        note->handler = handler;
+        note->handler = Py_NewRef(handler);
         noted[puts].number = state.numbers[i];
-        noted[puts++].note = note;
-        PyObject *args[] = {state.numbers[i], (PyObject *)note};
-        PyObject *done = PyObject_Vectorcall(state.put, args, 2, NULL);
-        if (done == NULL) {
+        noted[puts].note = note;
+        note_action(&noted[puts]);
+        if (put(&noted[puts++], (PyObject *)note) < 0) {
             goto failed;
         }
-        Py_DECREF(done);
     }
     memcpy(state.noted, noted, sizeof noted[0] * puts);
     state.puts = puts;
@@ -312,26 +352,28 @@ PyObject *section_bring_back(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
     return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* section_setup(main, waiting, catch_up, numbers, find, put, callbacks, objects, collect,
+/* section_setup(main, waiting, numbers, catch_up, find, put, abandoned, callbacks, objects, collect,
    generations): see critical.use. */
 PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *waiting, *catch_up, *numbers, *find, *put, *callbacks, *objects, *collect;
+    PyObject *waiting, *numbers, *catch_up, *finds, *puts, *abandoned, *callbacks, *objects;
+    PyObject *collect;
     unsigned long thread;
     long generations;
-    if (!PyArg_ParseTuple(args, "kO!OO!OOO!OOl", &thread, &PyList_Type, &waiting, &catch_up,
-                          &PyTuple_Type, &numbers, &find, &put, &PyList_Type, &callbacks, &objects,
-                          &collect, &generations)) {
+    if (!PyArg_ParseTuple(args, "kO!O!OO!OOO!OOl", &thread, &PyList_Type, &waiting, &PyTuple_Type,
+                          &numbers, &catch_up, &PyCFunction_Type, &finds, &puts, &abandoned,
+                          &PyList_Type, &callbacks, &objects, &collect, &generations)) {
         return NULL;
     }
-    if (PyTuple_GET_SIZE(numbers) > SIGNALS) {
-        PyErr_SetString(PyExc_ValueError, "too many signals");
+    if (PyTuple_GET_SIZE(numbers) > SIGNALS || PyCFunction_GET_FLAGS(finds) != METH_O) {
+        PyErr_SetString(PyExc_ValueError, "too many signals, or another getsignal");
         return NULL;
     }
     Py_XSETREF(state.waiting, Py_NewRef(waiting));
     Py_XSETREF(state.catch_up, Py_NewRef(catch_up));
-    Py_XSETREF(state.find, Py_NewRef(find));
-    Py_XSETREF(state.put, Py_NewRef(put));
+    Py_XSETREF(state.find, Py_NewRef(finds));
+    Py_XSETREF(state.put, Py_NewRef(puts));
+    Py_XSETREF(state.abandoned, Py_NewRef(abandoned));
     Py_XSETREF(state.callbacks, Py_NewRef(callbacks));
     Py_XSETREF(state.objects, Py_NewRef(objects));
     Py_XSETREF(state.collect, Py_NewRef(collect));
@@ -418,13 +460,30 @@ static int of_lock(PyObject *method)
     return raise_aside(&error);
 }
 
+/* Take the lock. When the interpreter ends, no other thread runs: what one of them has is taken. */
+static int take(Section *self)
+{
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_IsFinalizing _Py_IsFinalizing
+#endif
+    if (!Py_IsFinalizing()) {
+        return of_lock(self->take);
+    }
+    PyObject *taken = PyObject_CallOneArg(self->take, Py_False);
+    if (taken == Py_False) {
+        Py_SETREF(taken, PyObject_CallOneArg(state.abandoned, self->lock));
+    }
+    Py_XDECREF(taken);
+    return taken == NULL ? -1 : 0;
+}
+
 static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
 {
     int handles = PyThread_get_thread_ident() == state.main;
     if (handles && put_off() < 0) {
         return NULL;
     }
-    if (of_lock(self->take) < 0) {
+    if (take(self) < 0) {
         goto failed;
     }
     if (enter() < 0) {

@@ -29,7 +29,7 @@ from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.plan import chains
 from lazyfuse.codegen.table.op import Op, Verdict
 from lazyfuse.codegen.table.ops import TABLE, VIEW
-from lazyfuse.devices import fork_safety
+from lazyfuse.devices import fork_safety, interpreter
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.caches import cached, memo
 from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing
@@ -149,9 +149,8 @@ class _Products:
         key = devices.cpu(), code, turned, config.options.matrix_products
         if key in self._made or not config.options.compile_ahead:
             return
-        with suppress(RuntimeError):  # the interpreter is about to end
-            # no daemon: the interpreter waits for it, since LLVM must not end while it works
-            threading.Thread(target=self.get, args=(code, turned), daemon=False).start()
+        # no daemon: the interpreter waits for it, since LLVM must not end while it works
+        interpreter.start(threading.Thread(target=self.get, args=(code, turned), daemon=False))
 
     def _make(self, device: CPU, code: str, turned: bool) -> Product | None:
         if "numba" not in device.traits.languages:

@@ -24,7 +24,7 @@ from lazyfuse.codegen.graph.node import Node, source_line, topological
 from lazyfuse.codegen.plan import cluster
 from lazyfuse.codegen.plan import plan as plans
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.devices import critical, settings
+from lazyfuse.devices import critical, interpreter, settings
 from lazyfuse.devices.caches import register
 from lazyfuse.devices.cpu import bound_launch
 from lazyfuse.devices.pools import buffers
@@ -74,7 +74,7 @@ if (_native := bootstrap.machine_code(trouble=references.trouble)) is not None:
 late_modules.use(critical.section(late_modules.lock))
 late_modules.follow(settings, hardware)  # which applies the user's options to them
 quiet = critical.section(lock)
-begin_quietly = critical.begin_quietly
+begin_quietly, IS_MAIN = critical.begin_quietly, interpreter.IS_MAIN
 acquire, release = lock.acquire, lock.release  # for C, which runs no user code in between
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
