@@ -22,8 +22,8 @@ import pytest
 import lazyfuse
 from tests import campaign, reached
 from tests.campaign import rounds
-from tests.programs.compare import Difference, code_of, complain, failure
 from tests.numbers.number_programs import Numbers, Other, shown, text_of, tools
+from tests.programs.compare import Difference, code_of, complain, failure
 
 pytestmark = campaign.TIMEOUT
 
