@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from lazyfuse.codegen.graph.linearize import Graph, Value
+from lazyfuse.codegen.graph.moves import Moves
 from lazyfuse.codegen.graph.node import Shape
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.plan.lifetimes import newest_versions
@@ -209,7 +210,8 @@ class _Clustering:
         value = self.values[source]
         if value.op is not ops.INDEX:
             return False
-        return len(getattr(value.arg, "pieces", ())) > 1 or any(map(self.is_moving, value.src))
+        several = type(value.arg) is Moves and len(value.arg.pieces) > 1  # else it is a view's
+        return several or any(map(self.is_moving, value.src))
 
     def joins(self, source: int, index: int, domain: Shape) -> bool:
         """Whether a source can be computed in the kernel of its consumer."""

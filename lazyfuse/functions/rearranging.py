@@ -105,6 +105,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     number = kwargs.pop("constant_values", 0) if mode == "constant" else 0
     if kwargs or not isinstance(number, _NUMBERS):
         return None
+    if isinstance(number, (complex, np.complexfloating)) and dtype_of(array).kind != "c":
+        return None  # NumPy warns of it for each side
     shown = geometry(array)
     try:
         widths = np.broadcast_to(np.asarray(pad_width), (shown.ndim, 2))

@@ -206,16 +206,18 @@ class Run(RunValues):
         shape = self.shape(step.domain_of)
         self.overwrites = False
         operands = [self.operand(index) for index in step.inputs]
-        inputs = loaded(operands)
+        in_parts = any(isinstance(each, Moved) for each in operands)
+        inputs: list[Array] = loaded(operands) if in_parts else operands  # type: ignore[assignment]
         # the reference interpreter needs the operands if the kernel raises exceptions
         keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
         if keeps:
             counters.totals.decisions[decisions.KEPT_OPERANDS] += 1
             self.keep_operands()
         reuses = step.may_reuse and last and not keeps
-        donors = self.donors(step, last, shape) if reuses else None
+        donors = self.donors(step, last, shape, in_parts) if reuses else None
         outputs, pending, made, late = self.outputs(step, shape, inputs, donors, bool(keeps))
-        operands = reloaded(operands, inputs)
+        if in_parts:
+            operands = reloaded(operands, inputs)
         if self.overwrites:
             self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
@@ -287,9 +289,12 @@ class Run(RunValues):
         np.copyto(part, temporary)
 
     def donors(
-        self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...]
+        self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...], in_parts: bool
     ) -> dict[np.dtype[Any], list[Array]]:
-        """Operands that nothing reads again: their buffers may be donated to results."""
+        """Operands that nothing reads again: their buffers may be donated to results.
+
+        `in_parts`: a second list holds the operands, too.
+        """
         found: dict[np.dtype[Any], list[Array]] = {}
         updated = self.updated_by(step) if step.targets else ()
         places = [
@@ -300,7 +305,8 @@ class Run(RunValues):
         counts = references.of_each([self.array(index) for index in places])
         for index, count in zip(places, counts, strict=True):
             value = self.plan.graph.values[index]
-            owners = 3  # the environment, the list of inputs, and the list counted here
+            # the environment, the list of inputs, and the list counted here
+            owners = 3 + in_parts
             if value.op is ops.LEAF:
                 # another thread may evaluate a reader of it, too
                 if self.careful or concurrency.current is not None:
@@ -308,7 +314,7 @@ class Run(RunValues):
                 edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
                 if references.of(self.nodes[value.origin]) > edges + 1:  # 1: the recording's list
                     continue
-                owners = 4  # and its node
+                owners += 1  # its node
             array = self.array(index)
             if array.shape != shape or not array.flags.c_contiguous:
                 continue

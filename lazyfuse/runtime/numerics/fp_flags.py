@@ -176,7 +176,7 @@ def _way(bit: int, state: str, where: Any, now: bool = False) -> str:
 
 
 def _is_due(bit: int, state: str, text: str, op: Op, node: Node) -> bool:
-    """Whether anybody would notice an exception of an operation."""
+    """Whether the program would be told of an exception of an operation."""
     way = _way(bit, state, node.location)
     if way != "warn":
         return way != "ignore"
